@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from alance.ops.search.text.query import (
         BooleanQuery,
         BoostQuery,
+        CombinedFieldsQuery,
         MatchQuery,
         MultiMatchQuery,
         PhraseQuery,
@@ -79,6 +80,7 @@ _PLACES: Final = {
     "BooleanQuery": "alance.ops.search.text.query",
     "BoostQuery": "alance.ops.search.text.query",
     "Branches": "alance.ops.refs.refs",
+    "CombinedFieldsQuery": "alance.ops.search.text.query",
     "Compaction": "alance.optimize",
     "DatasetDelta": "alance.ops.read.delta",
     "DynamoDbStore": "alance.versioning.dynamodb_store",
@@ -131,6 +133,7 @@ __all__ = [
     "Catalog",
     "ColumnNotFoundError",
     "ColumnOrdering",
+    "CombinedFieldsQuery",
     "CommitConflictError",
     "CommitStateUnknownError",
     "Compaction",

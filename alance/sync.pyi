@@ -23,6 +23,7 @@ from alance import BoostQuery as BoostQuery
 from alance import BucketNotFoundError as BucketNotFoundError
 from alance import ColumnNotFoundError as ColumnNotFoundError
 from alance import ColumnOrdering as ColumnOrdering
+from alance import CombinedFieldsQuery as CombinedFieldsQuery
 from alance import CommitConflictError as CommitConflictError
 from alance import CommitStateUnknownError as CommitStateUnknownError
 from alance import CorruptFileError as CorruptFileError

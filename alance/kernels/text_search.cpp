@@ -357,6 +357,18 @@ nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> documents_of(nb::list lists) {
   return out.numpy();
 }
 
+Numpy<uint32_t> documents(const PostingList& list) {
+  Owned<uint32_t> out(list.size());
+  std::copy(list.docs(), list.docs() + list.size(), out.data());
+  return out.numpy();
+}
+
+Numpy<uint32_t> frequencies(const PostingList& list) {
+  Owned<uint32_t> out(list.size());
+  for (int64_t i = 0; i < list.size(); ++i) out[i] = list.frequency(i);
+  return out.numpy();
+}
+
 }  // namespace
 }  // namespace alance::text
 
@@ -367,6 +379,8 @@ void register_text_search(nanobind::module_& m) {
       .def(nb::init<alance::In<uint32_t>, alance::In<uint32_t>, alance::In<uint32_t>>(),
            nb::arg("docs"), nb::arg("frequencies"), nb::arg("positions"))
       .def_prop_ro("num_bytes", &PostingList::num_bytes)
+      .def("documents", &alance::text::documents)
+      .def("frequencies", &alance::text::frequencies)
       .def("__len__", &PostingList::size);
   m.def("search_postings", &alance::text::search_postings, nb::arg("lists"), nb::arg("weights"),
         nb::arg("doc_lengths"), nb::arg("mean_length"), nb::arg("needs_all"), nb::arg("mask"),

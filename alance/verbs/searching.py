@@ -113,7 +113,7 @@ class SearchVerbs(Handle):
 
         Args:
             query: a text, of which any word will do; or a `MatchQuery`, `PhraseQuery`,
-                `MultiMatchQuery`, `BoostQuery` or `BooleanQuery`.
+                `MultiMatchQuery`, `CombinedFieldsQuery`, `BoostQuery` or `BooleanQuery`.
             options: see `alance.types.TextSearchArguments`.
 
         Raises:

@@ -97,6 +97,13 @@ def as_theirs(query: alance.TextQuery) -> Any:
             boosts=query.boosts,
             operator=theirs_query.FullTextOperator(query.operator),
         )
+    if isinstance(query, alance.CombinedFieldsQuery):
+        return theirs_query.CombinedFieldsQuery(
+            query.query,
+            list(query.columns),
+            boosts=list(query.boosts or ()),
+            operator=theirs_query.FullTextOperator(query.operator),
+        )
     if isinstance(query, alance.BoostQuery):
         return theirs_query.BoostQuery(
             as_theirs(query.positive),

@@ -37,12 +37,14 @@ class FlatTexts:
     """The texts of a scan that have some of the words.
 
     Attributes:
+        keeps_all: also those that have other words alone.
         num_docs, num_tokens: of all texts that have tokens.
     """
 
     params: TextParams
     words: tuple[str, ...]
     with_positions: bool
+    keeps_all: bool = False
     num_docs: int = 0
     num_tokens: int = 0
     _analyzer: Analyzer = field(init=False)
@@ -64,7 +66,7 @@ class FlatTexts:
         rows = np.repeat(np.arange(batch.num_rows), tokens.counts)
         is_asked = tokens.numbers < len(self.words)
         counts = np.bincount(rows[is_asked], minlength=batch.num_rows)
-        kept = counts > 0
+        kept = (tokens.counts if self.keeps_all else counts) > 0
         with kernel_errors:
             self._postings.add(counts[kept], tokens.numbers[is_asked], tokens.places[is_asked])
         self._ids.append(as_numbers(batch.column(1))[kept])

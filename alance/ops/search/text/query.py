@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Operator: TypeAlias = Literal["OR", "AND"]
 Occur: TypeAlias = Literal["MUST", "SHOULD", "MUST_NOT"]
 MAX_EXPANSIONS: Final = 50
+MAX_BOOST: Final = 1 << 20
 
 
 class TextQuery:
@@ -125,6 +126,46 @@ class MultiMatchQuery(TextQuery):
 
 
 @dataclass(frozen=True, slots=True)
+class CombinedFieldsQuery(TextQuery):
+    """Rows with the words of a text in some columns, which count as one (BM25F).
+
+    The columns must make words of texts in the same way; one at least has an index.
+
+    Attributes:
+        boosts: of each column, 1 to 2^20: its words count so many times; None: 1.
+        operator: `OR`: any of the words; `AND`: all, each in any column.
+    """
+
+    query: str
+    columns: Sequence[str]
+    boosts: Sequence[float] | None = field(default=None, kw_only=True)
+    operator: Operator = field(default="OR", kw_only=True)
+    column: ClassVar[None] = None
+
+    def __post_init__(self) -> None:
+        _check_text(self.query)
+        _check_operator(self.operator)
+        if isinstance(self.columns, str) or not self.columns:
+            raise InvalidInputError(f"columns={self.columns!r}: expected names of columns")
+        boosts = [1.0] * len(self.columns) if self.boosts is None else self.boosts
+        if len(boosts) != len(self.columns):
+            raise InvalidInputError(f"boosts={self.boosts!r}: expected one for each column")
+        for boost in boosts:
+            _check_number("boosts", boost)
+            if not 1 <= boost <= MAX_BOOST:
+                raise InvalidInputError(f"boosts: {boost!r}: expected a number of 1 to {MAX_BOOST}")
+        object.__setattr__(self, "columns", tuple(self.columns))
+        object.__setattr__(self, "boosts", tuple(boosts))
+
+    def parts(self) -> tuple[MatchQuery, ...]:
+        boosts = self.boosts or ()
+        return tuple(
+            MatchQuery(self.query, column, boost=boost, operator=self.operator)
+            for column, boost in zip(self.columns, boosts, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class BoostQuery(TextQuery):
     """Rows of a query, with less score where another one has them, too.
 
@@ -177,6 +218,15 @@ def leaves_of(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery]:
         yield query
     for part in query.parts():
         yield from leaves_of(part)
+
+
+def ranked_leaves(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery | CombinedFieldsQuery]:
+    """The queries that a query is made of and that give rows and scores by themselves."""
+    if isinstance(query, MatchQuery | PhraseQuery | CombinedFieldsQuery):
+        yield query
+        return
+    for part in query.parts():
+        yield from ranked_leaves(part)
 
 
 def query_of(schema: Schema, asked: object, indexed: Sequence[str]) -> TextQuery:

@@ -12,6 +12,7 @@ from alance.format.numbers import distinct
 from alance.ops.search.text.query import (
     BooleanQuery,
     BoostQuery,
+    CombinedFieldsQuery,
     MatchQuery,
     MultiMatchQuery,
     PhraseQuery,
@@ -68,9 +69,9 @@ def combined(query: TextQuery, answers: Mapping[TextQuery, Ranked]) -> Ranked:
     """The rows of a query.
 
     Args:
-        answers: the rows of its parts that are of single columns.
+        answers: the rows of its parts, see `ranked_leaves`.
     """
-    if isinstance(query, MatchQuery | PhraseQuery):
+    if isinstance(query, MatchQuery | PhraseQuery | CombinedFieldsQuery):
         return answers[query]
     parts = [combined(part, answers) for part in query.parts()]
     if isinstance(query, MultiMatchQuery):

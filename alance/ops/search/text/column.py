@@ -1,0 +1,229 @@
+"""A column that is searched: its index, opened, its words, and what no index covers."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from alance import _kernels
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.index.values import NO_MASK
+from alance.io.tasks import all_of
+from alance.ops.search.answer import check_rows, flat_options
+from alance.ops.search.eligible import eligible_rows
+from alance.ops.search.text.files import Needed, kept_segments, open_segment
+from alance.ops.search.text.flat import FlatTexts, read_texts
+from alance.ops.search.text.query import MatchQuery, PhraseQuery
+from alance.ops.search.text.ranked import NO_ROWS, Ranked
+from alance.ops.search.text.scores import Collection, Quota, Statistics, matches_of
+from alance.ops.search.text.segments import TextWay, text_way
+from alance.ops.search.text.terms import UNINDEXED, terms_of
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from alance._kernels import PostingList
+    from alance.arrays import Bytes
+    from alance.format.index.text.params import TextParams
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.search.eligible import Eligible
+    from alance.ops.search.text.files import Partition
+    from alance.ops.search.text.query import TextQuery
+    from alance.ops.search.text.terms import Terms
+    from alance.ops.version.snapshot import Snapshot
+
+    Leaf = MatchQuery | PhraseQuery
+
+_log: Final = logging.getLogger(__name__)
+WORD_WORK: Final = 512  # to make words of a character costs as much as to decode so many bytes
+LONG_WORK: Final = 1 << 20
+FEW: Final = 4  # documents with the words are so many times fewer than all
+
+
+@dataclass(slots=True, eq=False)
+class ColumnSearch:
+    """The parts of a query that are of one column.
+
+    Attributes:
+        terms: of each part, what it asks of the index, and of texts without one.
+        keeps_all: of texts without an index the lengths of all are kept.
+        partitions: of all segments, with the rows that count.
+    """
+
+    snapshot: Snapshot
+    options: ScanOptions
+    way: TextWay
+    leaves: list[Leaf]
+    params: TextParams = UNINDEXED
+    keeps_all: bool = False
+    partitions: list[tuple[Partition, Eligible]] = field(default_factory=list)
+    terms: list[tuple[Terms, Terms]] = field(default_factory=list)
+    flat: FlatTexts | None = None
+
+    @property
+    def has_phrases(self) -> bool:
+        """Positions are needed."""
+        return any(isinstance(leaf, PhraseQuery) for leaf in self.leaves)
+
+    async def open(self) -> None:
+        """Open the index, and see which words are asked for."""
+        try:
+            await self._open_segments()
+        except UnsupportedError as error:
+            _log.warning("%s: every text is read: %s", self.snapshot.uri, error)
+            self.way = text_way(self.snapshot, self.way.column, self.options, use_index=False)
+        await self.make_terms(self.params)
+
+    async def make_terms(self, params: TextParams) -> None:
+        """See which words are asked for, by a way to make words of texts."""
+        self.params = params
+        dictionaries = [partition.dictionary for partition, _ in self.partitions]
+
+        def make() -> list[tuple[Terms, Terms]]:
+            return [terms_of(leaf, self.params, dictionaries) for leaf in self.leaves]
+
+        # Words that are not there are looked for in all of the dictionary.
+        is_fuzzy = any(isinstance(leaf, MatchQuery) and leaf.fuzziness for leaf in self.leaves)
+        size = LONG_WORK if is_fuzzy else WORD_WORK * sum(len(leaf.query) for leaf in self.leaves)
+        self.terms = await self.snapshot.engine.decode(make, size)
+
+    async def _open_segments(self) -> None:
+        segments = self.way.segments
+        if not segments:
+            return
+        is_filtered = self.options.prefilter and self.options.filter is not None
+        filtering = flat_options(self.options) if is_filtered else None
+        indices = [segment.index for segment in segments]
+        works: list[Awaitable[Any]] = [eligible_rows(self.snapshot, segments, filtering)]
+        opened = kept_segments(self.snapshot, indices)
+        if opened is None:
+            works += [open_segment(self.snapshot, index) for index in indices]
+        rows: list[Eligible]
+        (rows, _), *others = await all_of(works)
+        opened = opened or others
+        name = segments[0].index.name
+        params = opened[0].metadata.params
+        if any(segment.metadata.params != params for segment in opened):
+            raise UnsupportedError(f"index {name}: its segments make tokens in several ways")
+        if self.has_phrases and not params.with_position:
+            raise InvalidInputError(
+                f"a phrase of column {self.way.column!r}: index {name} has no positions; make it "
+                "with_position=True"
+            )
+        self.params = params
+        for place, segment in enumerate(opened):
+            eligible = rows[place]
+            if not segment.is_whole and not self.snapshot.has_stable_row_ids:
+                # Its files name fragments that are gone, and that its record forgot.
+                covered = np.array(sorted(segments[place].covered), np.int64)
+                eligible = replace(eligible, fragments=covered)
+            self.partitions += [(partition, eligible) for partition in segment.partitions]
+
+    def needed(self) -> list[Needed]:
+        """The posting lists of each partition."""
+        # Counts of the words of texts without an index are needed as well.
+        words = list(
+            dict.fromkeys(word for both in self.terms for terms in both for word in terms.words)
+        )
+        parts = []
+        for partition, _ in self.partitions:
+            numbers = partition.dictionary.find(words)
+            parts.append(
+                Needed(
+                    partition,
+                    {word: n for word, n in zip(words, numbers.tolist(), strict=True) if n >= 0},
+                    self.has_phrases,
+                )
+            )
+        return parts
+
+    async def read_flat(self) -> None:
+        """Read the texts that no index covers."""
+        words = tuple(dict.fromkeys(word for _, terms in self.terms for word in terms.words))
+        self.flat = FlatTexts(self.params, words, self.has_phrases, self.keeps_all)
+        fragments = [handle.id for handle in self.way.uncovered]
+        options = replace(flat_options(self.options), fragments=fragments)
+        await read_texts(self.snapshot, self.way.column, options, self.flat)
+
+    def answers(
+        self, lists: Sequence[dict[str, PostingList]], count: int | None
+    ) -> dict[TextQuery, Ranked]:
+        """The rows of each part.
+
+        Args:
+            lists: the posting lists of each partition.
+            count: the best rows of each at least; None: all.
+        """
+        statistics = self._statistics(lists)
+        return {
+            leaf: self._answer(own, of_texts, lists, statistics, count)
+            for leaf, (own, of_texts) in zip(self.leaves, self.terms, strict=True)
+        }
+
+    def _answer(
+        self,
+        terms: Terms,
+        flat_terms: Terms,
+        lists: Sequence[dict[str, PostingList]],
+        statistics: Statistics,
+        count: int | None,
+    ) -> Ranked:
+        ranked, quota = NO_ROWS, Quota(count)
+        for (partition, eligible), own in zip(self.partitions, lists, strict=True):
+            asked = [own[word] for word in terms.words if word in own]
+            documents = partition.documents
+            collection = Collection(
+                documents.lengths,
+                documents.ids,
+                documents.is_ordered,
+                _mask(partition, eligible, asked),
+                of_index=True,
+            )
+            matches = matches_of(terms, own, collection, statistics, quota)
+            rows = Ranked(documents.ids[matches.docs], matches.scores)
+            ranked = Ranked.joined([ranked, rows])
+            if terms.boost > 0:
+                quota = Quota(count, ranked.least_of(count))
+        if self.flat is None:
+            return ranked
+        return Ranked.joined([ranked, self._flat_rows(self.flat, flat_terms, statistics, quota)])
+
+    def _statistics(self, lists: Sequence[dict[str, PostingList]]) -> Statistics:
+        words = {word for both in self.terms for terms in both for word in terms.words}
+        return Statistics(
+            sum(len(partition.documents.lengths) for partition, _ in self.partitions),
+            sum(partition.documents.total for partition, _ in self.partitions),
+            {word: sum(len(own[word]) for own in lists if word in own) for word in words},
+        )
+
+    def _flat_rows(
+        self, flat: FlatTexts, terms: Terms, statistics: Statistics, quota: Quota
+    ) -> Ranked:
+        lists, ids = flat.lists(), flat.ids
+        counts = {word: len(postings) for word, postings in lists.items()}
+        of_both = statistics.with_more(flat.num_docs, flat.num_tokens, counts)
+        collection = Collection(flat.lengths, ids, False, NO_MASK, of_index=False)
+        matches = matches_of(terms, lists, collection, of_both, quota)
+        return Ranked(ids[matches.docs], matches.scores)
+
+    def check(self, ranked: Ranked) -> None:
+        """Make sure that the rows of an index are in the table."""
+        if self.partitions:
+            check_rows(self.snapshot, self.way.segments[0].index.name, ranked.ids)
+
+
+def _mask(partition: Partition, eligible: Eligible, lists: list[PostingList]) -> Bytes:
+    """Which documents of a partition count; those without any of the words may be left out."""
+    ids = partition.documents.ids
+    if eligible.has_all or FEW * sum(map(len, lists)) >= len(ids):
+        return eligible.mask_of_part(partition.where, ids)
+    docs = _kernels.documents_of(lists)
+    kept = eligible.mask(ids[docs])
+    if kept.all():  # or empty
+        return NO_MASK
+    mask = np.zeros(len(ids), np.uint8)
+    mask[docs] = kept
+    return mask
