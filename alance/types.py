@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from alance.ops.index.new import NewIndex
     from alance.ops.index.new_text import TextIndexArguments
     from alance.ops.index.new_vector import NewVectorIndex, VectorIndexArguments
+    from alance.ops.index.progress import IndexProgress
     from alance.ops.read.explain import Explanation
     from alance.ops.read.keys import KeyColumn, Missing
     from alance.ops.read.options import (
@@ -99,6 +100,7 @@ _PLACES: Final = {
     "IndexArguments": "alance.ops.index.index_arguments",
     "IndexDescription": "alance.ops.index.listing",
     "IndexMetadata": "alance.format.proto.table_pb2",
+    "IndexProgress": "alance.ops.index.progress",
     "IndexSegmentDescription": "alance.ops.index.listing",
     "KeyColumn": "alance.ops.read.keys",
     "Missing": "alance.ops.read.keys",
@@ -168,6 +170,7 @@ __all__ = [
     "IndexArguments",
     "IndexDescription",
     "IndexMetadata",
+    "IndexProgress",
     "IndexSegmentDescription",
     "KeyColumn",
     "Missing",

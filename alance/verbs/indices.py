@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from alance.deferred import Deferred
+from alance.errors import InvalidInputError
 from alance.ops.version.commit_options import CommitArguments, CommitOptions
 from alance.verbs.base import Handle
 from alance.versioning.retries import MAX_RETRIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Self, Unpack
 
     from alance.ops.index import listing as index_list
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from alance.ops.index.index_arguments import IndexArguments, ScalarIndexArguments
     from alance.ops.index.listing import IndexDescription
     from alance.ops.index.new_vector import VectorIndexArguments
+    from alance.ops.index.progress import IndexProgress
     from alance.ops.search import prewarm
 else:
     index_list = Deferred("alance.ops.index.listing")
@@ -62,16 +64,16 @@ class IndexVerbs(Handle):
         Zone maps and bloom filters are small, and rule out zones of 8192 rows: by their least and
         greatest value, by the values that they have (`=`, `IN`). Filters ask them by themselves
         (`scanner().explain()` says which), here and in pylance. Rows appended later are found by
-        scanning, until `optimize.optimize_indices()`. "INVERTED" (or
-        "FTS") is of texts, for searches by words: as of `create_index`.
+        scanning, until `optimize.optimize_indices()`. "INVERTED" (or "FTS") is of texts,
+        for searches by words: see `create_index`.
 
         Cost: a scan of the column; PUTs of the index's files; a commit. Memory: 256 MiB of values
         and row numbers, more go to the local disk; of indices with row sets the rows of one key.
 
         Args:
             column: name or dotted path.
-            index_type: "BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER"; "INVERTED"
-                or "FTS".
+            index_type: "BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER";
+                "INVERTED" or "FTS".
             name: default: `{column}_idx`.
             replace: an index of that name on that column is replaced; False: an error.
             train: False makes an index that covers no row yet.
@@ -106,6 +108,7 @@ class IndexVerbs(Handle):
         metric: str = "l2",
         *,
         replace: bool = False,
+        progress: Callable[[IndexProgress], object] | None = None,
         properties: Mapping[str, str] | None = None,
         message: str | None = None,
         max_retries: int = MAX_RETRIES,
@@ -137,18 +140,23 @@ class IndexVerbs(Handle):
             name: default: `{column}_idx`.
             metric: "l2", "cosine", "dot"; or "hamming" of uint8 by "IVF_FLAT".
             replace: an index of that name on that column is replaced; False: an error.
+            progress: called with an `alance.types.IndexProgress` after each part of the work, of
+                indices of vectors; an attempt after the first one begins anew.
             properties: noted in the transaction; message: a commit message, noted there too.
             max_retries: attempts after the first one, where others rewrote the fragments.
             options: see `alance.types.VectorIndexArguments` and `TextIndexArguments`.
 
         Raises:
-            InvalidInputError: a column without vectors or texts, or options that do not suit it.
+            InvalidInputError: a column without vectors or texts, or options that do not suit it;
+                `progress` of texts.
             UnsupportedError: another type of index.
             AlreadyExistsError: the name is in use.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
         commit = CommitOptions(properties, message, max_retries)
         if isinstance(index_type, str) and index_type.upper() in TEXT_KINDS:
+            if progress is not None:
+                raise InvalidInputError("progress: is told of indices of vectors alone")
             await self._load(index_texts)
             texts = index_new_text.NewTextIndex.of(column, name, options, replace=replace)
             return type(self)(await index_texts.create_text_index(self._snapshot, texts, commit))
@@ -158,6 +166,7 @@ class IndexVerbs(Handle):
             self._snapshot,
             index_new_vector.NewVectorIndex(column, index_type, name, metric, replace, chosen),
             commit,
+            progress,
         )
         return type(self)(snapshot)
 

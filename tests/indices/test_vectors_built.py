@@ -22,6 +22,8 @@ from tests.indices.test_indices_moved import index_files, unindexed
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from alance.ops.index.progress import IndexProgress
+
 DIM = 16
 NUM_ROWS = 4000
 CENTRES = np.random.default_rng(7).standard_normal((60, DIM)) * 4
@@ -292,3 +294,32 @@ async def test_a_build_that_is_cancelled_leaves_the_old_index(
     assert (await dataset.latest_version()) == dataset.version
     assert lance.dataset(path).stats.index_stats("v_idx")["index_type"] == "IVF_FLAT"
     assert [search(path, values[row], nprobes=1)[0] for row in (0, 1500, 2999)] == [0, 1500, 2999]
+
+
+async def test_progress_is_told_step_by_step(tmp_path: Path) -> None:
+    dataset = await alance.write_dataset(table(clustered(3000, 1)), tmp_path / "t")
+    dataset = await dataset.delete("id < 100")
+    told: list[IndexProgress] = []
+    await dataset.create_index(
+        "v", "IVF_PQ", num_partitions=4, num_sub_vectors=4, progress=told.append
+    )
+    assert [*dict.fromkeys(progress.step for progress in told)] == [
+        "centroids", "codebook", "code", "write",
+    ]  # fmt: skip
+    last = {progress.step: progress for progress in told}
+    assert 0 < last["centroids"].done <= last["centroids"].total == 50
+    assert (last["codebook"].done, last["codebook"].total) == (4, 4)
+    for step in ("code", "write"):
+        assert (last[step].done, last[step].total) == (2900, 2900)
+
+
+async def test_an_error_of_whoever_is_told_ends_the_build(tmp_path: Path) -> None:
+    dataset = await alance.write_dataset(table(clustered(3000, 1)), tmp_path / "t")
+
+    def fail(progress: IndexProgress) -> None:
+        if progress.step == "write":
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"):
+        await dataset.create_index("v", "IVF_SQ", num_partitions=4, progress=fail)
+    assert index_files(tmp_path / "t") == set()

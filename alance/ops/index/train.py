@@ -26,10 +26,13 @@ from alance.format.index.values import Vectors, VectorType, whole_vectors
 from alance.io.tasks import all_of
 from alance.ops.index.kmeans import Clustering
 from alance.ops.index.new_vector import PARTITION_ROWS, given
+from alance.ops.index.progress import Step
 from alance.ops.index.segment_files import StoredFile
 from alance.ops.read.sample import sample
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from alance.arrays import Float32s
@@ -38,8 +41,10 @@ if TYPE_CHECKING:
     from alance.format.table.indices import Index
     from alance.io.pool import DecodePool
     from alance.ops.index.new_vector import CheckedVectors
+    from alance.ops.index.progress import IndexProgress
     from alance.ops.version.snapshot import Snapshot
 
+    Tell = Callable[[IndexProgress], object] | None
 
 SEED: Final = 42  # the same rows give the same index
 LISTS: Final = 1024  # whose vectors are counted before the sample is drawn
@@ -81,7 +86,7 @@ class Training:
         )
 
 
-async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
+async def train(snapshot: Snapshot, checked: CheckedVectors, tell: Tell = None) -> Training:
     """Centroids and codes by a sample of the rows.
 
     Cost: a take of `sample_rate` rows for each partition, or each value of a code; k-means.
@@ -100,8 +105,8 @@ async def train(snapshot: Snapshot, checked: CheckedVectors) -> Training:
     num_sampled = math.ceil(min(options.sample_rate * max(count, values), most) / of_row)
     sampled = await _sampled(snapshot, checked, min(num_rows, num_sampled))
     points = await pool.run(sampled.points)
-    centroids = await _centroids(pool, checked, points, count)
-    encoder = await _encoder(pool, checked, sampled, points, centroids)
+    centroids = await _centroids(pool, checked, points, count, tell)
+    encoder = await _encoder(pool, checked, sampled, points, centroids, tell)
     return Training(checked.type, checked.metric, centroids, encoder, checked.links)
 
 
@@ -136,7 +141,7 @@ def _num_values(checked: CheckedVectors) -> int:
 
 
 async def _centroids(
-    pool: DecodePool, checked: CheckedVectors, points: Float32s, count: int
+    pool: DecodePool, checked: CheckedVectors, points: Float32s, count: int, tell: Tell
 ) -> npt.NDArray[Any]:
     options, metric = checked.options, checked.metric
     if options.ivf_centroids is not None:
@@ -148,6 +153,7 @@ async def _centroids(
         raise InvalidInputError(
             f"num_partitions={count}: the column has {len(points)} vectors, expected as many"
         )
+    step = Step(tell, "centroids", options.max_iters)
     means = await Clustering(
         points[: options.sample_rate * count],
         count,
@@ -156,6 +162,7 @@ async def _centroids(
         options.max_iters,
         by_angle=metric == "dot",
         seed=SEED,
+        on_round=step.at,
     ).centroids(pool)
     return np.packbits(means >= 0.5, axis=1) if metric == "hamming" else means.astype(checked.dtype)
 
@@ -166,6 +173,7 @@ async def _encoder(
     sampled: Vectors,
     points: Float32s,
     centroids: npt.NDArray[Any],
+    tell: Tell,
 ) -> Encoder:
     options = checked.options
     if checked.kind == FlatEncoder.KIND:
@@ -199,7 +207,14 @@ async def _encoder(
         Clustering(rest, values, part * width, width, options.max_iters, seed=part)
         for part in range(parts)
     ]
-    centres = await all_of(book.centroids(pool) for book in books)
+    step = Step(tell, "codebook", parts)
+
+    async def centres_of(book: Clustering) -> Float32s:
+        centres = await book.centroids(pool)
+        step.add(1)
+        return centres
+
+    centres = await all_of(centres_of(book) for book in books)
     # Readers compare with the values as they are stored.
     codebook = np.stack(centres).astype(checked.dtype).astype(np.float32)
     return ProductEncoder(codebook, checked.dtype, of_residuals)

@@ -27,6 +27,7 @@ from alance.ops.index.carried import CarriedSegment, joined
 from alance.ops.index.graphs import NewGraphs
 from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
+from alance.ops.index.progress import Step
 from alance.ops.index.segment_files import FileEnd, NewSegment
 from alance.ops.index.sort import MEMORY, RowSorter
 from alance.ops.index.train import train, training_of
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.proto import table_pb2
     from alance.ops.index.new_vector import NewVectorIndex
-    from alance.ops.index.train import Training
+    from alance.ops.index.train import Tell, Training
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
@@ -53,7 +54,7 @@ PARTITION: Final = "partition"
 
 
 async def create_vector_index(
-    snapshot: Snapshot, new: NewVectorIndex, options: CommitOptions
+    snapshot: Snapshot, new: NewVectorIndex, options: CommitOptions, tell: Tell = None
 ) -> Snapshot:
     """The version with a new vector index. See `Dataset.create_index`."""
 
@@ -64,8 +65,9 @@ async def create_vector_index(
             checked.column,
             checked.leaf,
             checked.name,
-            lambda: train(base, checked),
+            lambda: train(base, checked, tell),
             checked.options.memory_bytes,
+            tell=tell,
         )
         covered = [handle.id for handle in base.handles]
         return await commit_segments(base, {builder: covered}, checked.old, options)
@@ -141,11 +143,13 @@ class VectorSegmentBuilder(NewSegment):
         training: gives what vectors are assigned and coded by.
         memory_bytes: codes that are sorted at once; more go to the local disk.
         carried: segments whose fragments are not scanned.
+        tell: is told how far it is.
     """
 
     training: Callable[[], Awaitable[Training]]
     memory_bytes: int = MEMORY
     carried: tuple[CarriedSegment, ...] = ()
+    tell: Tell = None
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """The record of the segment, whose files are then there.
@@ -160,7 +164,7 @@ class VectorSegmentBuilder(NewSegment):
             OSError: the local disk is full.
         """
         training = await self.training()
-        rows = CodedRows(self.snapshot, self.column, training, self.memory_bytes)
+        rows = CodedRows(self.snapshot, self.column, training, self.memory_bytes, self.tell)
         carried = frozenset[int]().union(*(segment.covered for segment in self.carried))
         sources = [segment.rows(rows.coded_schema) for segment in self.carried]
         sources.append(rows.sorted(set(fragment_ids) - carried))
@@ -241,13 +245,20 @@ class CodedRows:
     """
 
     def __init__(
-        self, snapshot: Snapshot, column: str, training: Training, memory_bytes: int
+        self,
+        snapshot: Snapshot,
+        column: str,
+        training: Training,
+        memory_bytes: int,
+        tell: Tell = None,
     ) -> None:
         self._snapshot = snapshot
         self._column = column
         self.training = training
         self._points = training.points
         self._memory_bytes = memory_bytes
+        self._tell = tell
+        self._num_coded = 0
         self.lengths = np.zeros(len(training.centroids), np.int64)
         row_id = pa.field(ivf.ROW_IDS, pa.uint64(), nullable=False)
         self.schema = pa.schema([row_id, *training.encoder.fields])
@@ -262,12 +273,15 @@ class CodedRows:
             sources: their batches are of `coded_schema`, by partition; they are closed.
         """
         pool = self._snapshot.engine.pool
+        step: Step | None = None
         async with AsyncExitStack() as stack:
             for source in sources:
                 await stack.enter_async_context(aclosing(source))
             parts = _whole_partitions(joined(sources, pool))
             async for part in await stack.enter_async_context(aclosing(parts)):
                 yield await pool.run(lambda part=part: self._laid_out(part))  # type: ignore[misc]
+                step = step or Step(self._tell, "write", self._num_coded)
+                step.add(part.num_rows)
 
     async def sorted(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:
         """The rows of some fragments that have vectors, coded, by partition."""
@@ -297,17 +311,28 @@ class CodedRows:
         snapshot = self._snapshot
         options = ScanOptions(fragments=fragment_ids)
         plan = await plan_scan(snapshot, [self._column, ROW_ID], options)
+        step = Step(self._tell, "code", await self._num_rows(fragment_ids))
 
         async def works() -> AsyncGenerator[Awaitable[pa.RecordBatch], None]:
             async with aclosing(scan(snapshot, plan)) as batches:
                 async for batch in batches:
+                    step.add(batch.num_rows)
                     yield snapshot.engine.pool.run(lambda batch=batch: self._code(batch))  # type: ignore[misc]
 
         ahead = max(1, snapshot.session.decode_threads - 1)
         async with aclosing(in_turn(works(), ahead)) as coded:
             async for batch in coded:
                 if batch.num_rows:
+                    self._num_coded += batch.num_rows
                     yield batch
+
+    async def _num_rows(self, fragment_ids: Collection[int]) -> int:
+        """Live rows of some fragments; 0 where nobody is told of them."""
+        if self._tell is None:
+            return 0
+        counts, handles = await self._snapshot.live_counts(), self._snapshot.handles
+        numbers = [place for place, handle in enumerate(handles) if handle.id in fragment_ids]
+        return int(counts[numbers].sum())
 
     def _code(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         training = self.training
