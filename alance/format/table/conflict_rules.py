@@ -175,6 +175,17 @@ def index_of_rewritten(case: Case) -> Found:
     return None
 
 
+def same_segments(case: Case) -> Found:
+    """26: both wrote a segment of an index again, by addresses that rows had before."""
+    ours, theirs = case.ours, case.theirs
+    assert isinstance(ours, Rewrite)
+    assert isinstance(theirs, Rewrite)
+    written = {moved.old_id.uuid for moved in theirs.rewritten_indices}
+    if any(moved.old_id.uuid in written for moved in ours.rewritten_indices):
+        return case.retry("both moved rows of one segment of an index")
+    return None
+
+
 def index_of_replaced(case: Case) -> Found:
     """12: values of an indexed field were replaced."""
     both = (case.ours, case.theirs)

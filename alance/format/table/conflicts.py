@@ -42,7 +42,7 @@ MATRIX: Final[Mapping[str, str]] = {
     "Update": "4 2 2,5 X C 3 R 1 X C C 3 3 7 C",
     "Overwrite": "C C C 8 C C C C C C 8 C C X C",
     "CreateIndex": "C C C X 10 11 9 9 X C C 12 C 13 C",
-    "Rewrite": "C 3 3 X 11 3 R C X C C 3 3 C C",
+    "Rewrite": "C 3 3 X 11 3,26 R C X C C 3 3 C C",
     "Merge": "R R R X C R R X X C 14 R R X C",
     "Project": "15 C 15 X C C R R X C C 15 15 X C",
     "Restore": "C C C C C C C C C C 16 C C X C",
@@ -92,6 +92,7 @@ RULES: Final[Mapping[str, Callable[[Case], CommitConflictError | None]]] = {
     "22": rules.both_replace,
     "23": rules.overlaid_removed,
     "25": rules.same_bases,
+    "26": rules.same_segments,
 }
 
 

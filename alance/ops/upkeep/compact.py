@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from alance.errors import AlanceError, CorruptFileError, InvalidInputError
+from alance.errors import (
+    AlanceError,
+    CorruptFileError,
+    InvalidInputError,
+    RetryableConflictError,
+)
 from alance.file.small_batches import in_groups, merged
 from alance.format.index.remap import NewFragment, OldFragment
 from alance.format.proto import table_pb2
@@ -24,12 +29,12 @@ from alance.format.table.operations import Rewrite, RewriteGroup
 from alance.format.table.operations_meta import ReserveFragments
 from alance.io.tasks import all_of
 from alance.ops.blobs.files import remove_blobs
-from alance.ops.index.remap import MovedIndices, bound_fragments, move_indices
+from alance.ops.index.remap import bound_fragments, move_indices
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.upkeep import compact_plan
-from alance.ops.version.commits import commit_change
+from alance.ops.version.commits import commit_change, latest
 from alance.ops.version.discards import in_time
 from alance.ops.version.lineage import load_lineage
 from alance.ops.version.opening import at_version
@@ -39,6 +44,7 @@ from alance.ops.write.files import DataFiles, rows_of
 from alance.ops.write.options import Limits
 from alance.ops.write.sources import conform
 from alance.ops.write.write import table_schema
+from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -209,24 +215,41 @@ async def commit(
     if not results:
         summary = _summary(metrics, warnings)
         return Snapshot(snapshot.session, snapshot.table, snapshot.manifest, summary)
-    indices = MovedIndices((), (), frozenset())
 
-    async def forget() -> None:
-        await indices.discard()
-        if discard is not None:
-            await discard()
+    async def attempt(base: Snapshot) -> Snapshot:
+        indices = await move_indices(base, moves, uncover=uncover_indices)
+        summary = _summary(metrics, [*warnings, *_losses(base, ids, indices.kept)])
+        change = Rewrite(groups, indices.translated)
+        return await commit_change(base, change, options, discard=indices.discard, summary=summary)
 
     try:
         base = await at_version(snapshot, min(result.read_version for result in results))
         groups = await _reserved(base, results, options)
         moves = await _moves(snapshot, results, groups)
-        indices = await move_indices(base, moves, uncover=uncover_indices)
-    except BaseException:
-        await forget()
+        retries = 0
+        while True:
+            try:
+                return await attempt(base)
+            except RetryableConflictError:
+                base = await latest(base)
+                if retries >= options.max_retries or not _are_there(base, results):
+                    raise
+                retries += 1
+    except BaseException as error:
+        if discard is not None and not may_be_visible(error):
+            await discard()
         raise
-    summary = _summary(metrics, [*warnings, *_losses(base, ids, indices.kept)])
-    change = Rewrite(groups, indices.translated)
-    return await commit_change(base, change, options, discard=forget, summary=summary)
+
+
+def _are_there(snapshot: Snapshot, results: Sequence[RewriteResult]) -> bool:
+    """Whether a version has the fragments as they were read, so that indices alone have changed."""
+    fragments = snapshot.manifest.fragments
+    return all(
+        fragments.position_of(fragment.id) is not None
+        and snapshot.handle(fragment.id).fragment.message == fragment
+        for result in results
+        for fragment in result.original_fragments
+    )
 
 
 async def _moves(
