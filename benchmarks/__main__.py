@@ -29,10 +29,11 @@ from benchmarks.cases_changes import run_changes
 from benchmarks.cases_commits import run_commits
 from benchmarks.cases_engines import ENGINES
 from benchmarks.cases_small import run_small
+from benchmarks.cases_vectors import run_vectors
 from benchmarks.cases_writes import run_writes
 from benchmarks.data import FOLDER, table, vortex_file
 from benchmarks.measure import measure
-from benchmarks.plot import plot
+from benchmarks.plot import plot, plot_recall
 from benchmarks.report import line, report
 
 LATENCY_MS: Final = 30
@@ -117,6 +118,12 @@ def changes(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         return run_changes(lab, arguments.only, arguments.scale, ALONE_ROUNDS)
 
 
+def vectors(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Indices of vectors, some searches of which are on a lab."""
+    with Lab(FOLDER.parent, buckets=(FOLDER.name,), latency_ms=LATENCY_MS) as lab:
+        return run_vectors(lab, arguments.only, arguments.scale, ALONE_ROUNDS)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -148,6 +155,7 @@ def main() -> None:
             "writes": run_writes(arguments.only, arguments.scale, ALONE_ROUNDS),
             "small": run_small(arguments.only, ALONE_ROUNDS),
             "changes": changes(arguments),
+            "vectors": vectors(arguments),
             "commits": commits(arguments),
         }
     if folder is not None:
@@ -155,6 +163,8 @@ def main() -> None:
         (folder / "results.json").write_text(json.dumps(results, indent=1) + "\n")
         (folder / "README.md").write_text(report(results))
         plot(results, folder / "ratios.svg")
+        if results.get("vectors", {}).get("recall"):
+            plot_recall(results["vectors"]["recall"], folder / "recall.svg")
         print(f"written: {folder}")
 
 

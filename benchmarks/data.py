@@ -200,11 +200,34 @@ def vectors(scale: float) -> pa.RecordBatchReader:
     return pa.table({"id": range(count), "vec": lists}).to_reader()
 
 
-def near_directions(count: int, seed: int) -> npt.NDArray[np.float32]:
-    """Vectors of the kind of the table `vectors`; shape (count, 128)."""
-    strong = 0.5 * np.random.default_rng(24).normal(size=(24, 128))
+def many_vectors(scale: float) -> pa.RecordBatchReader:
+    """A million of the same kind at scale 1, without an index."""
+    return _near(max(10_000, int(1e6 * scale)), 128)
+
+
+def wide_vectors(scale: float) -> pa.RecordBatchReader:
+    """Vectors of 768 floats, without an index; 100 thousand rows at scale 1."""
+    return _near(max(10_000, int(1e5 * scale)), 768)
+
+
+def _near(count: int, dim: int) -> pa.RecordBatchReader:
+    schema = pa.schema([("id", pa.int64()), ("vec", pa.list_(pa.float32(), dim))])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, count, 10_000):
+            stop = min(count, start + 10_000)
+            values = near_directions(stop - start, seed=100 + start, dim=dim)
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), dim)
+            yield pa.record_batch([pa.array(range(start, stop)), lists], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def near_directions(count: int, seed: int, dim: int = 128) -> npt.NDArray[np.float32]:
+    """Vectors of the kind of the table `vectors`; shape (count, dim)."""
+    strong = 0.5 * np.random.default_rng(24).normal(size=(24, dim))
     rng = np.random.default_rng(seed)
-    values = rng.normal(size=(count, 24)) @ strong + 0.6 * rng.normal(size=(count, 128))
+    values = rng.normal(size=(count, 24)) @ strong + 0.6 * rng.normal(size=(count, dim))
     return values.astype(np.float32)
 
 
@@ -231,4 +254,6 @@ MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "narrow": narrow,
     "vectors": vectors,
     "linked": vectors,
+    "many_vectors": many_vectors,
+    "wide_vectors": wide_vectors,
 }

@@ -15,6 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from benchmarks.report import ratio
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 INK, SOFT, GRID = "#1d2126", "#5d6670", "#dfe2e6"
@@ -71,6 +72,35 @@ def plot(results: dict[str, Any], path: Path) -> None:
                    fontweight="bold", pad=28)  # fmt: skip
     axes.legend(handles=_legend(), loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=5,
                 frameon=False, columnspacing=1.4, handletextpad=0.4)  # fmt: skip
+    figure.savefig(path, bbox_inches="tight", facecolor="white", metadata={"Date": None})
+    plt.close(figure)
+
+
+def plot_recall(points: Sequence[dict[str, Any]], path: Path) -> None:
+    """Write recall against the time of a search and its requests: a curve over nprobes a side."""
+    mpl.rcParams.update(STYLE)
+    panels = [("local", "again", "ms"), ("lab", "others", "ms"), ("lab", "others", "requests")]
+    figure, all_axes = plt.subplots(1, len(panels), figsize=(9.6, 3.6), sharey=True)
+    for axes, (place, when, what) in zip(all_axes, panels, strict=True):
+        for refine, style in ((None, "--"), (10, "-")):
+            for side, colour in (("alance", MET), ("pylance", OTHER)):
+                chosen = [
+                    point["sides"][side]
+                    for point in points
+                    if (point["place"], point["when"]) == (place, when)
+                    and point["refine_factor"] == refine
+                ]
+                label = f"{side}{', refined' if refine else ''}"
+                axes.plot([one[what] for one in chosen], [one["recall"] for one in chosen],
+                          style, color=colour, marker="o", markersize=4, label=label)  # fmt: skip
+        axes.set_xscale("log")
+        axes.set_title(f"{place}, {when}", loc="left")
+        axes.set_xlabel("ms a search" if what == "ms" else "requests a search", color=SOFT)
+        axes.grid(color=GRID, linewidth=0.8)
+        for side_of_box in axes.spines.values():
+            side_of_box.set_visible(False)
+    all_axes[0].set_ylabel("recall of the 10 nearest", color=SOFT)
+    all_axes[0].legend(frameon=False, fontsize=8)
     figure.savefig(path, bbox_inches="tight", facecolor="white", metadata={"Date": None})
     plt.close(figure)
 

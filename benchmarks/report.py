@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import cases_changes, cases_commits, cases_small, cases_writes
+from benchmarks import cases_changes, cases_commits, cases_small, cases_vectors, cases_writes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,6 +62,8 @@ def report(results: dict[str, Any]) -> str:
         parts.append(cases_small.section(results["small"]))
     if results.get("changes"):
         parts.append(cases_changes.section(results["changes"]))
+    if results.get("vectors"):
+        parts.append(cases_vectors.section(results["vectors"]))
     if results.get("commits"):
         parts.append(cases_commits.section(results["commits"], results["latency_ms"]))
     return "\n".join(parts)
