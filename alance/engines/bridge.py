@@ -6,12 +6,13 @@ import asyncio
 import contextvars
 import threading
 from concurrent.futures import CancelledError, Future, wait
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from alance.errors import AlanceError, InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     import pyarrow as pa
 
@@ -27,6 +28,7 @@ BLOCKED: Final = (
     "an engine was called on the event loop, which has to go on while it reads: call it by "
     "`asyncio.to_thread`, use `await dataset.sql(...)`, or use `alance.sync`"
 )
+ENDED: Final = "the query was stopped, or the event loop of its dataset has ended"
 
 
 class Bridge:
@@ -42,6 +44,7 @@ class Bridge:
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         self._pending: set[Future[Any]] = set()
+        self._closing: set[asyncio.Future[None]] = set()
         self._is_stopped = False
         self.error: AlanceError | None = None
 
@@ -70,17 +73,25 @@ class Bridge:
 
         if self._is_here():
             raise InvalidInputError(BLOCKED)
-        future = self._submit(start())
+        started = start()
+        try:
+            future = asyncio.run_coroutine_threadsafe(started, self._loop)
+        except RuntimeError:
+            started.close()
+            raise InvalidInputError(ENDED) from None
         self._pending.add(future)
         try:
             if self._is_stopped:
                 future.cancel()
             while not wait([future], STALL_S).done:
-                if not begun.is_set() or self._loop.is_closed():
+                if self._loop.is_closed():
+                    started.close()
+                    raise InvalidInputError(ENDED)
+                if not begun.is_set():
                     raise InvalidInputError(BLOCKED)
             return future.result()
         except CancelledError:
-            raise InvalidInputError("the query was stopped, or its event loop has ended") from None
+            raise InvalidInputError(ENDED) from None
         finally:
             future.cancel()
             self._pending.discard(future)
@@ -92,29 +103,24 @@ class Bridge:
         async def following() -> pa.RecordBatch | None:
             return await anext(batches, None)
 
-        async def close() -> None:
-            await batches.aclose()
+        def close() -> None:
+            task = asyncio.ensure_future(batches.aclose(), loop=self._loop)
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
         try:
             while (batch := self.run(following)) is not None:
                 yield batch
         finally:
             # The collector of cycles may come by in any thread, the loop's too: nobody waits.
-            if not self._loop.is_closed():
-                self._submit(close())
+            with suppress(RuntimeError):  # the loop has ended, and the scan with it
+                self._loop.call_soon_threadsafe(close)
 
     def stop(self) -> None:
         """End all calls, those that come, too."""
         self._is_stopped = True
         for future in tuple(self._pending):
             future.cancel()
-
-    def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        try:
-            return asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError:
-            work.close()
-            raise InvalidInputError("the event loop of the dataset has ended") from None
 
     def _is_here(self) -> bool:
         try:

@@ -138,6 +138,18 @@ async def test_large_files_come_in_pieces(tmp_path: Path, monkeypatch: pytest.Mo
         assert (await clone.to_table()).equals(rows)
 
 
+async def test_what_no_store_copies_at_once_comes_by(
+    table: str, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alance.ops.refs.files.SERVER_BYTES", 0)
+    options, uri = lab.lance_options(), "s3://lab/deep/by-hand"
+    there = await (await alance.dataset(table)).deep_clone(uri, storage_options=options)
+    with lab.recording() as recording:
+        await there.deep_clone(f"{uri}-again")
+    assert "COPY" not in recording.summary()["by_op"]
+    assert rows_by_pylance(f"{uri}-again", storage_options=options) == KEPT
+
+
 async def test_a_copy_that_failed_goes_on_where_it_ended(table: str, lab: Lab) -> None:
     options, uri = lab.lance_options(), "s3://lab/deep/broken"
     dataset = await alance.dataset(table)
