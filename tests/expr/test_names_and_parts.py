@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import lance
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import alance
-from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.paths import join_path, split_path
 
@@ -175,45 +173,3 @@ def test_paths_survive_being_joined_and_split(names: list[str]) -> None:
 def test_a_path_with_a_backtick_too_many_is_refused(path: str) -> None:
     with pytest.raises(InvalidInputError, match="backtick"):
         split_path(path)
-
-
-def found(texts: list[bytes], name: bytes = b"a", *, plain: bool = True) -> list[tuple[bytes, int]]:
-    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
-    ends, data, kinds = _kernels.json_find(
-        offsets,
-        np.frombuffer(b"".join(texts), np.uint8),
-        np.array([len(name)], np.int64),
-        np.frombuffer(name, np.uint8),
-        np.array([-1], np.int64),
-        np.ones(1, np.uint8),
-        plain,
-    )
-    cuts = ends.tolist()
-    content = data.tobytes()
-    return [
-        (content[start:stop], kind)
-        for start, stop, kind in zip(cuts, cuts[1:], kinds.tolist(), strict=False)
-    ]
-
-
-def test_members_are_found_by_what_their_keys_say() -> None:
-    texts = [b'{"\\u0061":1}', b' { "b" : [ "a" ] , "a" : "x\\ud83d\\ude00\\t" } ', b"[1]", b""]
-    assert found(texts) == [(b"1", 3), ("x😀\t".encode(), 4), (b"", 0), (b"", 0)]
-    assert found(texts[1:2], plain=False) == [(b'"x\\ud83d\\ude00\\t"', 4)]
-
-
-@pytest.mark.parametrize(
-    "text", [b"{", b'{"a"', b'{"a":', b'{"b":1', b'{"a', b'{"b":"\\', b"{1:2}", b'{"b" 1}', b" "]
-)
-def test_text_that_ends_too_early_is_refused(text: bytes) -> None:
-    with pytest.raises(ValueError, match="row 0: JSON"):
-        found([text])
-
-
-@given(st.binary(max_size=40))
-def test_any_bytes_are_searched_within_their_bounds(text: bytes) -> None:
-    try:
-        ((value, _),) = found([text])
-    except ValueError:
-        return
-    assert len(value) <= 3 * len(text)

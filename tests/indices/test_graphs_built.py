@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import alance
-from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.index.encoders import ProductEncoder, ScalarEncoder
 from alance.format.index.hnsw import GRAPHS, LINKS, VECTORS
@@ -159,53 +158,6 @@ async def test_partitions_may_have_no_rows_or_few(tmp_path: Path) -> None:
     assert search(tmp_path / "t", values[0], nprobes=3)[0] == 0
     ours = await dataset.nearest("v", values[0], 300, columns=["id"], nprobes=3)
     assert sorted(ours["id"].to_pylist()) == list(range(300))
-
-
-def reached(links: npt.NDArray[np.uint32], starts: npt.NDArray[np.int32], first: int) -> int:
-    """How many rows of level 0 links lead to."""
-    seen, waiting = {first}, [first]
-    while waiting:
-        row = waiting.pop()
-        for link in links[starts[row] : starts[row + 1]].tolist():
-            if link not in seen:
-                seen.add(link)
-                waiting.append(link)
-    return len(seen)
-
-
-@pytest.mark.parametrize("by_product", [False, True])
-@pytest.mark.parametrize("spread", [0.0, 0.01, 1.0])
-def test_links_lead_to_all_rows_even_where_these_are_alike(spread: float, by_product: bool) -> None:
-    rng = np.random.default_rng(1)
-    centres = rng.standard_normal((5, 8))[rng.integers(0, 5, 1500)]
-    values = (centres + spread * rng.standard_normal((1500, 8))).astype(np.float32)
-    builder = _kernels.GraphBuilder(values.reshape(-1), 8, by_product, 8, 60, 7, 1)
-    while not builder.grow(100):
-        pass
-    rows, starts, links, distances, levels, entry = builder.finish()
-    assert len(starts) == len(rows) + 1
-    assert len(distances) == len(links) == starts[-1]
-    _kernels.Graph(rows, starts, links, levels, entry, 1500)
-    assert reached(links, starts, entry) == 1500
-    assert np.diff(starts).max() <= 48
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [
-        (np.zeros(10, np.float32), 3, False, 4, 10, 7, 0),
-        (np.zeros(10, np.float32), 0, False, 4, 10, 7, 0),
-        (np.zeros(10, np.float32), 2, False, 1, 10, 7, 0),
-        (np.zeros(10, np.float32), 2, False, 4, 0, 7, 0),
-        (np.zeros(10, np.float32), 2, False, 4, 10, 0, 0),
-    ],
-)
-def test_a_graph_of_no_such_form_is_refused(bad: tuple[Any, ...]) -> None:
-    with pytest.raises(ValueError, match="graph: 10 values"):
-        _kernels.GraphBuilder(*bad)
-    builder = _kernels.GraphBuilder(np.zeros(8, np.float32), 2, False, 4, 10, 7, 0)
-    with pytest.raises(ValueError, match="0 rows are linked"):
-        builder.finish()
 
 
 def vectors_of(points: npt.NDArray[np.float32]) -> Vectors:

@@ -10,11 +10,10 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.index import rabitq
 from alance.format.index.encoders import RabitqEncoder, encoder_like
-from alance.format.index.values import METRICS, TYPES, Vectors, VectorType
+from alance.format.index.values import Vectors, VectorType
 from alance.format.index.vector_codes import unpacked_signs
 from alance.format.table.indices import Index
 from alance.ops.index.train import training_of
@@ -96,48 +95,6 @@ async def test_estimates_are_nearer_the_more_bits_there_are(
     ]
     error = np.abs(distances[0] - distances[1]).mean() / distances[0].std()
     assert error < 1.2 / 2 ** (bits - 1)
-
-
-def test_wide_and_narrow_registers_give_the_same_codes() -> None:
-    values = np.random.default_rng(0).standard_normal((200, 48)).astype(np.float32)
-    centroids = np.zeros((1, 48), np.float32)
-    rotation = rabitq.Rotation.drawn(48, 1).signs.astype(np.float32).reshape(-1)
-    arguments = (
-        values.reshape(-1).view(np.uint8),
-        TYPES["float32"],
-        48,
-        METRICS.index("l2"),
-        np.zeros(200, np.int64),
-        centroids.reshape(-1),
-        rotation,
-    )
-    for extra in range(9):
-        wide, narrow = (
-            _kernels.encode_rabitq(*arguments, extra, baseline) for baseline in (False, True)
-        )
-        assert (wide[0] == narrow[0]).all()
-        assert len(wide[1]) == len(narrow[1]) == 200 * 8 * extra
-        assert (wide[1] != narrow[1]).sum() <= len(wide[1]) / 20  # by rounding alone
-        for ours, other in zip(wide[2:5], narrow[2:5], strict=True):
-            assert np.allclose(ours, other, rtol=1e-3, atol=1e-4)
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    values = np.zeros(64, np.uint8)
-    labels, floats = np.zeros(1, np.int64), np.zeros(16, np.float32)
-    rotation = np.ones(64, np.float32)
-    bad: list[tuple[Any, ...]] = [
-        (values, 2, 16, 0, labels, floats, rotation[:60], 4),
-        (values, 2, 16, 0, labels, floats, rotation, 9),
-        (values, 2, 16, 0, labels, floats, rotation, -1),
-        (values, 2, 16, 0, labels, floats[:0], rotation, 4),
-        (values, 2, 16, 0, labels + 1, floats, rotation, 4),
-        (values, 2, 4, 0, np.zeros(4, np.int64), floats, rotation[:16], 4),
-        (values, 2, 16, 3, labels, floats, rotation, 4),
-    ]
-    for arguments in bad:
-        with pytest.raises(ValueError, match=r"codes|labels|centroid|metric"):
-            _kernels.encode_rabitq(*arguments)
 
 
 @pytest.mark.parametrize("bits", [1, 2, 3, 5, 9])

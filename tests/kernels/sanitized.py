@@ -1,10 +1,10 @@
 """Runs tests with kernels that the compiler's sanitizers watch: `make sanitize`.
 
-    python tests/kernels/sanitized.py FOLDER [arguments of pytest]
+    python -m tests.kernels.sanitized FOLDER [--all-kernels] [arguments of pytest]
 
 FOLDER holds `_alance_kernels`, built with `ALANCE_SANITIZE=ON`. A read or write out of bounds and
-undefined behaviour end the run at once, with the place in the C++ code; so does the kernels' memory
-that nobody holds at the end.
+undefined behaviour end the run at once, with the place in the C++ code. Kernels' memory that nobody
+holds at the end is an error as well; with `--all-kernels` also a kernel that no test has called.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.kernels.called import never_called
+
 # Whose memory it is, says the first of these in its trace of calls. nanobind's own tables live
 # until the process ends, as many of Python's objects do: no leaks of ours.
 OWNER = re.compile(r"in alance::|/alance/kernels/\w+\.[ch]pp|in nanobind::|/nanobind/")
 RUNTIMES = ("libasan.so", "libstdc++.so")  # loaded first; exceptions need the latter there
-
-
 ROOT = Path(__file__).parents[2]
 # An editable install finds its own kernels whatever the path says.
-NOT_EDITABLE = """
+AT_START = """
 import sys
-sys.meta_path[:] = [one for one in sys.meta_path if "Redirecting" not in type(one).__name__]
+sys.meta_path[:] = [f for f in sys.meta_path if "Redirecting" not in type(f).__name__]
+from tests.kernels.called import note_calls
+note_calls({reports!r})
 """
 
 
@@ -80,9 +82,11 @@ def errors(log: Path) -> list[str]:
 def main() -> int:
     """The exit code."""
     folder, *arguments = sys.argv[1:]
+    has_all = "--all-kernels" in arguments
+    arguments = [argument for argument in arguments if argument != "--all-kernels"]
     with tempfile.TemporaryDirectory() as reports:
         log = Path(reports) / "report"
-        Path(reports, "sitecustomize.py").write_text(NOT_EDITABLE)
+        Path(reports, "sitecustomize.py").write_text(AT_START.format(reports=reports))
         told = environment(Path(folder).resolve(), log)
         which = [
             sys.executable,
@@ -95,10 +99,13 @@ def main() -> int:
             return 1
         code = subprocess.run([sys.executable, "-m", "pytest", *arguments], env=told).returncode
         wrong = errors(log) + leaks(log)
+        uncalled = never_called(Path(reports)) if has_all else []
     for text in wrong:
         print(text)
     print(f"sanitizers: {len(wrong)} reports of the kernels")
-    return code or bool(wrong)
+    if uncalled:
+        print("no test of these has called:", *uncalled, sep="\n  ")
+    return code or bool(wrong or uncalled)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.blocks import VariableWidth
 from alance.format.jsonb import json_text
@@ -144,3 +145,69 @@ def test_damaged_documents_never_crash(value: object, data: st.DataObject) -> No
             strings([bytes(spoiled[: data.draw(st.integers(0, len(payload)))])]), None
         )
         assert len(found.data) <= 8 * len(payload) + 64
+
+
+def members(texts: list[bytes], *, plain: bool = True) -> list[tuple[bytes, int]]:
+    """Of each text the member `a`, and its kind."""
+    offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
+    ends, data, kinds = _kernels.json_find(
+        offsets,
+        np.frombuffer(b"".join(texts), np.uint8),
+        np.array([1], np.int64),
+        np.frombuffer(b"a", np.uint8),
+        np.array([-1], np.int64),
+        np.ones(1, np.uint8),
+        plain,
+    )
+    cuts = ends.tolist()
+    content = data.tobytes()
+    return [
+        (content[start:stop], kind)
+        for start, stop, kind in zip(cuts, cuts[1:], kinds.tolist(), strict=False)
+    ]
+
+
+def test_members_are_found_by_what_their_keys_say() -> None:
+    texts = [b'{"\\u0061":1}', b' { "b" : [ "a" ] , "a" : "x\\ud83d\\ude00\\t" } ', b"[1]", b""]
+    assert members(texts) == [(b"1", 3), ("x😀\t".encode(), 4), (b"", 0), (b"", 0)]
+    assert members(texts[1:2], plain=False) == [(b'"x\\ud83d\\ude00\\t"', 4)]
+
+
+@pytest.mark.parametrize(
+    "text", [b"{", b'{"a"', b'{"a":', b'{"b":1', b'{"a', b'{"b":"\\', b"{1:2}", b'{"b" 1}', b" "]
+)
+def test_text_that_ends_too_early_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError, match="row 0: JSON"):
+        members([text])
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_searched_within_their_bounds(text: bytes) -> None:
+    try:
+        ((value, _),) = members([text])
+    except ValueError:
+        return
+    assert len(value) <= 3 * len(text)
+
+
+@given(st.lists(VALUES, max_size=6))
+def test_items_of_json_arrays_are_counted_and_found(values: list[object]) -> None:
+    stored = strings([json.dumps(value, separators=(",", ":")).encode() for value in values])
+    offsets, data = np.asarray(stored.offsets, np.int64), np.asarray(stored.data)
+    lengths = [len(value) if isinstance(value, list) else 0 for value in values]
+    assert _kernels.json_lengths(offsets, data).tolist() == lengths
+    has_null = [isinstance(value, list) and None in value for value in values]
+    item = np.frombuffer(b"null", np.uint8)
+    assert _kernels.json_has(offsets, data, item).tolist() == has_null
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_taken_for_arrays_within_their_bounds(text: bytes) -> None:
+    offsets, data = np.array([0, len(text)]), np.frombuffer(text, np.uint8)
+    with suppress(ValueError):
+        assert _kernels.json_lengths(offsets, data)[0] <= len(text)
+    with suppress(ValueError):
+        _kernels.json_has(offsets, data, data[:1])
+    for ends in ([0, len(text) + 1], [len(text), -1]):
+        with pytest.raises(ValueError, match="JSON"):
+            _kernels.json_lengths(np.array(ends), data)

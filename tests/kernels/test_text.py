@@ -47,7 +47,10 @@ def test_lists_that_are_encoded_are_decoded_as_they_were(rows: list[list[int]], 
     right = lists_of(rows)
     tokens = sorted(right)
     dense = [[tokens.index(token) for token in row] for row in rows]
-    starts, docs, frequencies, positions = collected(dense).lists(0, len(tokens))
+    postings = collected(dense)
+    starts, docs, frequencies, positions = postings.lists(0, len(tokens))
+    assert postings.stop_of(0, postings.num_bytes()) == postings.num_tokens() == len(tokens)
+    assert postings.stop_of(len(tokens) - 1, 0) == len(tokens)
     assert np.diff(starts).tolist() == [len(right[token]) for token in tokens]
     assert docs.tolist() == [doc for token in tokens for doc, _ in right[token]]
     assert frequencies.tolist() == [len(p) for token in tokens for _, p in right[token]]
@@ -270,6 +273,9 @@ def test_arrays_that_contradict_each_other_are_refused() -> None:
         postings.add(np.array([2]), ones[:1], ones[:1])
     with pytest.raises(ValueError, match="text"):
         postings.lists(0, 1)
+    for token in (0, -1):
+        with pytest.raises(ValueError, match="text: token"):
+            postings.stop_of(token, 1)
     with pytest.raises(ValueError, match="out of order"):
         _kernels.encode_postings(starts, docs, ones, places, False, lengths[:3], 1.0)
     splitter = _kernels.TextSplitter(0, 0, 1, 1, False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from alance.format.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 NAMES = st.sampled_from(["a", "b", "a.b", "ü", ""])
 TYPES = st.sampled_from(["int64", "string", "fixed_size_list:float:3", "struct", "nonsense"])
@@ -120,7 +122,7 @@ def test_new_pages_that_share_bytes_are_left() -> None:
         _kernels.NewPages([single], [0, 0], [0])
 
 
-def test_a_batch_of_rows_knows_its_forms() -> None:
+def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
     table = _kernels.RowTable(np.array([0, 4], np.int64))
     page = _kernels.RowPage(
         np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
@@ -140,6 +142,16 @@ def test_a_batch_of_rows_knows_its_forms() -> None:
     rows = pa.RecordBatch._import_from_c(batch.address, schema)
     assert rows.to_pydict() == {"a": [6, 8], "b": [6, 8]}
     assert batch.address == 0
+    path = tmp_path / "file"
+    path.write_bytes(chunk)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        batch, source = _kernels.RowBatch([0], [1], [False]), _kernels.FileSource([fd], 4096)
+        assert batch.read(plan, source)
+        path.write_bytes(chunk[:-1])
+        assert not batch.read(plan, source)
+    finally:
+        os.close(fd)
     for columns, widths in (([2], [1]), ([0], [4])):
         with pytest.raises(ValueError, match=r"row plan: no such column|rows of another form"):
             _kernels.RowBatch(columns, widths, [False]).decode(plan, memoryview(chunk * 2))
