@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
@@ -119,30 +120,40 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
     Raises:
         InvalidInputError: a variable that is no number of retries.
     """
-    client, told = dict(options.client), {}
-    for variable, value in os.environ.items():
-        for prefix in _VARIABLES.get(kind, ()):
-            name = canonical(kind, variable[len(prefix) :])
-            if variable.startswith(prefix) and value and (name in _CLIENT or name in _RETRY):
-                told[name] = variable, value
+    names = _client_variables(kind)
+    told = {
+        names[variable]: (variable, value)
+        for variable, value in (
+            (name, os.environ.get(name)) for name in os.environ if name in names
+        )
+        if value
+    }
+    if not told:
+        return options
     retries = {name: _number(*told.pop(name)) for name in _RETRY if name in told}
+    client = dict(options.client)
     for name, (variable, value) in told.items():
         if name not in client:
             _enter(client, name, variable, value)
-    retries |= {
-        name: _number(variable, os.environ[variable])
-        for variable, name in _LANCE_VARIABLES.items()
-        if kind in _CONFIG and os.environ.get(variable)
-    }
-    inner, limit = retries.get("client_max_retries"), retries.get("client_retry_timeout")
-    outer = retries.get("download_retry_count")
+    limit = retries.get("client_retry_timeout")
     return replace(
         options,
         client=tuple(sorted(client.items())),
-        max_retries=_first(options.max_retries, inner),
+        max_retries=_first(options.max_retries, retries.get("client_max_retries")),
         retry_timeout_s=limit if options.retry_timeout_s is None else options.retry_timeout_s,
-        outer_retries=_first(options.outer_retries, outer),
+        outer_retries=_first(options.outer_retries, retries.get("download_retry_count")),
     )
+
+
+@cache
+def _client_variables(kind: Kind) -> Mapping[str, str]:
+    """The option of each variable of the environment that tells of a kind of store's client."""
+    if kind not in _VARIABLES:
+        return {}
+    spelled = {name: name for name in (*_CLIENT, *_RETRY)} | _COMMON_ALIASES
+    return _LANCE_VARIABLES | {
+        prefix + text.upper(): name for prefix in _VARIABLES[kind] for text, name in spelled.items()
+    }
 
 
 def _first(given: int | None, told: float | None) -> int | None:
@@ -199,7 +210,7 @@ _VARIABLES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "gcs": ("GOOGLE_",),
     "azure": ("AZURE_STORAGE_", "AZURE_"),
 }
-_LANCE_VARIABLES: Final[Mapping[str, str]] = {  # as Lance has them, for all clouds
+_LANCE_VARIABLES: Final[dict[str, str]] = {  # as Lance has them, for all clouds
     "OBJECT_STORE_CLIENT_MAX_RETRIES": "client_max_retries",
     "OBJECT_STORE_CLIENT_RETRY_TIMEOUT": "client_retry_timeout",
 }
@@ -222,7 +233,7 @@ SECRETS: Final = frozenset(
     }
 )
 
-_COMMON_ALIASES: Final[Mapping[str, str]] = {
+_COMMON_ALIASES: Final[dict[str, str]] = {
     "request_timeout": "timeout",
     "use_http": "allow_http",
     "max_retries": "client_max_retries",

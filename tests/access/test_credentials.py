@@ -85,6 +85,14 @@ async def test_a_table_is_written_and_read_with_what_a_provider_gives(
     assert (await dataset.take([1])).to_pylist() == [{"id": 2}]
 
 
+async def test_a_table_on_gcs_is_written_with_a_token_of_a_provider(lab: Lab) -> None:
+    options = {"google_base_url": lab.endpoint, "allow_http": "true"}
+    given = options | {"credentials": lambda: {"token": SECRET}}
+    uri = place().replace("s3:", "gs:")
+    dataset = await alance.write_dataset({"id": [1]}, uri, storage_options=given)
+    assert await dataset.count_rows() == 1
+
+
 async def test_a_provider_may_stand_in_place_of_the_options(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
