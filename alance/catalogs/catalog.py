@@ -236,12 +236,14 @@ class Catalog:
         return await self._backend.find(table_names(table))
 
     async def rename_table(self, table: TableName, new: TableName) -> None:
-        """Give a table another name, or move it to another namespace. No data is moved.
+        """Give a table another name, or move it to another namespace.
+
+        Of a folder, tables of the root are moved with their data, which on stores other than local
+        disks is copied; see `alance.distributed.move_table`. All others stay where they are.
 
         Raises:
             TableNotFoundError: it is not there.
             AlreadyExistsError: the new name is taken.
-            UnsupportedError: the name of a table of a folder is that of its own folder.
         """
         await self._backend.rename(table_names(table), table_names(new))
 

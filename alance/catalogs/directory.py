@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from alance.catalogs.backend import DELIMITER, Place, shown
 from alance.datasets import dataset
+from alance.distributed.folders import list_folders, move_table
 from alance.errors import (
     AlreadyExistsError,
     CorruptFileError,
     InvalidInputError,
     NotFoundError,
     TableNotFoundError,
-    UnsupportedError,
 )
 from alance.ops.upkeep.place import drop
 from alance.writing import write_dataset
@@ -164,16 +164,10 @@ class DirectoryBackend:
     async def list_tables(self, namespace: Names) -> list[str]:
         names = set(await self._below(namespace, "table"))
         if not namespace:
-            store, path = self._session.engine.registry.open(
-                self.uri, storage_options=self._options
+            folders = await list_folders(
+                self.uri, storage_options=self._options, session=self._session
             )
-            with suppress(NotFoundError):
-                folders = await store.list_dirs(path)
-                names |= {
-                    posixpath.basename(folder.rstrip("/")).removesuffix(SUFFIX)
-                    for folder in folders
-                    if folder.rstrip("/").endswith(SUFFIX)
-                }
+            names |= {folder.removesuffix(SUFFIX) for folder in folders if folder.endswith(SUFFIX)}
         return list(names)
 
     async def find(self, names: Names) -> Place:
@@ -210,22 +204,19 @@ class DirectoryBackend:
 
     async def drop(self, names: Names) -> None:
         place = await self.find(names)
-        manifest = await self._manifest()
-        if manifest is not None:
-            await manifest.delete("object_id = ?", params=[DELIMITER.join(names)])
+        await self._forget(names)
         await self._drop(place)
 
     async def rename(self, names: Names, new: Names) -> None:
-        row = await self._row(names, "table")
-        if row is None or str(row["location"]) == names[0] + SUFFIX:
-            await self.find(names)
-            raise UnsupportedError(
-                f"catalog {self.uri!r}: the name of table {shown(names)!r} is that of its folder; "
-                "tables of namespaces can be renamed"
+        old = await self.find(names)
+        place = await self.begin(new)
+        if names[0] + SUFFIX == posixpath.basename(old.uri.removesuffix(self._query)):
+            await move_table(
+                old.uri, place.uri, storage_options=self._options, session=self._session
             )
-        await self._check_namespace(new[:-1])
-        if len(new) == 1 or await self._row(new, "table") is not None:
-            await self.begin(new)  # says that it is taken
+            await self._forget(names)
+            await self.finish(new, place)
+            return
         manifest = await self._manifest()
         assert manifest is not None
         await manifest.update(
@@ -233,6 +224,12 @@ class DirectoryBackend:
             "object_id = ?",
             params=[DELIMITER.join(new), DELIMITER.join(names)],
         )
+
+    async def _forget(self, names: Names) -> None:
+        """Delete the row of a table, if it has one."""
+        manifest = await self._manifest()
+        if manifest is not None:
+            await manifest.delete("object_id = ?", params=[DELIMITER.join(names)])
 
     async def _drop(self, place: Place) -> None:
         await drop(place.uri, storage_options=place.storage_options, session=self._session)

@@ -20,8 +20,7 @@ from alance.versioning import load, refs
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from alance.io.credentials import StorageOptions
     from alance.versioning.table import Table
 
 COPIES_AT_ONCE: Final = 16
@@ -30,7 +29,7 @@ COPIES_AT_ONCE: Final = 16
 async def list_folders(
     uri: str,
     *,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
 ) -> list[str]:
     """The names of the folders directly in a folder, sorted; none where it is missing.
@@ -49,7 +48,7 @@ async def list_folders(
 async def is_table(
     uri: str,
     *,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
 ) -> bool:
     """Whether a table is at a place. Cost: one LIST."""
@@ -66,7 +65,7 @@ async def remove_folder(
     uri: str,
     names: tuple[str, ...],
     *,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
 ) -> None:
     """Remove some objects of a folder, and the folder if nothing else is in it.
@@ -83,7 +82,7 @@ async def move_table(
     uri: str,
     target: str,
     *,
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: StorageOptions | None = None,
     session: Session | None = None,
 ) -> None:
     """Move a table to another place of the same store, with all versions, branches and tags.

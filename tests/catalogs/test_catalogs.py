@@ -151,7 +151,7 @@ async def test_modes_are_those_of_writing(catalog: Catalog) -> None:
         await catalog.create_table("t", ROWS, mode="replace")  # type: ignore[arg-type]
 
 
-async def test_tables_of_namespaces_are_renamed_where_they_are(root: str) -> None:
+async def test_tables_are_renamed(root: str) -> None:
     catalog = await alance.connect(root)
     await catalog.create_namespace("ns")
     await catalog.create_table(("ns", "old"), ROWS)
@@ -165,11 +165,15 @@ async def test_tables_of_namespaces_are_renamed_where_they_are(root: str) -> Non
     with pytest.raises(TableNotFoundError):
         await catalog.rename_table("missing", "new")
     await catalog.create_table("users", ROWS)
-    with pytest.raises(UnsupportedError, match="that of its folder"):
-        await catalog.rename_table("users", "people")
-    await catalog.rename_table(("ns", "new"), "people")
-    assert await catalog.list_tables() == ["people", "users"]
-    assert await (await catalog.open_table("people")).count_rows() == 3
+    with pytest.raises(AlreadyExistsError):
+        await catalog.rename_table("users", ("ns", "new"))
+    await catalog.rename_table("users", "people")
+    await catalog.rename_table("people", ("ns", "people"))
+    await catalog.rename_table(("ns", "new"), "root")
+    assert await catalog.list_tables() == ["root"]
+    assert await catalog.list_tables("ns") == ["other", "people"]
+    for name in ("root", ("ns", "people")):
+        assert await (await catalog.open_table(name)).count_rows() == 3
 
 
 async def test_a_write_that_fails_leaves_no_name(catalog: Catalog) -> None:
