@@ -8,6 +8,7 @@ import math
 import pickle
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import lance
 import numpy as np
 import polars as pl
@@ -142,6 +143,40 @@ async def test_duckdb_reads_the_columns_and_rows_that_it_needs(
     assert seen["none"] == 0
     assert seen["few"] < seen["all"] / 15
     assert seen["narrow"] < seen["all"] / 2
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "kind = 'b'",
+        "kind is null and id < 10",
+        "price > 4990",
+        "small = 0.1::float",
+        "small > 99.8",
+        "f > 480",
+        "f = 'nan'",
+        "f is not null and f < 3",
+        "time > timestamptz '2020-02-10 00:00:00+00'",
+        "date between '2020-01-05' and '2020-01-07'",
+        "nested.a = 4 or nested.b > 498",
+        "x in (1, 2) and id < 20",
+        "x is distinct from 2 and id < 20",
+        "not (x > 2) and text >= 'text 99'",
+        "text like 'text 99%'",
+        "id % 100 = 3",
+    ],
+)
+def test_duckdb_finds_the_rows_that_it_finds_in_memory(
+    mixed: alance.sync.Dataset, condition: str
+) -> None:
+    query = f"select id, kind, nested, f from items where {condition} order by id"
+    with duckdb.connect() as connection:
+        connection.register("items", MIXED)
+        expected = connection.sql(query).to_arrow_table()
+        connection.register("items", mixed.to_arrow_dataset())
+        rows = connection.sql(query).to_arrow_table()
+    assert repr(rows.to_pylist()) == repr(expected.to_pylist())  # a NaN is no NaN's equal
+    assert len(expected)
 
 
 def test_a_pyarrow_dataset_gives_the_rows_of_scans(mixed: alance.sync.Dataset) -> None:
