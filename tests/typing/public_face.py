@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, assert_type
 import alance
 import alance.sync
 from alance import distributed
-from alance.types import CleanupStats, Explanation, ScanArguments, VersionInfo
+from alance.types import CleanupStats, DatasetStats, Explanation, ScanArguments, VersionInfo
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -34,6 +34,17 @@ async def reads(uri: str, columns: Columns) -> pa.Table:
     await dataset.to_table(limit="5")  # type: ignore[arg-type]
     await dataset.fragments[0].to_table(fragments=[1])  # type: ignore[call-arg]
     return await dataset.take([1, 2], {"double": "id * 2"})
+
+
+async def engines(dataset: alance.Dataset) -> alance.Dataset:
+    """Queries, numbers, copies."""
+    await dataset.sql("select 1", params=[1], tables={"other": dataset}, settings={"threads": 1})
+    await dataset.sql("select 1", table={})  # type: ignore[call-arg]
+    async for batch in dataset.sql_batches("select 1", params={"a": 1}):
+        assert batch.num_rows
+    assert_type(await dataset.stats(small_rows=10), DatasetStats)
+    assert_type(alance.sync.dataset("t").stats().num_rows, int)
+    return await dataset.deep_clone("s3://bucket/copy", "stable")
 
 
 async def changes(uri: str, data: Data) -> list[VersionInfo]:
