@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import lance
 import lance.file
+import lance.namespace
 import lance.optimize
 import lance.query
 import pytest
