@@ -168,6 +168,7 @@ FEW = (
     "alance.ops.blobs",
     "alance.ops.blobs.files",
     "alance.ops.index",
+    "alance.format.index.details",
     "alance.ops.index.listing",
     "alance.ops.merge",
     "alance.ops.merge.options",

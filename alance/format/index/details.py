@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError
-from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import kind_of
 
 if TYPE_CHECKING:
-    from alance.format.proto import table_pb2
+    from alance.format.proto import table_pb2, vector_index_pb2
 
 VECTOR: Final = "Vector"
 _METRICS: Final = {0: "L2", 1: "Cosine", 2: "Dot", 3: "Hamming"}
@@ -75,6 +74,8 @@ def details_of(message: table_pb2.IndexMetadata) -> dict[str, Any]:
 
 
 def _vector_details(message: table_pb2.IndexMetadata) -> vector_index_pb2.VectorIndexDetails:
+    from alance.format.proto import vector_index_pb2  # tables without such indices need it not
+
     try:
         return vector_index_pb2.VectorIndexDetails.FromString(message.index_details.value)
     except DecodeError as error:
