@@ -144,7 +144,8 @@ class Renewed:
                 self._forget(under_way)
                 raise _ProviderError(f"it gave no answer within {ANSWER_S:.0f} s") from None
             except asyncio.CancelledError:
-                if not under_way.cancelled():
+                task = asyncio.current_task()
+                if not under_way.cancelled() or task is None or task.cancelling():
                     raise  # this caller was; else the loop that asked has ended
             except _ProviderError:
                 if (good := self._good(fresh=False)) is None:

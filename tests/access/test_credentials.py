@@ -185,7 +185,10 @@ async def test_a_caller_that_is_cancelled_leaves_the_others_their_answer() -> No
     assert count == 1
 
 
-def test_a_loop_that_ends_while_it_asks_leaves_the_question_to_the_next() -> None:
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_a_loop_that_ends_while_it_asks_leaves_the_question_to_the_next(
+    is_cancelled: bool,
+) -> None:
     async def stuck() -> dict[str, Any]:
         if threading.current_thread() is not threading.main_thread():
             await asyncio.sleep(3600)
@@ -196,11 +199,13 @@ def test_a_loop_that_ends_while_it_asks_leaves_the_question_to_the_next() -> Non
     async def leave() -> None:
         task = asyncio.create_task(renewed())
         await asyncio.sleep(0.01)
-        task.cancel()
+        if is_cancelled:
+            task.cancel()
 
     thread = threading.Thread(target=asyncio.run, args=(leave(),))
     thread.start()
-    thread.join()
+    thread.join(30)
+    assert not thread.is_alive()
     assert asyncio.run(renewed())["access_key_id"] == "lab"
 
 
