@@ -84,3 +84,30 @@ def blocking(uri: str) -> pa.Table:
         assert batch.num_rows
     dataset.to_table(fliter="id > 5")  # type: ignore[call-arg]
     return dataset.to_reader(["id"], limit=3).read_all()
+
+
+async def credentials() -> dict[str, str]:
+    """What a provider gives."""
+    return {"access_key_id": "a", "secret_access_key": "b"}
+
+
+class Lances:
+    """A provider as Lance has them."""
+
+    def fetch_storage_options(self) -> dict[str, str]:
+        """What it gives."""
+        return {"access_key_id": "a", "secret_access_key": "b"}
+
+
+async def service(uri: str) -> str:
+    """Providers among the options and in their place; observers."""
+    await alance.dataset(uri, storage_options=credentials)
+    await alance.dataset(uri, storage_options=Lances())
+    options = {"region": "x", "credentials": credentials}
+    await alance.dataset(uri, storage_options=options)
+    await alance.dataset(uri, storage_options=5)  # type: ignore[arg-type]
+    metrics = alance.observe.Metrics()
+    alance.observe.add(metrics)
+    alance.observe.add(alance.observe.OpenTelemetry(spans=False))
+    assert_type(alance.observe.readings(), list[alance.observe.Reading])
+    return metrics.text()
