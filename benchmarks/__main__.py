@@ -29,6 +29,7 @@ from benchmarks.cases_changes import run_changes
 from benchmarks.cases_commits import run_commits
 from benchmarks.cases_engines import ENGINES
 from benchmarks.cases_small import run_small
+from benchmarks.cases_texts import run_texts
 from benchmarks.cases_vectors import run_vectors
 from benchmarks.cases_writes import run_writes
 from benchmarks.data import FOLDER, table, vortex_file
@@ -124,6 +125,12 @@ def vectors(arguments: argparse.Namespace) -> dict[str, Any]:
         return run_vectors(lab, arguments.only, arguments.scale, ALONE_ROUNDS)
 
 
+def texts(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Indices of texts, some searches of which are on a lab."""
+    with Lab(FOLDER.parent, buckets=(FOLDER.name,), latency_ms=LATENCY_MS) as lab:
+        return run_texts(lab, arguments.only, arguments.scale, ALONE_ROUNDS)
+
+
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -156,6 +163,7 @@ def main() -> None:
             "small": run_small(arguments.only, ALONE_ROUNDS),
             "changes": changes(arguments),
             "vectors": vectors(arguments),
+            "texts": texts(arguments),
             "commits": commits(arguments),
         }
     if folder is not None:

@@ -231,10 +231,38 @@ def near_directions(count: int, seed: int, dim: int = 128) -> npt.NDArray[np.flo
     return values.astype(np.float32)
 
 
+def some_words() -> list[str]:
+    """30 000 words of the table `documents`, the most frequent first."""
+    rng = np.random.default_rng(12)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    words = {"".join(rng.choice(letters, rng.integers(4, 11))) for _ in range(31_000)}
+    return np.random.default_rng(13).permutation(sorted(words)[:30_000]).tolist()
+
+
+def documents(scale: float) -> pa.RecordBatchReader:
+    """Texts of 5 to 59 words, the n-th 1/n as frequent as the first; 300 thousand rows."""
+    schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
+    words = np.array(some_words())
+    shares = 1 / np.arange(1, len(words) + 1)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        rng = np.random.default_rng(14)
+        count = max(10_000, int(3e5 * scale))
+        for start in range(0, count, 10_000):
+            sizes = rng.integers(5, 60, min(10_000, count - start))
+            chosen = words[rng.choice(len(words), int(sizes.sum()), p=shares / shares.sum())]
+            texts = [" ".join(part) for part in np.split(chosen, np.cumsum(sizes)[:-1])]
+            numbers = range(start, start + len(texts))
+            yield pa.record_batch([pa.array(numbers), pa.array(texts)], schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
 OURS: Final = ("ours", "shipped", "pieces")  # written by alance: with statistics
 INDICES: Final = {
     "indexed": {"l_shipmode": "BITMAP", "l_orderkey": "BTREE"},
     "stable": {"l_shipmode": "BITMAP"},  # with stable row ids, which the index holds
+    "documents": {"text": "INVERTED"},
 }
 VECTOR_INDICES: Final[dict[str, tuple[Any, dict[str, int]]]] = {
     "vectors": ("IVF_PQ", {"num_partitions": 128, "num_sub_vectors": 16}),
@@ -256,4 +284,5 @@ MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "linked": vectors,
     "many_vectors": many_vectors,
     "wide_vectors": wide_vectors,
+    "documents": documents,
 }

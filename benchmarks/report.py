@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from benchmarks import cases_changes, cases_commits, cases_small, cases_vectors, cases_writes
+from benchmarks import (
+    cases_changes,
+    cases_commits,
+    cases_small,
+    cases_texts,
+    cases_vectors,
+    cases_writes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -64,6 +71,8 @@ def report(results: dict[str, Any]) -> str:
         parts.append(cases_changes.section(results["changes"]))
     if results.get("vectors"):
         parts.append(cases_vectors.section(results["vectors"]))
+    if results.get("texts"):
+        parts.append(cases_texts.section(results["texts"]))
     if results.get("commits"):
         parts.append(cases_commits.section(results["commits"], results["latency_ms"]))
     return "\n".join(parts)

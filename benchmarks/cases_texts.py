@@ -1,0 +1,313 @@
+"""Indices of texts: what building them takes, and what searches by words cost.
+
+python -m benchmarks.cases_texts SIDE PATH   builds an index alone, and prints JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from benchmarks.alone import peak_megabytes, with_bytecode
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    import lance
+
+    import alance
+    from alance.testing.lab import Lab
+
+K: Final = 10
+TABLE: Final = "documents"
+COLUMNS: Final = ["id", "_score"]
+CALLERS: Final = 64
+CALLS: Final = 512
+ABOUT: Final = """\
+300 000 texts of 5 to 59 words, of 30 000 words of which the n-th is 1/n as frequent as the first;
+searches for the 10 best, any word. Indices are built by processes of their own. Of searches on the
+local disk the median of the wall time of each is told, and the mean of the processor time, when
+what they read is in memory. On the lab the **first** search of an open table reads what the index
+says of itself, **others** (20, one after the other) the lists that are not in memory, and **again**
+are the same 20 once more.
+"""
+
+
+def queries_of(kind: str, count: int, words: Sequence[str], seed: int) -> list[str]:
+    """Texts of some words."""
+    rng = np.random.default_rng(seed)
+    total = len(words)
+    if kind == "1 rare word":
+        chosen = rng.integers(total // 6, total, (count, 1))
+    elif kind == "1 frequent word":
+        chosen = rng.integers(0, 50, (count, 1))
+    elif kind == "3 frequent words":
+        chosen = np.array([rng.choice(100, 3, replace=False) for _ in range(count)])
+    else:
+        shares = 1 / np.arange(1, total + 1)
+        chosen = rng.choice(total, (count, int(kind.split()[0])), p=shares / shares.sum())
+    return [" ".join(words[place] for place in row) for row in chosen.tolist()]
+
+
+KINDS: Final = (
+    "1 rare word", "1 frequent word", "2 words", "3 words", "3 frequent words", "8 words",
+)  # fmt: skip
+
+
+LABELS: Final = (
+    "texts build", *(f"texts local {kind}" for kind in KINDS), "texts lab",
+    "texts callers local", "texts callers lab",
+)  # fmt: skip
+
+
+class Alance:
+    """Searches of an open dataset, by alance."""
+
+    def __init__(self, dataset: alance.Dataset) -> None:
+        self._dataset = dataset
+
+    async def ask(self, text: str) -> int:
+        """The number of rows."""
+        return len(await self._dataset.search_text(text, K, columns=COLUMNS))
+
+    async def crowd(self, texts: Sequence[str], callers: int) -> None:
+        """All texts, by so many callers at once."""
+        left = iter(texts)
+
+        async def caller() -> None:
+            for text in left:
+                await self.ask(text)
+
+        await asyncio.gather(*(caller() for _ in range(callers)))
+
+
+class Pylance:
+    """The same, by pylance; callers are threads."""
+
+    def __init__(self, dataset: lance.LanceDataset) -> None:
+        self._dataset = dataset
+
+    def find(self, text: str) -> int:
+        asked = {"query": text, "columns": ["text"]}
+        scanner = self._dataset.scanner(columns=COLUMNS, full_text_query=asked, limit=K)
+        return int(scanner.to_table().num_rows)
+
+    async def ask(self, text: str) -> int:
+        return self.find(text)
+
+    async def crowd(self, texts: Sequence[str], callers: int) -> None:
+        def run() -> None:
+            with ThreadPoolExecutor(callers) as pool:
+                list(pool.map(self.find, texts))
+
+        await asyncio.to_thread(run)
+
+
+@contextlib.asynccontextmanager
+async def opened(uri: str, options: Any) -> AsyncIterator[dict[str, Alance | Pylance]]:
+    """Both sides with a new session each."""
+    import lance
+
+    import alance
+
+    theirs = lance.dataset(uri, storage_options=options, session=lance.Session())
+    async with alance.Session() as session:
+        ours = await alance.dataset(uri, storage_options=options, session=session)
+        yield {"alance": Alance(ours), "pylance": Pylance(theirs)}
+
+
+async def measured(
+    side: Alance | Pylance, texts: Sequence[str], lab: Lab | None = None
+) -> dict[str, float]:
+    """Of searches, one after the other: the median of their times, means of the rest."""
+    from benchmarks.measure import waves
+
+    before = lab.stats()["requests"] if lab else 0
+    times = []
+    cpu = time.process_time()
+    for text in texts:
+        begun = time.perf_counter()
+        await side.ask(text)
+        times.append(time.perf_counter() - begun)
+    cpu = time.process_time() - cpu
+    log = [record for record in lab.log(before) if "op" in record] if lab else []
+    return {
+        "ms": statistics.median(times) * 1e3,
+        "cpu_ms": cpu / len(texts) * 1e3,
+        "requests": len(log) / len(texts),
+        "rounds": waves(log) / len(texts),
+        "kilobytes": sum(record.get("out", 0) for record in log) / len(texts) / 1e3,
+    }
+
+
+async def run_local(only: str, path: Path, words: Sequence[str]) -> list[dict[str, Any]]:
+    """Searches of each kind when what they read is in memory: the best of three rounds."""
+    results = []
+    async with opened(str(path), None) as sides:
+        for kind in KINDS:
+            if only not in f"texts local {kind}":
+                continue
+            texts = queries_of(kind, 40, words, 5)
+            rounds: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+            for number in range(4):
+                for name, side in sides.items():
+                    told = await measured(side, texts)
+                    if number:
+                        rounds[name].append(told)
+            best = {
+                name: {what: min(told[what] for told in own) for what in own[0]}
+                for name, own in rounds.items()
+            }
+            results.append({"place": "local", "what": kind, "sides": best})
+            print(line(results[-1]), flush=True)
+    return results
+
+
+async def run_lab(lab: Lab, only: str, path: Path, words: Sequence[str]) -> list[dict[str, Any]]:
+    """A first search, others behind it, and these again."""
+    if only not in "texts lab":
+        return []
+    lab.rescan()
+    texts = queries_of("3 words", 21, words, 7)
+    parts = {"first": slice(0, 1), "others": slice(1, 21), "again": slice(1, 21)}
+    told: dict[str, dict[str, Any]] = {when: {} for when in parts}
+    async with opened(f"s3://{path.parent.name}/{path.name}", lab.lance_options()) as sides:
+        for name, side in sides.items():
+            for when, part in parts.items():
+                told[when][name] = await measured(side, texts[part], lab)
+    results = [
+        {"place": "lab", "what": f"3 words, {when}", "sides": values}
+        for when, values in told.items()
+    ]
+    for result in results:
+        print(line(result), flush=True)
+    return results
+
+
+async def run_crowds(lab: Lab, only: str, path: Path, words: Sequence[str]) -> list[dict[str, Any]]:
+    """Queries a second, of callers who each wait for one after the other."""
+    texts = queries_of("3 words", CALLS, words, 9)
+    remote = (f"s3://{path.parent.name}/{path.name}", lab.lance_options())
+    results: list[dict[str, Any]] = []
+    for place, (uri, options) in {"local": (str(path), None), "lab": remote}.items():
+        if only not in f"texts callers {place}":
+            continue
+        rates: dict[str, dict[str, float]] = {}
+        async with opened(uri, options) as sides:
+            for name, side in sides.items():
+                await side.crowd(texts, CALLERS)
+                begun, cpu = time.perf_counter(), time.process_time()
+                await side.crowd(texts, CALLERS)
+                wall, cpu = time.perf_counter() - begun, time.process_time() - cpu
+                rates[name] = {"rate": len(texts) / wall, "cpu_ms": cpu / len(texts) * 1e3}
+        results.append({"place": place, "callers": CALLERS, "sides": rates})
+        print(results[-1], flush=True)
+    return results
+
+
+def run_builds(only: str, path: Path, rounds: int) -> dict[str, dict[str, float]]:
+    """Both, each in processes of its own, on a copy of the table: medians."""
+    sides: dict[str, dict[str, float]] = {}
+    if only not in "texts build":
+        return sides
+    for side in ("alance", "pylance"):
+        told: list[dict[str, float]] = []
+        for _ in range(rounds):
+            with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+                copy = Path(folder) / "copy"
+                shutil.copytree(path, copy, copy_function=os.link)
+                command = [sys.executable, "-m", "benchmarks.cases_texts", side, str(copy)]
+                done = subprocess.run(
+                    command, check=True, capture_output=True, text=True, env=with_bytecode()
+                )
+                told.append(json.loads(done.stdout))
+        sides[side] = {what: statistics.median(one[what] for one in told) for what in told[0]}
+    print(sides, flush=True)
+    return sides
+
+
+def run_texts(lab: Lab, only: str, scale: float, rounds: int) -> dict[str, Any]:
+    """All of it."""
+    if not any(only in label for label in LABELS):
+        return {}
+    from benchmarks.data import some_words, table
+
+    path, words = table(TABLE, scale), some_words()
+    return {
+        "builds": run_builds(only, path, rounds),
+        "searches": [
+            *asyncio.run(run_local(only, path, words)),
+            *asyncio.run(run_lab(lab, only, path, words)),
+        ],
+        "callers": asyncio.run(run_crowds(lab, only, path, words)),
+    }
+
+
+def line(point: dict[str, Any]) -> str:
+    """A row of the table of searches."""
+    ours, theirs = point["sides"]["alance"], point["sides"]["pylance"]
+    cells = [point["place"], point["what"]]
+    cells += [f"{side['ms']:.2f} ({side['cpu_ms']:.2f})" for side in (ours, theirs)]
+    cells += [f"{ours[what] / theirs[what]:.2f}" for what in ("ms", "cpu_ms")]
+    for what in ("requests", "rounds", "kilobytes"):
+        is_remote = point["place"] != "local"
+        cells.append(f"{ours[what]:.1f} / {theirs[what]:.1f}" if is_remote else "")
+    return f"| {' | '.join(cells)} |"
+
+
+def section(results: dict[str, Any]) -> str:
+    """A part of the report."""
+    parts = ["## Texts\n", ABOUT]
+    names = ["where", "search", "alance ms (cpu)", "pylance ms (cpu)", "ratio", "of cpu",
+             "requests", "rounds", "KB"]  # fmt: skip
+    if results["searches"]:
+        parts += [f"| {' | '.join(names)} |", f"|{'---|' * 2}{'---:|' * (len(names) - 2)}"]
+    parts += map(line, results["searches"])
+    for crowd in results["callers"]:
+        ours, theirs = crowd["sides"]["alance"], crowd["sides"]["pylance"]
+        parts.append(
+            f"\n{crowd['callers']} callers, {crowd['place']}: {ours['rate']:,.0f} queries/s "
+            f"({ours['cpu_ms']:.2f} ms of processor each), pylance {theirs['rate']:,.0f} "
+            f"({theirs['cpu_ms']:.2f})."
+        )
+    if results["builds"]:
+        ours, theirs = results["builds"]["alance"], results["builds"]["pylance"]
+        parts.append(
+            f"\nBuilding: {ours['seconds']:.1f} s ({ours['cpu']:.1f} of processor), "
+            f"{ours['megabytes']:,.0f} MB at most; pylance {theirs['seconds']:.1f} s "
+            f"({theirs['cpu']:.1f}), {theirs['megabytes']:,.0f} MB."
+        )
+    return "\n".join([*parts, ""])
+
+
+def main() -> None:
+    """Build an index of texts."""
+    side, path = sys.argv[1:]
+    begun = time.perf_counter()
+    if side == "alance":
+        import alance.sync
+
+        alance.sync.dataset(path).create_scalar_index("text", "INVERTED")
+    else:
+        import lance
+
+        lance.dataset(path).create_scalar_index("text", "INVERTED")
+    told = {"seconds": time.perf_counter() - begun, "cpu": time.process_time()}
+    print(json.dumps({**told, "megabytes": peak_megabytes()}))
+
+
+if __name__ == "__main__":
+    main()
