@@ -93,6 +93,30 @@ async def test_the_parts_of_a_query_share_a_round(lab: Lab) -> None:
         assert seen.rounds == 1
 
 
+async def test_searches_at_once_share_the_take_of_their_rows(lab: Lab) -> None:
+    async with alance.Session() as session:
+        options = lab.lance_options()
+        dataset = await alance.dataset(URI, storage_options=options, session=session)
+        texts = [f"w{number} w{2 * number}" for number in range(64)]
+        alone = [await dataset.search_text(text, 10, columns=["id", "text"]) for text in texts]
+        lab.config(waits_for=os.getpid())
+        with lab.recording() as seen:
+            rows = await asyncio.gather(
+                *(dataset.search_text(text, 10, columns=["id", "text"]) for text in texts)
+            )
+        assert rows == alone
+        assert seen.rounds == 1
+        assert len(seen.records) < 64
+        other = await asyncio.gather(
+            dataset.search_text("w3", 4, columns={"twice": "id * 2"}),
+            dataset.search_text("w4", 4, columns=["id", "_rowid"]),
+            dataset.search_text("w5", 5000, columns=["id"]),
+        )
+        assert other[0]["twice"].to_pylist() == [
+            2 * number for number in (await dataset.search_text("w3", 4))["id"].to_pylist()
+        ]
+
+
 async def test_a_cancelled_search_withdraws_its_requests(lab: Lab) -> None:
     lab.config(latency_ms=1)
     async with alance.Session() as session:
