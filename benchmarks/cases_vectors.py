@@ -193,9 +193,12 @@ async def run_crowds(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
             async with opened(uri, options) as sides:
                 for name, side in sides.items():
                     await side.crowd(asked, callers, nprobes=20)
-                    begun = time.perf_counter()
-                    await side.crowd(asked, callers, nprobes=20)
-                    rates[name] = len(asked) / (time.perf_counter() - begun)
+                    seconds = []
+                    for _ in range(3):  # the best: others use the machine, too
+                        begun = time.perf_counter()
+                        await side.crowd(asked, callers, nprobes=20)
+                        seconds.append(time.perf_counter() - begun)
+                    rates[name] = len(asked) / min(seconds)
             results.append({"place": place, "callers": callers, "sides": rates})
             print(results[-1], flush=True)
     return results

@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from alance.format.plans import Extent, Plan, T
 
 
-def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:
+def open_file(
+    path: str, file_bytes: int, states: States, tail_bytes: int = TAIL_BYTES
+) -> Plan[Container]:
     """Plan the container of a file: no round where the cache has it, else one.
 
     A file of at most 64 KiB is read whole, and its pages are served from that.
+
+    Args:
+        tail_bytes: that are read first, where more is known to be needed.
     """
     container: Container | None = states.peek(("file", path))
     if container is None:
@@ -33,7 +38,7 @@ def open_file(path: str, file_bytes: int, states: States) -> Plan[Container]:
             kept_tail = tail
             container = recalled(lambda: _opened(path, file_bytes, kept_tail), path, kept)
         if container is None:
-            tail = yield from read_tail(path, file_bytes)
+            tail = yield from read_tail(path, file_bytes, tail_bytes)
             # Of callers that waited for the same bytes, one parses them.
             parsed: Container | None = states.peek(("file", path))
             if parsed is not None:

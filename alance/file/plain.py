@@ -9,6 +9,7 @@ from alance.errors import CorruptFileError
 from alance.file.fragment import FileSource
 from alance.file.open import open_file
 from alance.file_version import FileVersion
+from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from alance.format.v0_1.metadata import BatchContainer
@@ -29,8 +30,13 @@ class PlainFile:
     num_rows: int
 
 
-def open_plain(path: str, file_bytes: int, states: States) -> Plan[PlainFile]:
+def open_plain(
+    path: str, file_bytes: int, states: States, tail_bytes: int = TAIL_BYTES
+) -> Plan[PlainFile]:
     """Plan the opening of a file: one round where the cache has nothing of it, rarely two.
+
+    Args:
+        tail_bytes: as of `open_file`.
 
     Raises:
         CorruptFileError: no Lance file, or columns that its schema does not explain.
@@ -38,7 +44,7 @@ def open_plain(path: str, file_bytes: int, states: States) -> Plan[PlainFile]:
     cached: PlainFile | None = states.peek(("plain file", path))
     if cached is not None:
         return cached
-    container = yield from open_file(path, file_bytes, states)
+    container = yield from open_file(path, file_bytes, states, tail_bytes)
     descriptor = yield from container.read_descriptor()
     schema = Schema.from_protobuf(descriptor.schema.fields, descriptor.schema.metadata)
     columns = yield from columns_of(container, schema, states)

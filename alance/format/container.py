@@ -388,13 +388,13 @@ def _parsed(path: str, parse: Callable[[], T]) -> T:
         raise CorruptFileError(f"{path}: {error}") from error
 
 
-def read_tail(path: str, file_bytes: int) -> Plan[memoryview]:
-    """Plan the read that opening a file begins with: its last 64 KiB.
+def read_tail(path: str, file_bytes: int, tail_bytes: int = TAIL_BYTES) -> Plan[memoryview]:
+    """Plan the read that opening a file begins with: its last 64 KiB, or as told.
 
     Raises:
         CorruptFileError: it is shorter than a footer.
     """
     if file_bytes < FOOTER.size:
         raise CorruptFileError(f"{path}: {file_bytes} bytes, a footer alone has {FOOTER.size}")
-    (tail,) = yield [ByteRange(path, max(0, file_bytes - TAIL_BYTES), file_bytes)]
+    (tail,) = yield [ByteRange(path, max(0, file_bytes - tail_bytes), file_bytes)]
     return tail

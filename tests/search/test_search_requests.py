@@ -68,6 +68,33 @@ async def test_a_cold_search_takes_four_rounds_behind_the_opening(lab: Lab) -> N
         assert found["id"][0].as_py() == 7
 
 
+@pytest.mark.parametrize("kind", ["IVF_PQ", "IVF_SQ", "IVF_HNSW_PQ"])
+async def test_of_own_indices_a_cold_search_takes_three(
+    lab: Lab, tmp_path: Path, kind: str
+) -> None:
+    items = pa.array(vectors()[:12_000].reshape(-1))
+    columns = {"id": np.arange(12_000), "vec": pa.FixedSizeListArray.from_arrays(items, DIM)}
+    dataset = await alance.write_dataset(pa.table(columns), tmp_path / "t")
+    more = {"num_sub_vectors": 16} if kind.endswith("PQ") else {}
+    await dataset.create_index("vec", kind, num_partitions=16, max_iters=4, m=6, **more)
+    # A codebook of 64 KiB is behind what other files are asked for; pylance keeps the hint.
+    lance.dataset(tmp_path / "t").delete("id = 5")
+    uri = f"s3://lab/own-{kind}"
+    shutil.copytree(tmp_path / "t", Path(lab.root) / "lab" / f"own-{kind}")
+    lab.rescan()
+    async with alance.Session() as session:
+        dataset = await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
+        lab.config(waits_for=os.getpid())
+        with lab.recording() as seen:
+            found = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=4)
+        assert seen.rounds == 3
+        assert found["id"][0].as_py() == 7
+    theirs = lance.dataset(tmp_path / "t").to_table(
+        columns=["id", "_distance"], nearest={"column": "vec", "q": vectors()[7], "k": 1}
+    )
+    assert theirs["id"].to_pylist() == [7]
+
+
 async def test_a_warm_search_reads_partitions_and_rows_alone(lab: Lab) -> None:
     async with alance.Session() as session:
         options = lab.lance_options()

@@ -21,6 +21,7 @@ import pyarrow as pa
 from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError, UnsupportedError
+from alance.format.container import TAIL_BYTES
 from alance.format.index.values import METRICS, values_of
 from alance.format.numbers import as_numbers
 from alance.format.proto import vector_index_pb2
@@ -45,6 +46,9 @@ NO_GRAPHS: Final = "lance:flat"
 METRIC: Final = "distance_type"
 STORAGE: Final = "storage_metadata"
 KINDS: Final = ("FLAT", "PQ", "SQ", "RQ")
+TAIL: Final = "alance.tail_bytes"  # a hint in the details of the record
+LEAST_TOLD: Final = 16 << 10  # of buffers: fewer are in the tail that is read of any file
+MOST_TOLD: Final = 4 << 20
 MAX_DIM: Final = 1 << 20
 _DTYPES: Final[Mapping[int, np.dtype[Any]]] = {
     vector_index_pb2.Tensor.BFLOAT16: np.dtype("<u2"),
@@ -330,6 +334,26 @@ def ivf_of_centroids(centroids: npt.NDArray[Any], lengths: Int64s | None = None)
         lengths=lengths.tolist(),
         centroids_tensor=tensor_of(centroids),
     ).SerializeToString(deterministic=True)
+
+
+def tell_tail(details: vector_index_pb2.VectorIndexDetails, buffer_bytes: int) -> None:
+    """Note how much of the end of `auxiliary.idx` is read before any partition, where that is more
+    than of other files.
+
+    Args:
+        buffer_bytes: of its global buffers.
+    """
+    if buffer_bytes > LEAST_TOLD:
+        details.runtime_hints[TAIL] = str(buffer_bytes + TAIL_BYTES)
+
+
+def told_tail(details: bytes) -> int:
+    """The bytes of the end of `auxiliary.idx` to read first, by the details of the record."""
+    try:
+        hints = vector_index_pb2.VectorIndexDetails.FromString(details).runtime_hints
+        return min(max(int(hints.get(TAIL, 0)), TAIL_BYTES), MOST_TOLD)
+    except (DecodeError, ValueError):  # of another kind, or by others: a hint is all it is
+        return TAIL_BYTES
 
 
 def storage_text(told: Mapping[str, Any]) -> str:

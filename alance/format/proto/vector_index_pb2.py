@@ -24,33 +24,37 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&alance/format/proto/vector_index.proto\x12\x0elance.index.pb\"\xb1\x05\n\x12VectorIndexDetails\x12\x35\n\x0bmetric_type\x18\x01 \x01(\x0e\x32 .lance.index.pb.VectorMetricType\x12\x42\n\x11hnsw_index_config\x18\x03 \x01(\x0b\x32\'.lance.index.pb.VectorIndexDetails.Hnsw\x12\x38\n\x02pq\x18\x04 \x01(\x0b\x32*.lance.index.pb.VectorIndexDetails.ProductH\x00\x12\x37\n\x02sq\x18\x05 \x01(\x0b\x32).lance.index.pb.VectorIndexDetails.ScalarH\x00\x12\x36\n\x02rq\x18\x06 \x01(\x0b\x32(.lance.index.pb.VectorIndexDetails.RabitH\x00\x12\x37\n\x04\x66lat\x18\x08 \x01(\x0b\x32\'.lance.index.pb.VectorIndexDetails.FlatH\x00\x1aK\n\x04Hnsw\x12\x17\n\x0fmax_connections\x18\x01 \x01(\r\x12\x17\n\x0f\x63onstruction_ef\x18\x02 \x01(\r\x12\x11\n\tmax_level\x18\x03 \x01(\r\x1a\x34\n\x07Product\x12\x10\n\x08num_bits\x18\x01 \x01(\r\x12\x17\n\x0fnum_sub_vectors\x18\x02 \x01(\r\x1a\x1a\n\x06Scalar\x12\x10\n\x08num_bits\x18\x01 \x01(\r\x1a\x85\x01\n\x05Rabit\x12\x10\n\x08num_bits\x18\x01 \x01(\r\x12H\n\rrotation_type\x18\x02 \x01(\x0e\x32\x31.lance.index.pb.VectorIndexDetails.Rabit.Rotation\" \n\x08Rotation\x12\x08\n\x04\x46\x41ST\x10\x00\x12\n\n\x06MATRIX\x10\x01\x1a\x06\n\x04\x46latB\r\n\x0b\x63ompression\"\xc9\x01\n\x06Tensor\x12\x32\n\tdata_type\x18\x01 \x01(\x0e\x32\x1f.lance.index.pb.Tensor.DataType\x12\r\n\x05shape\x18\x02 \x03(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"n\n\x08\x44\x61taType\x12\x0c\n\x08\x42\x46LOAT16\x10\x00\x12\x0b\n\x07\x46LOAT16\x10\x01\x12\x0b\n\x07\x46LOAT32\x10\x02\x12\x0b\n\x07\x46LOAT64\x10\x03\x12\t\n\x05UINT8\x10\x04\x12\n\n\x06UINT16\x10\x05\x12\n\n\x06UINT32\x10\x06\x12\n\n\x06UINT64\x10\x07\"\x88\x01\n\x03IVF\x12\x11\n\tcentroids\x18\x01 \x03(\x02\x12\x0f\n\x07offsets\x18\x02 \x03(\x04\x12\x0f\n\x07lengths\x18\x03 \x03(\r\x12\x30\n\x10\x63\x65ntroids_tensor\x18\x04 \x01(\x0b\x32\x16.lance.index.pb.Tensor\x12\x11\n\x04loss\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\x07\n\x05_loss*<\n\x10VectorMetricType\x12\x06\n\x02L2\x10\x00\x12\n\n\x06\x43OSINE\x10\x01\x12\x07\n\x03\x44OT\x10\x02\x12\x0b\n\x07HAMMING\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&alance/format/proto/vector_index.proto\x12\x0elance.index.pb\"\xb3\x06\n\x12VectorIndexDetails\x12\x35\n\x0bmetric_type\x18\x01 \x01(\x0e\x32 .lance.index.pb.VectorMetricType\x12\x42\n\x11hnsw_index_config\x18\x03 \x01(\x0b\x32\'.lance.index.pb.VectorIndexDetails.Hnsw\x12\x38\n\x02pq\x18\x04 \x01(\x0b\x32*.lance.index.pb.VectorIndexDetails.ProductH\x00\x12\x37\n\x02sq\x18\x05 \x01(\x0b\x32).lance.index.pb.VectorIndexDetails.ScalarH\x00\x12\x36\n\x02rq\x18\x06 \x01(\x0b\x32(.lance.index.pb.VectorIndexDetails.RabitH\x00\x12\x37\n\x04\x66lat\x18\x08 \x01(\x0b\x32\'.lance.index.pb.VectorIndexDetails.FlatH\x00\x12K\n\rruntime_hints\x18\t \x03(\x0b\x32\x34.lance.index.pb.VectorIndexDetails.RuntimeHintsEntry\x1aK\n\x04Hnsw\x12\x17\n\x0fmax_connections\x18\x01 \x01(\r\x12\x17\n\x0f\x63onstruction_ef\x18\x02 \x01(\r\x12\x11\n\tmax_level\x18\x03 \x01(\r\x1a\x34\n\x07Product\x12\x10\n\x08num_bits\x18\x01 \x01(\r\x12\x17\n\x0fnum_sub_vectors\x18\x02 \x01(\r\x1a\x1a\n\x06Scalar\x12\x10\n\x08num_bits\x18\x01 \x01(\r\x1a\x85\x01\n\x05Rabit\x12\x10\n\x08num_bits\x18\x01 \x01(\r\x12H\n\rrotation_type\x18\x02 \x01(\x0e\x32\x31.lance.index.pb.VectorIndexDetails.Rabit.Rotation\" \n\x08Rotation\x12\x08\n\x04\x46\x41ST\x10\x00\x12\n\n\x06MATRIX\x10\x01\x1a\x06\n\x04\x46lat\x1a\x33\n\x11RuntimeHintsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42\r\n\x0b\x63ompression\"\xc9\x01\n\x06Tensor\x12\x32\n\tdata_type\x18\x01 \x01(\x0e\x32\x1f.lance.index.pb.Tensor.DataType\x12\r\n\x05shape\x18\x02 \x03(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"n\n\x08\x44\x61taType\x12\x0c\n\x08\x42\x46LOAT16\x10\x00\x12\x0b\n\x07\x46LOAT16\x10\x01\x12\x0b\n\x07\x46LOAT32\x10\x02\x12\x0b\n\x07\x46LOAT64\x10\x03\x12\t\n\x05UINT8\x10\x04\x12\n\n\x06UINT16\x10\x05\x12\n\n\x06UINT32\x10\x06\x12\n\n\x06UINT64\x10\x07\"\x88\x01\n\x03IVF\x12\x11\n\tcentroids\x18\x01 \x03(\x02\x12\x0f\n\x07offsets\x18\x02 \x03(\x04\x12\x0f\n\x07lengths\x18\x03 \x03(\r\x12\x30\n\x10\x63\x65ntroids_tensor\x18\x04 \x01(\x0b\x32\x16.lance.index.pb.Tensor\x12\x11\n\x04loss\x18\x05 \x01(\x01H\x00\x88\x01\x01\x42\x07\n\x05_loss*<\n\x10VectorMetricType\x12\x06\n\x02L2\x10\x00\x12\n\n\x06\x43OSINE\x10\x01\x12\x07\n\x03\x44OT\x10\x02\x12\x0b\n\x07HAMMING\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'alance.format.proto.vector_index_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_VECTORMETRICTYPE']._serialized_start=1093
-  _globals['_VECTORMETRICTYPE']._serialized_end=1153
+  _globals['_VECTORINDEXDETAILS_RUNTIMEHINTSENTRY']._loaded_options = None
+  _globals['_VECTORINDEXDETAILS_RUNTIMEHINTSENTRY']._serialized_options = b'8\001'
+  _globals['_VECTORMETRICTYPE']._serialized_start=1223
+  _globals['_VECTORMETRICTYPE']._serialized_end=1283
   _globals['_VECTORINDEXDETAILS']._serialized_start=59
-  _globals['_VECTORINDEXDETAILS']._serialized_end=748
-  _globals['_VECTORINDEXDETAILS_HNSW']._serialized_start=432
-  _globals['_VECTORINDEXDETAILS_HNSW']._serialized_end=507
-  _globals['_VECTORINDEXDETAILS_PRODUCT']._serialized_start=509
-  _globals['_VECTORINDEXDETAILS_PRODUCT']._serialized_end=561
-  _globals['_VECTORINDEXDETAILS_SCALAR']._serialized_start=563
-  _globals['_VECTORINDEXDETAILS_SCALAR']._serialized_end=589
-  _globals['_VECTORINDEXDETAILS_RABIT']._serialized_start=592
-  _globals['_VECTORINDEXDETAILS_RABIT']._serialized_end=725
-  _globals['_VECTORINDEXDETAILS_RABIT_ROTATION']._serialized_start=693
-  _globals['_VECTORINDEXDETAILS_RABIT_ROTATION']._serialized_end=725
-  _globals['_VECTORINDEXDETAILS_FLAT']._serialized_start=727
-  _globals['_VECTORINDEXDETAILS_FLAT']._serialized_end=733
-  _globals['_TENSOR']._serialized_start=751
-  _globals['_TENSOR']._serialized_end=952
-  _globals['_TENSOR_DATATYPE']._serialized_start=842
-  _globals['_TENSOR_DATATYPE']._serialized_end=952
-  _globals['_IVF']._serialized_start=955
-  _globals['_IVF']._serialized_end=1091
+  _globals['_VECTORINDEXDETAILS']._serialized_end=878
+  _globals['_VECTORINDEXDETAILS_HNSW']._serialized_start=509
+  _globals['_VECTORINDEXDETAILS_HNSW']._serialized_end=584
+  _globals['_VECTORINDEXDETAILS_PRODUCT']._serialized_start=586
+  _globals['_VECTORINDEXDETAILS_PRODUCT']._serialized_end=638
+  _globals['_VECTORINDEXDETAILS_SCALAR']._serialized_start=640
+  _globals['_VECTORINDEXDETAILS_SCALAR']._serialized_end=666
+  _globals['_VECTORINDEXDETAILS_RABIT']._serialized_start=669
+  _globals['_VECTORINDEXDETAILS_RABIT']._serialized_end=802
+  _globals['_VECTORINDEXDETAILS_RABIT_ROTATION']._serialized_start=770
+  _globals['_VECTORINDEXDETAILS_RABIT_ROTATION']._serialized_end=802
+  _globals['_VECTORINDEXDETAILS_FLAT']._serialized_start=804
+  _globals['_VECTORINDEXDETAILS_FLAT']._serialized_end=810
+  _globals['_VECTORINDEXDETAILS_RUNTIMEHINTSENTRY']._serialized_start=812
+  _globals['_VECTORINDEXDETAILS_RUNTIMEHINTSENTRY']._serialized_end=863
+  _globals['_TENSOR']._serialized_start=881
+  _globals['_TENSOR']._serialized_end=1082
+  _globals['_TENSOR_DATATYPE']._serialized_start=972
+  _globals['_TENSOR_DATATYPE']._serialized_end=1082
+  _globals['_IVF']._serialized_start=1085
+  _globals['_IVF']._serialized_end=1221
 # @@protoc_insertion_point(module_scope)

@@ -19,7 +19,7 @@ DOT: VectorMetricType
 HAMMING: VectorMetricType
 
 class VectorIndexDetails(_message.Message):
-    __slots__ = ("metric_type", "hnsw_index_config", "pq", "sq", "rq", "flat")
+    __slots__ = ("metric_type", "hnsw_index_config", "pq", "sq", "rq", "flat", "runtime_hints")
     class Hnsw(_message.Message):
         __slots__ = ("max_connections", "construction_ef", "max_level")
         MAX_CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
@@ -57,19 +57,28 @@ class VectorIndexDetails(_message.Message):
     class Flat(_message.Message):
         __slots__ = ()
         def __init__(self) -> None: ...
+    class RuntimeHintsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     METRIC_TYPE_FIELD_NUMBER: _ClassVar[int]
     HNSW_INDEX_CONFIG_FIELD_NUMBER: _ClassVar[int]
     PQ_FIELD_NUMBER: _ClassVar[int]
     SQ_FIELD_NUMBER: _ClassVar[int]
     RQ_FIELD_NUMBER: _ClassVar[int]
     FLAT_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_HINTS_FIELD_NUMBER: _ClassVar[int]
     metric_type: VectorMetricType
     hnsw_index_config: VectorIndexDetails.Hnsw
     pq: VectorIndexDetails.Product
     sq: VectorIndexDetails.Scalar
     rq: VectorIndexDetails.Rabit
     flat: VectorIndexDetails.Flat
-    def __init__(self, metric_type: _Optional[_Union[VectorMetricType, str]] = ..., hnsw_index_config: _Optional[_Union[VectorIndexDetails.Hnsw, _Mapping]] = ..., pq: _Optional[_Union[VectorIndexDetails.Product, _Mapping]] = ..., sq: _Optional[_Union[VectorIndexDetails.Scalar, _Mapping]] = ..., rq: _Optional[_Union[VectorIndexDetails.Rabit, _Mapping]] = ..., flat: _Optional[_Union[VectorIndexDetails.Flat, _Mapping]] = ...) -> None: ...
+    runtime_hints: _containers.ScalarMap[str, str]
+    def __init__(self, metric_type: _Optional[_Union[VectorMetricType, str]] = ..., hnsw_index_config: _Optional[_Union[VectorIndexDetails.Hnsw, _Mapping]] = ..., pq: _Optional[_Union[VectorIndexDetails.Product, _Mapping]] = ..., sq: _Optional[_Union[VectorIndexDetails.Scalar, _Mapping]] = ..., rq: _Optional[_Union[VectorIndexDetails.Rabit, _Mapping]] = ..., flat: _Optional[_Union[VectorIndexDetails.Flat, _Mapping]] = ..., runtime_hints: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Tensor(_message.Message):
     __slots__ = ("data_type", "shape", "data")

@@ -200,7 +200,7 @@ class VectorSegmentBuilder(NewSegment):
             )
             passed = graphs.passed(batches, rows.lengths)
             await graphs.write(self.files.write(ivf.STORAGE_FILE, rows.schema, passed, rows.end))
-        return self._record(training, fragment_ids)
+        return self._record(training, fragment_ids, rows.buffer_bytes)
 
     async def _write_centroids(self, training: Training) -> None:
         kind = {"type": f"IVF_{training.encoder.KIND}", ivf.METRIC: training.metric}
@@ -222,12 +222,15 @@ class VectorSegmentBuilder(NewSegment):
         name = ivf.INDEX_FILE
         await self.files.write(name, pa.schema([marker]), nothing(), end)
 
-    def _record(self, training: Training, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+    def _record(
+        self, training: Training, fragment_ids: Collection[int], buffer_bytes: int
+    ) -> table_pb2.IndexMetadata:
         metric = METRICS.index(training.metric)
         details = vector_index_pb2.VectorIndexDetails(metric_type=metric)  # type: ignore[arg-type]
         training.encoder.describe(details)
         if training.links is not None:
             hnsw.describe(training.links, details)
+        ivf.tell_tail(details, buffer_bytes)
         return self.record(
             fragment_ids,
             version=training.encoder.VERSION,
@@ -242,6 +245,7 @@ class CodedRows:
         schema: as they are stored.
         coded_schema: the number of the partition, row ids, and codes row by row.
         lengths: the rows of each partition, of those that were laid out so far.
+        buffer_bytes: of the buffers behind all rows, when these are there.
     """
 
     def __init__(
@@ -259,6 +263,7 @@ class CodedRows:
         self._memory_bytes = memory_bytes
         self._tell = tell
         self._num_coded = 0
+        self.buffer_bytes = 0
         self.lengths = np.zeros(len(training.centroids), np.int64)
         row_id = pa.field(ivf.ROW_IDS, pa.uint64(), nullable=False)
         self.schema = pa.schema([row_id, *training.encoder.fields])
@@ -302,6 +307,7 @@ class CodedRows:
             ivf.STORAGE: ivf.storage_text(encoder.storage()),
         }
         contents = [ivf.ivf_of_partitions(self.lengths), *encoder.buffers()]
+        self.buffer_bytes = sum(map(len, contents))
         return FileEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
 
     async def _coded(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:

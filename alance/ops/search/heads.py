@@ -100,9 +100,12 @@ def _head_with_graphs(path: str, size: int, states: Any) -> Plan[Head]:
     return Head(Centroids.parse(metadata, message), metadata, message, opened)
 
 
-def read_storage_head(path: str, size: int, states: Any) -> Plan[StorageHead]:
-    """Plan what `auxiliary.idx` says, and the page tables of its columns: two rounds."""
-    file = yield from open_plain(path, size, states)
+def read_storage_head(path: str, size: int, states: Any, tail_bytes: int) -> Plan[StorageHead]:
+    """Plan what `auxiliary.idx` says, and the page tables of its columns.
+
+    Two rounds; one where its last `tail_bytes` have it all.
+    """
+    file = yield from open_plain(path, size, states, tail_bytes)
     metadata = file.schema.metadata
     told = storage_metadata(metadata)
     kind = "PQ" if "codebook_position" in told else "RQ" if "rotation_type" in told else ""

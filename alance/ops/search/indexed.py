@@ -24,6 +24,7 @@ from alance.format.index.ivf import (
     STORAGE_FILE,
     Partition,
     Storage,
+    told_tail,
 )
 from alance.format.index.quantizers import quantizer_of
 from alance.format.index.values import METRICS, NO_MASK, TYPES
@@ -179,10 +180,11 @@ async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, di
     async def load() -> Ivf:
         try:
             first, second = await located_files(snapshot, index, (INDEX_FILE, STORAGE_FILE))
-            graphs = described(index.message.index_details.value) is not None
+            details = index.message.index_details.value
+            graphs = described(details) is not None
             opening: list[Plan[Any]] = [
                 read_head(*first, engine.cache, has_graphs=graphs),
-                read_storage_head(*second, engine.cache),
+                read_storage_head(*second, engine.cache, told_tail(details)),
             ]
             head, storage = await engine.drive(together(opening), "open index")
             return await engine.pool.run(lambda: _joined(second[0], head, storage))
