@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -240,3 +242,14 @@ async def test_vector_indices_are_told_by_their_exact_type(tmp_path: Path) -> No
         others = {key: value for key, value in right.details.items() if key != "runtime_hints"}
         assert left.details == others
         assert (await dataset.index_statistics(left.name))["index_type"] == right.index_type
+
+
+async def test_zeros_and_nan_are_bounds_as_by_pylance(tmp_path: Path) -> None:
+    values = [0.0, -0.0, 1.5, math.nan, None]
+    for number, chosen in enumerate(itertools.permutations(values, 2)):
+        table = pa.table({"f": pa.array(chosen, pa.float64())})
+        theirs, ours = tmp_path / f"{number} theirs", tmp_path / f"{number} ours"
+        lance.write_dataset(table, theirs).create_scalar_index("f", "ZONEMAP")
+        lance.write_dataset(table, ours)
+        await (await alance.dataset(ours)).create_scalar_index("f", "ZONEMAP")
+        assert contents(ours) == contents(theirs), chosen

@@ -27,8 +27,27 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any], list[str]]] = {
         st.sampled_from(FLOATS),
         ["0", "1.5", "cast('NaN' as double)", "cast('inf' as double)", "-1e300"],
     ),
-    "s": (pa.string(), st.sampled_from(["", "a", "ab", "é", "z" * 40]), ["''", "'ab'", "'zz'"]),
+    "s": (
+        pa.string(),
+        st.sampled_from(["", "a", "ab", "é", "z" * 40, "Abc1 abéz", "xABC"]),
+        ["''", "'ab'", "'zz'", "'xABC'"],
+    ),
 }
+KINDS = st.sampled_from(["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "NGRAM", None])
+OTHERS = [
+    "id = 3",
+    "isnan(f)",
+    "s like 'a%'",
+    "length(s) > 1",
+    "i = id",
+    "contains(s, 'zzz')",
+    "contains(s, 'ABC')",
+    "s ilike '%abc%'",
+    "regexp_like(s, 'Abc1|zz')",
+    "array_has(l, 3)",
+    "array_has_any(l, [1, 4, 9])",
+    "array_has_all(l, [0, 2])",
+]
 
 
 @st.composite
@@ -50,7 +69,7 @@ def conditions(draw: st.DrawFn, depth: int = 2) -> str:
         return f"{column} in ({draw(literals)}, {draw(literals)})"
     if form == "null":
         return f"{column} is {draw(st.sampled_from(['', 'not ']))}null"
-    return draw(st.sampled_from(["id = 3", "isnan(f)", "s like 'a%'", "length(s) > 1", "i = id"]))
+    return draw(st.sampled_from(OTHERS))
 
 
 columns = st.fixed_dictionaries(
@@ -58,19 +77,27 @@ columns = st.fixed_dictionaries(
         name: st.lists(st.none() | strategy, min_size=40, max_size=40)
         for name, (_, strategy, _) in VALUES.items()
     }
+    | {
+        "l": st.lists(
+            st.none() | st.lists(st.none() | st.integers(0, 4), max_size=3),
+            min_size=40,
+            max_size=40,
+        )
+    }
 )
 
 
 def table(values: dict[str, list[Any]], first: int) -> pa.Table:
     arrays = {name: pa.array(values[name], VALUES[name][0]) for name in VALUES}
-    return pa.table({"id": pa.array(range(first, first + 40)), **arrays})
+    lists = pa.array(values["l"], pa.list_(pa.int32()))
+    return pa.table({"id": pa.array(range(first, first + 40)), **arrays, "l": lists})
 
 
-@settings(max_examples=25)
+@settings(max_examples=40)
 @given(
     values=columns,
     more=columns,
-    kinds=st.lists(st.sampled_from(["BTREE", "BITMAP", None]), min_size=3, max_size=3),
+    kinds=st.lists(KINDS, min_size=3, max_size=3),
     is_theirs=st.booleans(),
     stable=st.booleans(),
     changes=st.lists(st.sampled_from(["delete", "update", "append", "optimize"]), max_size=3),
@@ -89,12 +116,19 @@ def test_filters_give_the_same(
         async with alance.Session() as session:
             options = {"max_rows_per_file": 15, "enable_stable_row_ids": stable}
             theirs = lance.write_dataset(table(values, 0), path, **options)
-            for name, kind in zip(VALUES, kinds, strict=True):
-                if kind is not None and is_theirs:
+            indexed = {
+                name: kind
+                for name, kind in zip(VALUES, kinds, strict=True)
+                if kind is not None and (kind != "NGRAM" or name == "s")
+            }
+            if kinds[0] is not None:
+                indexed["l"] = "LABEL_LIST"
+            if is_theirs:
+                for name, kind in indexed.items():
                     theirs.create_scalar_index(name, kind)  # type: ignore[arg-type]
             dataset = await alance.dataset(path, session=session)
-            for name, kind in zip(VALUES, kinds, strict=True):
-                if kind is not None and not is_theirs:
+            if not is_theirs:
+                for name, kind in indexed.items():
                     dataset = await dataset.create_scalar_index(name, kind)
             for change in changes:
                 if change == "delete":

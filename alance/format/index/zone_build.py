@@ -128,11 +128,15 @@ def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
         is_nan = np.isnan(floats)
         nans = int(np.count_nonzero(is_nan))
         numbers = floats[~is_nan]
-        ends = [numbers.min(), numbers.max()] if len(numbers) else [np.nan, np.nan]
-        low, high = ends[0], np.nan if nans else ends[1]
         if len(floats):
-            pair = to_arrow(np.array([low, high], floats.dtype))
-            return pair.slice(0, 1), pair.slice(1, 1), nulls, nans
+            # A zero with its sign is the lower one.
+            zeros = np.signbit(numbers[numbers == 0])
+            low, high = (numbers.min(), numbers.max()) if len(numbers) else (np.nan, np.nan)
+            low = -0.0 if low == 0 and zeros.any() else low
+            high = 0.0 if high == 0 and not zeros.all() else high
+            pair = np.array([low, np.nan if nans else high], floats.dtype)
+            is_known = np.array([len(numbers) > 0])
+            return to_arrow(pair[:1], is_known), to_arrow(pair[1:]), nulls, nans
     if not len(values) or pa.types.is_fixed_size_binary(type_):
         return pa.nulls(1, type_), pa.nulls(1, type_), nulls, nans
     # Arrow does not compare durations.

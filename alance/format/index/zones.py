@@ -63,12 +63,14 @@ class ZoneRows:
         """Check that zones are inside of fragments.
 
         Args:
-            ids: of fragments, ascending; shape (n,).
+            ids: of fragments; at least one; shape (n,).
             num_rows: of each; 0: not known.
 
         Raises:
             CorruptFileError: they are not.
         """
+        order = np.argsort(ids)
+        ids, num_rows = ids[order], num_rows[order]
         fragments = self.starts >> HALF
         places = np.minimum(np.searchsorted(ids, fragments), len(ids) - 1)
         stops = self.stops - (fragments << HALF)
