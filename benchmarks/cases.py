@@ -397,6 +397,11 @@ CASES: Final = [
     ),
     *indexed("rows of one key by a B-tree", KEY, 0.7),
     *indexed("rows of 100 keys by a B-tree", ORDERS, 0.7),
+    *indexed("count of a label", "array_has(tags, 'b3e9')", 0.7, counts=True, table="tagged"),
+    *indexed("rows of two labels", "array_has_all(tags, ['b3e9', 'ia'])", 0.7, table="tagged"),
+    *indexed("rows of a text by n-grams", "contains(url, '/b3e9/77')", 0.7, table="tagged"),
+    *indexed("rows of ids by a zone map", "id between 5000 and 5010", 0.7, table="tagged"),
+    *indexed("rows of a value by bloom filters", "user = 7", 0.7, table="tagged"),
     scans("scan all", "events", 0.6),
     scans("scan text and tags", "events", None, columns=["text", "tags"]),
     scans(

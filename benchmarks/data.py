@@ -263,6 +263,7 @@ INDICES: Final = {
     "indexed": {"l_shipmode": "BITMAP", "l_orderkey": "BTREE"},
     "stable": {"l_shipmode": "BITMAP"},  # with stable row ids, which the index holds
     "documents": {"text": "INVERTED"},
+    "tagged": {"tags": "LABEL_LIST", "url": "NGRAM", "id": "ZONEMAP", "user": "BLOOMFILTER"},
 }
 VECTOR_INDICES: Final[dict[str, tuple[Any, dict[str, int]]]] = {
     "vectors": ("IVF_PQ", {"num_partitions": 128, "num_sub_vectors": 16}),
@@ -275,6 +276,7 @@ MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "indexed": lineitem,
     "stable": lineitem,
     "events": events,
+    "tagged": events,
     "embeddings": embeddings,
     "pieces": pieces,
     "wide": wide,

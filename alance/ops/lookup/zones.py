@@ -138,15 +138,20 @@ async def ask_filters(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZo
     Raises:
         CorruptFileError: a file that has no such filters, or zones of other rows.
     """
-    engine, files = snapshot.engine, segment.files
-    table = await files.whole(bloom.FILE, [*PLACES, bloom.HAS_NULL])
-    count, column_type = table.num_rows, ask.column.type
-    work = ZONE_WORK * count
+    engine, files, column_type = snapshot.engine, segment.files, ask.column.type
+
+    async def load() -> tuple[ZoneRows, Mask]:
+        batch = await files.whole(bloom.FILE, [*PLACES, bloom.HAS_NULL])
+        return ZoneRows.of(batch), bloom.null_flags(batch.column(bloom.HAS_NULL))
+
+    key = ("bloom zones", files.where)
+    zones: tuple[ZoneRows, Mask] = await engine.cache.get(
+        key, load, lambda zones: 300 + 17 * len(zones[1])
+    )
+    rows, has_nulls = zones
+    count = len(has_nulls)
     if ask.is_of_nulls:
-        return await engine.decode(
-            lambda: _asked_zones(snapshot, segment, table, bloom.null_flags(table[bloom.HAS_NULL])),
-            work,
-        )
+        return asked_zones(snapshot, segment, rows, has_nulls)
     if not bloom.is_hashed(column_type):
         raise CorruptFileError(f"bloom filters of a column of {column_type}")
     hashes = bloom.hashes_of_points(ask.points or [], column_type)
@@ -160,13 +165,7 @@ async def ask_filters(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZo
             )
         )
     may = np.concatenate(masks)
-    return await engine.decode(lambda: _asked_zones(snapshot, segment, table, may), work)
-
-
-def _asked_zones(
-    snapshot: Snapshot, segment: Segment, table: pa.RecordBatch, hits: Mask
-) -> AskedZones:
-    return asked_zones(snapshot, segment, ZoneRows.of(table), hits)
+    return await engine.decode(lambda: asked_zones(snapshot, segment, rows, may), ZONE_WORK * count)
 
 
 def asked_zones(snapshot: Snapshot, segment: Segment, rows: ZoneRows, hits: Mask) -> AskedZones:

@@ -11,7 +11,7 @@ from alance.errors import InvalidInputError
 from alance.format.schema import Schema
 from alance.ops.read.filters import parsed_predicate, visible_schema
 from alance.ops.read.options import condition_of
-from alance.ops.read.rows import TAKEN_SHARE, ScanPlan
+from alance.ops.read.rows import TAKEN_SHARE, ScanPlan, num_rows_of
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import META, plain_names, project
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
 FEW_ROWS: Final = 128  # of a fragment, taken by place however small it is
+DENSE_SHARE: Final = 2  # one row in so many of the spans that they are in: these are scanned
 PICKING: Final = 256  # the work of a fragment of which indices give rows, as bytes to decode
 AT_ONCE_ROWS: Final = 4096  # up to here late columns are read together with the filter's
 
@@ -226,11 +227,15 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
         if handle.id in use.covered:
             if handle.id not in hit:
                 continue
-            few = max(FEW_ROWS, handle.num_physical_rows // TAKEN_SHARE)
-            if use.rows.count_of(handle.id) <= few:
+            count = use.rows.count_of(handle.id)
+            runs = use.rows.spans_of(handle.id) if count > FEW_ROWS else []
+            is_dense = num_rows_of(runs) <= DENSE_SHARE * count
+            if count <= max(FEW_ROWS, handle.num_physical_rows // TAKEN_SHARE) and not (
+                runs and is_dense
+            ):
                 picked[handle.id] = use.rows.offsets_of(handle.id)
             else:
-                spans[handle.id] = use.rows.spans_of(handle.id)
+                spans[handle.id] = runs
         handles.append(handle)
     plan = replace(
         plan,

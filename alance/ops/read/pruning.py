@@ -18,6 +18,7 @@ from alance.format.plans import together
 from alance.format.statistics import Bounds, whole_bounds
 from alance.ops.read.filters import CHARACTER_BYTES
 from alance.ops.read.groups import file_bytes
+from alance.ops.read.rows import num_rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -221,11 +222,6 @@ class Pruner:
             for place, mask in zip(places, np.split(may, ends[:-1]), strict=True):
                 masks[place] = mask
         return masks
-
-
-def num_rows_of(spans: Spans) -> int:
-    """The rows of spans."""
-    return sum(stop - start for start, stop in spans)
 
 
 def _in_groups(places: Sequence[int], sizes: Sequence[int]) -> Iterator[Sequence[int]]:

@@ -78,6 +78,11 @@ class ScanPlan:
         return self.spans.get(handle.id, [(0, handle.num_physical_rows)])
 
 
+def num_rows_of(spans: Sequence[tuple[int, int]]) -> int:
+    """The rows of spans."""
+    return sum(stop - start for start, stop in spans)
+
+
 @dataclass(frozen=True, slots=True)
 class RowFilter:
     """CPU half of a split: runs in the pool."""
