@@ -42,8 +42,9 @@ async def test_rows_that_came_later_are_scanned(tmp_path: Path) -> None:
     await agree(tmp_path / "t", (*FILTERS, "contains(s, '30123') or b = 217000 or z = 30200"))
 
 
-async def test_rows_that_moved_are_found(tmp_path: Path) -> None:
-    theirs = by_pylance(tmp_path / "t")
+@pytest.mark.parametrize("stable", [False, True])
+async def test_rows_that_moved_are_found(tmp_path: Path, stable: bool) -> None:
+    theirs = by_pylance(tmp_path / "t", enable_stable_row_ids=stable)
     theirs.update({"b": "b + 1"}, where="id % 400 = 1")
     theirs.update({"s": "'anew 123'"}, where="id = 700")
     await agree(tmp_path / "t", (*FILTERS, "s = 'anew 123'"))

@@ -28,6 +28,7 @@ FEW_ROWS: Final = 128  # of a fragment, taken by place however small it is
 DENSE_SHARE: Final = 2  # one row in so many of the spans that they are in: these are scanned
 PICKING: Final = 256  # the work of a fragment of which indices give rows, as bytes to decode
 AT_ONCE_ROWS: Final = 4096  # up to here late columns are read together with the filter's
+UNSURE_ROWS: Final = 16  # the same where the index is not exact, so that few rows may be kept
 
 
 async def plan_scan(
@@ -251,7 +252,8 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
 def all_at_once(plan: ScanPlan) -> ScanPlan:
     """The plan with all columns read first, where that is for few rows."""
     num_rows = sum(len(rows) for rows in plan.picked.values())
-    if plan.late_schema is None or num_rows > AT_ONCE_ROWS:
+    most = UNSURE_ROWS if plan.picked_by is None else AT_ONCE_ROWS
+    if plan.late_schema is None or num_rows > most:
         return plan
     first = plan.first_schema
     fields = (*first.fields, *plan.late_schema.fields)
