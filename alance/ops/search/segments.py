@@ -1,4 +1,4 @@
-"""Which index of a version answers a search, and for which fragments."""
+"""Which vector index of a version answers a search, and for which fragments."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from alance.format.table.indices import Index
 from alance.ops.read.plan import chosen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.options import Search
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
@@ -28,7 +30,7 @@ VERSIONS: Final = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment of a vector index, and the live fragments that it answers for."""
+    """A segment of an index, and the live fragments that it answers for."""
 
     index: Index
     covered: frozenset[int]
@@ -66,7 +68,10 @@ def way_of(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
 def _way(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
     handles = chosen(snapshot, options)
     lines: list[str] = []
-    groups = _groups(snapshot, search, {handle.id for handle in handles}, lines)
+    groups: dict[tuple[str, str], list[Segment]] = {}
+    live = {handle.id for handle in handles}
+    for segment in usable_segments(snapshot, search.path, KIND, live, _fault, lines):
+        groups.setdefault((segment.index.name, _metric(segment.index)), []).append(segment)
     if not search.probing.use_index:
         groups, lines = {}, ["no index is used, as asked"]
     best: tuple[Segment, ...] = ()
@@ -74,7 +79,7 @@ def _way(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
     for (name, by), segments in sorted(groups.items()):
         if search.metric is not None and by != search.metric:
             lines.append(f"index {name} not used: it is by {by}")
-        elif not best or _num_covered(segments) > _num_covered(best):
+        elif not best or num_covered(segments) > num_covered(best):
             best, metric = tuple(segments), by
     covered = frozenset[int]().union(*(segment.covered for segment in best))
     left = tuple(handle for handle in handles if handle.id not in covered)
@@ -95,31 +100,39 @@ def _way(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
     return Way(metric, best, left, tuple(lines))
 
 
-def _num_covered(segments: tuple[Segment, ...] | list[Segment]) -> int:
+def num_covered(segments: Sequence[Segment]) -> int:
+    """Live fragments that segments answer for."""
     return sum(len(segment.covered) for segment in segments)
 
 
-def _groups(
-    snapshot: Snapshot, search: Search, live: set[int], lines: list[str]
-) -> dict[tuple[str, str], list[Segment]]:
-    """The segments of the column's vector indices, by name and metric."""
-    groups: dict[tuple[str, str], list[Segment]] = {}
+def usable_segments(
+    snapshot: Snapshot,
+    path: str,
+    kind: str,
+    live: set[int],
+    fault: Callable[[Index], str],
+    lines: list[str],
+) -> list[Segment]:
+    """The segments of a column's indices of a kind that a search may ask.
+
+    Args:
+        live: the fragments that are searched.
+        fault: why one of the kind is not asked; "": it is.
+        lines: is told which are not, and why.
+    """
+    segments: list[Segment] = []
     messages = snapshot.manifest.indices
-    field = snapshot.schema.field(search.path).id
+    field = snapshot.schema.field(path).id
     for message in messages:
         if list(message.fields) != [field]:
             continue
         index = Index.from_protobuf(message)
-        if index.kind != KIND:
+        if index.kind != kind:
             continue
-        why = ""
+        why = fault(index)
         if any(other.name == FRAGMENT_REUSE for other in messages):
             why = "a compaction left its translation for later"
-        elif message.index_version not in VERSIONS:
-            why = f"version {message.index_version} of vector indices"
-        elif {file.path for file in message.files} != {INDEX_FILE, STORAGE_FILE}:
-            why = f"its files are {sorted(file.path for file in message.files)}"
-        elif index.fragment_ids is None:
+        elif not why and index.fragment_ids is None:
             why = "it does not say which fragments it covers"
         if why:
             line = f"index {index.name} not used: {why}"
@@ -128,8 +141,16 @@ def _groups(
             continue
         covered = frozenset(live & (index.fragment_ids or frozenset()))
         if covered:
-            groups.setdefault((index.name, _metric(index)), []).append(Segment(index, covered))
-    return groups
+            segments.append(Segment(index, covered))
+    return segments
+
+
+def _fault(index: Index) -> str:
+    message = index.message
+    if message.index_version not in VERSIONS:
+        return f"version {message.index_version} of vector indices"
+    files = sorted(file.path for file in message.files)
+    return "" if set(files) == {INDEX_FILE, STORAGE_FILE} else f"its files are {files}"
 
 
 def _metric(index: Index) -> str:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alance.format.index.text.metadata import FILE
 from alance.format.index.text.params import is_of_elements
 from alance.format.paths import join_path
-from alance.format.table.apply_indices import FRAGMENT_REUSE
 from alance.format.table.indices import Index
 from alance.ops.lookup.segments import struct_paths
 from alance.ops.read.plan import chosen
-from alance.ops.search.segments import Segment
+from alance.ops.search.segments import Segment, num_covered, usable_segments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
-_log: Final = logging.getLogger(__name__)
 KIND: Final = "Inverted"
 VERSIONS: Final = (0, 1, 2, 3)  # 0: pylance extended one whose tokens are rows
 
@@ -74,10 +69,13 @@ def text_way(
 def _text_way(snapshot: Snapshot, column: str, options: ScanOptions, use_index: bool) -> TextWay:
     handles = chosen(snapshot, options)
     lines: list[str] = []
-    groups = _groups(snapshot, column, {handle.id for handle in handles}, lines)
+    groups: dict[str, list[Segment]] = {}
+    live = {handle.id for handle in handles}
+    for segment in usable_segments(snapshot, column, KIND, live, _fault, lines):
+        groups.setdefault(segment.index.name, []).append(segment)
     if not use_index:
-        groups, lines = [], ["no index is used"]
-    best = max(groups, key=_num_covered, default=())
+        groups, lines = {}, ["no index is used"]
+    best = max((segments for _, segments in sorted(groups.items())), key=num_covered, default=[])
     covered = frozenset[int]().union(*(segment.covered for segment in best))
     uncovered = tuple(handle for handle in handles if handle.id not in covered)
     if best:
@@ -93,40 +91,11 @@ def _text_way(snapshot: Snapshot, column: str, options: ScanOptions, use_index: 
     return TextWay(column, tuple(best), uncovered, tuple(lines))
 
 
-def _num_covered(segments: Sequence[Segment]) -> int:
-    return sum(len(segment.covered) for segment in segments)
-
-
-def _groups(
-    snapshot: Snapshot, column: str, live: set[int], lines: list[str]
-) -> list[tuple[Segment, ...]]:
-    """The segments of the column's inverted indices, by name."""
-    groups: dict[str, list[Segment]] = {}
-    messages = snapshot.manifest.indices
-    field = snapshot.schema.field(column).id
-    for message in messages:
-        if list(message.fields) != [field]:
-            continue
-        index = Index.from_protobuf(message)
-        if index.kind != KIND:
-            continue
-        why = ""
-        if any(other.name == FRAGMENT_REUSE for other in messages):
-            why = "a compaction left its translation for later"
-        elif message.index_version not in VERSIONS:
-            why = f"version {message.index_version} of inverted indices"
-        elif message.files and FILE not in {file.path for file in message.files}:
-            why = f"its files are {sorted(file.path for file in message.files)}"
-        elif is_of_elements(message.index_details.value):
-            why = "its documents are the elements of lists"
-        elif index.fragment_ids is None:
-            why = "it does not say which fragments it covers"
-        if why:
-            line = f"index {index.name} not used: {why}"
-            lines.append(line)
-            _log.warning("%s: %s", snapshot.uri, line)
-            continue
-        covered = frozenset(live & (index.fragment_ids or frozenset()))
-        if covered:
-            groups.setdefault(index.name, []).append(Segment(index, covered))
-    return [tuple(segments) for _, segments in sorted(groups.items())]
+def _fault(index: Index) -> str:
+    message = index.message
+    if message.index_version not in VERSIONS:
+        return f"version {message.index_version} of inverted indices"
+    if message.files and FILE not in {file.path for file in message.files}:
+        return f"its files are {sorted(file.path for file in message.files)}"
+    is_of_lists = is_of_elements(message.index_details.value)
+    return "its documents are the elements of lists" if is_of_lists else ""
