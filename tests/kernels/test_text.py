@@ -246,6 +246,8 @@ def test_arrays_that_contradict_each_other_are_refused() -> None:
         with pytest.raises(ValueError, match="text index"):
             _kernels.PostingList(*wrong)
     lists = [_kernels.PostingList(docs, ones, np.zeros(2, np.uint32))]
+    assert lists[0].documents().tolist() == docs.tolist()
+    assert lists[0].frequencies().tolist() == ones.tolist()
     for wrong in (
         ([*lists, *lists], weights, lengths, 1.0, NO_MASK, ids),
         (lists, weights[:0], lengths, 1.0, NO_MASK, ids),
