@@ -95,9 +95,9 @@ class _Flown:
     def expect(self, location: str, flights: Sequence[Flight], lows: Int64s, highs: Int64s) -> None:
         """Tell reads which flights bring their ranges: of each the first and last; -1: none."""
         for own, first, last in self.parts:
-            bounds = np.stack([lows[first:last], highs[first:last]], axis=1)
-            for low, high in np.unique(bounds[bounds[:, 0] >= 0], axis=0).tolist():
-                for flight in flights[low : high + 1]:
+            pairs = {*zip(lows[first:last].tolist(), highs[first:last].tolist(), strict=True)}
+            for low, high in pairs:
+                for flight in flights[low : high + 1] if low >= 0 else ():
                     own.read.expect(location, flight)
             if own.read.is_watched:
                 self._note(flights, lows, highs, first, last)

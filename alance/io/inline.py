@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from alance.errors import CorruptFileError
 from alance.format.plans import Pieces
 from alance.io import trace
 from alance.io.booking import Asked
-from alance.io.coalesce import are_ranges, coalesce, is_range
+from alance.io.coalesce import Coalesced, are_ranges, coalesce, is_range
 from alance.io.files import PIECES_GAP
 
 if TYPE_CHECKING:
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from alance.io.store import PieceReader, Store
 
     Asking: TypeAlias = tuple[int, Pieces, Pieces]  # a number in its read; inside of the store
+
+
+# Of one job of a thread that reads ranges of many objects, each of which has few.
+JOB_OBJECTS: Final = 64
+JOB_BYTES: Final = 8 << 20
+SMALL_BYTES: Final = 256 << 10  # asked of an object; what is larger has jobs of its own
 
 
 @dataclass(slots=True)
@@ -44,6 +50,12 @@ class Wanted:
         if len(starts) == 1:
             return Asked(read, starts[0], stops[0])
         return Asked(read, np.concatenate(starts), np.concatenate(stops))
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes asked for."""
+        singly = sum([stop - start for start, stop in self.spans])
+        return singly + sum([int((stops - starts).sum()) for starts, stops in self.pieces])
 
     def listed(self) -> list[tuple[int, int]]:
         """All of them one by one."""
@@ -99,14 +111,11 @@ def _sort_pieces(pieces: Pieces, by_object: dict[str, Wanted]) -> None:
 
 def total(by_object: Mapping[str, Wanted]) -> tuple[int, int]:
     """The number of ranges asked for, and their bytes."""
-    count = num_bytes = 0
-    for ranges in by_object.values():
-        count += len(ranges.spans)
-        num_bytes += sum([stop - start for start, stop in ranges.spans])
-        for starts, stops in ranges.pieces:
-            count += len(starts)
-            num_bytes += int((stops - starts).sum())
-    return count, num_bytes
+    counts = [
+        len(ranges.spans) + sum([len(starts) for starts, _ in ranges.pieces])
+        for ranges in by_object.values()
+    ]
+    return sum(counts), sum([ranges.num_bytes for ranges in by_object.values()])
 
 
 def answer_now(store: Store, path: str, ranges: Sequence[tuple[int, int]], read: Read) -> bool:
@@ -116,7 +125,43 @@ def answer_now(store: Store, path: str, ranges: Sequence[tuple[int, int]], read:
     buffers = store.read_now(path, plan.spans)
     if buffers is None:
         return False
-    location = store.root + path
+    _bring(read, store.root + path, ranges, plan, buffers, begun)
+    return True
+
+
+def read_many(
+    store: Store, reader: PieceReader, objects: Sequence[tuple[str, Wanted]], read: Read, gap: int
+) -> None:
+    """Answer ranges of several objects by jobs of threads, each of many objects."""
+    jobs: list[list[tuple[str, list[tuple[int, int]], Coalesced]]] = []
+    num_bytes = JOB_BYTES
+    for path, ranges in objects:
+        if num_bytes >= JOB_BYTES or len(jobs[-1]) == JOB_OBJECTS:
+            jobs.append([])
+            num_bytes = 0
+        spans = ranges.listed()
+        plan = coalesce(spans, gap, store.profile.max_request_bytes)
+        jobs[-1].append((path, spans, plan))
+        num_bytes += sum([stop - start for start, stop in plan.spans])
+    begun = trace.now()
+    for job in jobs:
+
+        def bring(contents: Sequence[Sequence[memoryview]], job: Any = job) -> None:
+            for (path, spans, plan), buffers in zip(job, contents, strict=True):
+                _bring(read, store.root + path, spans, plan, buffers, begun)
+
+        read.wait_for(reader.get_many([(path, plan.spans) for path, _, plan in job]), bring)
+
+
+def _bring(
+    read: Read,
+    location: str,
+    ranges: Sequence[tuple[int, int]],
+    plan: Coalesced,
+    buffers: Sequence[memoryview],
+    begun: float,
+) -> None:
+    """Give a read the bytes of an object that were read for some of its ranges."""
     for (start, _), buffer in zip(plan.spans, buffers, strict=True):
         read.bring(location, start, buffer)
     if read.recorder is not None:
@@ -125,7 +170,6 @@ def answer_now(store: Store, path: str, ranges: Sequence[tuple[int, int]], read:
             asked[owner].append(span)
         for span, buffer, parts in zip(plan.spans, buffers, asked, strict=True):
             _record(read, location, span, begun, buffer, parts)
-    return True
 
 
 def _read_pieces(reader: PieceReader, asked: Sequence[Asking], read: Read, *, inline: bool) -> None:
@@ -139,11 +183,11 @@ def _read_pieces(reader: PieceReader, asked: Sequence[Asking], read: Read, *, in
         return
     for number, pieces, inside in asked:
 
-        def finish(content: memoryview, pieces: Pieces = pieces) -> memoryview:
+        def bring(content: memoryview, number: int = number, pieces: Pieces = pieces) -> None:
             note.read(pieces, begun)
-            return content
+            read.answers[number] = content
 
-        read.wait_for(number, reader.get_pieces(inside), finish)
+        read.wait_for(reader.get_pieces(inside), bring)
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,13 @@ class LocalStore:
 
         return self._start(asyncio.get_running_loop(), job)
 
+    def get_many(
+        self, asked: Sequence[tuple[str, Sequence[Span]]]
+    ) -> asyncio.Future[Sequence[Sequence[memoryview]]]:
+        """Ranges of several files: one job of the pool."""
+        job = partial(_each, self._read, asked)
+        return self._start(asyncio.get_running_loop(), job)
+
     def source(self, paths: Sequence[str]) -> LocalSource:
         """What brings bytes of files to the kernel that decodes them; blocks. For one thread.
 
@@ -370,6 +377,13 @@ class _Tick(threading.local):
 
     def _begin(self) -> None:
         self.num_bytes = 0
+
+
+def _each(
+    read: Callable[[str, Sequence[Span]], Sequence[memoryview]],
+    asked: Sequence[tuple[str, Sequence[Span]]],
+) -> Sequence[Sequence[memoryview]]:
+    return [read(path, ranges) for path, ranges in asked]
 
 
 def _groups(ranges: Sequence[Span], max_ranges: int) -> list[list[Span]]:

@@ -120,7 +120,7 @@ class Read(asyncio.Future[Any]):
         self._extents = extents
         self.is_held = is_held
         self._objects: dict[str, Landed] = {}
-        self._others: dict[asyncio.Future[Any], int] = {}  # what brings pieces, and which
+        self._others: set[asyncio.Future[Any]] = set()  # what brings bytes without a flight
         self._missing: set[Flight] = set()
 
     def cancel(self, msg: object = None) -> bool:
@@ -148,23 +148,22 @@ class Read(asyncio.Future[Any]):
         """Whether a trace wants to know what is asked of flights: this one's, or one that joins."""
         return self.recorder is not None or bool(trace.active)
 
-    def wait_for(
-        self, number: int, other: asyncio.Future[R], finish: Callable[[R], memoryview]
-    ) -> None:
-        """Range `number` is what another future brings; cancelled with this one."""
-        self._others[other] = number
+    def wait_for(self, other: asyncio.Future[R], bring: Callable[[R], None]) -> None:
+        """Another future brings something; it is cancelled with this one."""
+        self._others.add(other)
 
         def ended(done: asyncio.Future[R]) -> None:
-            if self._others.pop(done, None) is None:
+            if done not in self._others:
                 if not done.cancelled():
                     done.exception()  # nobody waits for it any more
                 return
+            self._others.discard(done)
             if done.cancelled():
                 self.cancel()
             elif (error := done.exception()) is not None:
                 self.failed(error)
             else:
-                self.answers[number] = finish(done.result())
+                bring(done.result())
                 self.finish_if_complete()
 
         other.add_done_callback(ended)
@@ -208,7 +207,7 @@ class Read(asyncio.Future[Any]):
 
     def _withdraw(self) -> None:
         missing, self._missing = self._missing, set()
-        others, self._others = self._others, {}
+        others, self._others = self._others, set()
         self._objects.clear()
         for other in others:
             other.cancel()

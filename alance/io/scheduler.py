@@ -19,7 +19,7 @@ from alance.io.blocks import BlockCache
 from alance.io.booking import book, from_blocks
 from alance.io.files import FILES_AT_ONCE
 from alance.io.flights import Lane
-from alance.io.inline import Note, answer_now, sort_out, total
+from alance.io.inline import SMALL_BYTES, Note, answer_now, read_many, sort_out, total
 from alance.io.observing import Reading
 from alance.io.reads import Read
 from alance.io.registry import KEPT_STORES
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from alance import _kernels
     from alance.format.plans import Extent, Pieces, Reader
     from alance.io.booking import Asked
+    from alance.io.inline import Wanted
     from alance.io.reads import Held
     from alance.io.registry import StoreRegistry
     from alance.io.speed import Speed
@@ -173,25 +174,33 @@ class Scheduler:
     def _begin(self, read: Read, extents: Sequence[Extent], callers: int, *, bulk: bool) -> None:
         """Answer what can be answered at once, and put the rest on the list of this turn."""
         later: list[tuple[str, Asked]] = []
+        many: dict[Store, list[tuple[str, Wanted]]] = {}  # small objects of a store
         try:
             by_object = sort_out(extents, read, self._registry, bulk=bulk)
             inline: bool | None = None
-            for location, of_object in by_object.items():
+            for location, ranges in by_object.items():
                 store, path = self._registry.resolve(location)
-                asked: Asked | None = None
                 if store.profile.answers_now:
                     if inline is None:
                         count, num_bytes = total(by_object)
                         inline = not bulk and count <= INLINE_RANGES and num_bytes <= INLINE_BYTES
-                    if inline and answer_now(store, path, of_object.listed(), read):
+                    if inline and answer_now(store, path, ranges.listed(), read):
                         continue
-                    asked = of_object.asked(read)
-                elif not bulk and self._blocks.is_on:
-                    asked = from_blocks(self._blocks, location, of_object.asked(read))
-                else:
-                    asked = of_object.asked(read)
+                    if store.pieces is not None and ranges.num_bytes <= SMALL_BYTES:
+                        many.setdefault(store, []).append((path, ranges))
+                        continue
+                own = ranges.asked(read)
+                asked: Asked | None = own
+                if not (store.profile.answers_now or bulk) and self._blocks.is_on:
+                    asked = from_blocks(self._blocks, location, own)
                 if asked is not None:
                     later.append((location, asked))
+            for store, objects in many.items():
+                if store.pieces is None or len(objects) == 1:  # as others may ask for the same
+                    later += [(store.root + path, own.asked(read)) for path, own in objects]
+                    continue
+                gap = store.profile.scan_gap if bulk else store.profile.take_gap
+                read_many(store, store.pieces, objects, read, gap)
         except Exception as error:
             read.failed(error)
             return

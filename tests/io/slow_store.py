@@ -29,6 +29,7 @@ class Slow:
     """A store whose requests end when the test says so."""
 
     root = "slow://1/"
+    pieces = None
 
     def __init__(self, profile: StoreProfile = PROFILE) -> None:
         self.profile = profile

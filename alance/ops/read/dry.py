@@ -47,6 +47,8 @@ class TakePlanned(Exception):
 class DryStore:
     """A store whose pages are blank; a range that holds something else is read."""
 
+    pieces = None
+
     def __init__(self, store: Store, dry: DrySession) -> None:
         self._store = store
         self._dry = dry
