@@ -75,16 +75,16 @@ class BlockCache:
         ends = -(-stops // BLOCK_BYTES) * BLOCK_BYTES
         return starts // BLOCK_BYTES * BLOCK_BYTES, np.maximum(stops, np.minimum(ends, reach))
 
-    def answer(self, location: str, starts: Int64s, stops: Int64s, read: Read) -> Mask:
+    def answer(self, location: str, starts: Int64s, stops: Int64s, read: Read) -> Mask | None:
         """Give a read what is here of some ranges of an object, none empty.
 
         Returns:
-            Which of them are not here.
+            Which of them are not here; None: all of them.
         """
         blocks = self._blocks.get(location)
         if not blocks:
             self.misses += len(starts)
-            return np.ones(len(starts), np.bool_)
+            return None
         firsts, lasts = starts // BLOCK_BYTES, (stops - 1) // BLOCK_BYTES
         counts = lasts - firsts + 1
         steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)

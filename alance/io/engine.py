@@ -77,21 +77,20 @@ class Engine:
         """
         if not unread:
             return all_read
-        paths = {path for rows in unread for path in rows.paths}
-        read = None if inline else self.scheduler.reader(paths, reason)
-        if read is not None:
-            return read
+        if not inline:
+            paths = {path for rows in unread for path in rows.paths}
+            if (read := self.scheduler.reader(paths, reason)) is not None:
+                return read
         pieces = [rows.pieces for rows in unread]
-        if not self.scheduler.reads_pieces(paths):
-            return await self.hold(pieces, reason, callers)
-        contents = await self.scheduler.read(pieces, reason=reason, callers=callers)
-        for rows, content in zip(unread, contents, strict=True):
+        held = await self.scheduler.hold(pieces, reason=reason, callers=callers)
+        for rows, content in zip(unread, held.contents, strict=True):
             rows.content = content
-        return all_read
+        return held.reader
 
     async def hold(self, pieces: Sequence[Pieces], reason: str, callers: int = 1) -> Reader:
         """What brings the bytes of pieces, which are read now, to the kernel that decodes them."""
-        return (await self.scheduler.hold(pieces, reason=reason, callers=callers)).reader
+        held = await self.scheduler.hold(pieces, reason=reason, callers=callers, is_part=True)
+        return held.reader
 
     def local_file(self, location: str) -> OpenFile | None:
         """The file at a location, if it is local and kept open. Costs a stat."""

@@ -138,11 +138,11 @@ class Lane:
 
     def find(self, path: str, starts: Int64s, stops: Int64s) -> tuple[list[Flight], Int64s]:
         """Flights to an object, and for each range the place of one that brings all of it; -1: none
-        does.
+        does. Where there are no flights, the places say nothing.
         """
-        flights = sorted(self.air.get(path, {}).values(), key=lambda flight: flight.start)
-        if not flights:
-            return [], np.full(len(starts), -1)
+        if path not in self.air:
+            return [], starts
+        flights = sorted(self.air[path].values(), key=lambda flight: flight.start)
         # Of the flights that begin no later than a range, the one that reaches farthest.
         farthest = [0]
         for place in range(1, len(flights)):

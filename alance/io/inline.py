@@ -76,7 +76,7 @@ def sort_out(
     by_reader: dict[PieceReader, list[Asking]] = {}
     for number, extent in enumerate(extents):
         if isinstance(extent, Pieces):
-            reader, paths = (None, ()) if read.is_held else registry.piece_reader(extent.paths)
+            reader, paths = (None, ()) if read.is_part else registry.piece_reader(extent.paths)
             if reader is not None:
                 inside = extent._replace(paths=paths)
                 by_reader.setdefault(reader, []).append((number, extent, inside))

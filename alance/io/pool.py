@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TURN_S: Final = 0.001  # of work on the loop, before others get a turn: that costs microseconds
+MOST_AT_ONCE: Final = 16  # callers that go on in one turn
 
 # Held while a thread of a pool imports. A fork waits for it: the child would have the locks of
 # modules that are half imported, and no thread that finishes them.
@@ -53,13 +54,14 @@ class DecodePool:
         self._executor: ThreadPoolExecutor | None = None
         self._closed = False
         self._turn_since: float | None = None
+        self._at_once = 1
         self._turns: deque[asyncio.Future[None]] = deque()  # of those who wait for one
 
     async def share_turn(self) -> None:
         """Give others a turn, if small work on the loop itself has taken long in this one.
 
         To be awaited beside work that is done without waiting: a caller that does such work again
-        and again would keep the loop until it ends. Many that do so go on one a turn.
+        and again would keep the loop until it ends. Of many that do so, each turn has few.
         """
         now = time.perf_counter()
         if self._turn_since is None:
@@ -71,15 +73,20 @@ class DecodePool:
             await turn
 
     def _turn_ends(self) -> None:
-        """The next of those who wait for a turn has the one that comes now."""
-        self._turn_since = None
-        while self._turns:
+        """The next of those who wait for a turn have the one that comes now: as many as have
+        little to do, to judge by those of the last one.
+        """
+        now = time.perf_counter()
+        if self._turn_since is not None:
+            is_short = now - self._turn_since < TURN_S
+            self._at_once = min(2 * self._at_once, MOST_AT_ONCE) if is_short else 1
+        self._turn_since = now if self._turns else None
+        for _ in range(min(self._at_once, len(self._turns))):
             turn = self._turns.popleft()
             if not turn.done():
-                self._turn_since = time.perf_counter()
                 turn.set_result(None)
-                asyncio.get_running_loop().call_soon(self._turn_ends)
-                return
+        if self._turn_since is not None:
+            asyncio.get_running_loop().call_soon(self._turn_ends)
 
     async def run(self, work: Callable[[], T], *, inline: bool = False) -> T:
         """The result of `work`, done in a thread. Cancelling drops work that has not begun.

@@ -80,9 +80,14 @@ class Landed:
 
 
 class Held:
-    """What a read of pieces has brought, as it came: no copy."""
+    """What a read of pieces has brought, as it came: no copy.
 
-    def __init__(self, objects: dict[str, Landed]) -> None:
+    Attributes:
+        contents: of pieces that were read by one call; None where the bytes are in the objects.
+    """
+
+    def __init__(self, contents: Sequence[memoryview | None], objects: dict[str, Landed]) -> None:
+        self.contents = contents
         self._objects = objects
 
     @contextmanager
@@ -100,6 +105,7 @@ class Read(asyncio.Future[Any]):
 
     Args:
         is_held: what was brought is given as it is, without making one buffer of pieces.
+        is_part: no call gives the bytes of pieces as one buffer: others of its objects follow.
     """
 
     def __init__(
@@ -110,6 +116,7 @@ class Read(asyncio.Future[Any]):
         loop: asyncio.AbstractEventLoop,
         *,
         is_held: bool = False,
+        is_part: bool = False,
     ) -> None:
         super().__init__(loop=loop)
         self.reason = reason
@@ -119,6 +126,7 @@ class Read(asyncio.Future[Any]):
         self.unplanned = 0  # objects of which it is not known yet who brings what
         self._extents = extents
         self.is_held = is_held
+        self.is_part = is_part
         self._objects: dict[str, Landed] = {}
         self._others: set[asyncio.Future[Any]] = set()  # what brings bytes without a flight
         self._missing: set[Flight] = set()
@@ -188,7 +196,7 @@ class Read(asyncio.Future[Any]):
         for landed in objects.values():
             landed.close()
         if self.is_held:
-            self.set_result(Held(objects))
+            self.set_result(Held(answers, objects))
             return
         for number, extent in enumerate(self._extents):
             if answers[number] is None:

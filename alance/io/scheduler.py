@@ -114,26 +114,29 @@ class Scheduler:
             NotFoundError, StoreError: (in the future) of the store.
             InvalidInputError: the session is closed.
         """
-        return self._read(ranges, reason, callers, bulk=bulk, is_held=False)
+        read = Read(ranges, reason, trace.current(), asyncio.get_running_loop())
+        return self._started(read, ranges, callers, bulk=bulk)
 
     def hold(
-        self, pieces: Sequence[Pieces], *, reason: str = "", callers: int = 1
+        self,
+        pieces: Sequence[Pieces],
+        *,
+        reason: str = "",
+        callers: int = 1,
+        is_part: bool = False,
     ) -> asyncio.Future[Held]:
         """As of `read`: the bytes of pieces as they come, for kernels that decode them, without a
         copy in between.
+
+        Args:
+            is_part: none of them by a buffer of its own.
         """
-        return self._read(pieces, reason, callers, bulk=False, is_held=True)
-
-    def reads_pieces(self, locations: Collection[str]) -> bool:
-        """Whether objects are in a store that reads pieces of them by one call."""
-        return self._registry.piece_reader(list(locations))[0] is not None
-
-    def _read(
-        self, extents: Sequence[Extent], reason: str, callers: int, *, bulk: bool, is_held: bool
-    ) -> Read:
-        self._check_open()
         loop = asyncio.get_running_loop()
-        read = Read(extents, reason, trace.current(), loop, is_held=is_held)
+        read = Read(pieces, reason, trace.current(), loop, is_held=True, is_part=is_part)
+        return self._started(read, pieces, callers, bulk=False)
+
+    def _started(self, read: Read, extents: Sequence[Extent], callers: int, *, bulk: bool) -> Read:
+        self._check_open()
         self._begin(read, extents, callers, bulk=bulk)
         return read
 

@@ -144,16 +144,14 @@ class _Scheduler(Scheduler):
 
     dry: DrySession
 
-    def _read(
-        self, extents: Sequence[Extent], reason: str, callers: int, *, bulk: bool, is_held: bool
-    ) -> Read:
+    def _started(self, read: Read, extents: Sequence[Extent], callers: int, *, bulk: bool) -> Read:
         for extent in extents:
             for location, start, stop in (
                 extent.ranges() if isinstance(extent, Pieces) else [extent]
             ):
                 for span in self.dry.spans.needed(location, start, stop):
                     self.dry.needed.add(location, span)
-        return super()._read(extents, reason, callers, bulk=bulk, is_held=is_held)
+        return super()._started(read, extents, callers, bulk=bulk)
 
     def speed(self, location: str) -> Speed:
         """That of the real store."""
