@@ -15,7 +15,7 @@ import vortex
 import vortex.expr as ve
 
 import alance
-from benchmarks.data import near_directions
+from benchmarks.data import PIECE_ROWS, near_directions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -307,7 +307,8 @@ CALLS: Final = 512
 
 async def crowd(opened: Opened, callers: int, column: str) -> None:
     """Many callers, each taking ten rows of a column again and again."""
-    wanted = np.random.default_rng(callers).integers(0, opened.count, (CALLS, 10))
+    calls = max(CALLS, 2 * callers)
+    wanted = np.random.default_rng(callers).integers(0, opened.count, (calls, 10))
     left = iter(wanted)
 
     async def caller() -> None:
@@ -319,7 +320,8 @@ async def crowd(opened: Opened, callers: int, column: str) -> None:
 
 def their_crowd(opened: Opened, callers: int, column: str) -> None:
     """As of `crowd`, with threads."""
-    wanted = np.random.default_rng(callers).integers(0, opened.count, (CALLS, 10))
+    calls = max(CALLS, 2 * callers)
+    wanted = np.random.default_rng(callers).integers(0, opened.count, (calls, 10))
     with ThreadPoolExecutor(callers) as pool:
         list(pool.map(lambda one: opened.theirs.take(one.tolist(), [column]), wanted))
 
@@ -334,6 +336,34 @@ def crowds(callers: int, target: float | None, *, remote: bool) -> Case:
         target,
         remote,
     )
+
+
+LARGE_CALLERS: Final = 16
+
+
+async def large_crowd(opened: Opened) -> None:
+    """Callers that take ten thousand rows each, all columns, at once."""
+    picked = np.random.default_rng(16).integers(0, opened.count, (LARGE_CALLERS, 10_000))
+    await asyncio.gather(*(opened.ours.take(rows) for rows in picked))
+
+
+def their_large_crowd(opened: Opened) -> None:
+    """As of `large_crowd`, with threads."""
+    picked = np.random.default_rng(16).integers(0, opened.count, (LARGE_CALLERS, 10_000))
+    with ThreadPoolExecutor(LARGE_CALLERS) as pool:
+        list(pool.map(lambda rows: opened.theirs.take(rows.tolist()), picked))
+
+
+async def take_of_each(opened: Opened) -> None:
+    """A row of each fragment, by a new handle that knows nothing."""
+    async with alance.Session() as session:
+        dataset = await alance.dataset(opened.uri, session=session)
+        await dataset.take(range(37, opened.count, PIECE_ROWS))
+
+
+def their_take_of_each(opened: Opened) -> None:
+    """As of `take_of_each`."""
+    their_handle(opened, is_new=True).take([*range(37, opened.count, PIECE_ROWS)])
 
 
 def day(year: int, month: int, number: int) -> ve.Expr:
@@ -383,6 +413,13 @@ CASES: Final = [
     ],
     long_filters("filter of 50 ORs, 300 fragments", "pieces", IDS, ["id"]),
     long_filters("filter of 50 ORs of 2 columns, 300 fragments", "pieces", PAIRS, ["id"]),
+    Case(
+        "open and take a row of each of 300 fragments",
+        "pieces",
+        take_of_each,
+        their_take_of_each,
+        1.0,
+    ),
     long_filters("filter of 4 000 ORs", "ours", KEYS, THREE),
     long_filters("filter of 400 000 values after IN", "ours", LIST, THREE),
     takes("take 10 000, all columns", "lineitem", 10_000, 0.2),
@@ -457,4 +494,13 @@ CASES: Final = [
     *(search_crowds(count, remote=remote) for count in (64, 256) for remote in (False, True)),
     crowds(64, 1 / 3, remote=True),
     crowds(256, 1 / 3, remote=True),
+    crowds(1000, 1 / 3, remote=True),
+    Case(
+        f"{LARGE_CALLERS} callers of take(10 000), all columns",
+        "lineitem",
+        large_crowd,
+        their_large_crowd,
+        None,
+        remote=True,
+    ),
 ]
