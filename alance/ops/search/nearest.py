@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,27 +25,17 @@ from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID, project
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Sequence
 
-    from alance.arrays import Float64s, Int64s, UInt64s
+    from alance.arrays import Float64s, Int64s
     from alance.ops.read.options import ColumnOrdering
     from alance.ops.search.answer import Hits
     from alance.ops.search.options import Search
-    from alance.ops.version.projection import Columns, Projection
+    from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 
 
 SHARED_BYTES: Final = 64 << 10  # more rows of other callers are not kept by the rows of one
-
-
-class RowsOf(Protocol):
-    """Takes rows by id; see `flat_rows`."""
-
-    def __call__(
-        self, snapshot: Snapshot, rows: UInt64s, projection: Projection, /
-    ) -> Awaitable[pa.RecordBatch]:
-        """Take."""
-        ...
 
 
 async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
@@ -204,21 +194,17 @@ async def output_of(
     options: ScanOptions,
     hits: Hits,
     measure: str = DISTANCE,
-    rows: RowsOf = flat_rows,
 ) -> pa.RecordBatch:
     """The columns asked for, of the rows found, in any order, and others beside them.
 
     Cost: a take, or nothing where no column is asked for.
-
-    Args:
-        rows: takes them.
     """
     names = stored(columns, measure)
     if names is not None and not isinstance(names, Mapping):
         names = list(names)
     arrays = {measure: to_arrow(hits.distances), ROW_ID: to_arrow(hits.ids)}
     if names is None or set(names) - set(arrays) or options.with_row_address:
-        batch = await rows(snapshot, hits.ids, project(snapshot.schema, names, flat=True))
+        batch = await flat_rows(snapshot, hits.ids, project(snapshot.schema, names, flat=True))
         arrays |= dict(zip(batch.schema.names, batch.columns, strict=True))
         if options.with_row_address and ROW_ADDRESS not in arrays:
             arrays[ROW_ADDRESS] = to_arrow(

@@ -9,7 +9,6 @@ Where to change what:
     the rows that no index covers: `flat`
     a column with its index, words and uncovered rows: `column`; several as one: `fields`
     all of it together: `answer`; the table that comes of it: `results`; what is told: `explained`
-    the take of the rows of concurrent searches: `rows`
     both kinds of searches at once: `hybrid`; how their rankings become one: `fusion`
     the bytes of the index files, and how texts become tokens: `alance.format.index.text`
 """

@@ -27,7 +27,6 @@ from alance.ops.search.text.fusion import (
     relevance_of,
 )
 from alance.ops.search.text.results import text_table
-from alance.ops.search.text.rows import shared_rows
 from alance.ops.search.text.search_options import OF_BOTH, OF_TEXTS, HybridArguments
 from alance.ops.search.text.search_options import asked_by as asked_by_words
 from alance.ops.version.first_use import load_readers
@@ -127,9 +126,7 @@ async def hybrid_table(snapshot: Snapshot, asked: Hybrid) -> pa.Table:
     hits = Hits(
         np.zeros(len(first), np.int32), relevance[first].astype(np.float32), candidates.ids[first]
     )
-    batch = await output_of(
-        snapshot, asked.own_columns, asked.by_text, hits, RELEVANCE, shared_rows
-    )
+    batch = await output_of(snapshot, asked.own_columns, asked.by_text, hits, RELEVANCE)
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     arrays |= {name: parts.column(name) for name in _PARTS}
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)

@@ -16,7 +16,6 @@ from alance.ops.search.answer import Hits, open_ahead
 from alance.ops.search.nearest import filtered, output_of, schema_of, sort_keys, stored
 from alance.ops.search.text.answer import ranked_rows
 from alance.ops.search.text.query import query_of
-from alance.ops.search.text.rows import shared_rows
 from alance.ops.search.text.segments import indexed_columns
 from alance.ops.version.first_use import load_readers
 
@@ -56,7 +55,7 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
     if options.filter is not None and not options.prefilter:
         hits = await filtered(snapshot, hits, options)
     hits = hits.where(slice(start, None))
-    batch = await output_of(snapshot, columns, options, hits, SCORE, shared_rows)
+    batch = await output_of(snapshot, columns, options, hits, SCORE)
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     table = pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
     return in_order(table, keys) if keys else table
