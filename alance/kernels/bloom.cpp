@@ -3,6 +3,7 @@
 // A block is eight words of 32 bits; a value has one bit in each word of its block.
 #include <array>
 
+#include "ends.hpp"
 #include "owned.hpp"
 
 namespace alance {
@@ -72,7 +73,7 @@ nb::object bloom_hashes(const In<int64_t>& offsets, const Bytes& content) {
   {
     nb::gil_scoped_release release;
     const int64_t* ends = offsets.data();
-    for (int64_t i = 0; i < count; ++i) check_span(ends[i], ends[i + 1] - ends[i], total, "value");
+    for (int64_t i = 0; i < count; ++i) check_ends(ends[i], ends[i + 1], total, "value");
     for (int64_t i = 0; i < count; ++i)
       hashes[i] = hash_of(content.data() + ends[i], ends[i + 1] - ends[i]);
   }
@@ -108,9 +109,9 @@ nb::object bloom_hits(const In<int64_t>& offsets, const Bytes& filters,
   {
     nb::gil_scoped_release release;
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t start = offsets.data()[i], size = offsets.data()[i + 1] - start;
-      check_span(start, size, total, "bloom filter");
-      const int64_t num_blocks = blocks_of(size);
+      const int64_t start = offsets.data()[i], stop = offsets.data()[i + 1];
+      check_ends(start, stop, total, "bloom filter");
+      const int64_t num_blocks = blocks_of(stop - start);
       hits[i] = 0;
       for (size_t n = 0; n < hashes.size() && !hits[i]; ++n) {
         const uint8_t* block =

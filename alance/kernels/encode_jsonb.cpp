@@ -3,6 +3,7 @@
 #include <string>
 
 #include "bounds.hpp"
+#include "ends.hpp"
 #include "jsonb_text.hpp"
 #include "owned.hpp"
 
@@ -18,8 +19,7 @@ nb::tuple text_to_jsonb(const In<Offset>& offsets, const Bytes& data, const Byte
     corrupt("JSON: " + std::to_string(offsets.size()) + " offsets, validity of " +
             std::to_string(valid.size()));
   for (int64_t i = 0; i < count; ++i)
-    check_span(ends[i], static_cast<int64_t>(ends[i + 1]) - static_cast<int64_t>(ends[i]),
-               static_cast<int64_t>(data.size()), "JSON");
+    check_ends(ends[i], ends[i + 1], static_cast<int64_t>(data.size()), "JSON");
   Owned<int64_t> stops(count + 1);
   std::string out;
   {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "encode.hpp"
+#include "ends.hpp"
 #include "owned.hpp"
 
 namespace alance {
@@ -155,11 +156,12 @@ nb::tuple zip_rows(const nb::list& datas_, const nb::list& offsets_, const In<in
       if (static_cast<int64_t>(offsets[c].size()) != num_rows + 1) corrupt("rows: offsets missing");
       const int64_t* offset = offsets[c].data();
       const int64_t longest = wire[c] == -4 ? INT64_C(0xFFFFFFFF) : INT64_MAX;
+      check_ends(offset[0], offset[num_rows], size, "rows");
       for (int64_t row = 0; row < num_rows; ++row) {
-        if (offset[row] > offset[row + 1] || offset[row + 1] - offset[row] > longest)
+        if (offset[row] < offset[0] || offset[row] > offset[row + 1] ||
+            offset[row + 1] - offset[row] > longest)
           corrupt("rows: offsets decrease");
       }
-      check_span(offset[0], offset[num_rows] - offset[0], size, "rows");
       total += offset[num_rows] - offset[0] - num_rows * wire[c];
     }
     Owned<int64_t> ends(num_rows + 1);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "bounds.hpp"
+#include "ends.hpp"
 #include "owned.hpp"
 
 namespace alance {
@@ -220,8 +221,7 @@ class Texts {
   Texts(const In<int64_t>& offsets, const Bytes& data) : offsets_(offsets), data_(data) {
     if (offsets.size() < 1) corrupt("JSON: no offsets");
     for (int64_t i = 0; i < count(); ++i)
-      check_span(offsets.data()[i], offsets.data()[i + 1] - offsets.data()[i],
-                 static_cast<int64_t>(data.size()), "JSON");
+      check_ends(offsets.data()[i], offsets.data()[i + 1], static_cast<int64_t>(data.size()), "JSON");
   }
 
   int64_t count() const { return static_cast<int64_t>(offsets_.size()) - 1; }
@@ -252,7 +252,7 @@ std::vector<Step> steps_of(const In<int64_t>& ends, const Bytes& names, const In
   int64_t start = 0;
   for (size_t i = 0; i < ends.size(); ++i) {
     const int64_t stop = ends.data()[i];
-    check_span(start, stop - start, static_cast<int64_t>(names.size()), "JSON path");
+    check_ends(start, stop, static_cast<int64_t>(names.size()), "JSON path");
     steps.push_back({{reinterpret_cast<const char*>(names.data()) + start,
                       static_cast<size_t>(stop - start)},
                      has_name.data()[i] != 0, indices.data()[i]});

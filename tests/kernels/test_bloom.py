@@ -53,3 +53,16 @@ def test_filters_of_no_whole_blocks_are_refused() -> None:
             _kernels.bloom_hits(np.array(ends, np.int64), block, hashes)
     with pytest.raises(ValueError, match="value"):
         _kernels.bloom_hashes(np.array([0, 2]), block[:1])
+
+
+def test_offsets_at_both_ends_of_their_type_are_refused() -> None:
+    """Their difference is beyond it."""
+    ends = np.array([[2**63 - 1, -(2**63)], [-(2**63), 2**63 - 1]])
+    block = np.zeros(BLOCK, np.uint8)
+    for offsets in ends:
+        with pytest.raises(ValueError, match="value: bytes"):
+            _kernels.bloom_hashes(offsets, block)
+        with pytest.raises(ValueError, match="bloom filter: bytes"):
+            _kernels.bloom_hits(offsets, block, hashes_of([b"a"]))
+        with pytest.raises(ValueError, match="JSON"):
+            _kernels.json_lengths(offsets, block)
