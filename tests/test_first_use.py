@@ -163,6 +163,7 @@ exec("from alance import *")
 FEW = (
     "alance.file.budgets",
     "alance.files",
+    "alance.format.index.details",
     "alance.ingesting",
     "alance.operations",
     "alance.ops.blobs",

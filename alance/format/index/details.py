@@ -74,7 +74,7 @@ def details_of(message: table_pb2.IndexMetadata) -> dict[str, Any]:
 
 
 def _vector_details(message: table_pb2.IndexMetadata) -> vector_index_pb2.VectorIndexDetails:
-    from alance.format.proto import vector_index_pb2  # tables without such indices need it not
+    from alance.format.proto import vector_index_pb2  # tables without vectors do not need it
 
     try:
         return vector_index_pb2.VectorIndexDetails.FromString(message.index_details.value)

@@ -7,6 +7,6 @@ the room `index`.
 Where to change what:
     which indices of a version answer filters, a new kind of them: `segments`
     whether a lookup is worth it, how answers are joined: `look_up`
-    how one segment is asked: `ask`
+    how one segment is asked, and which questions a kind takes: `ask`; of zones: `zones`
     how its files are read, and what of them is kept in the search cache: `files`
 """
