@@ -184,6 +184,9 @@ async def run_lab(lab: Lab, only: str, path: Path, words: Sequence[str]) -> list
     texts = queries_of("3 words", 21, words, 7)
     parts = {"first": slice(0, 1), "others": slice(1, 21), "again": slice(1, 21)}
     told: dict[str, dict[str, Any]] = {when: {} for when in parts}
+    async with opened(str(path), None) as sides:  # modules are imported
+        for side in sides.values():
+            await side.ask(texts[0])
     async with opened(f"s3://{path.parent.name}/{path.name}", lab.lance_options()) as sides:
         for name, side in sides.items():
             for when, part in parts.items():

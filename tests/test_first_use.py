@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+
+from alance import sync
 
 ROOT = Path(__file__).parents[1]
 
@@ -88,6 +91,23 @@ def test_importing_the_package_loads_what_opens_takes_and_scans() -> None:
         "alance.viz",
     )
     assert [one for one in loaded if one.startswith(rare)] == []
+
+
+def test_a_search_by_words_does_without_pandas(tmp_path: Path) -> None:
+    program = f"""
+import sys
+import alance.sync
+from alance import MatchQuery
+dataset = alance.sync.dataset({str(tmp_path / "t")!r})
+assert len(dataset.search_text("one", columns=["id"])) == 1
+assert len(dataset.search_text(MatchQuery("onn", fuzziness=1), filter="id < 5")) == 1
+assert len(dataset.search(text="one", vector=[0.0, 1.0])) == 3
+assert "pandas" not in sys.modules
+"""
+    vectors = pa.array([[0.0, 1.0]] * 3, pa.list_(pa.float32(), 2))
+    rows = pa.table({"id": range(3), "text": ["one", "two", "three"], "vector": vectors})
+    sync.write_dataset(rows, tmp_path / "t").create_index("text", "FTS")
+    run(program)
 
 
 def test_importing_the_blocking_face_loads_little_more() -> None:

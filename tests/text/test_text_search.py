@@ -230,6 +230,7 @@ async def test_an_index_that_is_not_understood_is_read_past_with_a_warning(
         (MatchQuery("fox", "id"), "expected texts"),
         (MatchQuery("fox", "nowhere"), "nowhere"),
         (7, "expected a text or a query"),
+        ("a \ud800", "surrogates not allowed"),
         ({"query": "fox", "column": "text"}, "expected query and columns"),
     ],
     ids=str,

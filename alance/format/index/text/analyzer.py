@@ -14,7 +14,7 @@ from alance.format.index.text.folding import folded
 from alance.format.index.text.params import TOKENIZERS
 from alance.format.index.text.stop_words import STOP_WORDS
 from alance.format.index.values import NO_MASK
-from alance.format.numbers import as_mask, as_numbers, offsets_of
+from alance.format.numbers import as_mask, as_numbers, offsets_of, text_array
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int32s, Int64s, UInt32s
@@ -98,7 +98,7 @@ class Analyzer:
 
     def words_of(self, text: str) -> list[tuple[str, int]]:
         """The tokens of one text, and their places."""
-        _, numbers, places = self.tokens(pa.array([text], pa.large_string()))
+        _, numbers, places = self.tokens(text_array([text.encode()], pa.large_string()))
         words = [self.words[number] for number in numbers.tolist()]
         return list(zip(words, places.tolist(), strict=True))
 

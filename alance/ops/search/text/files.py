@@ -27,7 +27,7 @@ from alance.format.index.text.metadata import (
     TextMetadata,
 )
 from alance.format.index.text.postings import Postings, columns_of
-from alance.format.plans import together
+from alance.format.plans import ByteRange, cut, through, together
 from alance.format.table.roaring import parse_roaring
 from alance.io.tasks import all_of
 from alance.ops.version.index_files import opened_files
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from alance._kernels import PostingList
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.file.plain import PlainFile
-    from alance.format.plans import Plan
+    from alance.format.plans import Extent, Plan
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
 
@@ -212,9 +212,17 @@ def _open(file: PlainFile, columns: Sequence[str], states: Any) -> Plan[OpenFrag
 
 
 def _whole(file: PlainFile, columns: Sequence[str] | None, states: Any) -> Plan[FragmentTask]:
+    """Plan all rows of a file: one round, though its pages would have to be looked at first."""
     names = file.schema.to_arrow().names if columns is None else columns
     opened = yield from _open(file, names, states)
-    return (yield from opened.read(0, file.num_rows, states))
+    content: list[memoryview] = []
+
+    def answer(extents: Sequence[Extent]) -> Plan[Sequence[memoryview]]:
+        if not content:
+            content.extend((yield [ByteRange(file.source.location, 0, file.source.file_bytes)]))
+        return [cut(extent, content[0]) for extent in extents]
+
+    return (yield from through(opened.read(0, file.num_rows, states), answer))
 
 
 def _page_states(opened: OpenFragment, states: Any) -> Plan[None]:

@@ -43,9 +43,9 @@ class Ranking:
         """Values of its rows among all candidates, null for the others."""
         full = np.zeros(total, values.dtype)
         full[self.places] = values
-        is_missing: Mask = np.ones(total, np.bool_)
-        is_missing[self.places] = False
-        return pa.array(full, mask=is_missing)
+        is_there: Mask = np.zeros(total, np.bool_)
+        is_there[self.places] = True
+        return to_arrow(full, is_there)
 
     @property
     def ranks(self) -> Int64s:

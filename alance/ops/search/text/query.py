@@ -295,6 +295,10 @@ def check_text_column(schema: Schema, column: object) -> None:
 def _check_text(text: object) -> None:
     if not isinstance(text, str):
         raise InvalidInputError(f"query {text!r}: expected a text")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError(f"query {text!r}: expected a text ({error})") from None
 
 
 def _check_operator(operator: object) -> None:
