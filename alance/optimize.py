@@ -113,7 +113,9 @@ class Optimize:
         fragments of that and those that were not covered. Where all are, no version is made. Of a
         vector index it takes the place of the latest ones that are not larger than what comes
         behind them, so that there are few of them, and a row is written again a few times at most;
-        their codes are carried over, and only vectors that were not covered are read.
+        their codes are carried over, and only vectors that were not covered are read. Where its
+        partitions would have more than four times the rows that they had when their centroids were
+        found, these and the codes are found anew, and all of its vectors are read.
         `summary` has `indices`, the number of new segments, and `warnings`.
 
         Cost: a scan of each indexed column in these fragments; of vectors the files of the segments

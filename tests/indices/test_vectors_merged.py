@@ -8,7 +8,8 @@ import lance
 import pytest
 
 import alance
-from alance.ops.index.train import Training
+from alance.format.table.indices import Index
+from alance.ops.index.train import Training, training_of
 from tests.indices.test_indices_moved import index_files, unindexed
 from tests.indices.test_vectors_built import KINDS, clustered, search, table
 
@@ -135,3 +136,43 @@ async def test_segments_of_other_centroids_are_read_from_the_table(
         search(path, query, nprobes=4, refine_factor=5)[0] for query in clustered(100, 2500)[:9]
     ]
     assert found == list(range(2500, 2509))
+
+
+async def test_partitions_that_have_grown_are_parted_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    dataset = await alance.write_dataset(table(clustered(1000, 1)), path)
+    dataset = await dataset.create_index("v", "IVF_SQ", num_partitions=4)  # of 250 rows each
+    dataset = await dataset.insert(table(clustered(2000, 2), 1000))
+    dataset = await dataset.optimize.optimize_indices()
+    assert await num_partitions(dataset) == 4
+    dataset = await dataset.insert(table(clustered(3000, 3), 3000))
+    dataset = await dataset.optimize.optimize_indices()
+    assert await num_partitions(dataset) == 24
+    assert num_segments(path) == 1
+    assert len(await row_ids(path)) == 6000
+    assert unindexed(path) == {"v_idx": 0}
+    queries = clustered(3000, 3)[:20]
+    rows = await dataset.nearest_many("v", queries, 1, columns=["id"], nprobes=3, refine_factor=5)
+    assert rows["id"].to_pylist() == list(range(3000, 3020))
+    assert [search(path, query, nprobes=3, refine_factor=5)[0] for query in queries] == list(
+        range(3000, 3020)
+    )
+
+
+async def test_retraining_suits_the_number_of_partitions_to_the_rows(tmp_path: Path) -> None:
+    dataset = await alance.write_dataset(table(clustered(1000, 1)), tmp_path / "t")
+    dataset = await dataset.create_index("v", "IVF_PQ", num_partitions=4, num_sub_vectors=4)
+    dataset = await dataset.insert(table(clustered(5000, 2), 1000))
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=0)
+    assert await num_partitions(dataset) == 4
+    dataset = await dataset.optimize.optimize_indices(retrain=True)
+    assert await num_partitions(dataset) == 24
+
+
+async def num_partitions(dataset: alance.Dataset) -> int:
+    """Of the latest segment."""
+    snapshot = dataset._snapshot
+    index = Index.from_protobuf(snapshot.manifest.indices[-1])
+    training = await training_of(snapshot, index, snapshot.schema.field("v"))
+    assert training is not None
+    return len(training.centroids)

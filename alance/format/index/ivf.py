@@ -46,6 +46,7 @@ NO_GRAPHS: Final = "lance:flat"
 METRIC: Final = "distance_type"
 STORAGE: Final = "storage_metadata"
 KINDS: Final = ("FLAT", "PQ", "SQ", "RQ")
+AIMED: Final = "alance:partition_rows"  # of the schema's metadata: when centroids were found
 TAIL: Final = "alance.tail_bytes"  # a hint in the details of the record
 LEAST_TOLD: Final = 16 << 10  # of buffers: fewer are in the tail that is read of any file
 MOST_TOLD: Final = 4 << 20

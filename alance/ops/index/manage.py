@@ -92,7 +92,9 @@ async def optimize_indices(
             replaced, fragments = _extension(base, segments, least, retrain=retrain)
             if of_vectors:
                 # Opened even where nothing is to do, which tells of kinds that are not written.
-                builder = await vectors_like(base, segments, replaced, retrain=retrain)
+                builder = await vectors_like(
+                    base, segments, replaced, fragments or (), retrain=retrain
+                )
             if builder is None:
                 # As those of vectors, unless more is asked for: then their texts are read again.
                 builder = await texts_like(base, segments)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     Tell = Callable[[IndexProgress], object] | None
 
 SEED: Final = 42  # the same rows give the same index
+GROWN: Final = 4  # times the rows that a partition had: then centroids are found anew
 LISTS: Final = 1024  # whose vectors are counted before the sample is drawn
 
 
@@ -59,6 +60,7 @@ class Training:
         centroids: as they are stored, in the column's type (float32 for bfloat16); shape
             (partitions, dimension).
         links: what graphs are built by; None: there are none.
+        partition_rows: of a partition on average, when the centroids were found; 0: not told.
     """
 
     type: VectorType
@@ -66,6 +68,16 @@ class Training:
     centroids: npt.NDArray[Any]
     encoder: Encoder
     links: Links | None = None
+    partition_rows: int = 0
+
+    def suited_partitions(self, num_rows: int) -> int:
+        """How many partitions so many rows should have: as many as there are, until the rows of
+        each are `GROWN` times as many as they were."""
+        count = len(self.centroids)
+        if self.links is not None or not self.partition_rows:
+            return count
+        is_grown = num_rows > GROWN * self.partition_rows * count
+        return num_rows // self.partition_rows if is_grown else count
 
     @property
     def points(self) -> Float32s:
@@ -107,7 +119,8 @@ async def train(snapshot: Snapshot, checked: CheckedVectors, tell: Tell = None) 
     points = await pool.run(sampled.points)
     centroids = await _centroids(pool, checked, points, count, tell)
     encoder = await _encoder(pool, checked, sampled, points, centroids, tell)
-    return Training(checked.type, checked.metric, centroids, encoder, checked.links)
+    rows_each = max(1, int(num_rows * of_row) // len(centroids))
+    return Training(checked.type, checked.metric, centroids, encoder, checked.links, rows_each)
 
 
 async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -> Vectors:
@@ -258,4 +271,7 @@ async def training_of(snapshot: Snapshot, index: Index, leaf: Field) -> Training
     links = described(index.message.index_details.value)
     if encoder is None or (centroids.has_graphs and links is None):
         return None
-    return Training(type_, centroids.metric, ivf.parse_centroids(content), encoder, links)
+    told_rows = head.metadata.get(ivf.AIMED, "0")
+    rows_each = int(told_rows) if told_rows.isdecimal() else 0
+    values = ivf.parse_centroids(content)
+    return Training(type_, centroids.metric, values, encoder, links, rows_each)

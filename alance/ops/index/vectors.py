@@ -79,15 +79,19 @@ async def vectors_like(
     base: Snapshot,
     segments: Sequence[table_pb2.IndexMetadata],
     replaced: Sequence[table_pb2.IndexMetadata],
+    fragment_ids: Collection[int],
     *,
     retrain: bool,
 ) -> VectorSegmentBuilder | None:
     """A builder of a segment like the latest of an index; None where such are not written.
 
+    Centroids and codes are found anew where partitions have grown too large.
+
     Args:
         replaced: the segments whose place it takes: their codes are carried over, where they are
             of the same centroids and codes.
-        retrain: centroids and codes are found anew, as many as before.
+        fragment_ids: that it is to cover.
+        retrain: centroids and codes are found anew in any case.
 
     Raises:
         CorruptFileError, NotFoundError: files that cannot be read.
@@ -104,10 +108,17 @@ async def vectors_like(
     if training is None:
         return None
 
+    places = np.flatnonzero(np.isin([handle.id for handle in base.handles], list(fragment_ids)))
+    num_rows = int((await base.live_counts())[places].sum())
+    num_partitions = training.suited_partitions(num_rows)
+    retrain = retrain or (num_partitions > len(training.centroids) and bool(replaced))
+
     async def trained() -> Training:
         if not retrain:
             return training
-        return await train(base, _as_before(column, leaf, index.name, training))
+        checked = _as_before(column, leaf, index.name, training, num_partitions)
+        anew = await train(base, checked)
+        return replace(anew, partition_rows=training.partition_rows or anew.partition_rows)
 
     carried: list[CarriedSegment] = []
     covered: set[int] = set()
@@ -121,8 +132,10 @@ async def vectors_like(
     return builder
 
 
-def _as_before(column: str, leaf: Field, name: str, training: Training) -> CheckedVectors:
-    encoder, options = training.encoder, VectorIndexOptions(num_partitions=len(training.centroids))
+def _as_before(
+    column: str, leaf: Field, name: str, training: Training, num_partitions: int
+) -> CheckedVectors:
+    encoder, options = training.encoder, VectorIndexOptions(num_partitions=num_partitions)
     if isinstance(encoder, ProductEncoder):
         options = replace(options, num_sub_vectors=encoder.parts, num_bits=encoder.bits)
     elif isinstance(encoder, RabitqEncoder):
@@ -208,6 +221,7 @@ class VectorSegmentBuilder(NewSegment):
             ivf.TYPE: json.dumps(kind, separators=(",", ":")),
             ivf.BUFFER: "1",
             ivf.NO_GRAPHS: json.dumps([""] * len(training.centroids)),
+            ivf.AIMED: str(training.partition_rows),
         }
         marker = pa.field(ivf.MARKER, pa.uint64(), nullable=False)
 
