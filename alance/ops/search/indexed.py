@@ -1,6 +1,6 @@
 """Searching the segments of an index: their centroids, and the partitions nearest to the queries.
 
-What a segment's files say of themselves is read once, in two rounds, and kept in the search cache,
+What a segment's files say of themselves is read once, in one or two rounds, and kept in the cache,
 as are the partitions that were read. All partitions of all segments and queries that are not there
 are asked for at once, as far as the budget of a scan goes.
 """
@@ -167,7 +167,7 @@ def _ways(centroids: Centroids) -> Bytes:
 
 
 async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, dim: int) -> Ivf:
-    """A segment's centroids, partitions and quantiser. Cost: two rounds, once.
+    """A segment's centroids, partitions and quantiser. Cost: two rounds, of own files one, once.
 
     Raises:
         CorruptFileError: files that contradict the format, the column or each other.
