@@ -21,7 +21,8 @@ OF_CATALOG: Final = frozenset({"location", "provider", "owner"})
 NO_PATH: Final = (
     "no path: expected .load(uri), .save(uri) or option 'path'. Spark does not hand the place of "
     "a table of its catalog (saveAsTable, CREATE TABLE) to data sources in Python, so such a "
-    "table is neither read nor written. Instead: alance.spark.write(frame, uri), and for SQL "
+    "table is neither read nor written. Instead: a table of the catalog `lance`, lance.name, after "
+    "alance.spark.register(spark, warehouse=uri); alance.spark.write(frame, uri); or for SQL "
     "CREATE OR REPLACE TEMPORARY VIEW name USING alance OPTIONS (path 'uri')"
 )
 MANY_PATHS: Final = (

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.types import LongType, StructField, StructType
 
-from alance import CommitConflictError, InvalidInputError
+from alance import CommitConflictError, InvalidInputError, UnsupportedError
 from alance.distributed import field_ids, fragment_bytes, fragments_of
 from alance.spark.filters import Call, Column, sql_of, tree_of
 from alance.spark.options import ReadOptions, StreamOptions
@@ -56,6 +56,7 @@ class Planner:
         if verb == "plan":
             return await asyncio.to_thread(_plan, request, options, dataset)
         if verb == "delete":
+            dataset = await self.whole_table(request["state"])
             await dataset.delete(" AND ".join(f"({text})" for text in request["filters"]) or "true")
             return {}
         raise InvalidInputError(f"verb {verb!r}: not known")
@@ -99,6 +100,20 @@ class Planner:
                 )
         self._keep(state, dataset)
         return options, dataset
+
+    async def whole_table(self, state: bytes) -> Dataset:
+        """The version of a state, for changes of its rows.
+
+        Raises:
+            UnsupportedError: the reader does not see all rows.
+        """
+        options, dataset = await self.table(state)
+        if options.filter is not None or options.limit is not None:
+            raise UnsupportedError(
+                f"dataset {options.path!r}: is read with a filter or limit; name the table itself "
+                "to change its rows"
+            )
+        return dataset
 
 
 def shown_config(dataset: Dataset) -> dict[str, str]:

@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
-from alance import InvalidInputError, NotFoundError, UnsupportedError
+from alance import (
+    CommitStateUnknownError,
+    InvalidInputError,
+    NotFoundError,
+    UnsupportedError,
+)
 from alance.distributed import append_schema
 from alance.spark.changes import Change, Moves, commit_changes, merged, write_moved
 from alance.spark.committing import (
@@ -92,9 +97,7 @@ class Saves:
         mode, job = request["mode"], uuid.uuid4().hex
         options = WriteOptions.parse(request["options"], kind.defaults)
         if mode == "change":
-            read, dataset = await self._planner.table(request["state"])
-            if read.filter is not None or read.limit is not None or dataset.branch is not None:
-                raise UnsupportedError("rows change in whole tables alone: no filter, limit, tag")
+            dataset = await self._planner.whole_table(request["state"])
             return Save(_in_place(options, dataset), job, request["state"])
         schema = StructType.fromJson(json.loads(request["schema"]))
         if mode == "create":
@@ -115,13 +118,18 @@ class Saves:
         target = save.target
         if target is None:
             return
+        if may_be_committed(save.job):  # by a process that ended before it could answer
+            raise CommitStateUnknownError(
+                f"dataset {target.options.path!r}: a commit was begun by a process that has ended; "
+                "look whether the latest version has it before you repeat it"
+            )
         with noted_commit(save.job):
             if save.base is None:
                 parts = [change.written for _, change in changes if change.written is not None]
                 producer = producer_of(target.options)
                 await commit_rows(target, parts, producer, appends=target.base is not None)
                 return
-            _, base = await self._planner.table(save.base)
+            base = await self._planner.whole_table(save.base)
             by_kind: dict[str, list[Change]] = {NEW: [], MOVED: [], GONE: []}
             for kind, change in changes:
                 by_kind[kind].append(change)

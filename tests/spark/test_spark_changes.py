@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -158,6 +161,60 @@ def test_a_task_that_is_retried_changes_each_row_once(spark, uri, tmp_path):
     expected = {n: f"row {n}+" if n < 100 else "new" for n in range(120)}
     assert content(uri) == expected
     spark.catalog.dropTempView("again")
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def killing_the_writer(mark: Path):
+    """Rows of a frame; after some the Python process of this executor's JVM is killed, once."""
+
+    def rows(batches):
+        for batch in batches:
+            yield batch
+            if not mark.exists():
+                mark.touch()
+                jvm = parent_of(os.getppid())  # of the daemon that has forked this worker
+                for folder in Path("/proc").iterdir():
+                    pid = int(folder.name) if folder.name.isdecimal() else 0
+                    with suppress(OSError):
+                        command = (folder / "cmdline").read_bytes() if pid else b""
+                        if b"alance.spark.server" in command and parent_of(pid) == jvm:
+                            os.kill(pid, signal.SIGKILL)
+
+    return rows
+
+
+def test_a_process_that_is_killed_while_rows_are_written(spark, uri, tmp_path):
+    mark = tmp_path / "killed"
+    frame = spark.range(0, 50_000, 1, 1).mapInArrow(killing_the_writer(mark), "id long")
+    frame.createOrReplaceTempView("killed")
+    spark.sql(
+        f"MERGE INTO lance.`{uri}` t USING killed s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET text = 'seen' "
+        "WHEN NOT MATCHED THEN INSERT (id, text) VALUES (s.id, 'new')"
+    )
+    assert mark.exists()
+    assert content(uri) == {n: "seen" if n < 100 else "new" for n in range(50_000)}
+    spark.catalog.dropTempView("killed")
+
+
+def test_rows_of_a_branch_are_changed(spark, uri):
+    branch = alance.sync.dataset(uri).create_branch("dev")
+    spark.sql(f"UPDATE lance.`{branch.uri}` SET text = 'on dev' WHERE id = 5")
+    spark.sql(f"DELETE FROM lance.`{branch.uri}` WHERE id > 50")
+    assert (content(branch.uri)[5], len(content(branch.uri))) == ("on dev", 51)
+    assert (content(uri)[5], len(content(uri))) == ("row 5", 100)
+
+
+def test_a_view_of_some_rows_changes_none(spark, uri):
+    options = f"path '{uri}', filter 'id < 10'"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW few USING alance OPTIONS ({options})")
+    with pytest.raises(Exception, match=r"with a filter or limit|not known"):
+        spark.sql("DELETE FROM few WHERE id > 5")
+    assert lance.dataset(uri).version == 1
+    spark.catalog.dropTempView("few")
 
 
 def test_values_that_spark_would_cut_are_not_updated(spark, tmp_path):

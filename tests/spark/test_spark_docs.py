@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 import alance.sync
+from alance.spark.session import WAREHOUSE
 from tests.pages import ROOT, run_page
 
 if TYPE_CHECKING:
@@ -31,10 +32,13 @@ async def test_the_code_of_the_page_about_spark_runs(spark: SparkSession, tmp_pa
         "other_uri": str(tmp_path / "other"),
         "copy_uri": str(tmp_path / "copy"),
         "checkpoint": str(tmp_path / "checkpoint"),
+        "lake": str(tmp_path / "lake"),
     }
+    warehouse = spark.conf.get(WAREHOUSE)
     try:
         await run_page(ROOT / "docs" / "spark.md", names)
     finally:
         spark.catalog.dropTempView("items")
+        spark.conf.set(WAREHOUSE, warehouse)
     assert alance.sync.dataset(names["other_uri"]).count_rows() == 200
     assert alance.sync.dataset(names["copy_uri"]).count_rows() == 100

@@ -196,9 +196,13 @@ def test_rows_of_tasks_are_one_version(tmp_path):
         assert not (tmp_path / "new" / "_versions").exists()
         end = {"verb": "commit", "save": begun["save"], "messages": parts}
         assert await client.ask(end) == (b"J", {})
+        kind, error = await client.ask(end)  # as the JVM does that has got no answer
+        assert (kind, error["message"][:23]) == (b"E", "CommitStateUnknownError")
+        assert await client.ask({**end, "verb": "abort"}) == (b"J", {})
 
     served(tmp_path, story)
     dataset = alance.sync.dataset(uri)
+    dataset.validate()
     assert (dataset.version, dataset.count_rows()) == (1, 40)
 
 

@@ -2,6 +2,7 @@ package alance.spark;
 
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.DataFrameWriter;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
@@ -15,6 +16,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.sources.BaseRelation;
 import org.apache.spark.sql.sources.CreatableRelationProvider;
 import org.apache.spark.sql.sources.DataSourceRegister;
+import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -26,6 +28,9 @@ public final class AlanceProvider
     implements TableProvider, DataSourceRegister, CreatableRelationProvider {
   static final String NAME = "alance";
   static final String IN_MODE = "alance_in_mode"; // option: `createRelation` asks
+
+  /** Properties of tables of Spark's own catalog, whose writes Python refuses with what to do. */
+  private static final Set<String> OF_SPARK = Set.of("location", "provider", "owner");
 
   private final PythonDataSourceV2 python = new PythonDataSourceV2();
   private Opened opened;
@@ -54,13 +59,18 @@ public final class AlanceProvider
   /**
    * Asks nothing of the table: a writer comes here for one that is not there yet. Spark refuses modes
    * that create to a table of its second interface. So a writer finds one that is not written in
-   * batches, and comes back by the first interface, with its mode.
+   * batches, and comes back by the first interface, with its mode. Not so where an option may hold
+   * secrets: Spark shows the options of its first interface in plans.
    */
   @Override
   public Table getTable(
       StructType schema, Transform[] partitioning, Map<String, String> properties) {
     Map<String, String> options = new HashMap<>(properties);
-    boolean isWritten = opened != null || options.remove(IN_MODE) != null;
+    boolean isInMode = options.remove(IN_MODE) != null;
+    boolean isGiven =
+        options.keySet().stream()
+            .anyMatch(key -> OF_SPARK.contains(key) || key.toLowerCase().startsWith("storage"));
+    boolean isWritten = isInMode || isGiven || opened != null;
     return new AlanceTable(null, python, schema, options, opened, isWritten);
   }
 
@@ -90,6 +100,12 @@ public final class AlanceProvider
         return schema;
       }
     };
+  }
+
+  /** What cannot be stored Python says, as for writes by the second interface. */
+  @Override
+  public boolean supportsDataType(DataType type) {
+    return true;
   }
 
   private static scala.collection.immutable.Map<String, String> asGiven(

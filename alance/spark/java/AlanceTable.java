@@ -158,7 +158,7 @@ class AlanceTable
 
   /** The options of a write: those of the table, and above them its own. */
   Map<String, String> merged(CaseInsensitiveStringMap given) {
-    Map<String, String> all = new HashMap<>(isNamed() ? options : Map.of());
+    Map<String, String> all = new HashMap<>(options);
     all.putAll(given.asCaseSensitiveMap());
     all.remove(AlanceProvider.IN_MODE);
     return all;
