@@ -22,6 +22,7 @@ from alance.expr.tree import (
     Call,
     Column,
     Comparison,
+    JsonMember,
     Literal,
     Membership,
     Node,
@@ -90,6 +91,16 @@ class Ask:
                 if points is not None:
                     return points
         return None
+
+    @cached_property
+    def member(self) -> tuple[str, Ask] | None:
+        """The key of the JSON member that it is about alone, and the question of its values."""
+        members: dict[str, Column] = {}
+        condition = _of_members(self.condition, members)
+        if condition is None or len(members) != 1:
+            return None
+        ((key, column),) = members.items()
+        return key, Ask(column, condition)
 
     @cached_property
     def is_of_items(self) -> bool:
@@ -190,6 +201,37 @@ def _columns(node: Node) -> Sequence[Column]:
     if isinstance(node, Column):
         return [node]
     return [column for arg in node.args for column in _columns(arg)]
+
+
+def _of_members(node: Node, members: dict[str, Column]) -> Node | None:
+    """The node with columns in place of members of JSON; None where it is about something else.
+
+    Args:
+        members: the columns by key, of one type each; filled.
+    """
+    if isinstance(node, Literal):
+        return node
+    said = node.meaning if isinstance(node, Call) else None
+    if isinstance(said, JsonMember) and isinstance(said.node, Column):
+        column = members.setdefault(said.key, Column((said.key,), node.type))
+        return column if column.type == node.type else None
+    if not isinstance(node, Call | Junction):
+        return None
+    args = [_of_members(arg, members) for arg in node.args]
+    whole = tuple(arg for arg in args if arg is not None)
+    if len(whole) < len(args):
+        return None
+    if isinstance(node, Junction):
+        return Junction(node.is_and, whole)
+    if isinstance(said, Comparison):
+        left, right = _of_members(said.left, members), _of_members(said.right, members)
+        said = Comparison(said.op, left, right) if left and right else None
+    elif isinstance(said, Membership):
+        value = _of_members(said.node, members)
+        said = Membership(value, said.items) if value else None
+    else:
+        said = None
+    return Call(node.name, node.function, whole, node.type, said)
 
 
 def _is_of_items(node: Node) -> bool:

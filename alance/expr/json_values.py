@@ -18,7 +18,7 @@ from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.expr.arithmetic import whole_argument
 from alance.expr.text import as_text, literal_text
-from alance.expr.tree import Literal, Node, Problem, call
+from alance.expr.tree import JsonMember, Literal, Node, Problem, call, meaning
 from alance.format.jsonb import json_text, jsonb
 from alance.format.numbers import as_scalar, to_arrow
 
@@ -63,22 +63,28 @@ def get(name: str, args: list[Node]) -> Node:
 
 def get_text(name: str, args: list[Node]) -> Node:
     """json_get_string(json, key): a text without its quotes, other scalars as written."""
-    return _reading(name, args, [_key(name, args[1])], _scalars(name, lambda texts: texts.values))
+    return _member(name, args, _scalars(name, lambda texts: texts.values))
 
 
 def get_whole(name: str, args: list[Node]) -> Node:
     """json_get_int(json, key): as int64; fractions are rounded, half away from zero."""
-    return _reading(name, args, [_key(name, args[1])], _scalars(name, _whole))
+    return _member(name, args, _scalars(name, _whole))
 
 
 def get_real(name: str, args: list[Node]) -> Node:
     """json_get_float(json, key): as float64."""
-    return _reading(name, args, [_key(name, args[1])], _scalars(name, _real))
+    return _member(name, args, _scalars(name, _real))
 
 
 def get_truth(name: str, args: list[Node]) -> Node:
     """json_get_bool(json, key): of a boolean, or of a text that says one."""
-    return _reading(name, args, [_key(name, args[1])], _scalars(name, _truth))
+    return _member(name, args, _scalars(name, _truth))
+
+
+def _member(name: str, args: list[Node], read: Callable[[Texts], pa.Array]) -> Node:
+    step = _key(name, args[1])
+    values = _reading(name, args, [step], read)
+    return values if step.name is None else meaning(values, JsonMember(args[0], step.name))
 
 
 def extract(name: str, args: list[Node]) -> Node:

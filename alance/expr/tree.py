@@ -258,7 +258,15 @@ class AnyItem:
     node: Node
 
 
-Meaning: TypeAlias = Comparison | Membership | Pattern | AnyItem
+@dataclass(frozen=True, slots=True, eq=False)
+class JsonMember:
+    """The scalar that a JSON object has by a key, of one type; null where there is none."""
+
+    node: Node
+    key: str
+
+
+Meaning: TypeAlias = Comparison | Membership | Pattern | AnyItem | JsonMember
 
 
 def meaning(node: Node, what: Meaning) -> Node:

@@ -22,7 +22,7 @@ from alance.format.row_set import NO_ROWS, RowSet
 from alance.format.statistics import Bounds
 from alance.io.tasks import all_of
 from alance.ops.lookup.files import KEPT_SETS
-from alance.ops.lookup.segments import BLOOM, BTREE, LABELS, NGRAMS, ZONES
+from alance.ops.lookup.segments import BLOOM, BTREE, JSON, LABELS, NGRAMS, ZONES
 from alance.ops.lookup.zones import ask_filters, ask_zones, bound
 
 if TYPE_CHECKING:
@@ -96,7 +96,10 @@ async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
         pyarrow.ArrowException, ValueError, Problem: values that the question cannot take.
     """
     files = segment.files
-    if segment.index.kind == BTREE:
+    if segment.index.kind == JSON:
+        assert ask.member is not None
+        ask = ask.member[1]
+    if segment.index.kind in (BTREE, JSON):
         table = await files.page_table()
         _same_type(ask, table.low)
         pages = _pages_of(ask, table, files.where, snapshot.engine.cache)
@@ -115,9 +118,12 @@ async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
     return AskedBitmap(segment, files, places, len(keys))
 
 
-def takes(kind: str, ask: Ask) -> bool:
-    """Whether an index of a kind may narrow a question down."""
-    return kind not in TAKES or TAKES[kind](ask)
+def takes(segment: Segment, ask: Ask) -> bool:
+    """Whether an index of which there is a segment may narrow a question down."""
+    if segment.index.kind == JSON:
+        return ask.member is not None and ask.member[0] == segment.json_key
+    test = TAKES.get(segment.index.kind)
+    return test is None or test(ask)
 
 
 TAKES: Final[Mapping[str, Callable[[Ask], bool]]] = {

@@ -129,7 +129,7 @@ def _asked(
 def _takers(ask: Ask, indices: ByPath) -> list[Sequence[Segment]]:
     """The indices that take a question, the best first."""
     of_column = indices.get(ask.column.path, ())
-    return [segments for segments in of_column if takes(segments[0].index.kind, ask)]
+    return [segments for segments in of_column if takes(segments[0], ask)]
 
 
 @dataclass(frozen=True, slots=True)

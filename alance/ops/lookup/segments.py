@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
 
+from alance.errors import CorruptFileError
 from alance.format.row_set import RowSet
 from alance.format.table.apply_indices import FRAGMENT_REUSE
 from alance.format.table.indices import Index, holds_row_ids
@@ -25,6 +28,7 @@ BITMAP: Final = "Bitmap"
 LABELS: Final = "LabelList"
 NGRAMS: Final = "NGram"
 ZONES: Final = "ZoneMap"
+JSON: Final = "Json"
 BLOOM: Final = "BloomFilter"
 # The kinds that answer filters, by their versions; of those that cover as much the first that takes
 # a question, and is worth it, is asked: the bitmap index knows the number of rows before it reads.
@@ -33,6 +37,7 @@ VERSIONS: Final = {
     BTREE: (0, 1),
     LABELS: (0, 1),
     NGRAMS: (0,),
+    JSON: (0,),
     BLOOM: (0,),
     ZONES: (0,),
 }
@@ -53,6 +58,18 @@ class Segment:
     covered: frozenset[int]
     domain: RowSet
     has_row_ids: bool
+
+    @property
+    def json_key(self) -> str | None:
+        """Of a JSON index the key of the values that its B-tree has; None: it has others."""
+        # The message has a path and an `Any`, which has the fields of an `Any` itself.
+        try:
+            details = any_pb2.Any.FromString(self.index.message.index_details.value)
+            target = any_pb2.Any.FromString(details.value)
+        except DecodeError as error:
+            raise CorruptFileError(f"index {self.index.name}: details {error!r}") from error
+        is_tree = target.type_url.endswith("BTreeIndexDetails") and not self.has_row_ids
+        return details.type_url if is_tree and details.type_url.isidentifier() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +134,8 @@ def _segments_of(snapshot: Snapshot) -> Segments:
             if domain is None:
                 domain = RowSet.of_fragments((key, live[key]) for key in sorted(covered))
                 domains[covered] = domain
-            has_row_ids = snapshot.has_stable_row_ids and holds_row_ids(message)
+            may_have_ids = holds_row_ids(message) or index.kind == JSON
+            has_row_ids = snapshot.has_stable_row_ids and may_have_ids
             key = (paths[message.fields[0]], index.name, index.kind)
             files = IndexFiles(snapshot, index)
             segment = Segment(index, files, covered, domain, has_row_ids)
