@@ -113,23 +113,27 @@ def _cache_folder() -> Path:
     return folder
 
 
-def add_connector(spark: SparkSession) -> None:
+def add_connector(spark: SparkSession) -> bool:
     """Make the connector known to the JVM of a session and its executors, where it is not yet.
 
     Where Spark is elsewhere (Connect), its server has been started with the jar, or has not.
+
+    Returns:
+        Whether the session has it, as far as can be told from here.
     """
     context = getattr(spark, "_sc", None)
     if context is None or _is_loaded(context._jvm):
-        return
+        return True
     jar = _connector_or_none()
     if jar is None:
-        return
+        return False
     loader = _loader(context._jvm)
     if loader is None:
         _warn(f"Spark's class loader takes no jars: start it with --jars {jar}")
-        return
+        return False
     loader.addURL(context._jvm.java.io.File(str(jar)).toURI().toURL())
     context._jsc.addJar(str(jar))
+    return True
 
 
 def _is_loaded(jvm: Any) -> bool:

@@ -51,12 +51,12 @@ def register(
     name = spark.conf.get(NAME, None) or uuid.uuid4().hex
     if storage_options is None:
         storage_options = _options.get(name, {})
-    add_connector(spark)
+    has_connector = add_connector(spark)
     spark.dataSource.register(with_defaults(storage_options) if storage_options else AlanceSource)
     _options[name] = dict(storage_options)
     spark.conf.set(NAME, name)
     for catalog in CATALOGS:
-        if spark.conf.get(catalog, None) is None:
+        if has_connector and spark.conf.get(catalog, None) is None:
             spark.conf.set(catalog, CATALOG_CLASS)
     if warehouse is not None:
         spark.conf.set(WAREHOUSE, warehouse)
