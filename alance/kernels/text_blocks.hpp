@@ -14,6 +14,13 @@ namespace alance::text {
 constexpr int64_t kLaneValues = 32;
 constexpr int64_t kMaxBlock = 256;
 
+// What a token weighs in a document that has it so often (BM25), but for that of the token.
+inline float weight_of(float frequency, float length, float mean_length) {
+  constexpr float kK1 = 1.2f, kB = 0.75f;
+  const float norm = kK1 * (1 - kB + kB * length / mean_length);
+  return (kK1 + 1) * frequency / (frequency + norm);
+}
+
 inline uint32_t load32(const uint8_t* at) {
   uint32_t word;
   std::memcpy(&word, at, 4);

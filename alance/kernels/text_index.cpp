@@ -12,7 +12,6 @@ namespace {
 
 constexpr int64_t kBlock = 128;
 constexpr int64_t kGroup = 32;  // blocks whose bounds are joined
-constexpr float kK1 = 1.2f, kB = 0.75f;
 
 template <typename T>
 nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(const std::vector<T>& values) {
@@ -251,8 +250,8 @@ nb::tuple encode_postings(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> fr
         for (int64_t i = 0; i < count; ++i) {
           const uint32_t doc_length = doc_lengths.data()[block_docs[i]];
           const auto frequency = static_cast<float>(block_frequencies[i]);
-          const float norm = kK1 * (1 - kB + kB * static_cast<float>(doc_length) / mean_length);
-          score = std::max(score, idf * ((kK1 + 1) * frequency / (frequency + norm)));
+          const float weight = weight_of(frequency, static_cast<float>(doc_length), mean_length);
+          score = std::max(score, idf * weight);
           bounds.push_back({block_frequencies[i], norm_of(doc_length)});
         }
         keep_front(bounds);

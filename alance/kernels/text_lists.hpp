@@ -7,11 +7,10 @@
 #include <mutex>
 #include <vector>
 
-#include "bounds.hpp"
+#include "text_blocks.hpp"
 
 namespace alance::text {
 
-constexpr float kK1 = 1.2f, kB = 0.75f;
 constexpr int64_t kBounded = 128;  // documents that share a bound
 
 class PostingList {
@@ -76,9 +75,7 @@ class PostingList {
     for (int64_t i = 0; i < size(); ++i) {
       const auto at = static_cast<size_t>(i);
       const auto length = static_cast<float>(lengths[docs_[at]]);
-      const float norm = kK1 * (1 - kB + kB * length / mean_length);
-      const auto count = static_cast<float>(frequency(i));
-      const float value = (kK1 + 1) * count / (count + norm);
+      const float value = weight_of(static_cast<float>(frequency(i)), length, mean_length);
       made->values[at] = value;
       float& greatest = made->greatest[at / kBounded];
       greatest = std::max(greatest, value);

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from alance.io.tasks import all_of
-from alance.ops.search.text.column import ColumnSearch
+from alance.ops.search.text.column import LONG_WORK, ColumnSearch
 from alance.ops.search.text.fields import FieldsSearch
 from alance.ops.search.text.files import read_lists
 from alance.ops.search.text.query import (
@@ -90,11 +90,12 @@ async def ranked_rows(
             answers[group.query] = group.answer(of_columns)
         return combined(query, answers).best(count)
 
-    num_postings = sum(len(single) for own in lists for single in own.values())
+    left = iter(lists)
+    work = sum(search.work([next(left) for _ in search.partitions]) for search in singles)
     if of_parts:
-        num_postings //= SKIPPED
-    num_flat = sum(search.flat.num_bytes for search in searches if search.flat is not None)
-    ranked = await snapshot.engine.decode(rank, num_postings + num_flat)
+        work //= SKIPPED
+    work += LONG_WORK * len(groups)
+    ranked = await snapshot.engine.decode(rank, work)
     for search in searches:
         search.check(ranked)
     return ranked

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 WORD_WORK: Final = 512  # to make words of a character costs as much as to decode so many bytes
 LONG_WORK: Final = 1 << 20
+MASK_WORK: Final = 64  # to see whether a document counts may cost as much as so many postings
 FEW: Final = 4  # documents with the words are so many times fewer than all
 
 
@@ -147,6 +148,14 @@ class ColumnSearch:
         fragments = [handle.id for handle in self.way.uncovered]
         options = replace(flat_options(self.options), fragments=fragments)
         await read_texts(self.snapshot, self.way.column, options, self.flat)
+
+    def work(self, lists: Sequence[dict[str, PostingList]]) -> int:
+        """What `answers` costs, as if so many bytes were decoded."""
+        work = 0 if self.flat is None else self.flat.num_bytes
+        for (_, eligible), own in zip(self.partitions, lists, strict=True):
+            num_postings = sum(map(len, own.values()))
+            work += num_postings if eligible.has_all else MASK_WORK * num_postings
+        return work
 
     def answers(
         self, lists: Sequence[dict[str, PostingList]], count: int | None
