@@ -41,7 +41,7 @@ def add_to(parsers: Parsers) -> None:
         ("append", append, "add the rows of files to a table"),
     ):
         parser = add(parsers, name, run, summary)
-        parser.add_argument("files", nargs="+", help="paths of files of one kind and schema")
+        parser.add_argument("files", nargs="+", help="paths of files with the same columns")
         parser.add_argument("--format", choices=sorted(set(FORMATS.values())), help="of the files")
         parser.add_argument("--max-rows-per-file", type=int, help="a file is cut there")
         if name == "write":
@@ -98,15 +98,20 @@ async def append(given: argparse.Namespace) -> Facts:
 async def _written(given: argparse.Namespace, mode: Any, **more: Any) -> Facts:
     if given.max_rows_per_file is not None:
         more["max_rows_per_file"] = given.max_rows_per_file
+    import pyarrow as pa
+
     progress = _Progress()
-    dataset = await alance.write_dataset(
-        _reader(given.files, given.format),
-        given.uri,
-        mode=mode,
-        progress=progress,
-        storage_options=storage(given),
-        **more,
-    )
+    try:
+        dataset = await alance.write_dataset(
+            _reader(given.files, given.format),
+            given.uri,
+            mode=mode,
+            progress=progress,
+            storage_options=storage(given),
+            **more,
+        )
+    except pa.ArrowException as error:  # of a row that comes late
+        raise InvalidInputError(f"{', '.join(given.files)}: {error}") from error
     progress.end()
     return Facts({"uri": dataset.uri, "version": dataset.version, "rows_written": progress.rows})
 
@@ -115,7 +120,8 @@ def _reader(paths: list[str], form: str | None) -> pa.RecordBatchReader:
     """The rows of all files as a stream, none of which is held as a whole.
 
     Raises:
-        InvalidInputError: files of an unknown kind, that cannot be read, or that are not there.
+        InvalidInputError: files of an unknown kind, with other columns than the first one,
+            that cannot be read, or that are not there.
     """
     import pyarrow as pa
     from pyarrow import dataset as arrow_dataset
@@ -123,15 +129,34 @@ def _reader(paths: list[str], form: str | None) -> pa.RecordBatchReader:
     missing = [path for path in paths if not Path(path).exists()]
     if missing:
         raise InvalidInputError(f"{missing[0]}: no such file")
-    form = form or FORMATS.get(Path(paths[0]).suffix.lower())
-    if form is None:
-        endings = ", ".join(sorted(FORMATS))
-        raise InvalidInputError(f"{paths[0]}: unknown ending; expected {endings}, or --format")
+    forms = [form or _format_of(path) for path in paths]
     try:
-        files = arrow_dataset.dataset(paths, format=form)
-        return files.scanner().to_reader()
+        pairs = list(zip(paths, forms, strict=True))
+        schemas = [arrow_dataset.dataset(path, format=kind).schema for path, kind in pairs]
+        for path, schema in zip(paths, schemas, strict=True):
+            if set(schema.names) != set(schemas[0].names):
+                raise InvalidInputError(
+                    f"{path}: columns {', '.join(schema.names)}; "
+                    f"expected those of {paths[0]}: {', '.join(schemas[0].names)}"
+                )
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+        files = [arrow_dataset.dataset(path, schema, kind) for path, kind in pairs]
+        return arrow_dataset.dataset(files).scanner().to_reader()
     except (pa.ArrowException, OSError) as error:
         raise InvalidInputError(f"{', '.join(paths)}: {error}") from error
+
+
+def _format_of(path: str) -> str:
+    """What pyarrow calls the format of a file.
+
+    Raises:
+        InvalidInputError: an ending that is not known.
+    """
+    form = FORMATS.get(Path(path).suffix.lower())
+    if form is None:
+        endings = ", ".join(sorted(FORMATS))
+        raise InvalidInputError(f"{path}: unknown ending; expected {endings}, or --format")
+    return form
 
 
 class _Progress:

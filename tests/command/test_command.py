@@ -156,6 +156,42 @@ def test_files_become_a_table_that_pylance_reads(tmp_path: Path, shown: Shown) -
     assert lance.dataset(table).count_rows() == 1000
 
 
+def test_files_of_several_kinds_are_written_whole(tmp_path: Path, shown: Shown) -> None:
+    (tmp_path / "a.csv").write_text("id,price,kind\n1,2,y\n")
+    (tmp_path / "b.jsonl").write_text('{"kind": "x", "id": 2, "price": 2.5}\n')
+    table = tmp_path / "t"
+    (done,) = run(shown, "write", table, tmp_path / "a.csv", tmp_path / "b.jsonl")
+    assert done["rows_written"] == 2
+    assert lance.dataset(table).to_table().to_pylist() == [
+        {"id": 1, "price": 2.0, "kind": "y"},
+        {"id": 2, "price": 2.5, "kind": "x"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [("id,cost\n1,2\n", "b.csv: columns id, cost; expected those of "), ("id,price\n1\n", "b.csv")],
+)
+def test_files_that_do_not_go_together_are_refused(
+    tmp_path: Path, shown: Shown, other: str, told: str
+) -> None:
+    (tmp_path / "a.csv").write_text("id,price\n1,2\n")
+    (tmp_path / "b.csv").write_text(other)
+    files = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
+    assert main(["write", str(tmp_path / "t"), *files]) == 1
+    assert told in shown.readouterr().err
+    assert not (tmp_path / "t").exists()
+
+
+def test_a_bad_row_far_behind_is_one_line_without_a_trace(tmp_path: Path, shown: Shown) -> None:
+    (tmp_path / "a.csv").write_text("id\n" + "1234567\n" * 400_000 + "oops\n")
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / "a.csv")]) == 1
+    error = shown.readouterr().err
+    assert "a.csv: " in error
+    assert "'oops'" in error
+    assert len(error.splitlines()) == 1
+
+
 def test_versions_are_made_named_compared_and_restored(uri: str, shown: Shown) -> None:
     run(shown, "delete", uri, "id < 100")
     assert [row["rows"] for row in run(shown, "versions", uri)] == [1000, 900]
