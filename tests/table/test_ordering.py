@@ -194,11 +194,23 @@ def test_equal_rows_stay_in_their_order_and_nan_is_the_greatest() -> None:
     ]  # fmt: skip
 
 
+async def test_dictionaries_have_the_order_of_their_values(tmp_path: Path) -> None:
+    kinds = pa.array(["b", None, "c", "a"] * 40).dictionary_encode()
+    lance.write_dataset(pa.table({"kind": kinds, "id": range(160)}), tmp_path / "t")
+    dataset = await alance.dataset(tmp_path / "t")
+    for options in ({}, {"limit": 50}):
+        order: list[Any] = [ColumnOrdering("kind", ascending=False), "id"]
+        rows = await dataset.to_table(order_by=order, **options)
+        expected = lance.dataset(tmp_path / "t").to_table(order_by=theirs(order), **options)
+        assert rows["id"].to_pylist() == expected["id"].to_pylist()
+
+
 async def test_bad_orders_are_refused(uri: str) -> None:
     dataset = await alance.dataset(uri)
     for order, words in (
         (["colour"], "colour"),
         ("key", "expected a list"),
+        (5, "order_by=5: expected a list"),
         ([3], "neither a name"),
         (ColumnOrdering("key"), "expected a list"),
     ):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
@@ -167,8 +167,10 @@ def orderings_of(order_by: OrderBy | None) -> tuple[ColumnOrdering, ...]:
     Raises:
         InvalidInputError: something that is neither a name nor a `ColumnOrdering`.
     """
-    if isinstance(order_by, str | ColumnOrdering):
-        raise InvalidInputError(f"order_by={order_by!r}: expected a list")
+    if isinstance(order_by, str | ColumnOrdering) or not isinstance(order_by, Iterable | None):
+        raise InvalidInputError(
+            f"order_by={order_by!r}: expected a list of names and ColumnOrderings"
+        )
     return tuple(_ordering(key) for key in order_by or ())
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:
     """The rows of a table in the order of some of its columns; equal ones stay as they are. CPU.
 
-    NaN is greater than all numbers.
+    NaN is greater than all numbers, and the two zeros are equal.
 
     Raises:
         UnsupportedError: a column of a type whose values have no order.
@@ -29,6 +29,8 @@ def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:
     for ordering in orderings:
         direction = "ascending" if ordering.ascending else "descending"
         values = table.column(ordering.column_name)
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
         if pa.types.is_float16(values.type):  # Arrow has no order for them
             values = values.cast(pa.float32())
         parts = [(values, direction)]
