@@ -120,6 +120,22 @@ def test_each_name_of_alance_exists(title: str) -> None:
                 resolve(code)
 
 
+@pytest.mark.parametrize(
+    ("title", "owner"),
+    [
+        ("LanceDataset", alance.Dataset),
+        ("LanceFragment", alance.DatasetFragment),
+        ("LanceScanner", alance.Scanner),
+        ("MergeInsertBuilder", alance.MergeInsert),
+    ],
+)
+def test_a_name_that_both_have_is_not_told_to_be_missing(title: str, owner: type) -> None:
+    for theirs, ours, _ in TABLES[title]:
+        (name,) = CODE.findall(theirs)
+        if name in public(owner):
+            assert ours.startswith(f"`{owner.__name__}.{name}"), name
+
+
 def test_names_that_only_alance_has_are_named() -> None:
     paragraph = PAGE.split("Only in alance:")[1].split("\n\n")[0]
     only = public(alance.Dataset) - public(lance.LanceDataset)
