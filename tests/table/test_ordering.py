@@ -198,7 +198,8 @@ async def test_dictionaries_have_the_order_of_their_values(tmp_path: Path) -> No
     kinds = pa.array(["b", None, "c", "a"] * 40).dictionary_encode()
     lance.write_dataset(pa.table({"kind": kinds, "id": range(160)}), tmp_path / "t")
     dataset = await alance.dataset(tmp_path / "t")
-    for options in ({}, {"limit": 50}):
+    choices: list[dict[str, Any]] = [{}, {"limit": 50}]
+    for options in choices:
         order: list[Any] = [ColumnOrdering("kind", ascending=False), "id"]
         rows = await dataset.to_table(order_by=order, **options)
         expected = lance.dataset(tmp_path / "t").to_table(order_by=theirs(order), **options)
