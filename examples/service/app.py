@@ -9,10 +9,13 @@ Variables: TABLE, KEY (a column with a scalar index), VECTOR and TEXT (columns t
 from __future__ import annotations
 
 import os
+from base64 import b64encode
 from contextlib import asynccontextmanager
+from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import FastAPI, Header, Query, Request
+from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse, PlainTextResponse
 from pydantic import BaseModel, Field
 from served import Served
@@ -21,7 +24,7 @@ import alance
 from alance import observe
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
 
 STATUSES = {  # the first that fits; see docs/service.md
     alance.BucketNotFoundError: 500,
@@ -81,6 +84,17 @@ def shown(dataset: alance.Dataset) -> Sequence[str]:
     return [name for name in dataset.schema.names if name != os.environ.get("VECTOR", "vector")]
 
 
+def answer(dataset: alance.Dataset, **values: Any) -> JSONResponse:
+    """Values as JSON: times by ISO 8601, bytes by base64, NaN and infinity as null."""
+    own: dict[Any, Callable[[Any], Any]] = {
+        bytes: lambda value: b64encode(value).decode(),
+        float: lambda value: value if isfinite(value) else None,
+    }
+    return JSONResponse(
+        jsonable_encoder({"version": dataset.version, **values}, custom_encoder=own)
+    )
+
+
 @app.exception_handler(alance.AlanceError)
 async def failed(request: Request, error: alance.AlanceError) -> JSONResponse:
     """Errors as statuses; the texts have no credentials."""
@@ -103,7 +117,7 @@ async def row(request: Request, key: str) -> JSONResponse:
     values = await dataset.get(wanted_key, served.key, shown(dataset))
     if values is None:
         return JSONResponse({"error": "RowNotFoundError", "detail": f"no key {key}"}, 404)
-    return JSONResponse({"version": dataset.version, "row": values})
+    return answer(dataset, row=values)
 
 
 @app.post("/search/vectors")
@@ -112,7 +126,7 @@ async def near(request: Request, query: VectorQuery) -> JSONResponse:
     dataset = table(request).now
     column = os.environ.get("VECTOR", "vector")
     rows = await dataset.nearest(column, query.vector, query.k, columns=shown(dataset))
-    return JSONResponse({"version": dataset.version, "rows": rows.to_pylist()})
+    return answer(dataset, rows=rows.to_pylist())
 
 
 @app.get("/search/texts")
@@ -123,7 +137,7 @@ async def texts(
     dataset = table(request).now
     query = alance.MatchQuery(words, os.environ.get("TEXT", "text"))
     rows = await dataset.search_text(query, k, columns=shown(dataset))
-    return JSONResponse({"version": dataset.version, "rows": rows.to_pylist()})
+    return answer(dataset, rows=rows.to_pylist())
 
 
 @app.post("/rows")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import math
 import re
 import signal
 from pathlib import Path
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[2] / "examples" / "service"
 CALLERS, ROWS, SIZE = 64, 2000, 8
+MORE = {"share": None, "raw": "/w==", "made": "1970-01-01T00:00:00"}  # as JSON
 
 
 def load() -> Any:
@@ -62,6 +64,9 @@ async def service(lab: Lab) -> AsyncIterator[Running]:
         "id": np.arange(ROWS),
         "text": [f"number {number}" for number in range(ROWS)],
         "vector": pa.FixedSizeListArray.from_arrays(vectors, SIZE),
+        "share": [math.nan] * ROWS,
+        "raw": [b"\xff"] * ROWS,
+        "made": pa.array([0] * ROWS, pa.timestamp("s")),
     }
     dataset = await alance.write_dataset(
         pa.table(rows), module.URI, mode="overwrite", storage_options=options
@@ -86,7 +91,7 @@ async def test_the_service_answers_64_callers_and_stops_gracefully(
 
     async def call(number: int) -> None:
         row = (await client.get(f"/rows/{number}")).json()
-        assert row["row"] == {"id": number, "text": f"number {number}"}
+        assert row["row"] == {"id": number, "text": f"number {number}", **MORE}
         words = (await client.get("/search/texts", params={"words": f"{number}"})).json()
         assert [match["id"] for match in words["rows"]] == [number]
         vector = [float(number * SIZE + place) for place in range(SIZE)]
@@ -125,7 +130,8 @@ async def check_the_rest(client: httpx.AsyncClient) -> None:
     assert version > 2
     assert (await client.get("/health/ready")).json() == {"version": version}
     new = (await client.get(f"/rows/{ROWS}")).json()
-    assert new == {"version": version, "row": {"id": ROWS, "text": "new words"}}
+    nulls = dict.fromkeys(MORE)
+    assert new == {"version": version, "row": {"id": ROWS, "text": "new words", **nulls}}
     assert (await client.get("/health/live")).text == "ok"
     for path, status in (("/rows/999999", 404), ("/rows/x", 400)):
         assert (await client.get(path)).status_code == status
