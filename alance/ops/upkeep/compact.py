@@ -7,49 +7,34 @@ of them commits all results.
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from alance.errors import (
     AlanceError,
-    CorruptFileError,
     InvalidInputError,
     RetryableConflictError,
 )
-from alance.file.small_batches import in_groups, merged
 from alance.format.index.remap import NewFragment, OldFragment
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
-from alance.format.table.lineage import joined
 from alance.format.table.operations import Rewrite, RewriteGroup
 from alance.format.table.operations_meta import ReserveFragments
 from alance.io.tasks import all_of
 from alance.ops.blobs.files import remove_blobs
 from alance.ops.index.remap import bound_fragments, move_indices
-from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
 from alance.ops.upkeep import compact_plan
+from alance.ops.upkeep.compact_rewrite import rewrite
 from alance.ops.version.commits import commit_change, latest
 from alance.ops.version.discards import in_time
-from alance.ops.version.lineage import load_lineage
 from alance.ops.version.opening import at_version
 from alance.ops.version.snapshot import Snapshot
-from alance.ops.write.blob_moves import moved_blobs, with_payloads
-from alance.ops.write.files import DataFiles, rows_of
-from alance.ops.write.options import Limits
-from alance.ops.write.sources import conform
-from alance.ops.write.write import table_schema
 from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
     from collections.abc import (
-        AsyncGenerator,
-        AsyncIterable,
         Awaitable,
         Callable,
         Collection,
@@ -57,10 +42,7 @@ if TYPE_CHECKING:
         Sequence,
     )
 
-    import pyarrow as pa
-
     from alance.datasets import Dataset
-    from alance.format.table.lineage import Lineage
     from alance.ops.upkeep.compact_plan import CompactionOptions, ResolvedCompactionOptions
     from alance.ops.version.commit_options import CommitOptions
 
@@ -422,123 +404,6 @@ async def _discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None
                         await remove_blobs(snapshot.engine, location)
             except AlanceError:
                 return  # orphans, which cleanup finds
-
-
-JOINED_ROWS: Final = 64 << 10
-JOINED_BYTES: Final = 8 << 20
-
-
-async def rewrite(
-    snapshot: Snapshot, fragment_ids: Sequence[int], options: ResolvedCompactionOptions
-) -> list[table_pb2.DataFragment]:
-    """New fragments with the live rows of some fragments, in order; their files are there.
-
-    With stable row ids they carry the ids and versions of their rows. Cost: a scan of the
-    fragments, and writing their rows. Where it fails, no file stays.
-
-    Raises:
-        CorruptFileError: a fragment with other numbers of rows than the manifest says.
-        StoreError: the store failed.
-    """
-    handles = [snapshot.handle(fragment_id) for fragment_id in fragment_ids]
-    await snapshot.prepare(handles)
-    counts = [await snapshot.live_count(handle) for handle in handles]
-    num_rows = sum(counts)
-    num_files = max(1, num_rows // options.target_rows_per_fragment)
-    limits = Limits(max(1, -(-num_rows // num_files)), options.max_bytes_per_file)
-    files = DataFiles(snapshot.session, snapshot.table, snapshot.schema, options.version, limits)
-    try:
-        schema = table_schema(snapshot.manifest)
-        async with (
-            aclosing(_batches(snapshot, fragment_ids, options)) as batches,
-            aclosing(_cut(batches, num_rows, num_files)) as parts,
-        ):
-            async for part in parts:
-                if part is None:
-                    await files.cut()
-                else:
-                    await files.write(conform(part, schema))
-        fragments = await files.seal()
-        if rows_of(fragments) != num_rows:
-            raise CorruptFileError(
-                f"fragments {list(fragment_ids)}: {rows_of(fragments)} rows, the manifest says "
-                f"that there are {num_rows}"
-            )
-        if snapshot.has_stable_row_ids:
-            lineage = await _lineage(snapshot, fragment_ids)
-            await snapshot.engine.pool.run(lambda: _carry(lineage, fragments))
-        await files.publish()
-    except BaseException:
-        await files.discard()
-        raise
-    return fragments
-
-
-async def _cut(
-    batches: AsyncIterable[pa.RecordBatch], num_rows: int, num_files: int
-) -> AsyncGenerator[pa.RecordBatch | None, None]:
-    """The same rows, with None where a file ends: of some files each has as many, or one more."""
-    least, more = divmod(num_rows, num_files)
-    number, room = 0, least + (more > 0)
-    async for batch in batches:
-        start = 0
-        while start < batch.num_rows:
-            part = batch.slice(start, room) if room else batch.slice(start)
-            yield part
-            start += part.num_rows
-            room -= part.num_rows
-            if room == 0:
-                yield None
-                number += 1
-                room = least + (number < more)
-
-
-async def _batches(
-    snapshot: Snapshot, fragment_ids: Sequence[int], options: ResolvedCompactionOptions
-) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The live rows with all columns, in order; blobs as bytes; small batches joined."""
-    blobs = moved_blobs(snapshot, [root.name for root in snapshot.schema.fields])
-    chosen = ScanOptions(
-        fragments=fragment_ids,
-        batch_size=options.batch_size,
-        io_buffer_bytes=options.io_buffer_bytes,
-        with_row_address=bool(blobs),
-    )
-    plan = await plan_scan(snapshot, None, chosen)
-    batches = scan(snapshot, replace(plan, reads_files_whole=not blobs))
-    if blobs:
-        batches = with_payloads(snapshot, batches, blobs, keep_address=False)
-    async with aclosing(batches), aclosing(in_groups(batches, JOINED_ROWS, JOINED_BYTES)) as groups:
-        async for group in groups:
-            for batch in await snapshot.engine.pool.run(partial(merged, group)):
-                yield batch
-
-
-async def _lineage(snapshot: Snapshot, fragment_ids: Sequence[int]) -> Lineage:
-    """Row ids and versions of the live rows, in order; 24 bytes a row."""
-    lineages = await load_lineage(snapshot, fragment_ids)
-
-    def live() -> Lineage:
-        parts = []
-        for fragment_id in fragment_ids:
-            handle = snapshot.handle(fragment_id)
-            mask = handle.live_mask(0, handle.num_physical_rows)
-            parts.append(
-                lineages[fragment_id]
-                if mask is None
-                else lineages[fragment_id].take(np.flatnonzero(mask))
-            )
-        return joined(parts)
-
-    return await snapshot.engine.pool.run(live)
-
-
-def _carry(lineage: Lineage, fragments: Sequence[table_pb2.DataFragment]) -> None:
-    """Give new fragments the lineage of their rows."""
-    start = 0
-    for fragment in fragments:
-        lineage.take(np.arange(start, start + fragment.physical_rows)).write(fragment)
-        start += fragment.physical_rows
 
 
 def shared(
