@@ -27,6 +27,7 @@ from benchmarks.alone import NAMES, WORKS, measure_alone
 from benchmarks.cases import CASES, Case, Opened
 from benchmarks.cases_changes import run_changes
 from benchmarks.cases_commits import run_commits
+from benchmarks.cases_crowds import CROWDS
 from benchmarks.cases_engines import ENGINES
 from benchmarks.cases_small import run_small
 from benchmarks.cases_texts import run_texts
@@ -83,7 +84,7 @@ async def run_cases(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """All cases that are asked for, printed as they end."""
     found = []
     with Lab(FOLDER.parent, buckets=(FOLDER.name,)) as lab:
-        for case in [*CASES, *ENGINES]:
+        for case in [*CASES, *CROWDS, *ENGINES]:
             if arguments.only in case.label:
                 found.append(await run_case(case, lab, arguments.scale, arguments.rounds))
                 print(line(found[-1]), flush=True)

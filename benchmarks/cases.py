@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
@@ -198,42 +196,6 @@ def their_searches(opened: Opened, **options: Any) -> None:
         opened.theirs.to_table(columns=["id", "_distance"], nearest=nearest)
 
 
-async def search_crowd(opened: Opened, callers: int) -> None:
-    """Many callers, each searching again and again."""
-    numbers = iter(range(CALLS))
-
-    async def caller() -> None:
-        for number in numbers:
-            query = QUERIES[number % len(QUERIES)]
-            await opened.ours.nearest("vec", query, 10, columns=["id"], nprobes=20)
-
-    await asyncio.gather(*(caller() for _ in range(callers)))
-
-
-def their_search_crowd(opened: Opened, callers: int) -> None:
-    """As of `search_crowd`, with threads."""
-
-    def ask(number: int) -> None:
-        query = QUERIES[number % len(QUERIES)]
-        nearest = {"column": "vec", "q": query, "k": 10, "nprobes": 20}
-        opened.theirs.to_table(columns=["id", "_distance"], nearest=nearest)
-
-    with ThreadPoolExecutor(callers) as pool:
-        list(pool.map(ask, range(CALLS)))
-
-
-def search_crowds(callers: int, *, remote: bool) -> Case:
-    """Searches at once by IVF_PQ, 20 of 128 partitions."""
-    return Case(
-        f"{callers} callers of searches",
-        "vectors",
-        lambda opened: search_crowd(opened, callers),
-        lambda opened: their_search_crowd(opened, callers),
-        1 / 3,
-        remote,
-    )
-
-
 def search(
     name: str,
     target: float | None,
@@ -300,58 +262,6 @@ def indexed(
         )
 
     return [case("", False), case(", new handle", True)]
-
-
-CALLS: Final = 512
-
-
-async def crowd(opened: Opened, callers: int, column: str) -> None:
-    """Many callers, each taking ten rows of a column again and again."""
-    calls = max(CALLS, 2 * callers)
-    wanted = np.random.default_rng(callers).integers(0, opened.count, (calls, 10))
-    left = iter(wanted)
-
-    async def caller() -> None:
-        for picked in left:
-            await opened.ours.take(picked, [column])
-
-    await asyncio.gather(*(caller() for _ in range(callers)))
-
-
-def their_crowd(opened: Opened, callers: int, column: str) -> None:
-    """As of `crowd`, with threads."""
-    calls = max(CALLS, 2 * callers)
-    wanted = np.random.default_rng(callers).integers(0, opened.count, (calls, 10))
-    with ThreadPoolExecutor(callers) as pool:
-        list(pool.map(lambda one: opened.theirs.take(one.tolist(), [column]), wanted))
-
-
-def crowds(callers: int, target: float | None, *, remote: bool) -> Case:
-    """Concurrent takes of ten rows."""
-    return Case(
-        f"{callers} callers of take(10), one column",
-        "lineitem",
-        lambda opened: crowd(opened, callers, "l_extendedprice"),
-        lambda opened: their_crowd(opened, callers, "l_extendedprice"),
-        target,
-        remote,
-    )
-
-
-LARGE_CALLERS: Final = 16
-
-
-async def large_crowd(opened: Opened) -> None:
-    """Callers that take ten thousand rows each, all columns, at once."""
-    picked = np.random.default_rng(16).integers(0, opened.count, (LARGE_CALLERS, 10_000))
-    await asyncio.gather(*(opened.ours.take(rows) for rows in picked))
-
-
-def their_large_crowd(opened: Opened) -> None:
-    """As of `large_crowd`, with threads."""
-    picked = np.random.default_rng(16).integers(0, opened.count, (LARGE_CALLERS, 10_000))
-    with ThreadPoolExecutor(LARGE_CALLERS) as pool:
-        list(pool.map(lambda rows: opened.theirs.take(rows.tolist()), picked))
 
 
 async def take_of_each(opened: Opened) -> None:
@@ -427,7 +337,6 @@ CASES: Final = [
     takes("take 100, all columns", "lineitem", 100, 0.4),
     takes("take 1, all columns", "lineitem", 1, 0.8),
     cold("open and take 100, new handle", "lineitem", 100, 0.6),
-    crowds(64, 0.5, remote=False),
     *indexed("count by a bitmap index", "l_shipmode = 'AIR'", 0.7, counts=True),
     *indexed(
         "count by a bitmap of row ids", "l_shipmode = 'AIR'", 0.7, counts=True, table="stable"
@@ -491,16 +400,4 @@ CASES: Final = [
         filter=PERCENT,
     ),
     search("IVF_PQ, 20 of 128 partitions", None, remote=True, nprobes=20),
-    *(search_crowds(count, remote=remote) for count in (64, 256) for remote in (False, True)),
-    crowds(64, 1 / 3, remote=True),
-    crowds(256, 1 / 3, remote=True),
-    crowds(1000, 1 / 3, remote=True),
-    Case(
-        f"{LARGE_CALLERS} callers of take(10 000), all columns",
-        "lineitem",
-        large_crowd,
-        their_large_crowd,
-        None,
-        remote=True,
-    ),
 ]
