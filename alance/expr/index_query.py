@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 MAX_POINTS: Final = 1024  # values that are looked up one by one
 MAX_WAYS: Final = 64  # of a text to match
 ANY_TEXT: Final = ((),)
-NULL: Final = pa.scalar(None, pa.string())
 
 
 @dataclass(frozen=True, eq=False)
@@ -264,7 +263,9 @@ def _texts(node: Node) -> Ways:
     elif isinstance(said, Membership) and isinstance(said.node, Column):
         items = said.items
         if isinstance(items, pa.Array):
-            items = tuple(map(Literal, items)) if len(items) <= MAX_WAYS else (Literal(NULL),)
+            if len(items) > MAX_WAYS:
+                return ANY_TEXT
+            items = tuple(map(Literal, items))
         return tuple(way for item in items for way in _equals(item))
     return ANY_TEXT
 

@@ -84,7 +84,7 @@ class Flight:
             ok=ok,
             queued=self.queued,
             asked=self.asked,
-            callers=[read.caller for read in readers],
+            callers=[name for read in readers for name in read.callers],
             retries=retries,
         )
 

@@ -174,7 +174,7 @@ def _bring(
 
 def _read_pieces(reader: PieceReader, asked: Sequence[Asking], read: Read, *, inline: bool) -> None:
     """Answer pieces of objects: at once if they are at hand, all of them, else from threads."""
-    note, begun = Note(read.recorder, read.reason, read.caller), trace.now()
+    note, begun = Note(read.recorder, read.reason, read.callers), trace.now()
     contents = reader.pieces_now([inside for *_, inside in asked]) if inline else None
     if contents is not None:
         for (number, pieces, _), content in zip(asked, contents, strict=True):
@@ -196,19 +196,19 @@ class Note:
 
     recorder: trace.Recorder | None
     reason: str
-    caller: str
+    callers: tuple[str, ...]
 
     @classmethod
     def of_caller(cls, reason: str) -> Note:
         """For the trace of the task that runs now."""
-        return cls(trace.current(), reason, trace.caller())
+        return cls(trace.current(), reason, trace.callers())
 
     def read(self, extent: Extent, begun: float) -> None:
         """Bytes of objects were read: an event an object, with the gaps that were read too."""
         if self.recorder is None:
             return
         if isinstance(extent, Pieces):
-            _note_pieces(extent, self.recorder, self.reason, self.caller, begun)
+            _note_pieces(extent, self.recorder, self.reason, self.callers, begun)
             return
         trace.record(
             [self.recorder],
@@ -218,12 +218,12 @@ class Note:
             [self.reason],
             begun,
             num_bytes=extent.num_bytes,
-            callers=[self.caller],
+            callers=self.callers,
         )
 
 
 def _note_pieces(
-    pieces: Pieces, recorder: trace.Recorder, reason: str, caller: str, begun: float
+    pieces: Pieces, recorder: trace.Recorder, reason: str, callers: tuple[str, ...], begun: float
 ) -> None:
     for path, (first, end) in zip(pieces.paths, pairwise([0, *pieces.ends]), strict=True):
         starts, stops = pieces.starts[first:end].tolist(), pieces.stops[first:end].tolist()
@@ -237,7 +237,7 @@ def _note_pieces(
             begun,
             num_bytes=sum(stops) - sum(starts) + sum(gap for gap in gaps if gap <= PIECES_GAP),
             asked=zip(starts, stops, strict=True),
-            callers=[caller],
+            callers=callers,
         )
 
 
@@ -258,5 +258,5 @@ def _record(
         begun,
         num_bytes=len(content),
         asked=asked,
-        callers=[read.caller],
+        callers=read.callers,
     )

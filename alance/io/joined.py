@@ -35,6 +35,7 @@ class _Caller(Generic[Q, A]):
     part: asyncio.Future[A]
     context: Context  # a trace is that of all who go together
     recorder: trace.Recorder | None
+    names: tuple[str, ...]  # for traces
     together: _Together[Q, A] | None = None
 
 
@@ -63,7 +64,9 @@ class Joint(Generic[Q, A]):
         """
         loop = asyncio.get_running_loop()
         part: asyncio.Future[A] = loop.create_future()
-        caller = _Caller(question, weight, answer, part, copy_context(), trace.current())
+        recorder = trace.current()
+        names = () if recorder is None else trace.callers()
+        caller = _Caller(question, weight, answer, part, copy_context(), recorder, names)
         self._waiting.append(caller)
         self.begin_soon()
         try:
@@ -112,7 +115,10 @@ class _Together(Generic[Q, A]):
         self._callers = callers
         self._left = len(callers)
         loop = asyncio.get_running_loop()
-        self.task = loop.create_task(self._run(), context=callers[0].context)
+        context = callers[0].context
+        if callers[0].recorder is not None:
+            context.run(trace.work_for, [name for caller in callers for name in caller.names])
+        self.task = loop.create_task(self._run(), context=context)
         for caller in callers:
             caller.together = self
 

@@ -121,7 +121,7 @@ class Read(asyncio.Future[Any]):
         super().__init__(loop=loop)
         self.reason = reason
         self.recorder = recorder
-        self.caller = trace.caller() if recorder is not None else ""
+        self.callers = trace.callers() if recorder is not None else ()
         self.answers: list[memoryview | None] = [None] * len(extents)
         self.unplanned = 0  # objects of which it is not known yet who brings what
         self._extents = extents

@@ -37,6 +37,7 @@ T = TypeVar("T")
 R = TypeVar("R", bound="Recorder")
 
 _current: ContextVar[Recorder | None] = ContextVar("alance_recorder", default=None)
+_together: ContextVar[tuple[str, ...]] = ContextVar("alance_callers", default=())
 _notes: ContextVar[Notes | None] = ContextVar("alance_notes", default=None)
 # Recorders of the blocks that run now, in any task: what is only for traces asks this first.
 active: Final[set[int]] = set()
@@ -64,7 +65,7 @@ class Notes:
                 num_bytes=num_bytes,
                 ok=ok,
                 first_byte=self.first_byte,
-                callers=[caller()],
+                callers=callers(),
                 retries=self.retries,
             )
 
@@ -176,13 +177,20 @@ def current() -> Recorder | None:
     return _current.get()
 
 
-def caller() -> str:
-    """The name of the task that runs now."""
+def callers() -> tuple[str, ...]:
+    """The names of the tasks that the running code works for: its own, or those that go together."""
+    if together := _together.get():
+        return together
     try:
         task = asyncio.current_task()
     except RuntimeError:
-        return ""
-    return "" if task is None else task.get_name()
+        return ()
+    return () if task is None else (task.get_name(),)
+
+
+def work_for(names: Iterable[str]) -> None:
+    """Say for whom the running code, and the tasks that it starts, work."""
+    _together.set(tuple(names))
 
 
 def record(

@@ -198,7 +198,7 @@ async def test_wrong_use(tmp_path: Path) -> None:
     with pytest.raises(alance.InvalidInputError, match="nope"):
         await dataset.create_scalar_index("nope", "BTREE")
     with pytest.raises(alance.UnsupportedError, match="expected BTREE, BITMAP"):
-        await dataset.create_scalar_index("i", "INVERTED")
+        await dataset.create_scalar_index("i", "RTREE")
     with pytest.raises(alance.InvalidInputError, match="index name"):
         await dataset.create_scalar_index("i", "BTREE", "__lance_frag_reuse")
     assert (await alance.dataset(tmp_path / "t")).version == dataset.version
