@@ -178,7 +178,7 @@ def current() -> Recorder | None:
 
 
 def callers() -> tuple[str, ...]:
-    """The names of the tasks that the running code works for: its own, or those that go together."""
+    """The names of the tasks that the running code works for: its own, or several together."""
     if together := _together.get():
         return together
     try:
