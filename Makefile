@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-spark test test-azure test-browser test-spark lint format protos kernels bench bench-spark fuzz sanitize soak wheel clean
+.PHONY: demo demo-spark test test-azure test-browser test-spark test-torch lint format protos kernels bench bench-spark fuzz sanitize soak wheel clean
 
 # The package, with what the demo needs: all that is compiled, and few packages.
 $(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/*)
@@ -58,6 +58,11 @@ test-spark: $(VENV)/.ready
 	$(BIN)/python -m alance.spark.java
 	$(MAKE) $(VENV)/.spark
 	$(BIN)/pytest -m spark tests/spark
+
+# PyTorch is some hundreds of megabytes.
+test-torch: $(VENV)/.ready
+	$(PIP) --group torch
+	$(BIN)/pytest -m torch tests/torch
 
 lint: $(VENV)/.spark
 	$(BIN)/ruff check .

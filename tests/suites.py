@@ -40,7 +40,7 @@ class Suite:
 
 
 # In two processes; Spark has two of its own.
-FAST: Final = "not soak and not browser and not azure and not spark"
+FAST: Final = "not soak and not browser and not azure and not torch and not spark"
 
 
 def suites() -> list[Suite]:
@@ -56,6 +56,7 @@ def suites() -> list[Suite]:
             absent="the page of a trace in a real browser: needs a Chromium",
         ),
         Suite("Azure", "make test-azure", absent="Azurite, an emulator: needs node and npm"),
+        Suite("PyTorch", "make test-torch", absent="PyTorch is large"),
         Suite("soak", "make soak, make fuzz", absent="long runs"),
     ]
 

@@ -31,7 +31,7 @@ PUBLIC = ("", ".blocking", ".distributed", ".indexing", ".observe")
 PUBLIC += (".operations", ".optimize", ".types")
 MODULES = [import_module(f"alance{name}") for name in PUBLIC]
 # What engines and the blocking face may import besides.
-OWN = ("alance.spark", "alance.sync")
+OWN = ("alance.spark", "alance.sync", "alance.torch")
 # Names of other packages, and of typing, that annotations may have.
 OUTSIDE = {"Any", "Final", "Literal", "Self", "TracebackType", "Unpack", "os", "np", "npt"}
 OUTSIDE |= {"Path", "pa", "pc", "pd", "pl", "datetime", "timedelta", "table_pb2", "file_pb2"}
@@ -115,7 +115,11 @@ def imports(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize(
     "path",
-    [*(ROOT / "alance").glob("sync.py*"), *sorted((ROOT / "alance" / "spark").rglob("*.py"))],
+    [
+        *(ROOT / "alance").glob("sync.py*"),
+        *sorted((ROOT / "alance" / "spark").rglob("*.py")),
+        *sorted((ROOT / "alance" / "torch").rglob("*.py")),
+    ],
     ids=lambda path: str(path.relative_to(ROOT)),
 )
 def test_engines_and_the_blocking_face_import_public_modules_alone(path: Path) -> None:

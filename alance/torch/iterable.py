@@ -1,0 +1,279 @@
+"""Iterable style: batches in an order of their own for each epoch, read ahead, and gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import closing
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import torch
+import torch.distributed
+import torch.utils.data
+
+from alance import InvalidInputError
+from alance.torch.mapped import transform_of
+from alance.torch.order import Order
+from alance.torch.table import Source, Table, loop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+
+    import pyarrow.compute as pc
+
+    from alance.torch.tensors import Fill
+    from alance.types import Columns, Params, StorageOptions
+
+WINDOW_BYTES: Final = 64 << 20  # as stored: some tens of requests at once, on any store
+WINDOW_ROWS: Final = (1 << 10, 1 << 18)  # least and most, if nothing is said
+CHUNKS: Final = 16  # of a window: more would mix better, and read shorter runs of rows
+AHEAD: Final = 1  # windows that are read while batches of another are given
+
+
+class IterableDataset(torch.utils.data.IterableDataset):
+    """Batches of a table's rows, for `DataLoader(dataset, batch_size=None)`.
+
+    A batch is a dict of its columns: tensors, or lists of Python objects. Rows are dealt to the
+    ranks of `torch.distributed`, and a rank's batches to the workers of its loader: each is given
+    once an epoch, whatever the number of workers.
+
+    With `shuffle` the table is cut into chunks of rows next to each other, which are shuffled;
+    `window_rows` of them are read at once, by one take, and shuffled again. The next window is read
+    while batches of this one are given, also without workers. In memory are two or three windows.
+
+    Cost: one LIST and one GET for a URI, and with a filter a scan of its columns, when it is made:
+    8 bytes are kept for each row. Then a take for each window.
+
+    Args:
+        source: a URI or path; or an open dataset of `alance` or `alance.sync`, which is read with
+            the credentials of the environment.
+        batch_size: rows of a batch.
+        columns: names, paths or output name -> SQL expression; None: all.
+        filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
+        shuffle: rows in another order for each epoch; else in the order of the table.
+        seed: of the shuffling, the same for all ranks.
+        drop_last: all ranks give as many batches, all of `batch_size` rows; what is left over is
+            not given in this epoch.
+        window_rows: rows that are read and shuffled together; None: those of 64 MiB as stored,
+            1,024 to 262,144.
+        chunk_rows: rows next to each other that are read as one run; None: a window has 16 runs.
+        rank, world_size: None: those of `torch.distributed` when the dataset is first iterated or
+            pickled, 0 and 1 where it is not initialised.
+        transform: makes of a batch of Arrow what is given; None: `to_tensors`. Runs in the process
+            that iterates; pickled with the dataset.
+        fill: what nulls become, see `to_tensors`.
+        version, storage_options: of the table at a URI, see `alance.dataset`.
+
+    Raises:
+        InvalidInputError: an unknown column, a bad filter, or a number that is too small.
+        NotFoundError: no such table or version.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        batch_size: int,
+        columns: Columns = None,
+        *,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        shuffle: bool = False,
+        seed: int = 0,
+        drop_last: bool = False,
+        window_rows: int | None = None,
+        chunk_rows: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        transform: Callable[[pa.RecordBatch], Any] | None = None,
+        fill: Fill = None,
+        version: int | str | None = None,
+        storage_options: StorageOptions | None = None,
+    ) -> None:
+        super().__init__()
+        numbers = {"batch_size": batch_size, "window_rows": window_rows, "chunk_rows": chunk_rows}
+        for name, value in numbers.items():
+            if value is not None and value < 1:
+                raise InvalidInputError(f"{name}={value}: expected at least 1")
+        if seed < 0:
+            raise InvalidInputError(f"seed={seed}: expected at least 0")
+        if (rank is None) != (world_size is None):
+            raise InvalidInputError("rank= and world_size= go together")
+        if rank is not None and world_size is not None and not 0 <= rank < world_size:
+            raise InvalidInputError(f"rank={rank}: expected 0 to world_size - 1, {world_size - 1}")
+        self._rank, self._world_size = rank, world_size
+        self._table = Table(source, columns, filter, params, version, storage_options)
+        self._transform = transform_of(transform, fill)
+        least, most = WINDOW_ROWS
+        usual = min(max(WINDOW_BYTES // self._table.row_bytes, least), most)
+        window = usual if window_rows is None else window_rows
+        self._order = Order(
+            num_rows=self._table.num_rows,
+            batch_size=batch_size,
+            drop_last=drop_last,
+            rank=0,
+            world_size=1,
+            chunk_rows=max(1, window // CHUNKS) if chunk_rows is None else chunk_rows,
+            window_rows=window,
+            seed=seed if shuffle else None,
+            epoch=0,
+        )
+        # Workers that go on from epoch to epoch see by it which one is next.
+        self._epoch = torch.zeros(1, dtype=torch.int64).share_memory_()
+        # The next batch, and behind which this process ends; None: its share of what is left.
+        self._progress: tuple[int, int | None] = (0, None)
+        self._begin = self._progress  # of the next iteration
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._find_rank()  # which workers cannot
+        return dict(vars(self))
+
+    @property
+    def version(self) -> int:
+        """The version of the dataset that is read."""
+        return self._table.version
+
+    def __len__(self) -> int:
+        """The batches of an epoch that this rank gives, those of all its workers."""
+        return self._epoch_order().num_batches
+
+    def set_epoch(self, epoch: int) -> None:
+        """Shuffle for another epoch, from its beginning; also in workers that are kept.
+
+        With the epoch of a state that was loaded it changes nothing.
+
+        Raises:
+            InvalidInputError: a negative number.
+        """
+        if epoch < 0:
+            raise InvalidInputError(f"epoch={epoch}: expected at least 0")
+        if epoch != self._epoch.item():
+            self._epoch.fill_(epoch)
+            self._progress = self._begin = (0, None)
+
+    def __iter__(self) -> Iterator[Any]:
+        order = self._epoch_order()
+        first, last = self._share(order.num_batches)
+        self._progress, self._begin = (first, last), (0, None)
+        with closing(self._batches(order, first, last)) as batches:
+            for number, batch in enumerate(batches, first):
+                self._progress = (number + 1, last)
+                yield self._transform(batch)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where this process is: plain numbers and texts, for `load_state_dict`.
+
+        Counted are the batches that this process has given: so it is for loaders without workers,
+        or for those that ask in their workers (`StatefulDataLoader` of torchdata). Ranks that have
+        made as many steps have the same state, if `drop_last`.
+        """
+        start, stop = self._progress
+        worker, num_workers = _worker()
+        place = {"epoch": int(self._epoch.item()), "next": start, "stop": stop}
+        return {**place, "worker": worker, "num_workers": num_workers, **self._identity()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Begin the next iteration where the state was taken.
+
+        A state of a loader without workers may go on with any number of them; one of a worker in
+        the same worker of as many. It holds for one epoch: `set_epoch` says which one is next.
+
+        Raises:
+            InvalidInputError: the state is of another version, seed or size, or another worker.
+        """
+        for name, value in self._identity().items():
+            if name not in state or state[name] != value:
+                raise InvalidInputError(
+                    f"state of an IterableDataset: {name} is {state.get(name)!r} there, "
+                    f"and {value!r} here"
+                )
+        start, stop = state["next"], state["stop"]
+        if state["num_workers"] == 1:
+            stop = None
+        elif (state["worker"], state["num_workers"]) != _worker():
+            worker, num_workers = _worker()
+            raise InvalidInputError(
+                f"state of worker {state['worker']} of {state['num_workers']}: "
+                f"this is worker {worker} of {num_workers}"
+            )
+        self._epoch.fill_(state["epoch"])
+        self._progress = self._begin = (start, stop)
+
+    def _identity(self) -> dict[str, Any]:
+        """What has to be the same for a batch's number to mean the same rows."""
+        numbers = asdict(self._epoch_order())
+        del numbers["rank"], numbers["epoch"]
+        return {"version": self.version, **numbers}
+
+    def _epoch_order(self) -> Order:
+        rank, world_size = self._find_rank()
+        epoch = int(self._epoch.item())
+        return replace(self._order, rank=rank, world_size=world_size, epoch=epoch)
+
+    def _find_rank(self) -> tuple[int, int]:
+        if self._rank is None or self._world_size is None:
+            self._rank, self._world_size = 0, 1
+            if torch.distributed.is_available() and torch.distributed.is_initialized():
+                self._rank = int(torch.distributed.get_rank())
+                self._world_size = int(torch.distributed.get_world_size())
+        return self._rank, self._world_size
+
+    def _share(self, num_batches: int) -> tuple[int, int]:
+        """The first batch of this worker, and the one behind its last."""
+        first, stop = self._begin
+        if stop is not None:
+            return first, stop
+        worker, num_workers = _worker()
+        left = num_batches - first
+        return first + left * worker // num_workers, first + left * (worker + 1) // num_workers
+
+    def _batches(
+        self, order: Order, first: int, last: int
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Batches of the rows of windows, in the memory of these where they lie in one."""
+        size, rest = order.batch_size, None
+        windows = self._windows(order, first, last)
+        try:
+            for window in loop.iterate(windows):
+                start = 0
+                if rest is not None:
+                    start = min(size - rest.num_rows, window.num_rows)
+                    rest = pa.concat_batches([rest, window.slice(0, start)])
+                    if rest.num_rows < size:
+                        continue
+                    yield rest
+                while window.num_rows - start >= size:
+                    yield window.slice(start, size)
+                    start += size
+                rest = window.slice(start) if start < window.num_rows else None
+        finally:
+            loop.close(windows)
+        if rest is not None:
+            yield rest
+
+    async def _windows(
+        self, order: Order, first: int, last: int
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        reads: deque[asyncio.Task[pa.RecordBatch]] = deque()
+
+        async def read(number: int, places: range) -> pa.RecordBatch:
+            return await self._table.read(await asyncio.to_thread(order.rows, number, places))
+
+        try:
+            for number, places in order.windows(first, last):
+                reads.append(asyncio.create_task(read(number, places)))
+                if len(reads) > AHEAD:
+                    yield await reads.popleft()
+            while reads:
+                yield await reads.popleft()
+        finally:
+            for ahead in reads:
+                ahead.cancel()
+            await asyncio.gather(*reads, return_exceptions=True)
+
+
+def _worker() -> tuple[int, int]:
+    """The number of this worker of a loader, and how many there are; 0 and 1 outside of one."""
+    info = torch.utils.data.get_worker_info()
+    return (0, 1) if info is None else (info.id, info.num_workers)

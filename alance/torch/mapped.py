@@ -1,0 +1,133 @@
+"""Map style: samples by their number, a batch of them by one take."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from alance import InvalidInputError
+from alance.torch.table import Source, Table, loop
+from alance.torch.tensors import Fill, to_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from alance.types import Columns, Params, StorageOptions
+
+
+class Samples(Sequence[Any]):
+    """The samples of one take, which PyTorch may ask for one by one.
+
+    Attributes:
+        batch: all of them as they were read: what `transform` gave, columns by name else.
+    """
+
+    def __init__(self, batch: Any, num_rows: int) -> None:
+        self.batch = batch
+        self._num_rows = num_rows
+
+    def __len__(self) -> int:
+        return self._num_rows
+
+    def __getitem__(self, index: Any) -> Any:
+        if not -self._num_rows <= operator.index(index) < self._num_rows:
+            raise IndexError(f"sample {index} of {self._num_rows}")
+        if isinstance(self.batch, Mapping):
+            return {name: values[index] for name, values in self.batch.items()}
+        return self.batch[index]
+
+
+def collate(samples: Samples) -> Any:
+    """The `collate_fn` for a `MapDataset`: the batch as it was read.
+
+    PyTorch's own gives the same for columns of numbers, by taking the batch apart and putting it
+    together again, a tensor for each row and column.
+    """
+    return samples.batch
+
+
+class MapDataset:
+    """Rows of a table as samples: `dataset[7]`, or for a loader `DataLoader(dataset, ...)`.
+
+    A sample is a dict of its columns, tensors or Python objects. Can be pickled, as loaders do for
+    their workers, which read the same version.
+
+    Cost: one LIST and one GET for a URI, and with a filter a scan of its columns, when it is made:
+    8 bytes are kept for each row. Then a take for each batch.
+
+    Args:
+        source: a URI or path; or an open dataset of `alance` or `alance.sync`, which is read with
+            the credentials of the environment.
+        columns: names, paths or output name -> SQL expression; None: all.
+        filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
+        transform: makes of a batch of Arrow what a batch is to be: a mapping of columns, or a
+            sequence of samples. None: `to_tensors`. Runs in the process that reads; pickled
+            with the dataset.
+        fill: what nulls become, see `to_tensors`.
+        version, storage_options: of the table at a URI, see `alance.dataset`.
+
+    Raises:
+        InvalidInputError: an unknown column, or a bad filter.
+        NotFoundError: no such table or version.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        columns: Columns = None,
+        *,
+        filter: str | pc.Expression | None = None,
+        params: Params = None,
+        transform: Callable[[pa.RecordBatch], Any] | None = None,
+        fill: Fill = None,
+        version: int | str | None = None,
+        storage_options: StorageOptions | None = None,
+    ) -> None:
+        self._table = Table(source, columns, filter, params, version, storage_options)
+        self._transform = transform_of(transform, fill)
+
+    @property
+    def version(self) -> int:
+        """The version of the dataset that is read."""
+        return self._table.version
+
+    def __len__(self) -> int:
+        return self._table.num_rows
+
+    def __getitem__(self, index: int) -> Any:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> Samples:
+        """Several samples, in this order, by one take.
+
+        Raises:
+            IndexError: beyond the last one.
+        """
+        rows = np.asarray(indices, np.int64)
+        size = len(self)
+        if len(outside := rows[(rows < -size) | (rows >= size)]):
+            raise IndexError(f"sample {outside[0]}: the dataset has {size}")
+        batch = loop.run(self._table.read(np.where(rows < 0, rows + size, rows)))
+        return Samples(self._transform(batch), len(rows))
+
+
+def transform_of(
+    transform: Callable[[pa.RecordBatch], Any] | None, fill: Fill
+) -> Callable[[pa.RecordBatch], Any]:
+    """What makes batches of Arrow into those of a loader.
+
+    Raises:
+        InvalidInputError: both are given.
+    """
+    if transform is None:
+        return partial(to_tensors, fill=fill)
+    if fill is not None:
+        raise InvalidInputError("fill= is for `to_tensors`, which transform= takes the place of")
+    return transform

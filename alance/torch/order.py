@@ -1,0 +1,110 @@
+"""The order of an epoch: which rows a batch has, by numbers alone.
+
+Rows are cut into chunks, which are read whole and shuffled. What then stands in a row is dealt to
+the ranks in equal parts. Rows of a part are shuffled within windows, and batches are cut from it:
+a batch is told by its number, and a window by its own.
+
+    chunks   | 3 | 0 | 6 | 5 | 1 | 7 | 2 | 4 |
+    ranks    |     0         |      1        |
+    windows  |   0   |   1   |   0   |   1   |
+    batches  | 0| 1| 2| 3| 4 | 0| 1| 2| 3| 4 |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Order:
+    """The rows of an epoch for one rank.
+
+    Attributes:
+        num_rows: of the whole table.
+        batch_size: rows of a batch; of the last one fewer, unless `drop_last`.
+        chunk_rows: rows next to each other that stay together before windows are shuffled.
+        window_rows: rows that are read and shuffled together; those of several chunks.
+        seed: of the shuffling, with the epoch; None: rows are in the order of the table.
+    """
+
+    num_rows: int
+    batch_size: int
+    drop_last: bool
+    rank: int
+    world_size: int
+    chunk_rows: int
+    window_rows: int
+    seed: int | None
+    epoch: int
+
+    @cached_property
+    def part(self) -> range:
+        """The rank's rows, as numbers of the shuffled chunks' rows.
+
+        With `drop_last` all ranks have as many, so that they make as many steps.
+        """
+        if self.drop_last:
+            size = self.num_rows // self.world_size
+            return range(self.rank * size, (self.rank + 1) * size)
+        return range(
+            self.rank * self.num_rows // self.world_size,
+            (self.rank + 1) * self.num_rows // self.world_size,
+        )
+
+    @property
+    def num_batches(self) -> int:
+        """Of the rank."""
+        size = len(self.part)
+        return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
+
+    def windows(self, first: int, last: int) -> list[tuple[int, range]]:
+        """The windows that hold some batches, and which rows of them these are.
+
+        Args:
+            first, last: numbers of batches of the rank, half-open.
+        """
+        start = first * self.batch_size
+        stop = min(last * self.batch_size, len(self.part))
+        size = self.window_rows
+        return [
+            (number, range(max(start - number * size, 0), min(stop - number * size, size)))
+            for number in range(start // size, -(-stop // size) if stop > start else 0)
+        ]
+
+    def rows(self, number: int, wanted_rows: range) -> npt.NDArray[np.int64]:
+        """Numbers of rows of the table, in the order of a window; shape (len(wanted_rows),).
+
+        Args:
+            number: of the window.
+            wanted_rows: places in the window.
+        """
+        start = self.part.start + number * self.window_rows
+        places = np.arange(start, min(start + self.window_rows, self.part.stop), dtype=np.int64)
+        if self.seed is not None:
+            # Chunks first, rows of the window then: each has its own stream of random numbers.
+            random = np.random.default_rng([self.seed, self.epoch, 1, self.rank, number])
+            places = random.permutation(self._chunk_starts(places))
+        return places[wanted_rows.start : wanted_rows.stop]
+
+    def _chunk_starts(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """What stands at places of the shuffled chunks."""
+        chunks, ends = self._chunks
+        of_place = np.searchsorted(ends, places, "right")
+        from_end = ends[of_place] - places
+        lengths = np.minimum(self.num_rows - chunks * self.chunk_rows, self.chunk_rows)
+        return chunks[of_place] * self.chunk_rows + lengths[of_place] - from_end
+
+    @cached_property
+    def _chunks(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The numbers of the chunks in their order, and where each ends in it."""
+        count = -(-self.num_rows // self.chunk_rows)
+        chunks = np.random.default_rng([self.seed or 0, self.epoch, 0]).permutation(count)
+        sizes = np.minimum(self.num_rows - chunks * self.chunk_rows, self.chunk_rows)
+        return chunks, np.cumsum(sizes)
