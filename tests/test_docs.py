@@ -2,7 +2,7 @@
 
 The stores are the lab, which the environment names, and a folder. What a page takes for granted (a
 table of its own, rows to be added) is made by a function of its name below. The page about Spark
-is in `tests/spark`.
+is in `tests/spark`, that about training in `tests/torch`.
 """
 
 from __future__ import annotations
@@ -188,7 +188,8 @@ SETUPS = {
     "upkeep": upkeep,
     "versions": versions,
 }
-ELSEWHERE = {"spark"}  # tests/spark/test_spark_docs.py
+# tests/spark/test_spark_docs.py, tests/torch/test_torch_docs.py
+ELSEWHERE = {"spark", "training"}
 RUN = [
     path
     for path in PAGES

@@ -55,6 +55,7 @@ def test_a_run_that_fails_late_fails(tmp_path: Path) -> None:
 def test_each_suite_is_run_or_has_a_reason() -> None:
     """Those that pytest leaves out by a mark are named."""
     named = " ".join(one.command for one in suites())
-    for command in ("test", "test-spark", "test-browser", "test-azure", "test-torch", "soak", "fuzz"):
+    commands = ("test", "test-spark", "test-browser", "test-azure", "test-torch", "soak", "fuzz")
+    for command in commands:
         assert f"make {command}" in named
     assert all(one.arguments or one.absent for one in suites())
