@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 ROWS = 1000
 DAY = dt.datetime(2020, 1, 1, tzinfo=dt.UTC)
-NANS = {0: math.nan, 1: -math.nan}
+ODD = {0: math.nan, 1: -math.nan, 2: 0.0, 3: -0.0}
 MIXED = pa.table(
     {
         "id": range(ROWS),
         "x": [None if n % 9 == 0 else n % 7 for n in range(ROWS)],
-        "f": [NANS.get(n % 100, n / 2) for n in range(ROWS)],
+        "f": [ODD.get(n % 100, n / 2) for n in range(ROWS)],
         "rare": [{555: math.nan, 666: -math.nan}.get(n, float(n)) for n in range(ROWS)],
         "small": pa.array([n / 10 for n in range(ROWS)], pa.float32()),
         "text": [f"text {n}" for n in range(ROWS)],
@@ -63,6 +63,8 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> alance.sync.Dataset:
         lambda frame: frame.filter(col("f") <= 3),
         lambda frame: frame.filter(col("f").is_nan()).select("id"),
         lambda frame: frame.filter(col("f").is_in([3.0, math.nan])).select("id"),
+        lambda frame: frame.filter(col("f").is_in([0.0, 3.0])).select("id"),
+        lambda frame: frame.filter(~col("f").is_in([0.0, 3.0]) & (col("id") < 20)).select("id"),
         lambda frame: frame.filter(col("rare") > 5000).select("id"),
         lambda frame: frame.filter(col("rare") < 5).select("id"),
         lambda frame: frame.filter(col("small") == 0.1).select("id"),
