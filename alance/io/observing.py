@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from weakref import WeakSet
 
+from alance.errors import InvalidInputError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
@@ -158,7 +160,13 @@ def is_on() -> bool:
 
 
 def add(observer: Observer) -> None:
-    """Tell an observer of events, of all sessions of this process, until it is removed."""
+    """Tell an observer of events, of all sessions of this process, until it is removed.
+
+    Raises:
+        InvalidInputError: something else, such as the class of one.
+    """
+    if not isinstance(observer, Observer):
+        raise InvalidInputError(f"observer {observer!r}: expected an instance of observe.Observer")
     if observer not in _observers:
         _observers.append(observer)
 

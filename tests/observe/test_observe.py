@@ -168,6 +168,12 @@ async def test_an_observer_that_fails_changes_nothing(
     assert "observer is broken" in caplog.text
 
 
+def test_what_is_no_observer_is_refused() -> None:
+    for wrong in (observe.Metrics, print, None):
+        with pytest.raises(alance.InvalidInputError, match="expected an instance of"):
+            observe.add(wrong)  # type: ignore[arg-type]
+
+
 async def test_prometheus_can_read_the_text(lab: Lab, uri: str) -> None:
     metrics = observe.Metrics()
     observe.add(metrics)
