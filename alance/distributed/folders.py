@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from alance.format.table.naming import VERSIONS
-from alance.io.tasks import all_of
+from alance.io.readahead import Job, readahead
+from alance.io.store import translate
 from alance.ops.upkeep.place import drop, forget_commits
 from alance.session import Session
 from alance.versioning import load, refs
@@ -34,7 +36,7 @@ async def list_folders(
 ) -> list[str]:
     """The names of the folders directly in a folder, sorted; none where it is missing.
 
-    Cost: one LIST.
+    Cost: a LIST for each thousand names.
     """
     session = session or Session.of_loop()
     store, path = session.engine.registry.open(uri, storage_options=storage_options)
@@ -98,6 +100,7 @@ async def move_table(
         AlreadyExistsError: something is at the target.
         InvalidInputError: a branch alone, a target on another store, a table whose versions are
             kept elsewhere.
+        StoreError: the store failed, or the target is on another local disk.
     """
     session = session or Session.of_loop()
     registry = session.engine.registry
@@ -114,7 +117,11 @@ async def move_table(
     branches = [None, *await refs.list_branches(session.engine, source)]
     folder, new_folder = (table.store.uri_of(table.path) for table in (source, other))
     if folder is not None and new_folder is not None and folder.startswith("/"):
-        await asyncio.to_thread(os.rename, folder, new_folder)
+        try:
+            await asyncio.to_thread(_rename, folder, new_folder)
+        except OSError as error:
+            failure = translate(error, target)
+            raise failure from failure.__cause__
     else:
         await _copy(source, other)
         await drop(uri, storage_options=storage_options, session=session)
@@ -122,13 +129,17 @@ async def move_table(
         forget_commits(session, part)
 
 
+def _rename(folder: str, new_folder: str) -> None:
+    os.makedirs(os.path.dirname(new_folder), exist_ok=True)
+    os.rename(folder, new_folder)
+
+
 async def _copy(source: Table, target: Table) -> None:
     """Copy all objects, the manifests behind the others."""
-    store, limit = source.store, asyncio.Semaphore(COPIES_AT_ONCE)
+    store = source.store
 
     async def copy(path: str) -> None:
-        async with limit:
-            await store.copy(path, target.path + path[len(source.path) :])
+        await store.copy(path, target.path + path[len(source.path) :])
 
     manifests: list[str] = []
     others: list[str] = []
@@ -137,4 +148,8 @@ async def _copy(source: Table, target: Table) -> None:
             is_manifest = f"/{VERSIONS}/" in entry.path[len(source.path) :]
             (manifests if is_manifest else others).append(entry.path)
     for paths in (others, manifests):
-        await all_of(copy(path) for path in paths)
+        jobs = (Job(0, partial(copy, path)) for path in paths)
+        copies = readahead(jobs, budget_bytes=0, max_jobs=COPIES_AT_ONCE, ordered=False)
+        async with aclosing(copies):
+            async for _ in copies:
+                pass

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance import AlreadyExistsError, InvalidInputError, NotFoundError
+from alance import AlanceError, AlreadyExistsError, InvalidInputError, NotFoundError
 from alance.distributed import is_table, list_folders, move_table, put_once, remove_folder
 
 if TYPE_CHECKING:
@@ -78,3 +78,18 @@ async def test_a_move_takes_no_place_that_is_taken(folder):
         await move_table(branch.uri, f"{folder}/other.lance")
     with pytest.raises(InvalidInputError, match="not on the store"):
         await move_table(uri, "memory://elsewhere/table")
+
+
+async def test_a_table_moves_into_folders_that_are_not_there_yet(folder):
+    await alance.write_dataset({"id": [1]}, f"{folder}/old.lance")
+    await move_table(f"{folder}/old.lance", f"{folder}/deep/below/new.lance")
+    dataset = await alance.dataset(f"{folder}/deep/below/new.lance")
+    assert (await dataset.to_table())["id"].to_pylist() == [1]
+
+
+async def test_a_move_that_the_disk_refuses_tells_so(tmp_path):
+    await alance.write_dataset({"id": [1]}, tmp_path / "old.lance")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(AlanceError, match=r"new\.lance"):
+        await move_table(str(tmp_path / "old.lance"), str(tmp_path / "file" / "new.lance"))
+    assert (await (await alance.dataset(tmp_path / "old.lance")).to_table()).num_rows == 1
