@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from alance.catalogs.backend import namespace_names, shown, table_names
 from alance.datasets import Dataset, dataset
@@ -19,7 +18,7 @@ from alance.session import Session
 from alance.writing import write_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
     from typing import Unpack
 
     import pyarrow as pa
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from alance.ops.version.commit_options import CommitArguments
     from alance.ops.write.sources import Data
 
-MOMENT_S: Final = 1.0
-_UNDER_WAY: Final[set[asyncio.Task[None]]] = set()
+ABANDON_S: Final = 60.0  # to undo what was begun
 _log: Final = logging.getLogger(__name__)
 
 
@@ -194,9 +192,17 @@ class Catalog:
             raise  # it may be there
         except BaseException:
             if is_new:
-                await _for_a_moment(self._backend.abandon(names, place))
+                await self._abandon(names, place)
             raise
         return dataset
+
+    async def _abandon(self, names: tuple[str, ...], place: Place) -> None:
+        background = (self._session or Session.of_loop()).engine.background
+        what = f"catalog {self.uri!r}: table {shown(names)!r}, which was not made"
+        try:
+            await background.finish(self._backend.abandon(names, place), ABANDON_S, what=what)
+        except Exception as error:
+            _log.warning("%s, is not undone: %s", what, error)
 
     async def open_table(self, table: TableName, *, version: int | str | None = None) -> Dataset:
         """Open a table at its latest version, or the one asked for.
@@ -254,16 +260,6 @@ class Catalog:
             TableNotFoundError: it is not there.
         """
         await self._backend.drop(table_names(table))
-
-
-async def _for_a_moment(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for some work, which goes on if it takes longer: its caller may have been cancelled."""
-    task = asyncio.get_running_loop().create_task(work)
-    _UNDER_WAY.add(task)
-    task.add_done_callback(_UNDER_WAY.discard)
-    await asyncio.wait([task], timeout=MOMENT_S)
-    if task.done() and (error := task.exception()) is not None:
-        _log.warning("what was begun is not undone: %s", error)
 
 
 def _not_root(namespace: TableName) -> tuple[str, ...]:

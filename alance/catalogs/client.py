@@ -165,6 +165,10 @@ class ClientBackend:
         try:
             message = getattr(models, request)(id=list(names), **given)
             return getattr(self._client, method)(message)
+        except _values_refused() as error:  # its text and it itself have the values
+            places = {".".join(map(str, detail["loc"])) for detail in error.errors()}
+            what = f"{request} or its answer is not of the protocol: {', '.join(sorted(places))}"
+            raise StoreError(f"catalog {self.uri}: {shown(names)!r}: {what}") from None
         except Exception as error:
             raise self._told(error, method, names) from error
 
@@ -275,6 +279,13 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
     client = ApiClient(Configuration(host=uri.rstrip("/")))
     client.default_headers.update(headers)
     return RestClient(TableApi(client), NamespaceApi(client))
+
+
+def _values_refused() -> Any:
+    """What messages raise that are given other values than the protocol has."""
+    from pydantic import ValidationError
+
+    return ValidationError
 
 
 def _models() -> Any:

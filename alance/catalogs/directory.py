@@ -55,7 +55,8 @@ class DirectoryBackend:
     """The tables of a folder."""
 
     def __init__(self, uri: str, options: StorageOptions | None, session: Session) -> None:
-        self._uri, mark, query = uri.partition("?")
+        self._is_path = "://" not in uri  # which is literal: no query, nothing quoted
+        self._uri, mark, query = (uri, "", "") if self._is_path else uri.partition("?")
         self._uri = self._uri.rstrip("/") or "/"
         self._query = mark + query
         self._options = options
@@ -67,7 +68,13 @@ class DirectoryBackend:
         return self._uri + self._query
 
     def _place(self, folder: str) -> Place:
-        return Place(posixpath.join(self._uri, folder) + self._query, self._options)
+        name = folder if self._is_path else folder.replace("%", "%25")
+        return Place(posixpath.join(self._uri, name) + self._query, self._options)
+
+    def _folder(self, place: Place) -> str:
+        """The folder of a place directly below."""
+        name = posixpath.basename(place.uri.removesuffix(self._query))
+        return name if self._is_path else name.replace("%25", "%")
 
     async def _manifest(self) -> Dataset | None:
         """The table of namespaces, if there is one."""
@@ -194,8 +201,7 @@ class DirectoryBackend:
 
     async def finish(self, names: Names, place: Place) -> None:
         if len(names) > 1:
-            folder = posixpath.basename(place.uri.removesuffix(self._query))
-            await self._add(names, "table", folder, None)
+            await self._add(names, "table", self._folder(place), None)
 
     async def abandon(self, names: Names, place: Place) -> None:
         if len(names) > 1:  # nobody knows this folder
@@ -210,7 +216,7 @@ class DirectoryBackend:
     async def rename(self, names: Names, new: Names) -> None:
         old = await self.find(names)
         place = await self.begin(new)
-        if names[0] + SUFFIX == posixpath.basename(old.uri.removesuffix(self._query)):
+        if names[0] + SUFFIX == self._folder(old):
             await move_table(
                 old.uri, place.uri, storage_options=self._options, session=self._session
             )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -198,6 +200,20 @@ async def test_of_two_that_create_a_table_one_does(root: str) -> None:
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert sum(isinstance(result, AlreadyExistsError) for result in results) == 1
         assert await (await catalogs[0].open_table(name)).count_rows() == 3
+
+
+async def test_signs_of_uris_in_names_are_names(tmp_path: Path) -> None:
+    for root in (str(tmp_path / "which?"), f"memory://{uuid.uuid4().hex}/lake"):
+        catalog = await alance.connect(root)
+        await catalog.create_namespace("shop")
+        for name in ("a%20b", "what?", ("shop", "50%25")):
+            await catalog.create_table(name, ROWS)
+            assert await (await catalog.open_table(name)).count_rows() == 3
+        assert await catalog.list_tables() == ["a%20b", "what?"]
+        await catalog.rename_table("a%20b", "c%3F")
+        assert await (await catalog.open_table("c%3F")).count_rows() == 3
+        assert await catalog.list_tables() == ["c%3F", "what?"]
+    assert os.listdir(tmp_path) == ["which?"]
 
 
 async def test_a_folder_in_a_store(lab: Lab) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pytest
+from lance_namespace_urllib3_client.models import DescribeTableResponse
 
 import alance
-from alance import Session
+from alance import Session, StoreError
 from alance.catalogs.client import Vended
 
 if TYPE_CHECKING:
@@ -72,3 +75,14 @@ async def test_credentials_that_expire_are_asked_for_again(lab: Lab) -> None:
         assert int(again["expires_at_millis"]) >= int(first["expires_at_millis"])
         assert (await dataset.take([3]))["id"].to_pylist() == [3]
         assert "access_key" not in repr(provider) + repr(place) + repr(catalog)
+
+
+async def test_an_answer_that_is_refused_is_not_shown() -> None:
+    class Wrong(Server):
+        def describe_table(self, request: Any) -> Any:
+            return DescribeTableResponse(storage_options={"secret_access_key": ["hidden"]})
+
+    catalog = await alance.connect(Wrong({}, None))
+    with pytest.raises(StoreError, match="is not of the protocol: storage_options") as raised:
+        await catalog.place("t")
+    assert "hidden" not in "".join(traceback.format_exception(raised.value))
