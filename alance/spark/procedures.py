@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from alance import Dataset
 
-TEXT_INDICES: Final = ("INVERTED", "FTS")
+OF_VECTORS: Final = "IVF_"  # the types of their indices begin so
 
 
 async def compact(dataset: Dataset, *, target_rows_per_fragment: int | None = None) -> list[Any]:
@@ -55,15 +55,18 @@ async def create_index(
     options: str | None = None,
 ) -> list[Any]:
     """Make an index of a column: of values, vectors or texts; options are a JSON object."""
-    more = {} if options is None else json.loads(options)
+    try:
+        more = {} if options is None else json.loads(options)
+    except ValueError:
+        more = None
     if not isinstance(more, dict):
         raise InvalidInputError(f"options={options!r}: expected a JSON object")
-    if index_type.upper() in ("BTREE", "BITMAP"):
-        after = await dataset.create_scalar_index(column, index_type.upper(), name, **more)
-    else:
+    if index_type.upper().startswith(OF_VECTORS):
         after = await dataset.create_index(
             column, index_type.upper(), name, metric or "l2", replace=True, **more
         )
+    else:
+        after = await dataset.create_scalar_index(column, index_type.upper(), name, **more)
     return [[after.version]]
 
 

@@ -18,6 +18,8 @@ import pytest
 from pyspark import cloudpickle
 
 import alance.sync
+from alance import InvalidInputError
+from alance.spark.procedures import create_index
 from alance.spark.server import Server
 from alance.spark.source import AlanceSource
 from alance.spark.worker import run
@@ -255,3 +257,15 @@ def test_vectors_that_are_all_null_are_taken(tmp_path):
 
     served(tmp_path, story)
     assert alance.sync.dataset(uri).to_table()["v"].to_pylist() == [[1.0, 2.0], None]
+
+
+async def test_procedures_make_indices_of_all_types(tmp_path):
+    dataset = await alance.write_dataset({"id": range(9), "text": ["abc"] * 9}, tmp_path / "t")
+    for column, kind in (("id", "zonemap"), ("text", "NGRAM"), ("text", "fts")):
+        await create_index(dataset, column=column, index_type=kind, name=kind)
+        dataset = await dataset.checkout_latest()
+    kinds = {index["name"]: index["type"] for index in dataset.list_indices()}
+    assert kinds == {"zonemap": "ZoneMap", "NGRAM": "NGram", "fts": "Inverted"}
+    for options in ("[1]", "{"):
+        with pytest.raises(InvalidInputError, match="expected a JSON object"):
+            await create_index(dataset, column="id", index_type="BTREE", options=options)
