@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import re
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -106,16 +107,18 @@ class Session:
             ("io_buffer_bytes", io_buffer_bytes),
             ("block_cache_bytes", block_cache_bytes),
         ):
-            if value < 0:
-                raise InvalidInputError(f"{name}={value}: expected a number of bytes")
+            if not isinstance(value, Integral) or value < 0:
+                raise InvalidInputError(f"{name}={value!r}: expected a number of bytes")
         for name, limit in (("max_requests", max_requests), ("decode_threads", decode_threads)):
-            if limit is not None and limit < 1:
-                raise InvalidInputError(f"{name}={limit}: expected at least 1")
+            if limit is not None and (not isinstance(limit, Integral) or limit < 1):
+                raise InvalidInputError(f"{name}={limit!r}: expected an integer of at least 1")
         for name, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
-            if not 0 < seconds < math.inf:
+            if not isinstance(seconds, Real) or not 0 < seconds < math.inf:
                 raise InvalidInputError(
                     f"{name}={seconds!r}: expected a positive number of seconds"
                 )
+        if not isinstance(cache_dir, str | os.PathLike | None):
+            raise InvalidInputError(f"cache_dir={cache_dir!r}: expected a path")
         self._limits = TimeLimits(float(timeout), float(connect_timeout))
         self.io_buffer_bytes = io_buffer_bytes
         self._cache_bytes = cache_bytes

@@ -92,6 +92,22 @@ def test_a_variable_with_another_kind_of_value_is_refused(
         alance.Session()
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cache_bytes", "1GiB"),
+        ("io_buffer_bytes", 1e9),
+        ("max_requests", "8"),
+        ("decode_threads", 1.5),
+        ("timeout", "30"),
+        ("cache_dir", 5),
+    ],
+)
+def test_an_argument_with_another_kind_of_value_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(alance.InvalidInputError, match=f"{name}={value!r}"):
+        alance.Session(**{name: value})
+
+
 def test_nothing_is_imported_after_the_warm_up(tmp_path: Path) -> None:
     for what in ("write", "serve"):
         done = subprocess.run(
