@@ -289,6 +289,7 @@ def test_without_rich_json_works_and_tables_say_what_is_missing(
         (["write", "{}", "{}/_versions"], "unknown ending"),
         (["append", "{}/none", __file__, "--format", "csv"], "there are no versions"),
         (["index", "{}", "--drop", "none"], "none"),
+        (["index", "{}", "--create", "id", "--type", "IFV_PQ"], "INVERTED, or of vectors IVF_"),
         (["sql", "{}", "select pric from dataset"], "pric"),
         (["copy", "{}", "{}"], "exists already"),
         (["count", "{}", "--branch", "b", "--version", "tag"], "a tag names its own branch"),

@@ -101,7 +101,8 @@ def check_new(base: Snapshot, new: NewIndex) -> Checked:
     kind = KINDS.get(new.kind.upper()) if isinstance(new.kind, str) else None
     if kind is None:
         raise UnsupportedError(
-            f"index of type {new.kind!r}: not written by this alance, expected {', '.join(KINDS)}"
+            f"index of type {new.kind!r}: not written by this alance, "
+            f"expected {', '.join(KINDS)}, INVERTED, or of vectors IVF_FLAT, IVF_SQ, IVF_PQ"
         )
     refuse_reuse(base)
     column = base.schema.in_this_case(new.column)
