@@ -72,6 +72,25 @@ def _plain(field: Any, one: Any, without: tuple[str, ...]) -> Any:
     return plain(one, *without)
 
 
+def tagged_source(folder: Path, *, stable: bool) -> lance.LanceDataset:
+    """A table that pylance wrote, with an index, a tag `two`, a branch `dev`, a setting."""
+    source = lance.dataset(make(folder, enable_stable_row_ids=stable))
+    source.create_scalar_index("a", "BTREE")
+    source.update_config({"k": "v"})
+    source.tags.create("two", 2)
+    source.create_branch("dev", 2).insert(numbers(50, 52))
+    return source
+
+
+def check_same_messages(ours: str, theirs: str) -> None:
+    """The transactions, manifests and indices of two tables are equal."""
+    assert transaction_of(ours) == transaction_of(theirs)
+    assert plain(manifest_of(ours).message) == plain(manifest_of(theirs).message)
+    assert [plain(index) for index in manifest_of(ours).indices] == [
+        plain(index) for index in manifest_of(theirs).indices
+    ]
+
+
 def transaction_of(path: str | Path) -> Any:
     """The transaction of the latest version as a dictionary; its file says the same."""
     manifest = manifest_of(path)

@@ -14,12 +14,12 @@ from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError, 
 from alance.ops.refs.clone import base_uri
 from alance.versioning.table import open_table
 from tests.versions.conftest import (
+    check_same_messages,
     make,
     manifest_of,
     numbers,
-    plain,
     rows_by_pylance,
-    transaction_of,
+    tagged_source,
 )
 
 if TYPE_CHECKING:
@@ -33,20 +33,11 @@ KEPT = [n for n in range(15) if n != 3]
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize("reference", [1, 3, "two", ("dev", None), (None, None)])
 async def test_the_same_messages(tmp_path: Path, reference: Any, stable: bool) -> None:
-    path = make(tmp_path, enable_stable_row_ids=stable)
-    source = lance.dataset(path)
-    source.create_scalar_index("a", "BTREE")
-    source.update_config({"k": "v"})
-    source.tags.create("two", 2)
-    source.create_branch("dev", 2).insert(numbers(50, 52))
+    source = tagged_source(tmp_path, stable=stable)
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     theirs = source.shallow_clone(one, reference)
-    ours = await (await alance.dataset(path)).shallow_clone(two, reference)
-    assert transaction_of(two) == transaction_of(one)
-    assert plain(manifest_of(two).message) == plain(manifest_of(one).message)
-    assert [plain(index) for index in manifest_of(two).indices] == [
-        plain(index) for index in manifest_of(one).indices
-    ]
+    ours = await (await alance.dataset(source.uri)).shallow_clone(two, reference)
+    check_same_messages(two, one)
     assert (ours.version, ours.branch, ours.config) == (theirs.version, None, theirs.config())
     expected = rows_by_pylance(one)
     assert rows_by_pylance(two) == expected

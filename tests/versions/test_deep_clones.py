@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import lance
 import pytest
 from obstore.store import MemoryStore
 
@@ -22,12 +21,11 @@ from alance.errors import (
 )
 from tests.blobs.blob_tables import all_kinds, table_of
 from tests.versions.conftest import (
-    make,
+    check_same_messages,
     manifest_of,
     numbers,
-    plain,
     rows_by_pylance,
-    transaction_of,
+    tagged_source,
 )
 
 if TYPE_CHECKING:
@@ -50,24 +48,15 @@ def files_of(path: str | Path) -> set[str]:
 @pytest.mark.parametrize("stable", [False, True])
 @pytest.mark.parametrize("reference", [1, 3, "two", ("dev", None), (None, None)])
 async def test_the_same_messages(tmp_path: Path, reference: Any, stable: bool) -> None:
-    path = make(tmp_path, enable_stable_row_ids=stable)
-    source = lance.dataset(path)
-    source.create_scalar_index("a", "BTREE")
-    source.update_config({"k": "v"})
-    source.tags.create("two", 2)
-    source.create_branch("dev", 2).insert(numbers(50, 52))
+    source = tagged_source(tmp_path, stable=stable)
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     theirs = source.deep_clone(first, reference)
-    ours = await (await alance.dataset(path)).deep_clone(second, reference)
-    assert transaction_of(second) == transaction_of(first)
-    assert plain(manifest_of(second).message) == plain(manifest_of(first).message)
-    assert [plain(index) for index in manifest_of(second).indices] == [
-        plain(index) for index in manifest_of(first).indices
-    ]
+    ours = await (await alance.dataset(source.uri)).deep_clone(second, reference)
+    check_same_messages(second, first)
     assert (ours.version, ours.branch, ours.config) == (theirs.version, None, theirs.config())
     assert files_of(second) == files_of(first)
     expected = rows_by_pylance(first)
-    shutil.rmtree(path)
+    shutil.rmtree(source.uri)
     assert rows_by_pylance(second) == expected
     async with alance.Session() as session:
         again = await alance.dataset(second, session=session)
