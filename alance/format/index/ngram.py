@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -25,7 +27,7 @@ from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.index.bitmap import KeyedSets
 from alance.format.index.text.folding import folded
-from alance.format.numbers import as_mask, to_arrow
+from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.format.row_set import RowSet
 from alance.format.table.roaring import end_of_roaring
 
@@ -42,6 +44,7 @@ BASE: Final = 37
 NO_TEXT: Final = 0  # the token of nulls
 MOST_PARTS: Final = 1 << 22
 SEPARATOR: Final = "\0"
+PART_BYTES: Final = 64 << 10  # of texts that are taken apart at once: Python's lock is held
 IS_DIGIT: Final = np.zeros(256, np.bool_)
 IS_DIGIT[ord("0") : ord("9") + 1] = True
 IS_LOWER: Final = np.zeros(256, np.bool_)
@@ -121,6 +124,19 @@ def token_rows(texts: pa.Array, rows: UInt64s) -> tuple[UInt32s, UInt64s]:
     is_text = as_mask(texts.is_valid())
     texts = texts.drop_null()
     null_rows, rows = rows[~is_text], rows[is_text]
+    ends = np.cumsum(as_numbers(pc.binary_length(texts)), dtype=np.int64)
+    cuts = np.searchsorted(ends, np.arange(0, ends[-1] if len(ends) else 0, PART_BYTES), "right")
+    tokens = [np.full(len(null_rows), NO_TEXT, np.uint32)]
+    numbers = [null_rows]
+    for start, stop in pairwise(np.unique([0, *cuts.tolist(), len(texts)]).tolist()):
+        part, places = _tokens_of_part(texts[start:stop])
+        tokens.append(part)
+        numbers.append(rows[start:stop][places])
+    return np.concatenate(tokens), np.concatenate(numbers)
+
+
+def _tokens_of_part(texts: pa.Array) -> tuple[UInt32s, Int64s]:
+    """The tokens of texts, each with the place of its text."""
     # Texts are parted by a character that none of them has, and that is in no token.
     texts = pc.replace_substring(texts, SEPARATOR, " ")
     ends = to_arrow(np.array([0, len(texts)], np.int32))
@@ -128,20 +144,19 @@ def token_rows(texts: pa.Array, rows: UInt64s) -> tuple[UInt32s, UInt64s]:
     content = np.frombuffer(_plain_text(joined.as_py()).encode(), np.uint8)
     tokens = _tokens(content, WRITTEN_DIGITS, IS_WRITTEN)
     places = np.flatnonzero(tokens >= 0)
-    numbers = np.cumsum(content == ord(SEPARATOR))[places]
-    nulls = np.full(len(null_rows), NO_TEXT, np.uint32)
-    return (
-        np.concatenate([nulls, tokens[places].astype(np.uint32)]),
-        np.concatenate([null_rows, rows[numbers]]),
-    )
+    return tokens[places].astype(np.uint32), np.cumsum(content == ord(SEPARATOR))[places]
 
 
 def _plain_text(text: str) -> str:
     """A text in lower case, in ASCII as far as that goes; letter by letter."""
     if text.isascii():
         return text.lower()
-    forms = {ord(letter): "".join(map(folded, letter.lower())) for letter in set(text)}
-    return text.translate(forms)
+    return text.translate({ord(letter): _plain_letter(letter) for letter in set(text)})
+
+
+@lru_cache(4096)
+def _plain_letter(letter: str) -> str:
+    return "".join(map(folded, letter.lower()))
 
 
 @dataclass(frozen=True, slots=True)

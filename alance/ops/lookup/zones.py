@@ -131,7 +131,7 @@ async def ask_zones(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZone
 
 
 async def ask_filters(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZones:
-    """Find the zones that may have values. Cost: a round for their places, one for the filters.
+    """Find the zones that may have values. Cost: a round for their places, then one for each 256.
 
     Memory: 8 MiB of filters, and those that the search cache keeps.
 
