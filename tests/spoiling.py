@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from random import Random
+    from collections.abc import Iterator
+    from pathlib import Path
 
 
 def spoiled(content: bytes, number: int, chance: Random) -> bytes:
@@ -23,3 +26,17 @@ def spoiled(content: bytes, number: int, chance: Random) -> bytes:
     for _ in range(chance.choice((1, 4, 30))):
         changed[chance.randrange(len(changed))] = chance.randrange(256)
     return bytes(changed)
+
+
+def spoiled_copies(table: Path, count: int, seed: int) -> Iterator[tuple[Path, str]]:
+    """Copies of a table, each until the next one, with a damaged index file; and its name."""
+    chance = Random(seed)
+    files = sorted((table / "_indices").glob("*/*.lance"))
+    for number in range(count):
+        file = files[number % len(files)]
+        content = spoiled(file.read_bytes(), number, chance)
+        place = table.parent / f"c{number}"
+        shutil.copytree(table, place)
+        (place / file.relative_to(table)).write_bytes(content)
+        yield place, file.name
+        shutil.rmtree(place)

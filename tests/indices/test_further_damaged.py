@@ -4,8 +4,6 @@ for, never a crash; what contradicts itself is not used, or a clear error.
 
 from __future__ import annotations
 
-import random
-import shutil
 import struct
 import uuid
 from typing import TYPE_CHECKING
@@ -21,7 +19,7 @@ from alance.errors import CorruptFileError
 from alance.format.index.addresses import rows_bytes
 from alance.format.index.ngram import parse_postings, postings_bytes
 from tests.indices.index_cases import entries, ids, plan_of
-from tests.spoiling import spoiled
+from tests.spoiling import spoiled_copies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,14 +56,8 @@ async def test_every_spoiled_file_gives_rows_that_are_asked_for_or_an_error(
     expected = {
         column: await ids(dataset, text, use_scalar_index=False) for column, text in FILTERS.items()
     }
-    chance, unused = random.Random(11), 0
-    files = sorted((tmp_path / "t" / "_indices").glob("*/*.lance"))
-    for number in range(48):
-        file = files[number % len(files)]
-        content = spoiled(file.read_bytes(), number, chance)
-        place = tmp_path / f"c{number}"
-        shutil.copytree(tmp_path / "t", place)
-        (place / file.relative_to(tmp_path / "t")).write_bytes(content)
+    unused = 0
+    for place, _ in spoiled_copies(tmp_path / "t", 48, seed=11):
         async with alance.Session() as session:
             copied = await alance.dataset(place, session=session)
             for column, condition in FILTERS.items():
@@ -76,7 +68,6 @@ async def test_every_spoiled_file_gives_rows_that_are_asked_for_or_an_error(
                 assert set(kept) <= set(expected[column])
                 lines = (await plan_of(copied, condition)).index_lines
                 unused += any("not used" in line for line in lines)
-        shutil.rmtree(place)
     assert unused > 8
 
 

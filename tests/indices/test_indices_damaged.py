@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import alance
 from alance.format.index.addresses import parse_rows, rows_bytes
 from alance.format.index.btree import parse_page_table
 from tests.indices.index_cases import ids, plan_of
-from tests.spoiling import spoiled
+from tests.spoiling import spoiled_copies
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,14 +37,8 @@ async def test_every_spoiled_file_gives_the_rows_of_a_scan_or_an_error(tmp_path:
     expected = {
         column: await ids(dataset, one, use_scalar_index=False) for column, one in FILTERS.items()
     }
-    chance, wrong, unused = random.Random(7), [], 0
-    files = sorted((tmp_path / "t" / "_indices").glob("*/*.lance"))
-    for number in range(60):
-        file = files[number % len(files)]
-        content = spoiled(file.read_bytes(), number, chance)
-        place = tmp_path / f"c{number}"
-        shutil.copytree(tmp_path / "t", place)
-        (place / file.relative_to(tmp_path / "t")).write_bytes(content)
+    wrong, unused = [], 0
+    for place, name in spoiled_copies(tmp_path / "t", 60, seed=7):
         async with alance.Session() as session:
             copied = await alance.dataset(place, session=session)
             for column, condition in FILTERS.items():
@@ -55,10 +48,9 @@ async def test_every_spoiled_file_gives_the_rows_of_a_scan_or_an_error(tmp_path:
                     continue
                 assert set(found) <= set(expected[column])  # never a row that is not asked for
                 if found != expected[column]:
-                    wrong.append((file.name, number))
+                    wrong.append((name, place.name))
                 lines = (await plan_of(copied, condition)).index_lines
                 unused += any("not used" in line for line in lines)
-        shutil.rmtree(place)
     assert unused > 12
     assert not wrong
 
