@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from alance.io.reads import Read
 
 BLOCK_BYTES: Final = 64 << 10
+MOST_ENDS: Final = 1 << 16  # of objects; some 10 MB
 
 
 class _Kept(NamedTuple):
@@ -65,9 +66,12 @@ class BlockCache:
         return self._num_bytes
 
     def note_end(self, location: str, stop: int) -> None:
-        """Remember that an object has bytes up to `stop`."""
+        """Remember that an object has bytes up to `stop`, of the objects that were read last."""
         if stop > self._ends.get(location, 0):
+            self._ends.pop(location, None)
             self._ends[location] = stop
+            if len(self._ends) > MOST_ENDS:
+                del self._ends[next(iter(self._ends))]
 
     def widened(self, location: str, starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
         """Ranges widened to whole blocks, as far as the object is known to reach."""

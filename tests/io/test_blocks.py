@@ -14,6 +14,8 @@ from alance.io.blocks import BLOCK_BYTES, BlockCache
 from alance.io.reads import Landed
 
 if TYPE_CHECKING:
+    import pytest
+
     from alance.testing.lab import Lab
 
 CONTENT = bytes(n * 41 % 249 for n in range(5 * BLOCK_BYTES + 1000))
@@ -84,6 +86,18 @@ async def takes(lab: Lab, callers: int, **options: int) -> int:
             )
             assert [one.num_rows for one in found] == [2] * callers, turn
         return int(lab.stats()["requests"]) - before
+
+
+def test_ends_of_objects_are_forgotten_where_there_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("alance.io.blocks.MOST_ENDS", 2)
+    blocks = BlockCache(1 << 20)
+    for location in ("a", "b", "a", "c"):
+        blocks.note_end(location, 5 * BLOCK_BYTES + (location == "a"))
+    assert widened(blocks, 3, 5) == (0, 5)  # the oldest one
+    blocks.note_end("a", 5 * BLOCK_BYTES)
+    assert widened(blocks, 3, 5) == (0, BLOCK_BYTES)
 
 
 async def test_a_crowd_fills_it_and_a_single_caller_does_not(lineitem_lab: Lab) -> None:
