@@ -8,6 +8,8 @@ is in `tests/spark`, that about training in `tests/torch`.
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
 import re
 import subprocess
 import sys
@@ -20,6 +22,7 @@ import pyarrow.compute as pc
 import pytest
 
 import alance
+from alance.io import observing
 from alance.testing.lab import Lab
 from tests.pages import PAGES, ROOT, blocks, run_page
 from tests.versioning.dynamodb import serving
@@ -211,6 +214,14 @@ def dynamodb() -> Iterator[str]:
 
 
 @pytest.fixture(autouse=True)
+def unobserved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Observers and log levels of a page end with it."""
+    monkeypatch.setattr(observing, "_observers", [])
+    logger = logging.getLogger("alance.io")
+    monkeypatch.setattr(logger, "level", logger.level)
+
+
+@pytest.fixture(autouse=True)
 def place(lab: Lab, dynamodb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder, and an environment with a store of the right names, as after a login."""
     environment = {
@@ -236,6 +247,8 @@ async def test_the_code_of_a_page_runs(path: Path) -> None:
         await run_page(path, names)
     finally:
         await alance.Session.of_loop().aclose()
+        names.clear()
+        gc.collect()  # functions of a page hold what is in it, and that the stores it opened
 
 
 def test_the_first_lines_of_the_readme_run_in_the_console_of_asyncio(place: Path) -> None:

@@ -67,7 +67,7 @@ def start(options: dict[str, str], log: int | None = None) -> tuple[subprocess.P
     }
     server = [sys.executable, "-m", "uvicorn", "--app-dir", str(HERE), "app:app"]
     process = subprocess.Popen(
-        [*server, "--port", str(port), "--log-level", "warning"],
+        [*server, "--port", str(port), "--log-level", "warning", "--timeout-keep-alive", "75"],
         env={**os.environ, **variables},
         stderr=log,
     )
