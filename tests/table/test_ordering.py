@@ -125,6 +125,18 @@ async def test_members_of_structs_and_computed_columns_order_as_well(
     assert computed["less"].to_pylist() == expected
 
 
+async def test_many_first_rows_are_scanned_with_all_columns(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = await alance.dataset(uri)
+    options: dict[str, Any] = {"order_by": ["-number", "key"], "limit": 40, "offset": 3}
+    taken = await dataset.to_table(["id", "s.b"], **options)
+    monkeypatch.setattr("alance.ops.read.ordering.TAKEN_ROWS", 42)
+    scanner = dataset.scanner(["id", "s.b"], **options)
+    assert (await scanner.to_table()) == taken
+    assert "are taken" not in str(await scanner.explain())
+
+
 async def test_deleted_rows_are_sorted_as_well_where_they_are_asked_for(uri: str) -> None:
     dataset = await alance.dataset(uri)
     options: dict[str, Any] = {"with_row_id": True, "include_deleted_rows": True}

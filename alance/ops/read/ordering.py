@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 else:
     sorting = Deferred("alance.ops.read.sorting")
+
+TAKEN_ROWS: Final = 128 << 10  # more rows are scanned with all columns: a take of them costs more
 
 
 def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
@@ -54,8 +56,9 @@ def _output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -
 async def sorted_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
     """All rows of a scan, sorted by `order_by`, then cut by offset and limit.
 
-    Cost: with a limit a scan of the columns of the order and a take of the others, of the rows that
-    are given; memory: twice these rows' keys, or 64 Ki. Without one a scan, all of it in memory.
+    Cost: with a limit of up to `TAKEN_ROWS` a scan of the columns of the order and a take of the
+    others, of the rows that are given; memory: twice these rows' keys, or 64 Ki. With a larger one
+    a scan, and twice these rows; without one all rows are in memory.
 
     Raises:
         InvalidInputError: a sort column that the table and the output have not.
@@ -85,7 +88,9 @@ async def sorted_table(snapshot: Snapshot, columns: Columns, options: ScanOption
 
 def takes_others(options: ScanOptions) -> bool:
     """Whether the columns of the output are taken of the rows that are given."""
-    return options.limit is not None and not options.include_deleted_rows
+    if options.limit is None or options.include_deleted_rows:
+        return False
+    return options.limit + (options.offset or 0) <= TAKEN_ROWS
 
 
 def unsorted_options(options: ScanOptions) -> ScanOptions:
