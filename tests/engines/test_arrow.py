@@ -97,7 +97,7 @@ async def wide(lab: Lab) -> AsyncIterator[alance.Dataset]:
     """A table of 24 MB on the store, of which the footers are known."""
     rng = np.random.default_rng(7)
     async with alance.Session() as session:
-        place = {"uri": "s3://lab/wide.lance", "storage_options": lab.lance_options()}
+        place = {"uri": "s3://lab/engines-wide", "storage_options": lab.lance_options()}
         for part in range(3):
             ids = np.arange(250_000) + part * 250_000
             columns = {"id": ids, "day": ids // 25_000, "a": rng.random(len(ids))}

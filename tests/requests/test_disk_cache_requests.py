@@ -78,7 +78,9 @@ class Cold:
                     **options,  # type: ignore[arg-type]
                 )
                 result = await work(dataset)
-        return result, [str(one["op"]).lower() for one in seen.records], seen
+        # Of a table of an earlier test a request may still be on its way.
+        own = [one for one in seen.records if self.path.name in str(one.get("prefix") or one)]
+        return result, [str(one["op"]).lower() for one in own], seen
 
     async def take(self, rows: list[int], **options: object) -> tuple[list[str], int, pa.Table]:
         """Operations, rounds and rows of a take in a cold session, which are the right ones."""
@@ -133,7 +135,8 @@ def cold(lab: Lab, _table: Path, tmp_path: Path) -> Iterator[Cold]:
 
 async def test_a_cold_take_of_a_row_costs_two_rounds(cold: Cold) -> None:
     operations, rounds, _ = await cold.take([70_000])
-    assert operations[:2] == ["list", "get"]
+    # The first request goes by a connection that the server may have closed: then it is sent again.
+    assert list(dict.fromkeys(operations))[:2] == ["list", "get"]
     assert rounds > 2
     operations, rounds, _ = await cold.take([70_001])
     assert operations.count("list") == 1
