@@ -25,7 +25,8 @@ class Rounds:
 
     Args:
         client: gives the number of the client's process, 0: nothing is held back.
-        in_flight: gives the number of requests without an answer, those held back among them.
+        in_flight: gives the number of requests that a client waits for, those held back among
+            them.
         spawn: runs something beside.
     """
 
@@ -37,21 +38,26 @@ class Rounds:
     ) -> None:
         self.number = 0
         self._client, self._in_flight, self._spawn = client, in_flight, spawn
-        self._held: list[Callable[[], None]] = []
+        self._held: list[tuple[asyncio.Event, Callable[[], None]]] = []
 
-    def enter(self, go: Callable[[], None]) -> None:
-        """Call `go` once the client waits; at once where nothing is held back."""
+    def enter(self, lost: asyncio.Event, go: Callable[[], None]) -> None:
+        """Call `go` once the client waits; at once where nothing is held back.
+
+        Args:
+            lost: set when nobody waits for the request any more.
+        """
         if not self._client() and not self._held:
             go()
             return
-        self._held.append(go)
+        self._held.append((lost, go))
         if len(self._held) == 1:
             self._spawn(self._release())
 
     async def _release(self) -> None:
         seen = looks = 0
         for _ in range(MOST_LOOKS):
-            client, num_held = self._client(), len(self._held)
+            client = self._client()
+            num_held = sum(not lost.is_set() for lost, _ in self._held)
             waits = num_held == seen and num_held == self._in_flight() and is_asleep(client)
             seen, looks = num_held, looks + 1 if waits else 0
             if looks > LOOKS or not client:
@@ -59,7 +65,7 @@ class Rounds:
             await asyncio.sleep(PAUSE_S)
         self.number += 1
         held, self._held = self._held, []
-        for go in held:
+        for _, go in held:
             go()
 
 

@@ -260,11 +260,11 @@ class Server:
         self.log.append(req.record)
         self.in_flight += 1
         self.peak = max(self.peak, self.in_flight)
-        self.rounds.enter(lambda: self._begin(conn, req))
+        self.rounds.enter(conn.lost, lambda: self._begin(conn, req))
 
     def _under_way(self) -> int:
-        """Requests without an answer, those that have come in part among them."""
-        return self.in_flight + sum(conn.is_receiving for conn in self.conns)
+        """Requests that a client waits for, those that have come in part among them."""
+        return sum(conn.busy or conn.is_receiving for conn in self.conns)
 
     def _begin(self, conn: Connection, req: Request) -> None:
         rule = self.weather.fault(req)

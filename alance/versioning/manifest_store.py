@@ -163,7 +163,7 @@ class ConditionalManifests:
         """Probe the store; see `check_conditional_puts` for the cost."""
         if not self._is_safe:
             store, path = self._engine.registry.resolve(self._table.folder(TRANSACTIONS))
-            await check_conditional_puts(store, path, self.patience)
+            await check_conditional_puts(store, path, self._engine.background, self.patience)
 
     async def latest(self) -> ManifestLocation | None:
         """The latest version. Cost: one LIST, whole for V1 names and stores without order."""

@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from alance.errors import AlanceError, UnsupportedError
+from alance.io.background import grace_of
 from alance.io.store import without_number
 from alance.versioning.settle import Patience, Settled, put_settled
 
 if TYPE_CHECKING:
+    from alance.io.background import Background
     from alance.io.store import Store
 
 PROBE: Final = ".probe-"
+REMOVAL_S: Final = 120.0  # of the probe; what stays is found by cleanup
 
 _answers: WeakKeyDictionary[Store, bool] = WeakKeyDictionary()
 
 
 async def check_conditional_puts(
-    store: Store, folder: str, patience: Patience | None = None
+    store: Store, folder: str, background: Background, patience: Patience | None = None
 ) -> None:
     """Refuse a store that overwrites where it was asked to create.
 
@@ -34,6 +37,7 @@ async def check_conditional_puts(
 
     Args:
         folder: path inside the store of a folder for the probe, which is deleted again.
+        background: has the removal of the probe where the caller is cancelled meanwhile.
 
     Raises:
         UnsupportedError: the store ignores the condition.
@@ -44,7 +48,7 @@ async def check_conditional_puts(
         return
     heeds = _answers.get(store)
     if heeds is None:
-        heeds = await _probe(store, folder, patience or Patience())
+        heeds = await _probe(store, folder, background, patience or Patience())
         _answers[store] = heeds
     if not heeds:
         raise UnsupportedError(
@@ -55,7 +59,7 @@ async def check_conditional_puts(
         )
 
 
-async def _probe(store: Store, folder: str, patience: Patience) -> bool:
+async def _probe(store: Store, folder: str, background: Background, patience: Patience) -> bool:
     path = f"{folder}/{PROBE}{uuid.uuid4()}"
     first, second = b"first", b"second"
 
@@ -72,4 +76,4 @@ async def _probe(store: Store, folder: str, patience: Patience) -> bool:
         return await put(second) is Settled.THEIRS
     finally:
         with contextlib.suppress(AlanceError):
-            await store.delete([path])
+            await background.finish(store.delete([path]), REMOVAL_S, grace_of(store))

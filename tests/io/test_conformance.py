@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from moto.server import ThreadedMotoServer
 
 import alance
 from alance.errors import AccessError, UnsupportedError
+from alance.io.background import Background
 from alance.io.conformance import CHECKS, examine
 from alance.io.endpoints import endpoint_of
 from alance.io.registry import StoreRegistry
@@ -136,10 +138,25 @@ async def test_other_servers_than_the_clouds_are_asked_once(
     uri, options = reached(lab, scheme)
     store, folder = StoreRegistry().open(uri, storage_options=options)
     with lab.recording() as seen:
-        await check_conditional_puts(store, folder)
-        await check_conditional_puts(store, folder)
+        await check_conditional_puts(store, folder, Background())
+        await check_conditional_puts(store, folder, Background())
     assert [one["op"] for one in seen.records[:2]] == ["PUT", "PUT"]
     assert asked <= len(seen.records) <= asked + 1  # S3 settles the refusal by reading
+
+
+async def test_who_is_cancelled_while_a_server_is_asked_is_free(lab: Lab) -> None:
+    uri, options = reached(lab, "s3")
+    store, folder = StoreRegistry().open(uri, storage_options=options)
+    background = Background()
+    lab.config(latency_ms=600_000)
+    asking = asyncio.create_task(check_conditional_puts(store, folder, background))
+    await asyncio.sleep(0.1)
+    asking.cancel()
+    async with asyncio.timeout(30):
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+    assert background.num_left == 1  # the removal of what may come to be written
+    await background.aclose(0.0)
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,19 @@ def test_requests_one_after_the_other_are_as_many_rounds(client: Client) -> None
     assert seen.rounds == 4
 
 
+def test_a_request_whose_client_has_gone_holds_nobody(client: Client) -> None:
+    gone = Client(client.lab)
+    client.lab.config(latency_ms=3_600_000)
+    gone.http.request("GET", "/gone")
+    while not client.lab.stats()["in_flight"]:
+        time.sleep(0.001)
+    gone.http.close()
+    client.lab.config(latency_ms=0, waits_for=os.getpid())
+    begin = time.monotonic()
+    client.status("GET", "/a")
+    assert time.monotonic() - begin < 30  # milliseconds; a client that never sleeps is held 60 s
+
+
 def test_nothing_waits_for_a_client_that_is_not_known(client: Client) -> None:
     with client.lab.recording() as seen:
         client.status("GET", "/a")
