@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-spark test test-azure test-browser test-spark test-torch lint format protos kernels bench bench-spark fuzz sanitize soak wheel clean
+.PHONY: demo demo-spark test test-azure test-browser test-spark test-torch lint format protos kernels bench bench-spark docs fuzz sanitize soak wheel clean
 
 # The package, with what the demo needs: all that is compiled, and few packages.
 $(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/*)
@@ -88,6 +88,11 @@ bench-spark: $(VENV)/.ready
 	$(MAKE) $(VENV)/.spark
 	$(PIP) --group bench
 	$(BIN)/python -m benchmarks.spark
+
+# The documentation as a site, in build/site; warnings are errors.
+docs: $(VENV)/.demo
+	$(PIP) --group docs
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/mkdocs build --quiet
 
 # Damaged files and random bytes, 200 times as many as `make test` tries.
 fuzz: $(VENV)/.ready
