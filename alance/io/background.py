@@ -29,6 +29,7 @@ _log: Final = logging.getLogger(__name__)
 GRACE_S: Final = 0.4  # a caller that was cancelled is to be free within a second
 # A file that is being synced and named cannot be called back; a busy disk may take seconds.
 LOCAL_GRACE_S: Final = 30.0
+DISCARD_S: Final = 120.0  # for the removal of what nobody needs; what stays, cleanup finds
 MOST: Final = 64  # of what goes on at once; the oldest is dropped for one more
 CLOSE_S: Final = 2.0  # for what goes on when the session ends
 

@@ -20,11 +20,13 @@ from alance.errors import (
     ForkedError,
     NotFoundError,
 )
+from alance.io.background import DISCARD_S, grace_of
 from alance.io.store_report import StoreCheck, StoreReport
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from alance.io.background import Background
     from alance.io.profile import StoreProfile
     from alance.io.store import Store
     from alance.io.store_report import Purpose
@@ -37,10 +39,13 @@ class _Unfit(Exception):
     """The store did something else."""
 
 
-async def examine(store: Store, folder: str) -> StoreReport:
+async def examine(store: Store, folder: str, background: Background) -> StoreReport:
     """Try what alance needs of a store, in a folder of it.
 
     Cost: about 100 requests, and two uploads of a little more than one part each (8 MiB).
+
+    Args:
+        background: has the removal of the objects where the caller is cancelled meanwhile.
 
     Raises:
         StoreError: nothing can be written there, or AccessError for want of rights.
@@ -61,7 +66,7 @@ async def examine(store: Store, folder: str) -> StoreReport:
                 failure = f"{type(error).__name__}: {error}"
             done.append(StoreCheck(name, purpose, failure))
     finally:
-        await trial.clean()
+        await background.finish(trial.clean(), DISCARD_S, grace_of(store))
     return StoreReport(store.root, tuple(done))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from alance.errors import AlanceError, UnsupportedError
-from alance.io.background import grace_of
+from alance.io.background import DISCARD_S, grace_of
 from alance.io.store import without_number
 from alance.versioning.settle import Patience, Settled, put_settled
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from alance.io.store import Store
 
 PROBE: Final = ".probe-"
-REMOVAL_S: Final = 120.0  # of the probe; what stays is found by cleanup
 
 _answers: WeakKeyDictionary[Store, bool] = WeakKeyDictionary()
 
@@ -76,4 +75,4 @@ async def _probe(store: Store, folder: str, background: Background, patience: Pa
         return await put(second) is Settled.THEIRS
     finally:
         with contextlib.suppress(AlanceError):
-            await background.finish(store.delete([path]), REMOVAL_S, grace_of(store))
+            await background.finish(store.delete([path]), DISCARD_S, grace_of(store))

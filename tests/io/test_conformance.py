@@ -58,7 +58,7 @@ def moto() -> Iterator[dict[str, str]]:
 
 
 async def test_every_store_here_is_fit(place: Place) -> None:
-    report = await examine(place.store, place.folder)
+    report = await examine(place.store, place.folder, Background())
     assert not report.failures, str(report)
     assert len(report.checks) == len(CHECKS)
     assert [meta async for meta in place.store.list(place.folder)] == []

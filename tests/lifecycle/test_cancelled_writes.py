@@ -63,6 +63,10 @@ VERBS: dict[str, Any] = {
     "index": lambda dataset, uri, more: dataset.create_scalar_index("id", "BTREE"),
     "tag": lambda dataset, uri, more: dataset.tags.create("first", 1),
     "branch": lambda dataset, uri, more: dataset.create_branch("trial"),
+    "shallow clone": lambda dataset, uri, more: dataset.shallow_clone(f"{uri}-clone"),
+    "deep clone": lambda dataset, uri, more: dataset.deep_clone(f"{uri}-clone"),
+    "restore": lambda dataset, uri, more: dataset.restore(1),
+    "check of the store": lambda dataset, uri, more: alance.check_store(uri, **more),
     "config": lambda dataset, uri, more: dataset.update_config({"a": "b"}),
     "file": write_file,
     "large file": write_large_file,
@@ -90,6 +94,22 @@ async def cancelled(lab: Lab, call: Awaitable[object]) -> BaseException | None:
         task.cancel()
         await asyncio.wait([task])
     return asyncio.CancelledError() if task.cancelled() else task.exception()
+
+
+@pytest.mark.parametrize("name", [name for name in VERBS if name != "create"])
+async def test_while_nothing_is_answered_to_a_new_session(lab: Lab, name: str) -> None:
+    """A session asks each store once whether it heeds conditions: no write has done that yet."""
+    uri = f"s3://lab/cancelled-{next(_numbers)}"
+    options = lab.lance_options()
+    await alance.write_dataset(ROWS, uri, max_rows_per_file=20, storage_options=options)
+    async with alance.Session() as session:
+        more = {"storage_options": options, "session": session}
+        dataset = await alance.dataset(uri, **more)
+        lab.config(latency_ms=3_600_000)
+        error = await cancelled(lab, VERBS[name](dataset, uri, more))
+        assert isinstance(error, asyncio.CancelledError)
+    lab.calm()
+    assert (await alance.dataset(uri, storage_options=options)).version == 1
 
 
 @pytest.mark.parametrize("name", list(VERBS))

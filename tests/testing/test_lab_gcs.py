@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from alance.errors import AlreadyExistsError
+from alance.io.background import Background
 from alance.io.conformance import examine
 from alance.io.registry import StoreRegistry
 from tests.reference.creators import check_one_wins
@@ -90,10 +91,10 @@ async def test_our_puts_go_by_generation(client: Client) -> None:
     """By no other condition: they hold where S3's are not known."""
     client.lab.config(ignores=["if-none-match", "if-match"])
     store, folder = gcs(client)
-    report = await examine(store, folder)
+    report = await examine(store, folder, Background())
     assert not report.failures, str(report)
     client.lab.config(ignores=[MATCH])
-    report = await examine(store, folder)
+    report = await examine(store, folder, Background())
     assert not report.is_fit_for("commits")
 
 

@@ -207,4 +207,4 @@ async def check_store(
     """
     session = session or Session.of_loop()
     place, folder = session.engine.registry.open(uri, storage_options=storage_options, store=store)
-    return await examine(place, folder)
+    return await examine(place, folder, session.engine.background)

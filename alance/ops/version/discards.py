@@ -7,18 +7,16 @@ stays are orphans, which a cleanup finds.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from alance.errors import AlanceError
-from alance.io.background import grace_of
+from alance.io.background import DISCARD_S, grace_of
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from alance.io.engine import Engine
     from alance.io.store import Store
-
-DISCARD_S: Final = 120.0
 
 
 async def in_time(engine: Engine, store: Store, work: Coroutine[object, object, object]) -> None:
