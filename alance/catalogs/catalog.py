@@ -207,8 +207,7 @@ class Catalog:
     async def open_table(self, table: TableName, *, version: int | str | None = None) -> Dataset:
         """Open a table at its latest version, or the one asked for.
 
-        Cost: of a folder that of `alance.dataset`, and a scan of `__manifest` if there is one; of a
-        server a request more.
+        Cost: that of `place`, and of `alance.dataset`.
 
         Args:
             version: a number or a tag.
@@ -235,6 +234,9 @@ class Catalog:
 
     async def place(self, table: TableName) -> Place:
         """Where a table is: its `uri` and `storage_options`, for calls that this class has not.
+
+        Cost: of a folder a LIST to open `__manifest`, a scan of it if there is one, and a LIST for
+        a table of the root; of a server a request.
 
         Raises:
             TableNotFoundError: there is no table of that name.

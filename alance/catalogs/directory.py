@@ -12,6 +12,7 @@ import json
 import posixpath
 import uuid
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from alance.ops.upkeep.place import drop
 from alance.writing import write_dataset
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from alance.catalogs.backend import Names
     from alance.datasets import Dataset
@@ -76,132 +77,113 @@ class DirectoryBackend:
         name = posixpath.basename(place.uri.removesuffix(self._query))
         return name if self._is_path else name.replace("%25", "%")
 
-    async def _manifest(self) -> Dataset | None:
-        """The table of namespaces, if there is one."""
+    async def _manifest(self) -> _Manifest:
+        """The table of namespaces as it is now; a call of the catalog opens it once."""
         place = self._place(MANIFEST)
         try:
-            return await dataset(
+            table = await dataset(
                 place.uri, storage_options=place.storage_options, session=self._session
             )
         except TableNotFoundError:
-            return None
+            return _Manifest(self.uri, None)
+        return _Manifest(self.uri, table)
 
-    async def _rows(self, condition: str, *params: str) -> list[dict[str, Any]]:
-        manifest = await self._manifest()
-        if manifest is None:
-            return []
-        columns = ["object_id", "object_type", "location"]
-        table = await manifest.to_table(columns, filter=condition, params=list(params) or None)
-        return table.to_pylist()  # type: ignore[no-any-return]
-
-    async def _row(self, names: Names, kind: str) -> dict[str, Any] | None:
-        object_id = DELIMITER.join(names)
-        rows = await self._rows("object_id = ? AND object_type = ?", object_id, kind)
-        return rows[0] if rows else None
-
-    async def _below(self, namespace: Names, kind: str) -> list[str]:
-        """The last names of what is in a namespace.
-
-        Raises:
-            NotFoundError: there is no such namespace.
-        """
-        if namespace:
-            await self._check_namespace(namespace)
-        prefix = DELIMITER.join((*namespace, ""))
-        rows = await self._rows("object_type = ? AND starts_with(object_id, ?)", kind, prefix)
-        names = [row["object_id"].removeprefix(prefix) for row in rows]
-        return [name for name in names if DELIMITER not in name]
-
-    async def _check_namespace(self, names: Names) -> None:
-        if names and await self._row(names, "namespace") is None:
-            raise NotFoundError(f"catalog {self.uri!r}: no namespace {shown(names)!r}")
+    async def _new_manifest(self) -> _Manifest:
+        place = self._place(MANIFEST)
+        try:
+            table = await write_dataset(
+                SCHEMA.empty_table(),
+                place.uri,
+                storage_options=place.storage_options,
+                session=self._session,
+            )
+        except AlreadyExistsError:
+            return await self._manifest()
+        return _Manifest(self.uri, table)
 
     async def _add(
-        self, names: Names, kind: str, location: str | None, metadata: str | None
+        self,
+        manifest: _Manifest,
+        names: Names,
+        kind: str,
+        *,
+        location: str | None = None,
+        metadata: str | None = None,
     ) -> None:
-        """Add a row, in one commit that fails where the name is taken meanwhile."""
-        row = {
-            "object_id": DELIMITER.join(names),
-            "object_type": kind,
-            "location": location,
-            "metadata": metadata,
-            "base_objects": None,
-        }
-        manifest = await self._manifest()
-        if manifest is None:
-            place = self._place(MANIFEST)
-            with suppress(AlreadyExistsError):
-                await write_dataset(
-                    SCHEMA.empty_table(),
-                    place.uri,
-                    storage_options=place.storage_options,
-                    session=self._session,
-                )
-            manifest = await self._manifest()
-            assert manifest is not None
-        merge = manifest.merge_insert("object_id").when_matched_fail()
+        """Add a row, in one commit that fails where the name is taken."""
+        if manifest.table is None:
+            manifest = await self._new_manifest()
         try:
-            await merge.when_not_matched_insert_all().execute([row], schema=SCHEMA)
+            await manifest.add(names, kind, location, metadata)
         except InvalidInputError as error:
-            if await self._row(names, kind) is None:
+            rows = await (await self._manifest()).rows(names)
+            if _row(rows, names, kind) is None:
                 raise
             raise _taken(self.uri, names, kind) from error
 
     async def list_namespaces(self, parent: Names) -> list[str]:
-        return await self._below(parent, "namespace")
+        return await (await self._manifest()).below(parent, "namespace")
 
     async def create_namespace(self, names: Names, properties: Mapping[str, str]) -> None:
-        await self._check_namespace(names[:-1])
+        manifest = await self._manifest()
+        if parent := names[:-1]:
+            manifest.check_namespace(await manifest.rows(parent), parent)
         metadata = json.dumps(dict(properties)) if properties else None
-        if await self._row(names, "namespace") is not None:
-            raise _taken(self.uri, names, "namespace")
-        await self._add(names, "namespace", None, metadata)
+        await self._add(manifest, names, "namespace", metadata=metadata)
 
     async def drop_namespace(self, names: Names) -> None:
-        inside = await self._below(names, "table") or await self._below(names, "namespace")
-        if inside:
+        manifest = await self._manifest()
+        if inside := await manifest.below(names, "table", "namespace"):
             raise InvalidInputError(
                 f"catalog {self.uri!r}: namespace {shown(names)!r} is not empty: it has "
-                f"{sorted(inside)[0]!r}"
+                f"{min(inside)!r}"
             )
-        manifest = await self._manifest()
-        assert manifest is not None
-        await manifest.delete("object_id = ?", params=[DELIMITER.join(names)])
+        await manifest.forget(names)
 
     async def list_tables(self, namespace: Names) -> list[str]:
-        names = set(await self._below(namespace, "table"))
+        names = set(await (await self._manifest()).below(namespace, "table"))
         if not namespace:
-            folders = await list_folders(
-                self.uri, storage_options=self._options, session=self._session
-            )
+            folders = await self._folders(self.uri)
             names |= {folder.removesuffix(SUFFIX) for folder in folders if folder.endswith(SUFFIX)}
         return list(names)
 
+    async def _folders(self, uri: str) -> list[str]:
+        return await list_folders(uri, storage_options=self._options, session=self._session)
+
     async def find(self, names: Names) -> Place:
-        row = await self._row(names, "table")
+        return await self._find(await self._manifest(), names)
+
+    async def _find(self, manifest: _Manifest, names: Names) -> Place:
+        row = _row(await manifest.rows(names), names, "table")
         if row is not None:
             return self._place(_checked(row["location"], names))
-        if len(names) == 1 and names[0] in await self.list_tables(()):
+        if len(names) == 1 and await self._is_in_root(names[0]):
             return self._place(names[0] + SUFFIX)
         raise TableNotFoundError(f"catalog {self.uri!r}: no table {shown(names)!r}")
 
+    async def _is_in_root(self, name: str) -> bool:
+        """Whether a table's folder is there: one that has folders, as every table has."""
+        return bool(await self._folders(self._place(name + SUFFIX).uri))
+
     async def begin(self, names: Names) -> Place:
-        await self._check_namespace(names[:-1])
-        if await self._row(names, "table") is not None:
+        return await self._begin(await self._manifest(), names)
+
+    async def _begin(self, manifest: _Manifest, names: Names) -> Place:
+        namespace, name = names[:-1], names[-1]
+        rows = await manifest.rows(names, namespace)
+        if namespace:
+            manifest.check_namespace(rows, namespace)
+        if _row(rows, names, "table") or (not namespace and await self._is_in_root(name)):
             raise _taken(self.uri, names, "table")
-        if len(names) == 1:  # its folder is its name: writing finds out whether that is taken
-            return await self._new_in_root(names[0])
+        if not namespace:  # its folder is its name: writing finds out whether that is taken
+            return self._place(name + SUFFIX)
         # A folder of its own, whatever happens to those of other attempts.
         return self._place(f"{uuid.uuid4().hex[:8]}_{DELIMITER.join(names)}")
 
-    async def _new_in_root(self, name: str) -> Place:
-        if name in await self.list_tables(()):
-            raise _taken(self.uri, (name,), "table")
-        return self._place(name + SUFFIX)
-
     async def finish(self, names: Names, place: Place) -> None:
         if len(names) > 1:
-            await self._add(names, "table", self._folder(place), None)
+            manifest = await self._manifest()
+            await self._add(manifest, names, "table", location=self._folder(place))
 
     async def abandon(self, names: Names, place: Place) -> None:
         if len(names) > 1:  # nobody knows this folder
@@ -209,36 +191,111 @@ class DirectoryBackend:
                 await self._drop(place)
 
     async def drop(self, names: Names) -> None:
-        place = await self.find(names)
-        await self._forget(names)
+        manifest = await self._manifest()
+        place = await self._find(manifest, names)
+        await manifest.forget(names)
         await self._drop(place)
 
     async def rename(self, names: Names, new: Names) -> None:
-        old = await self.find(names)
-        place = await self.begin(new)
-        if names[0] + SUFFIX == self._folder(old):
-            await move_table(
-                old.uri, place.uri, storage_options=self._options, session=self._session
-            )
-            await self._forget(names)
-            await self.finish(new, place)
-            return
         manifest = await self._manifest()
-        assert manifest is not None
-        await manifest.update(
+        old = await self._find(manifest, names)
+        place = await self._begin(manifest, new)
+        if names[0] + SUFFIX != self._folder(old):
+            await manifest.rename(names, new)
+            return
+        await move_table(old.uri, place.uri, storage_options=self._options, session=self._session)
+        await manifest.forget(names)
+        await self.finish(new, place)
+
+    async def _drop(self, place: Place) -> None:
+        await drop(place.uri, storage_options=place.storage_options, session=self._session)
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    """The table of namespaces, open at a version, if there is one.
+
+    Attributes:
+        uri: the catalog's, for messages.
+    """
+
+    uri: str
+    table: Dataset | None
+
+    async def _rows(self, condition: str, params: list[str]) -> list[dict[str, Any]]:
+        if self.table is None:
+            return []
+        columns = ["object_id", "object_type", "location"]
+        rows = await self.table.to_table(columns, filter=condition, params=params)
+        return rows.to_pylist()  # type: ignore[no-any-return]
+
+    async def rows(self, *objects: Names) -> list[dict[str, Any]]:
+        """The rows of some tables and namespaces, by one scan."""
+        condition = f"object_id IN ({', '.join('?' * len(objects))})"
+        return await self._rows(condition, [DELIMITER.join(names) for names in objects])
+
+    async def below(self, namespace: Names, *kinds: str) -> list[str]:
+        """The last names of what is in a namespace, by one scan.
+
+        Raises:
+            NotFoundError: there is no such namespace.
+        """
+        prefix = DELIMITER.join((*namespace, ""))
+        rows = await self._rows(
+            "object_id = ? OR starts_with(object_id, ?)", [DELIMITER.join(namespace), prefix]
+        )
+        if namespace:
+            self.check_namespace(rows, namespace)
+        ids = [row["object_id"] for row in rows if row["object_type"] in kinds]
+        names = [name.removeprefix(prefix) for name in ids if name.startswith(prefix)]
+        return [name for name in names if DELIMITER not in name]
+
+    def check_namespace(self, rows: Iterable[dict[str, Any]], names: Names) -> None:
+        """Check that a namespace is among rows.
+
+        Raises:
+            NotFoundError: it is not.
+        """
+        if _row(rows, names, "namespace") is None:
+            raise NotFoundError(f"catalog {self.uri!r}: no namespace {shown(names)!r}")
+
+    async def add(
+        self, names: Names, kind: str, location: str | None, metadata: str | None
+    ) -> None:
+        """Add a row.
+
+        Raises:
+            InvalidInputError: there is one of these names.
+        """
+        assert self.table is not None
+        row = {
+            "object_id": DELIMITER.join(names),
+            "object_type": kind,
+            "location": location,
+            "metadata": metadata,
+            "base_objects": None,
+        }
+        merge = self.table.merge_insert("object_id").when_matched_fail()
+        await merge.when_not_matched_insert_all().execute([row], schema=SCHEMA)
+
+    async def rename(self, names: Names, new: Names) -> None:
+        assert self.table is not None
+        await self.table.update(
             {"object_id": "?"},
             "object_id = ?",
             params=[DELIMITER.join(new), DELIMITER.join(names)],
         )
 
-    async def _forget(self, names: Names) -> None:
-        """Delete the row of a table, if it has one."""
-        manifest = await self._manifest()
-        if manifest is not None:
-            await manifest.delete("object_id = ?", params=[DELIMITER.join(names)])
+    async def forget(self, names: Names) -> None:
+        """Delete the row of some names, if there is one."""
+        if self.table is not None and await self.rows(names):
+            await self.table.delete("object_id = ?", params=[DELIMITER.join(names)])
 
-    async def _drop(self, place: Place) -> None:
-        await drop(place.uri, storage_options=place.storage_options, session=self._session)
+
+def _row(rows: Iterable[dict[str, Any]], names: Names, kind: str) -> dict[str, Any] | None:
+    """The one among rows that has these names and is of a kind."""
+    key = (DELIMITER.join(names), kind)
+    return next((row for row in rows if (row["object_id"], row["object_type"]) == key), None)
 
 
 def _taken(uri: str, names: Names, kind: str) -> AlreadyExistsError:
