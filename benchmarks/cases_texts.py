@@ -6,7 +6,6 @@ python -m benchmarks.cases_texts SIDE PATH   builds an index alone, and prints J
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -15,20 +14,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from benchmarks.alone import peak_megabytes, with_bytecode
+from benchmarks.sides import Ours, Theirs, opened
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
-    import lance
-
-    import alance
     from alance.testing.lab import Lab
 
 K: Final = 10
@@ -73,60 +69,26 @@ LABELS: Final = (
 )  # fmt: skip
 
 
-class Alance:
-    """Searches of an open dataset, by alance."""
+class Alance(Ours[str]):
+    """Searches by alance."""
 
-    def __init__(self, dataset: alance.Dataset) -> None:
-        self._dataset = dataset
-
-    async def ask(self, text: str) -> int:
+    async def ask(self, query: str, **asked: Any) -> int:
         """The number of rows."""
-        return len(await self._dataset.search_text(text, K, columns=COLUMNS))
-
-    async def crowd(self, texts: Sequence[str], callers: int) -> None:
-        """All texts, by so many callers at once."""
-        left = iter(texts)
-
-        async def caller() -> None:
-            for text in left:
-                await self.ask(text)
-
-        await asyncio.gather(*(caller() for _ in range(callers)))
+        return len(await self.dataset.search_text(query, K, columns=COLUMNS))
 
 
-class Pylance:
-    """The same, by pylance; callers are threads."""
+class Pylance(Theirs[str]):
+    """Searches by pylance."""
 
-    def __init__(self, dataset: lance.LanceDataset) -> None:
-        self._dataset = dataset
-
-    def find(self, text: str) -> int:
-        asked = {"query": text, "columns": ["text"]}
-        scanner = self._dataset.scanner(columns=COLUMNS, full_text_query=asked, limit=K)
+    def find(self, query: str, **asked: Any) -> int:
+        """The number of rows."""
+        words = {"query": query, "columns": ["text"]}
+        scanner = self.dataset.scanner(columns=COLUMNS, full_text_query=words, limit=K)
         return int(scanner.to_table().num_rows)
 
-    async def ask(self, text: str) -> int:
-        return self.find(text)
-
-    async def crowd(self, texts: Sequence[str], callers: int) -> None:
-        def run() -> None:
-            with ThreadPoolExecutor(callers) as pool:
-                list(pool.map(self.find, texts))
-
-        await asyncio.to_thread(run)
-
-
-@contextlib.asynccontextmanager
-async def opened(uri: str, options: Any) -> AsyncIterator[dict[str, Alance | Pylance]]:
-    """Both sides with a new session each."""
-    import lance
-
-    import alance
-
-    theirs = lance.dataset(uri, storage_options=options, session=lance.Session())
-    async with alance.Session() as session:
-        ours = await alance.dataset(uri, storage_options=options, session=session)
-        yield {"alance": Alance(ours), "pylance": Pylance(theirs)}
+    async def ask(self, query: str) -> int:
+        """The same, in the thread that asks."""
+        return self.find(query)
 
 
 async def measured(
@@ -156,7 +118,7 @@ async def measured(
 async def run_local(only: str, path: Path, words: Sequence[str]) -> list[dict[str, Any]]:
     """Searches of each kind when what they read is in memory: the best of three rounds."""
     results = []
-    async with opened(str(path), None) as sides:
+    async with opened(str(path), None, Alance, Pylance) as sides:
         for kind in KINDS:
             if only not in f"texts local {kind}":
                 continue
@@ -184,10 +146,11 @@ async def run_lab(lab: Lab, only: str, path: Path, words: Sequence[str]) -> list
     texts = queries_of("3 words", 21, words, 7)
     parts = {"first": slice(0, 1), "others": slice(1, 21), "again": slice(1, 21)}
     told: dict[str, dict[str, Any]] = {when: {} for when in parts}
-    async with opened(str(path), None) as sides:  # modules are imported
+    async with opened(str(path), None, Alance, Pylance) as sides:  # modules are imported
         for side in sides.values():
             await side.ask(texts[0])
-    async with opened(f"s3://{path.parent.name}/{path.name}", lab.lance_options()) as sides:
+    uri = f"s3://{path.parent.name}/{path.name}"
+    async with opened(uri, lab.lance_options(), Alance, Pylance) as sides:
         for name, side in sides.items():
             for when, part in parts.items():
                 told[when][name] = await measured(side, texts[part], lab)
@@ -209,7 +172,7 @@ async def run_crowds(lab: Lab, only: str, path: Path, words: Sequence[str]) -> l
         if only not in f"texts callers {place}":
             continue
         rates: dict[str, dict[str, float]] = {}
-        async with opened(uri, options) as sides:
+        async with opened(uri, options, Alance, Pylance) as sides:
             for name, side in sides.items():
                 await side.crowd(texts, CALLERS)
                 begun, cpu = time.perf_counter(), time.process_time()

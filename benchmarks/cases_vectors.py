@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import os
 import shutil
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import lance
 import numpy as np
 
-import alance
 from benchmarks.alone import measure_alone
 from benchmarks.data import FOLDER, near_directions, table
 from benchmarks.measure import waves
+from benchmarks.sides import Ours, Theirs, opened
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -73,57 +71,27 @@ def truth(path: Path, queries: Sequence[Vector] | Vector) -> list[set[int]]:
     ]
 
 
-class Alance:
-    """Searches of an open dataset, by alance."""
-
-    def __init__(self, dataset: alance.Dataset) -> None:
-        self._dataset = dataset
+class Alance(Ours["Vector"]):
+    """Searches by alance."""
 
     async def ask(self, query: Vector, **asked: Any) -> set[int]:
         """The ids of the rows that are found."""
-        rows = await self._dataset.nearest("vec", query, K, columns=["id"], **asked)
+        rows = await self.dataset.nearest("vec", query, K, columns=["id"], **asked)
         return set(rows["id"].to_pylist())
 
-    async def crowd(self, queries: Sequence[Vector], callers: int, **asked: Any) -> None:
-        """All queries, by so many callers at once."""
-        left = iter(queries)
 
-        async def caller() -> None:
-            for query in left:
-                await self.ask(query, **asked)
-
-        await asyncio.gather(*(caller() for _ in range(callers)))
-
-
-class Pylance:
-    """The same, by pylance; callers are threads."""
-
-    def __init__(self, dataset: lance.LanceDataset) -> None:
-        self._dataset = dataset
+class Pylance(Theirs["Vector"]):
+    """Searches by pylance."""
 
     def find(self, query: Vector, **asked: Any) -> set[int]:
+        """The ids of the rows that are found."""
         nearest = {"column": "vec", "q": query, "k": K, **asked}
-        rows = self._dataset.to_table(["id", "_distance"], nearest=nearest)
+        rows = self.dataset.to_table(["id", "_distance"], nearest=nearest)
         return set(rows["id"].to_pylist())
 
     async def ask(self, query: Vector, **asked: Any) -> set[int]:
+        """The same, in a thread."""
         return await asyncio.to_thread(self.find, query, **asked)
-
-    async def crowd(self, queries: Sequence[Vector], callers: int, **asked: Any) -> None:
-        def run() -> None:
-            with ThreadPoolExecutor(callers) as pool:
-                list(pool.map(lambda query: self.find(query, **asked), queries))
-
-        await asyncio.to_thread(run)
-
-
-@contextlib.asynccontextmanager
-async def opened(uri: str, options: Any) -> AsyncIterator[dict[str, Alance | Pylance]]:
-    """Both sides with a new session each."""
-    theirs = lance.dataset(uri, storage_options=options, session=lance.Session())
-    async with alance.Session() as session:
-        ours = await alance.dataset(uri, storage_options=options, session=session)
-        yield {"alance": Alance(ours), "pylance": Pylance(theirs)}
 
 
 async def measured(
@@ -165,7 +133,7 @@ async def run_recall(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
             asked: dict[str, Any] = {"nprobes": nprobes, "refine_factor": refine}
             parts = {"first": slice(0, 1), "others": slice(1, 31), "again": slice(1, 31)}
             found: dict[str, dict[str, Any]] = {when: {} for when in parts}
-            async with opened(uri, options) as sides:
+            async with opened(uri, options, Alance, Pylance) as sides:
                 for name, side in sides.items():
                     for when, part in parts.items():
                         found[when][name] = await measured(
@@ -190,7 +158,7 @@ async def run_crowds(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
                 continue
             asked = queries[: CALLS if callers > 1 else CALLS // 8]
             rates: dict[str, float] = {}
-            async with opened(uri, options) as sides:
+            async with opened(uri, options, Alance, Pylance) as sides:
                 for name, side in sides.items():
                     await side.crowd(asked, callers, nprobes=20)
                     seconds = []

@@ -1,9 +1,11 @@
-"""The code blocks of a page of documentation, and what runs them."""
+"""The code blocks of a page of documentation, and what runs them; examples."""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
 from inspect import CO_COROUTINE
 from pathlib import Path
@@ -64,3 +66,17 @@ async def run_page(path: Path, names: dict[str, Any]) -> None:
         result = eval(code, names)  # gives a coroutine where the block awaits
         if code.co_flags & CO_COROUTINE:
             await result
+
+
+def run_example(name: str, folder: Path) -> str:
+    """Run an example as a process of its own in a folder, which has to go well; what it prints."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", ROOT / "examples" / f"{name}.py"],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,13 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import alance
+from tests.pages import ROOT, run_example
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from alance.testing.lab import Lab
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = ROOT / "examples"
 
 
 def load(name: str) -> Any:
@@ -87,14 +86,6 @@ async def test_a_parquet_file_of_the_demo_is_used_by_one_thread_and_closed(
     ],
 )
 def test_an_example_runs_from_any_folder(tmp_path: Path, example: str, lines: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLES / f"{example}.py"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    printed = run_example(example, tmp_path)
     for line in lines:
-        assert line in done.stdout
+        assert line in printed

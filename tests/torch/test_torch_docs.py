@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 import alance.sync
-from tests.pages import ROOT, run_page
+from tests.pages import ROOT, run_example, run_page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,15 +31,7 @@ async def test_the_code_of_the_page_about_training_runs(tmp_path: Path) -> None:
 
 
 def test_the_example_runs_from_any_folder(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", ROOT / "examples" / "training.py"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        check=False,
-        timeout=200,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "at batch 40 of 125" in done.stdout
-    assert "at batch 125 of 125" in done.stdout
-    assert "right: True" in done.stdout
+    printed = run_example("training", tmp_path)
+    assert "at batch 40 of 125" in printed
+    assert "at batch 125 of 125" in printed
+    assert "right: True" in printed
