@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.deferred import Deferred, lazy
 from alance.ops.version.commit_options import CommitOptions
-from alance.versioning.retries import MAX_RETRIES
+from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

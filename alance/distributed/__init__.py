@@ -48,8 +48,8 @@ from alance.distributed.writing import (
 from alance.io.access import is_for_base
 from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
 from alance.ops.write.sources import conform
+from alance.versioning.backoff import MAX_RETRIES
 from alance.versioning.outcome import may_be_visible
-from alance.versioning.retries import MAX_RETRIES
 
 __all__ = [
     "MAX_RETRIES",

@@ -12,7 +12,7 @@ from alance.format.layouts.fullzip import ROWS, FullZipPage
 from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
 from alance.format.layouts.sparse import SparsePage
 from alance.format.v2_0.arrays import value_buffers
-from alance.io.trace_places import merged
+from alance.io.trace_events import merged
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable

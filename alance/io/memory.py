@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 from alance.errors import AlreadyExistsError, NotFoundError
 from alance.io import lifecycle
+from alance.io.background import LOCAL_GRACE_S
 from alance.io.profile import MEMORY, StoreProfile
 from alance.io.store import ObjectMeta, check_spans, check_tag, short_read, without_number
-from alance.io.upload_memory import MemoryUpload
+from alance.io.upload import Upload
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from alance.io.store import Body, Names, Span
+    from alance.io.store import Body, Names, Span, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +168,26 @@ class MemoryStore:
             stored = self._objects.get(path)
             if stored is not None and (start_after is None or path > start_after):
                 yield stored.meta
+
+
+class MemoryUpload(Upload):
+    """The pieces, until they are joined."""
+
+    grace_s = LOCAL_GRACE_S
+
+    def __init__(self, store: Store, path: str) -> None:
+        super().__init__(store.root + path)
+        self._store = store
+        self._path = path
+
+    async def _advance(self) -> None:
+        """Nothing is under way."""
+
+    async def _publish(self) -> None:
+        self._end_block()
+        await self._store.put(self._path, b"".join(self._pieces))
+        self._pieces.clear()
+        self.held_bytes = 0
+
+    async def _drop(self) -> None:
+        """The object is there only once nothing can fail any more."""

@@ -21,15 +21,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.io.store import without_number
-from alance.io.trace_events import HopEvent, Kind, RequestEvent, Totals
-from alance.io.trace_places import Places, merged
+from alance.io.trace_events import HopEvent, Kind, Places, RequestEvent, Totals, merged
 from alance.io.trace_text import chrome, span_of, table, waterfall, waves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from alance.io.trace_places import Span
+    from alance.io.trace_events import Span
 
 __all__ = ["HopEvent", "Kind", "Notes", "Recorder", "RequestEvent", "Totals", "trace"]
 

@@ -8,7 +8,7 @@ from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.ops.version.commit_options import CommitArguments, CommitOptions
 from alance.verbs.base import Handle
-from alance.versioning.retries import MAX_RETRIES
+from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Pauses between the attempts of one commit."""
+"""How often a commit is tried again, and the pauses between its attempts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+MAX_RETRIES: Final = 100  # where many commit, each is first now and then
 FEW: Final = 12  # retries without a pause
 GROWTH: Final = 1.3
 

@@ -1,7 +1,8 @@
 """Finding and reading manifests: the latest version, a named one, all of them.
 
 On a store that lists in order the newest V2 name comes first, so that the latest version costs one
-LIST, stopped at its first entry, and one GET.
+LIST, stopped at its first entry, and one GET. Manifests and deletion files go by way of the disk
+cache: one is kept under an *entity*, text that another object at the same place does not have.
 """
 
 from __future__ import annotations
@@ -14,18 +15,65 @@ from alance.errors import BucketNotFoundError, CorruptFileError, InvalidInputErr
 from alance.format.plans import ByteRange
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import NamingScheme, manifest_name, parse_manifest_name
-from alance.versioning.kept import TRUSTED, keep_object, read_tagged, recall_object
+from alance.io.tasks import all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Awaitable, Callable, Hashable, Mapping
     from datetime import datetime
 
+    from alance.format.table.manifest import Manifest
     from alance.io.engine import Engine
     from alance.io.store import ObjectMeta
     from alance.versioning.table import Table
 
 T = TypeVar("T")
 ONE_RANGE: Final = 8 << 20  # a larger range would be split into several requests
+TRUSTED: Final = "version"  # entity of manifests that nothing but their number tells apart
+
+
+async def recall_object(
+    engine: Engine, location: str, entity: str | None, parse: Callable[[memoryview], T]
+) -> T | None:
+    """An object from disk, parsed; None where it is not kept, or makes no sense. No request."""
+    kept = engine.cache.kept
+    if kept is None or entity is None:
+        return None
+    content = await kept.read(location, entity)
+    if content is None:
+        return None
+    try:
+        return await engine.decode(lambda: parse(content), len(content))
+    except CorruptFileError:
+        kept.drop(location, entity)
+        return None
+
+
+def keep_object(engine: Engine, location: str, entity: str | None, content: memoryview) -> None:
+    """Keep an object that was read, and understood."""
+    if engine.cache.kept is not None and entity is not None:
+        engine.cache.kept.keep(location, entity, content)
+
+
+async def read_tagged(
+    engine: Engine, location: str, e_tag: str | None, read: Callable[[], Awaitable[memoryview]]
+) -> tuple[memoryview, bool]:
+    """An object, and whether it is for certain the one with this tag.
+
+    A listing tells the tag; the object may be another one by the time it is read. Cost: one GET,
+    or two where it is.
+
+    Args:
+        read: reads the object, whichever it is.
+    """
+    kept = engine.cache.kept
+    if kept is not None and e_tag is not None and kept.covers(location):
+        try:
+            content = await engine.scheduler.read_all(location, e_tag=e_tag, reason="manifest")
+        except NotFoundError:
+            pass
+        else:
+            return content, True
+    return await read(), False
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,3 +317,48 @@ async def load_version(engine: Engine, table: Table, version: int) -> Manifest:
 
 
 _SCHEMES = (NamingScheme.V2, NamingScheme.V1)
+
+
+async def versions(engine: Engine, table: Table) -> list[VersionInfo]:
+    """All versions, oldest first. Cost: one LIST, and all manifests at once.
+
+    Raises:
+        NotFoundError: no dataset there.
+    """
+
+    async def info(where: ManifestLocation) -> VersionInfo | None:
+        try:
+            return VersionInfo.of(await load_manifest(engine, where, keep=False))
+        except NotFoundError:
+            return None  # cleaned up meanwhile
+
+    infos = await all_of(info(where) for where in await list_manifests(engine, table))
+    return [version for version in infos if version is not None]
+
+
+async def load_asof(engine: Engine, table: Table, time: datetime) -> Manifest:
+    """The manifest of the latest version committed strictly before a time (with zone).
+
+    Commit times come from the committers' clocks and need not ascend: all are compared.
+    Cost: one LIST, and all manifests at once.
+
+    Raises:
+        NotFoundError: no dataset there, or none of its versions is as old.
+    """
+    best: Manifest | None = None
+
+    async def compare(where: ManifestLocation) -> None:
+        nonlocal best
+        try:
+            manifest = await load_manifest(engine, where, keep=False)
+        except NotFoundError:
+            return  # cleaned up meanwhile
+        if manifest.timestamp is None or manifest.timestamp >= time:
+            return
+        if best is None or manifest.version > best.version:
+            best = manifest
+
+    await all_of(compare(where) for where in await list_manifests(engine, table))
+    if best is None:
+        raise table.lacks(time, f"no version from before {time.isoformat()}")
+    return best

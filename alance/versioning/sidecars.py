@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from alance.errors import AlanceError, NotFoundError
 from alance.format.plans import ByteRange
 from alance.format.table.deletions import DeletionVector, parse_arrow, parse_bitmap
-from alance.versioning.kept import keep_object, recall_object
-from alance.versioning.load import read_object
+from alance.versioning.load import keep_object, read_object, recall_object
 
 if TYPE_CHECKING:
     from alance.format.proto import table_pb2

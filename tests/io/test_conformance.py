@@ -19,7 +19,7 @@ from alance.io.conformance import CHECKS, examine
 from alance.io.endpoints import endpoint_of
 from alance.io.registry import StoreRegistry
 from alance.testing.weather import CONDITIONS
-from alance.versioning.probe import check_conditional_puts
+from alance.versioning.manifest_store import check_conditional_puts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.proto import rowids_pb2
-from alance.format.table.row_id_runs import parse_row_id_runs, runs_of_ids
-from alance.format.table.row_ids import parse_row_ids
+from alance.format.table.row_ids import parse_row_id_runs, parse_row_ids, runs_of_ids
 from alance.versioning.row_index import RowIdIndex, RowValues, live_runs, runs_of
 
 if TYPE_CHECKING:

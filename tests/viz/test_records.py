@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING
 
 import alance
-from alance.io.trace_places import Places, merged
+from alance.io.trace_events import Places, merged
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,9 +1,10 @@
 """Values into compressed values: which codec, by the data and by hints.
 
 The entry points of a page: chunks of a mini-block page, rows of a full-zip page. The modules beside
-this one hold the codecs of each kind of value.
+this one hold the codecs of each kind of value; packed structs, whose children stand side by side in
+each row, are here.
 
-Source: encodings_v2_1.proto, CompressiveEncoding.
+Source: encodings_v2_1.proto, CompressiveEncoding, PackedStruct and VariablePackedStruct.
 """
 
 from __future__ import annotations
@@ -13,23 +14,117 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance import _kernels
 from alance.errors import UnsupportedError
+from alance.file_version import FileVersion
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, StructBlock, VariableWidth
 from alance.format.encode import encodings
+from alance.format.encode.chunks import flat_chunks
 from alance.format.encode.fixed import FixedLists, fixed_chunks
 from alance.format.encode.options import Options
 from alance.format.encode.strings import aligned, encode_strings, string_chunks
-from alance.format.encode.structs import (
-    has_fixed_rows,
-    struct_chunks,
-    struct_rows,
-    variable_struct_rows,
-)
+from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alance.arrays import Int32s, Int64s
     from alance.format.blocks import Block
-    from alance.format.encode.base import Hints, MiniBlockValues
-    from alance.format.proto import encodings_v2_1_pb2 as pb
+    from alance.format.encode.base import MiniBlockValues
+
+    Encoded = tuple[pb.CompressiveEncoding, FixedWidth | VariableWidth]
+    from alance.format.encode.base import Hints
+
+
+def has_fixed_rows(values: StructBlock) -> bool:
+    """Whether all children are fixed-width."""
+    return all(isinstance(child, FixedWidth) for child in values.children)
+
+
+def struct_chunks(values: StructBlock) -> MiniBlockValues:
+    """The chunks of a page of structs of fixed-width children.
+
+    Raises:
+        InvalidInputError: rows are too wide for chunks.
+        UnsupportedError: another child, or one of single bits.
+    """
+    encoding, rows = struct_rows(values)
+    return replace(flat_chunks(rows), encoding=encoding)
+
+
+def struct_rows(values: StructBlock) -> tuple[pb.CompressiveEncoding, FixedWidth]:
+    """Rows of fixed-width children.
+
+    Raises:
+        UnsupportedError: another child, or one of single bits.
+    """
+    children: list[FixedWidth] = []
+    for child in values.children:
+        if not isinstance(child, FixedWidth) or child.bits_per_value % 8:
+            raise UnsupportedError(f"packed struct of {_name(child)} in rows of fixed width")
+        children.append(child)
+    if not children:
+        raise UnsupportedError("packed struct without children")
+    bits = [child.bits_per_value for child in children]
+    data = _kernels.zip_columns(
+        [child.data for child in children], np.array(bits, np.int64), values.num_values
+    )
+    return encodings.packed_struct(bits), FixedWidth(sum(bits), values.num_values, data)
+
+
+def variable_struct_rows(
+    values: StructBlock, version: FileVersion, encode: Callable[[Block], Encoded]
+) -> tuple[pb.CompressiveEncoding, VariableWidth]:
+    """Rows in which each child is encoded on its own.
+
+    Args:
+        values: structs of children that are no structs themselves.
+        version: of the file, 2.2 or later.
+        encode: the per-value encoding of a child.
+
+    Raises:
+        UnsupportedError: before 2.2, or a child that such rows do not hold.
+    """
+    if version < FileVersion.V2_2:
+        raise UnsupportedError(
+            f"packed struct with children of variable width in version {version.value}: "
+            "expected 2.2 or later"
+        )
+    message = pb.VariablePackedStruct()
+    columns, offsets, wire = [], [], []
+    for child in values.children:
+        if isinstance(child, StructBlock) or (
+            isinstance(child, FixedWidth) and child.bits_per_value % 8
+        ):
+            raise UnsupportedError(f"packed struct of {_name(child)}")
+        encoding, encoded = encode(child)
+        columns.append(encoded.data)
+        if isinstance(encoded, FixedWidth):
+            message.fields.add(value=encoding, bits_per_value=encoded.bits_per_value)
+            offsets.append(np.empty(0, np.int64))
+            wire.append(encoded.bits_per_value // 8)
+        else:
+            assert isinstance(child, VariableWidth)
+            length_bytes = child.offsets.itemsize
+            message.fields.add(value=encoding, bits_per_length=8 * length_bytes)
+            offsets.append(encoded.offsets.astype(np.int64))
+            wire.append(-length_bytes)
+    ends, data = _kernels.zip_rows(columns, offsets, np.array(wire, np.int64), values.num_values)
+    rows = VariableWidth(narrowed(ends), data)
+    return pb.CompressiveEncoding(variable_packed_struct=message), rows
+
+
+def narrowed(offsets: Int64s) -> Int32s | Int64s:
+    """Offsets in 32 bits if they fit."""
+    if offsets[-1] > np.iinfo(np.int32).max:
+        return offsets
+    return offsets.astype(np.int32)
+
+
+def _name(child: Block) -> str:
+    if isinstance(child, FixedWidth):
+        return f"values of {child.bits_per_value} bits"
+    return type(child).__name__
 
 
 def mini_block_values(values: Block, hints: Hints) -> MiniBlockValues:

@@ -15,7 +15,6 @@ from alance.format.table import conflict_rules as rules
 from alance.format.table.apply_columns import moved_fields
 from alance.format.table.apply_indices import prune
 from alance.format.table.conflict_case import Case, replaced_fields, updated
-from alance.format.table.conflict_config import same_configuration
 from alance.format.table.conflict_merge import check_merge, merge, to_merge
 from alance.format.table.operations import Delete, Merge, Update
 from alance.format.table.operations_meta import CreateIndex
@@ -85,7 +84,7 @@ RULES: Final[Mapping[str, Callable[[Case], CommitConflictError | None]]] = {
     "15": rules.nulls_of_ours,
     "16": rules.restored_schema,
     "17": rules.config_of_overwritten,
-    "18": same_configuration,
+    "18": rules.same_configuration,
     "19": rules.replaced_in_removed,
     "20": rules.replaced_in_updated,
     "21": rules.replaced_or_dropped,

@@ -25,7 +25,6 @@ from alance.file_version import FileVersion
 from alance.format.proto import table_pb2, transaction_pb2
 from alance.format.schema import Schema
 from alance.format.table.dictionaries import attach_values
-from alance.format.table.field_ids import repair_field_ids
 from alance.format.table.flags import (
     STABLE_ROW_IDS,
     check_readable,
@@ -37,6 +36,7 @@ from alance.format.table.fragments import Fragments, Records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 M = TypeVar("M", bound=Message)
 
@@ -331,3 +331,43 @@ def _section(content: memoryview, position: int, kind: type[M]) -> M:
     except DecodeError as error:
         name = kind.DESCRIPTOR.name
         raise CorruptFileError(f"{name} of {length} bytes at {position}: {error}") from error
+
+
+def repair_field_ids(message: table_pb2.Manifest) -> tuple[int, ...]:
+    """Make the ids of each fragment's fields unique, in place; gives those that were not. CPU.
+
+    Releases up to 0.10 gave new columns the ids of dropped ones, whose files stayed, so that a
+    fragment has an id twice. The last file has the values of the column; each such id is replaced
+    by a new one in the schema, and in the last file of each fragment that has it. As pylance does
+    before its next commit, so that ids come out the same.
+    """
+    changes = _changes(message)
+    if not changes:
+        return ()
+    for column in message.fields:
+        column.id = changes.get(column.id, column.id)
+        column.parent_id = changes.get(column.parent_id, column.parent_id)
+    for fragment in message.fragments:
+        left = dict(changes)
+        for file in reversed(fragment.files):
+            file.fields[:] = [left.pop(number, number) for number in file.fields]
+    return tuple(changes)
+
+
+def _changes(message: table_pb2.Manifest) -> Mapping[int, int]:
+    """The new ids of fields whose ids a fragment has twice."""
+    twice: set[int] = set()
+    for fragment in message.fragments:
+        if len(fragment.files) < 2:
+            continue
+        seen: set[int] = set()
+        for file in fragment.files:
+            ids = {field for field in file.fields if field >= 0}
+            twice |= ids & seen
+            seen |= ids
+    if not twice:
+        return {}
+    fields = [field.id for field in message.fields]
+    stored = [field for part in message.fragments for file in part.files for field in file.fields]
+    first = max([*fields, *stored]) + 1
+    return {old: first + n for n, old in enumerate(sorted(twice.intersection(fields)))}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from alance.errors import InvalidInputError
 from alance.format.table.naming import MESSAGE_PROPERTY
-from alance.versioning.retries import MAX_RETRIES
+from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,10 +12,10 @@ from alance.ops.cleanup.cleanup import clean_after
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.snapshot import Snapshot
 from alance.versioning import load
+from alance.versioning.backoff import MAX_RETRIES
 from alance.versioning.commit import commit
 from alance.versioning.manifest_store import ConditionalManifests
 from alance.versioning.outcome import may_be_visible
-from alance.versioning.retries import MAX_RETRIES
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.file.fragment import FileSource
 from alance.file_version import FileVersion
 from alance.format.numbers import to_arrow
-from alance.format.table.row_id_runs import parse_row_id_runs
-from alance.format.table.row_ids import parse_versions
+from alance.format.table.row_ids import parse_row_id_runs, parse_versions
 from alance.ops.version.projection import CREATED_AT, ROW_ADDRESS, ROW_ID, ROW_OFFSET, UPDATED_AT
 from alance.versioning.row_index import RowValues
 from alance.versioning.sidecars import load_deletions

@@ -16,7 +16,7 @@ from alance.errors import (
 )
 from alance.ops.version.snapshot import Snapshot
 from alance.session import Session
-from alance.versioning import history, load, refs
+from alance.versioning import load, refs
 from alance.versioning.sidecars import load_transaction
 from alance.versioning.table import open_table
 
@@ -80,7 +80,7 @@ async def open_snapshot(
         commit_lock=commit_lock,
     )
     if time is not None:
-        manifest = await history.load_asof(engine, table, time)
+        manifest = await load.load_asof(engine, table, time)
     elif version is None:
         manifest = await load.load_latest(engine, table)
     else:
@@ -113,7 +113,7 @@ async def versions(snapshot: Snapshot) -> list[VersionInfo]:
     Raises:
         TableNotFoundError: the dataset is gone.
     """
-    return await history.versions(snapshot.engine, snapshot.table)
+    return await load.versions(snapshot.engine, snapshot.table)
 
 
 async def latest_version(snapshot: Snapshot) -> int:

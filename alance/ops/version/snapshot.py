@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -11,13 +12,12 @@ from alance.errors import CorruptFileError, NotFoundError, RowNotFoundError
 from alance.format.schema import Remembered
 from alance.io.tasks import all_of
 from alance.ops.version.handle import FragmentHandle
-from alance.ops.version.handles import Handles
 from alance.ops.version.learn import learn_rows_and_sizes, learn_values
 from alance.ops.version.projection import ROW_ID, ROW_OFFSET, project
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, live_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping
     from typing import Any
 
     from alance.arrays import Int64s
@@ -353,3 +353,29 @@ def _runs(handle: FragmentHandle) -> RowIdRuns:
     mask = handle.live_mask(0, handle.num_physical_rows)
     live = None if mask is None else np.flatnonzero(mask)
     return live_runs(handle.id, handle.row_values(ROW_ID), handle.num_physical_rows, live)
+
+
+class Handles(Sequence[FragmentHandle]):
+    """The fragments of a version, each made when it is first asked for."""
+
+    __slots__ = ("_made", "_snapshot")
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._made: list[FragmentHandle | None] = [None] * len(snapshot.manifest.fragments)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    @overload
+    def __getitem__(self, index: int) -> FragmentHandle: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[FragmentHandle]: ...
+    def __getitem__(self, index: int | slice) -> FragmentHandle | list[FragmentHandle]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        handle = self._made[index]
+        if handle is None:
+            fragment = self._snapshot.manifest.fragments[index]
+            handle = self._made[index] = FragmentHandle(self._snapshot, fragment)
+        return handle

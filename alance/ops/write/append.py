@@ -20,10 +20,10 @@ from alance.ops.version.snapshot import Snapshot
 from alance.ops.write.files import DataFiles, rows_of
 from alance.ops.write.sources import open_source
 from alance.session import queues_of
+from alance.versioning.backoff import MAX_RETRIES
 from alance.versioning.commit import commit
 from alance.versioning.commit_queue import CommitQueue
 from alance.versioning.outcome import may_be_visible
-from alance.versioning.retries import MAX_RETRIES
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
