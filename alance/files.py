@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 
 from alance.deferred import Deferred
@@ -17,6 +16,7 @@ from alance.file.plain import columns_of
 from alance.file.states import ScanStates
 from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
+from alance.format.numbers import distinct
 from alance.format.schema import Schema
 from alance.io.generators import outermost
 from alance.ops.read.positions import as_positions
@@ -173,7 +173,7 @@ class FileReader:
         positions = as_positions(rows, "rows")
         if len(positions) and positions.max() >= self.num_rows:
             raise InvalidInputError(f"row {positions.max()}: the file has {self.num_rows}")
-        unique, places = np.unique(positions, return_inverse=True)
+        unique, places = distinct(positions)
         engine = self._session.engine
 
         def plan() -> Plan[FragmentTask]:
@@ -181,9 +181,7 @@ class FileReader:
             return (yield from opened.take(unique, engine.cache))
 
         task = await engine.drive(plan(), "take")
-        return await engine.decode(
-            lambda: in_order(task.decode(), places.reshape(-1)), task.num_bytes
-        )
+        return await engine.decode(lambda: in_order(task.decode(), places), task.num_bytes)
 
     @outermost
     async def to_batches(

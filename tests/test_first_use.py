@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from alance import sync
+from alance.testing.lab import Lab
 
 ROOT = Path(__file__).parents[1]
 
@@ -286,6 +287,39 @@ asyncio.run(main())
     )
     program = WATCHED.replace("_few_", repr(FEW)).replace("_root_", repr(root))
     run(program.replace("_body_", body))
+
+
+def test_first_takes_of_a_crowd_import_nothing_on_the_loop() -> None:
+    """Arrow's functions are imported beside the reads; masked arrays of numpy are not at all."""
+    with Lab(buckets=("firstuse",)) as lab:
+        options = lab.lance_options()
+        rows = pa.table({"id": range(1000)})
+        sync.write_dataset(rows, "s3://firstuse/t", storage_options=options)
+        run(
+            f"""
+import alance, asyncio, sys
+
+class Watch:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.startswith(("numpy.", "pyarrow.")) and asyncio._get_running_loop() is not None:
+            found.append(name)
+
+async def main():
+    async with alance.Session(block_cache_bytes=1 << 20) as session:
+        t = await alance.dataset("s3://firstuse/t", storage_options={options!r}, session=session)
+        for count in (1, 64, 64):
+            crowd = (t.take([900 - n, n, n]) for n in range(count))
+            for n, rows in enumerate(await asyncio.gather(*crowd)):
+                assert rows["id"].to_pylist() == [900 - n, n, n]
+
+found = []
+sys.meta_path.insert(0, Watch)
+asyncio.run(main())
+assert "pyarrow.compute" in sys.modules
+assert not found, found
+"""
+        )
 
 
 def test_a_first_filter_does_not_keep_the_loop(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ class TakenRows:
         fields = self.schema.fields
         schemas = [
             Schema(tuple(fields[at] for at in np.flatnonzero(share == part).tolist()), {})
-            for part in np.unique(share).tolist()
+            for part in dict.fromkeys(share.tolist())
         ]
         return [TakenRows(own, [task.only(own) for task in self.tasks]) for own in schemas]
 

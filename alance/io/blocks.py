@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from alance.format.numbers import distinct
+
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
     from alance.io.reads import Read
@@ -93,14 +95,14 @@ class BlockCache:
         counts = lasts - firsts + 1
         steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         asked = np.repeat(firsts, counts) + steps  # the blocks of each range
-        numbers = np.unique(asked)
+        numbers, places = distinct(asked)
         here = [blocks.get(number) for number in numbers.tolist()]
         reach = np.array([-1 if kept is None else kept.stop for kept in here])
         gaps = np.cumsum(np.concatenate([[0], reach < (numbers + 1) * BLOCK_BYTES]))
         first_places, last_places = np.searchsorted(numbers, [firsts, lasts])
         is_here = (gaps[last_places] == gaps[first_places]) & (stops <= reach[last_places])
-        used = np.searchsorted(numbers, asked[np.repeat(is_here, counts)])
-        brought = [kept for place in np.unique(used).tolist() if (kept := here[place]) is not None]
+        used = places[np.repeat(is_here, counts)]
+        brought = [kept for place in sorted({*used.tolist()}) if (kept := here[place]) is not None]
         for kept in {kept.begin: kept for kept in brought}.values():
             self._kept.move_to_end((location, kept.begin))
             read.bring(location, kept.begin, kept.buffer)

@@ -95,7 +95,7 @@ def _joined(lane: Lane, location: str, path: str, asked: Asked) -> Asked | None:
     if not flights:
         return asked
     is_new = places < 0
-    for place in np.unique(places[~is_new]).tolist():
+    for place in sorted({*places[~is_new].tolist()}):
         read.expect(location, flights[place])
     if read.is_watched:
         for start, stop, place in zip(

@@ -93,7 +93,7 @@ def described(
         columns += [_numbers(descriptions, "kind"), _numbers(descriptions, "blob_id")]
         uris = descriptions.field(4)
     valid = as_mask(descriptions.is_valid()).tolist()
-    handles = {number: snapshot.handle(number) for number in np.unique(fragments).tolist()}
+    handles = {number: snapshot.handle(number) for number in sorted({*fragments.tolist()})}
     described_blobs: list[BlobPlace | External | None] = []
     for row, (fragment, *numbers) in enumerate(zip(fragments.tolist(), *columns, strict=True)):
         if not valid[row]:

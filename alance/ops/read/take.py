@@ -23,7 +23,7 @@ from alance.io.tasks import all_of
 from alance.ops.read.placed import by_key, by_position
 from alance.ops.read.positions import as_positions
 from alance.ops.read.rows import with_meta
-from alance.ops.version.first_use import load_readers
+from alance.ops.version.first_use import ARROW, beside, load_readers
 from alance.ops.version.projection import plain_names
 
 if TYPE_CHECKING:
@@ -184,7 +184,10 @@ async def _take_placed(
         rows_of.append(own_rows)
     engine = snapshot.engine
     taking = _take_fragments(snapshot, handles, rows_of, choice)
-    taken = TakenRows(schema, await engine.drive(taking, "take", callers=len(counts)))
+    driving = engine.drive(taking, "take", callers=len(counts))
+    if places is not None or len(counts) > 1:
+        driving = beside(engine, ARROW, driving)
+    taken = TakenRows(schema, await driving)
 
     def finish(batch: pa.RecordBatch) -> list[pa.Table]:
         if projection.meta:

@@ -242,7 +242,7 @@ def check_rows(snapshot: Snapshot, index: str, row_ids: UInt64s) -> None:
     if snapshot.has_stable_row_ids:
         return  # ids that name no row were left out
     fragments, ids = snapshot.manifest.fragments, row_ids.astype(np.int64)
-    for number in np.unique(ids >> 32).tolist():
+    for number in distinct(ids >> 32)[0].tolist():
         row = int(ids[ids >> 32 == number].max()) & 0xFFFF_FFFF
         position = fragments.position_of(number)
         num_rows = 0 if position is None else int(fragments.physical_rows[position])

@@ -7,21 +7,39 @@ this first may parse, or open files, on the loop.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.file_version import FileVersion
+from alance.io.pool import is_imported
+from alance.io.tasks import all_of
 from alance.ops.version.conditions import Bound
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from alance.io.engine import Engine
     from alance.ops.version.snapshot import Snapshot
+
+T = TypeVar("T")
 
 SQL: Final = ("alance.expr.lexical", "alance.expr.build")
 FILTER: Final = ("alance.ops.read.pruning", "alance.ops.lookup.look_up")
 ENGINE: Final = "pyarrow.acero"  # runs pyarrow expressions
+ARROW: Final = "pyarrow.compute"  # what puts rows in another order
 OLDER_FILES: Final = ("alance.file.v2_0_open", "alance.file.v0_1")
 NEWER_FILES: Final = "alance.format.layouts.planar"
 _loaded: Final[set[str]] = set()
+
+
+async def beside(engine: Engine, module: str, work: Awaitable[T]) -> T:
+    """The result of `work`, while a module is imported that is needed after it."""
+    if is_imported(module):
+        return await work
+    done: asyncio.Future[T] = asyncio.ensure_future(work)
+    await all_of([done, engine.pool.load(module)])
+    return done.result()
 
 
 async def load_readers(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, overload
 import numpy as np
 
 from alance.errors import CorruptFileError, NotFoundError, RowNotFoundError
+from alance.format.numbers import distinct
 from alance.format.schema import Remembered
 from alance.io.tasks import all_of
 from alance.ops.version.handle import FragmentHandle
@@ -329,7 +330,7 @@ class Snapshot:
         Raises:
             RowNotFoundError: of a fragment that this version has not.
         """
-        fragment_ids, back = np.unique(addresses >> 32, return_inverse=True)
+        fragment_ids, back = distinct(addresses >> 32)
         try:
             places = [self.position_of(fragment_id) for fragment_id in fragment_ids.tolist()]
         except NotFoundError as error:
@@ -337,7 +338,7 @@ class Snapshot:
             absent = addresses[~np.isin(addresses >> 32, ids)].tolist()
             raise RowNotFoundError(f"row address {absent[0]}: {error}", absent) from None
         positions = np.array(places, np.int64)
-        return positions[back.reshape(-1)], addresses & 0xFFFF_FFFF
+        return positions[back], addresses & 0xFFFF_FFFF
 
     def external_location(self, uri: str, base_id: int) -> str:
         """The location of an object that a row names: absolute, or below a base path.
