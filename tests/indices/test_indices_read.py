@@ -129,6 +129,31 @@ async def test_questions_that_are_too_broad_are_not_asked(tmp_path: Path) -> Non
     assert [len(one) for one in plan.picked.values()] == [2]
 
 
+async def test_keys_all_over_a_b_tree_are_looked_up(tmp_path: Path) -> None:
+    """They hit most pages, of which they are few rows; a value that fills pages is not few."""
+    count = 100_000
+    common = pa.array([7 if k % 2 else k for k in range(count)])
+    table = pa.table({"id": range(count), "v": pa.array(range(count)), "common": common})
+    theirs = lance.write_dataset(table, tmp_path / "t", max_rows_per_file=30_000)
+    theirs.create_scalar_index("v", "BTREE")
+    theirs.create_scalar_index("common", "BTREE")
+    dataset = await alance.dataset(tmp_path / "t")
+    keys = list(range(12, count, 5_000))
+    plan = await plan_of(dataset, f"v IN ({', '.join(map(str, keys))})")
+    assert [len(rows) for rows in plan.picked.values()] == [6, 6, 6, 2]
+    # Nor is it left out beside another question, though it has more pages to read.
+    plan = await plan_of(dataset, f"v IN ({', '.join(map(str, keys))}) AND common > 90000")
+    assert "v_idx (BTree) on v: 20 of 25 pages; 20 rows" in " ".join(plan.index_lines)
+    assert [len(rows) for rows in plan.picked.values()] == [2]
+    rows = await dataset.get_many(keys[::-1], "v", ["id"])
+    assert rows["id"].to_pylist() == keys[::-1]
+    condition = f"common IN (7, {', '.join(map(str, keys[:10]))})"
+    plan = await plan_of(dataset, condition)
+    assert not plan.picked
+    assert "not used: it may give" in plan.index_lines[0]
+    assert await ids(dataset, condition) == theirs.to_table(["id"], condition)["id"].to_pylist()
+
+
 async def test_explain_tells(tmp_path: Path) -> None:
     by_pylance(tmp_path / "t")
     dataset = await alance.dataset(tmp_path / "t")

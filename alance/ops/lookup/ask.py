@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 GROUP_PAGES: Final = 128  # read and evaluated at once
 FEW_PAGES: Final = 4  # all of whose values are evaluated
+FEW_ROWS: Final = 16 << 10  # of pages, all of which a question may give: they are worth a lookup
 GROUP_SETS: Final = 1024
 AT_ONCE: Final = 4
 PAGE_WORK: Final = 1 << 10  # of a page that is at hand, as bytes to decode: some 5 us
@@ -183,11 +184,20 @@ class AskedTree:
 
     @property
     def estimate(self) -> int:
-        return self.table.num_rows_of(self.pages)
+        most = self.work
+        points = self.ask.points if most > FEW_ROWS else None
+        if points is None:
+            return most
+        # All rows of a page that begins and ends with one value may have it; of others few.
+        low, high = (
+            plain(end).take(to_arrow(self.pages)) for end in (self.table.low, self.table.high)
+        )
+        alike = self.pages[as_mask(pc.equal(low, high))]
+        return min(most, FENCE_ROWS * len(points) + self.table.num_rows_of(alike))
 
     @property
     def work(self) -> int:
-        return self.estimate
+        return self.table.num_rows_of(self.pages)
 
     @property
     def told(self) -> str:

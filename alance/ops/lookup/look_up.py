@@ -190,9 +190,10 @@ class _Lookup:
         prepared = await all_of(self._prepare(part) for part in question.parts)
         parts = [part for part in prepared if part is not None]
         if isinstance(question, AllOf):
-            # Beside a narrow question one that costs much costs more than it saves.
+            # Beside the narrowest question one that costs much costs more than it saves.
             least = min((part.estimate for part in parts), default=0)
-            parts = [part for part in parts if part.work <= USEFUL_SHARE * least + USEFUL_ROWS]
+            most = USEFUL_SHARE * least + USEFUL_ROWS
+            parts = [part for part in parts if part.work <= most or part.estimate == least]
             if not parts:
                 return None
             is_whole = question.is_whole and len(parts) == len(prepared)
