@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -37,6 +38,11 @@ async def readahead(
         ordered: False gives results as they are ready.
     """
     source = iter(jobs)
+    first = [*islice(source, 2)]
+    if len(first) == 1:  # a task would only cost turns of the loop
+        yield await first[0].start()
+        return
+    source = chain(first, source)
     waiting: Job[T] | None = next(source, None)
     begun: deque[tuple[asyncio.Future[T], int]] = deque()
     held = 0

@@ -157,10 +157,10 @@ class SplitReader:
             return await self._filter_ahead(splits, group.late, reserved, is_eager)
         tasks = await self._first(splits)
         rest = [partial(self._finish, *pair) for pair in zip(splits, tasks, strict=True)]
-        if self.plan.late_schema is None:
-            return rest
         if group.rows is not None:  # few rows: their late columns are not worth a round each
             return [partial(_ready, await step()) for step in rest]
+        if self.plan.late_schema is None:
+            return rest
         if self._goes_ahead:
             async with self._groups:
                 return [partial(_ready, await step()) for step in rest]

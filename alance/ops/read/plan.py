@@ -255,6 +255,9 @@ def all_at_once(plan: ScanPlan) -> ScanPlan:
     most = UNSURE_ROWS if plan.picked_by is None else AT_ONCE_ROWS
     if plan.late_schema is None or num_rows > most:
         return plan
-    first = plan.first_schema
-    fields = (*first.fields, *plan.late_schema.fields)
-    return replace(plan, first_schema=Schema(fields, first.metadata), late_schema=None)
+    first, late = plan.first_schema, plan.late_schema
+    # The two are of one split of the fields, which is remembered: so is what is made of both.
+    both = first.remember(
+        all_at_once, lambda: Schema((*first.fields, *late.fields), first.metadata)
+    )
+    return replace(plan, first_schema=both, late_schema=None)
