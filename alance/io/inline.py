@@ -99,11 +99,14 @@ def sort_out(
 
 
 def _sort_pieces(pieces: Pieces, by_object: dict[str, Wanted]) -> None:
+    # Of many columns there are thousands of parts of few pieces: arrays are looked at as wholes.
+    are_good = are_ranges(pieces.starts, pieces.stops)
+    has_empty = bool((pieces.starts == pieces.stops).any())
     for path, (first, end) in zip(pieces.paths, pairwise((0, *pieces.ends)), strict=True):
         starts, stops = pieces.starts[first:end], pieces.stops[first:end]
-        if not are_ranges(starts, stops):
+        if not (are_good or are_ranges(starts, stops)):
             raise CorruptFileError(f"{path}: pieces of which one is no range")
-        if (is_empty := starts == stops).any():
+        if has_empty and (is_empty := starts == stops).any():
             starts, stops = starts[~is_empty], stops[~is_empty]
         if len(starts):
             by_object.setdefault(path, Wanted()).pieces.append((starts, stops))
