@@ -1105,6 +1105,7 @@ def add_rabitq(
     centroid: npt.NDArray[np.float32],
     metric: int,
     scale: float,
+    baseline: bool = False,
 ) -> None: ...
 
 # --- points.cpp ---

@@ -44,12 +44,18 @@ struct Uint8 {
   using Vec = Lanes;
   using Real = float;
   static constexpr int64_t width = 1, lanes = kLanes;
-  using Words = uint8_t __attribute__((vector_size(8)));
+  using Pair = uint64_t __attribute__((vector_size(16)));
+  using Words = uint8_t __attribute__((vector_size(16)));
+  using Halves = uint16_t __attribute__((vector_size(32)));
   using Wide = int32_t __attribute__((vector_size(32)));
   static ALANCE_INLINE void load(Vec& out, const uint8_t* from) {
-    Words words;
-    std::memcpy(&words, from, 8);
-    out = __builtin_convertvector(__builtin_convertvector(words, Wide), Lanes);
+    // Compilers take vectors of eight bytes apart; these are half of one that they know.
+    uint64_t word;
+    std::memcpy(&word, from, 8);
+    const Pair pair = {word, 0};
+    const Halves halves = __builtin_convertvector((Words)pair, Halves);
+    const auto low = __builtin_shufflevector(halves, halves, 0, 1, 2, 3, 4, 5, 6, 7);
+    out = __builtin_convertvector(__builtin_convertvector(low, Wide), Lanes);
   }
 };
 

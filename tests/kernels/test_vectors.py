@@ -250,3 +250,43 @@ def test_vectors_that_do_not_fit_have_no_codes_of_bits() -> None:
     for arguments in bad:
         with pytest.raises(ValueError, match=r"codes|labels|centroid|metric"):
             _kernels.encode_rabitq(*arguments)
+
+
+@pytest.mark.parametrize("dim", [8, 64, 136])
+def test_codes_of_bits_are_compared_as_the_vectors_that_they_stand_for(dim: int) -> None:
+    rng, count = np.random.default_rng(dim), 300
+    queries = rng.standard_normal((2, dim)).astype(np.float32)
+    add, factor = rng.standard_normal((2, count)).astype(np.float32)
+    centroid = rng.standard_normal(dim).astype(np.float32)
+    signs = rng.integers(0, 256, (count, dim // 8)).astype(np.uint8)
+    blocks = -(-dim // 64)
+    extra = {ex: rng.integers(0, 256, (count, blocks * 8 * ex)).astype(np.uint8) for ex in range(9)}
+    bits = np.unpackbits(signs, axis=1, bitorder="little").astype(np.float64)
+    further = {
+        0: np.zeros((count, dim)),
+        1: np.unpackbits(extra[1], axis=1, bitorder="little")[:, :dim],
+        8: extra[8][:, :dim],
+    }
+    gaps = ((queries - centroid).astype(np.float64) ** 2).sum(axis=1)
+
+    def ask(ex: int, *, is_packed: bool, baseline: bool) -> Any:
+        kernel = nearest(queries, count)
+        _kernels.add_rabitq(
+            kernel, np.arange(2, dtype=np.int32), np.arange(count, dtype=np.uint64), ALL,
+            signs.reshape(-1), is_packed, ex, extra[ex].reshape(-1), add, factor, centroid,
+            METRICS.index("l2"), 0.5, baseline,
+        )  # fmt: skip
+        counts, distances, ids = kernel.result()
+        assert counts.tolist() == [count, count]
+        order = np.argsort(ids.reshape(2, count), axis=1)
+        return np.take_along_axis(distances.reshape(2, count), order, axis=1)
+
+    for ex in range(9):
+        for is_packed in (False, True):
+            wide, narrow = (ask(ex, is_packed=is_packed, baseline=each) for each in (False, True))
+            np.testing.assert_allclose(wide, narrow, rtol=1e-4, atol=2e-3 * (1 << ex))
+        if ex in further:
+            codes = bits * (1 << ex) + further[ex] - ((1 << ex) - 0.5)
+            right = 0.5 * (add + gaps[:, None] + factor * (queries @ codes.T))
+            plain = ask(ex, is_packed=False, baseline=False)
+            np.testing.assert_allclose(plain, right, rtol=1e-4, atol=2e-3 * (1 << ex))
