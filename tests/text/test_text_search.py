@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -174,6 +175,25 @@ async def test_the_best_rows_are_given_and_a_filter_may_come_after(tmp_path: Pat
     assert len(before) == 10
     assert {id_ % 5 for id_ in before["id"].to_pylist()} == {1}
     assert await dataset.scanner(full_text_query="fox").count_rows() == len(every)
+
+
+async def test_searches_at_once_are_answered_as_each_alone(tmp_path: Path) -> None:
+    path = written(tmp_path / "t", with_position=True)
+    lance.write_dataset(table(60, 9, 400), path, mode="append")
+    dataset = await alance.dataset(path)
+    asked: list[Any] = [*MATCHES, *FUZZY, *PHRASES, *TOGETHER, *MATCHES]
+    for options in ({}, {"filter": "kind = 2", "prefilter": False}, {"columns": ["_rowid"]}):
+        alone = [await dataset.search_text(query, 5, **options) for query in asked]
+        works = [dataset.search_text(query, 5, **options) for query in asked]
+        assert await asyncio.gather(*works) == alone
+    indexed(path, "title")
+    dataset = await alance.dataset(path)
+    bad = PhraseQuery("quick fox", "title")
+    works = [dataset.search_text(query, 5) for query in (*PHRASES, bad)]
+    *right, wrong = await asyncio.gather(*works, return_exceptions=True)
+    assert all(isinstance(rows, pa.Table) for rows in right)
+    assert isinstance(wrong, alance.InvalidInputError)
+    assert "has no positions" in str(wrong)
 
 
 async def test_the_output_has_the_columns_that_are_asked_for(tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ params = st.fixed_dictionaries(
 
 def tokens(text: str, **options: Any) -> list[tuple[str, int]]:
     """The tokens of a text, the first one at place 0."""
-    found = Analyzer(TextParams(**options)).words_of(text)
+    found = Analyzer(TextParams(**options)).words_of([text])[0]
     return [(word, place - found[0][1]) for word, place in found]
 
 

@@ -18,7 +18,7 @@ from alance.ops.read.ordering import output_schema
 from alance.ops.read.sorting import in_order
 from alance.ops.read.take import batch_of, flat_rows, take_rows
 from alance.ops.search.answer import check_queries, find_hits
-from alance.ops.search.joined import Part, joint_of
+from alance.ops.search.joined import MAX_ROWS, Part, joint_of
 from alance.ops.search.options import DISTANCE, QUERY_INDEX, search_of
 from alance.ops.search.segments import way_of
 from alance.ops.version.first_use import load_readers
@@ -59,9 +59,14 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
         hits = await find_hits(snapshot, asked, options, stored(columns))
         if options.filter is not None and not options.prefilter:
             hits = await filtered(snapshot, hits, options)
-        return await _parts(snapshot, columns, options, hits, counts)
+        return await parts_of(snapshot, columns, options, hits, counts)
 
-    joint = joint_of(snapshot, search, columns, options)
+    alike = (
+        search.path, search.k, search.metric, search.lower, search.upper, search.probing,
+        search.fast_search, search.width,
+    )  # fmt: skip
+    most = MAX_ROWS // (search.k * search.width)
+    joint = joint_of(snapshot, alike, most, columns, options)
     part = await joint.ask(search.queries, len(search.queries), answer)
     arrays = dict(zip(part.batch.schema.names, part.batch.columns, strict=True))
     if search.is_batch:
@@ -154,10 +159,15 @@ async def filtered(snapshot: Snapshot, hits: Hits, options: ScanOptions) -> Hits
     return hits.where(as_mask(predicate.mask(batch_of(table))))
 
 
-async def _parts(
-    snapshot: Snapshot, columns: Columns, options: ScanOptions, hits: Hits, counts: Sequence[int]
+async def parts_of(
+    snapshot: Snapshot,
+    columns: Columns,
+    options: ScanOptions,
+    hits: Hits,
+    counts: Sequence[int],
+    measure: str = DISTANCE,
 ) -> list[Part]:
-    """The rows of each caller, cut to offset and limit.
+    """The rows of each caller, cut to offset and limit. Cost: a take of the columns.
 
     Args:
         counts: the number of queries of each.
@@ -170,7 +180,7 @@ async def _parts(
             stops = np.minimum(starts + options.limit, stops)
         hits = hits.where(positions_of(starts, stops - starts))
         starts, stops = _ends(offsets_of(stops - starts))
-    batch = await output_of(snapshot, columns, options, hits)
+    batch = await output_of(snapshot, columns, options, hits, measure)
     if len(counts) == 1:
         return [Part(hits.numbers, batch)]
     is_shared = batch_bytes(batch) <= SHARED_BYTES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -17,6 +18,8 @@ from alance.format.index.values import NO_MASK
 from alance.format.numbers import as_mask, as_numbers, offsets_of, text_array
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alance.arrays import Bytes, Int32s, Int64s, UInt32s
     from alance.format.index.text.params import TextParams
 
@@ -96,11 +99,13 @@ class Analyzer:
             final, places = final[kept], places[kept]
         return Tokens(counts, final.astype(np.uint32), places)
 
-    def words_of(self, text: str) -> list[tuple[str, int]]:
-        """The tokens of one text, and their places."""
-        _, numbers, places = self.tokens(text_array([text.encode()], pa.large_string()))
+    def words_of(self, texts: Sequence[str]) -> list[list[tuple[str, int]]]:
+        """The tokens of each text, and their places."""
+        asked = text_array([text.encode() for text in texts], pa.large_string())
+        counts, numbers, places = self.tokens(asked)
         words = [self.words[number] for number in numbers.tolist()]
-        return list(zip(words, places.tolist(), strict=True))
+        pairs = list(zip(words, places.tolist(), strict=True))
+        return [pairs[start:stop] for start, stop in pairwise(offsets_of(counts).tolist())]
 
     def _decide(self) -> None:
         """What becomes of the tokens that are new: a number, or nothing."""

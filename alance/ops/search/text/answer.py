@@ -6,6 +6,7 @@ are read at once, and texts without an index are read once for all parts of a co
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from alance.io.tasks import all_of
@@ -22,7 +23,7 @@ from alance.ops.search.text.ranked import Ranked, combined
 from alance.ops.search.text.segments import text_way
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
     from alance._kernels import PostingList
     from alance.ops.read.options import ScanOptions
@@ -30,30 +31,31 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 SKIPPED: Final = 4  # of so many postings about one is looked at where the best are asked for
+AT_ONCE: Final = 16  # queries that one thread ranks, and local ones that go together
 
 
 async def ranked_rows(
     snapshot: Snapshot,
-    query: TextQuery,
+    queries: Sequence[TextQuery],
     options: ScanOptions,
     count: int | None,
     *,
     use_index: bool = True,
-) -> Ranked:
-    """The rows that match a query, best first.
+) -> list[Ranked]:
+    """The rows that match each of some queries, best first.
 
     Cost: with an index its heads, once (two rounds), and a round for the posting lists that are
-    not in memory; a scan of the texts that no index covers. Memory: 8 bytes a row that matches
-    any part of the query, beside the posting lists.
+    not in memory; a scan of the texts that no index covers: for all queries together. Memory: 8
+    bytes a row that matches any part of a query, beside the posting lists.
 
     Args:
-        count: rows at most; None: all.
+        count: rows of each at most; None: all.
 
     Raises:
         InvalidInputError: a phrase of a column whose index has no positions; a bad filter.
         CorruptFileError: files that contradict the format.
     """
-    leaves = list(ranked_leaves(query))
+    leaves = list(dict.fromkeys(leaf for query in queries for leaf in ranked_leaves(query)))
     columns = dict.fromkeys(str(leaf.column) for leaf in leaves if leaf.column is not None)
     singles = [
         ColumnSearch(
@@ -76,26 +78,42 @@ async def ranked_rows(
     works = cast("list[Awaitable[Any]]", [read_lists(snapshot, needed), *flat])
     lists: list[dict[str, PostingList]]
     lists, *_ = await all_of(works)
-    # Of other queries the best rows are not those that are best in a part.
-    of_parts = count if isinstance(query, MatchQuery | MultiMatchQuery) else None
-
-    def rank() -> Ranked:
-        answers: dict[TextQuery, Ranked] = {}
-        left = iter(lists)
-        for search in singles:
-            own = [next(left) for _ in search.partitions]
-            answers |= search.answers(own, of_parts or None)
-        for group in groups:
-            of_columns = [[next(left) for _ in search.partitions] for search in group.searches]
-            answers[group.query] = group.answer(of_columns)
-        return combined(query, answers).best(count)
-
     left = iter(lists)
-    work = sum(search.work([next(left) for _ in search.partitions]) for search in singles)
-    if of_parts:
-        work //= SKIPPED
-    work += LONG_WORK * len(groups)
-    ranked = await snapshot.engine.decode(rank, work)
     for search in searches:
-        search.check(ranked)
+        search.lists = [next(left) for _ in search.partitions]
+
+    def rank(some: Sequence[TextQuery]) -> list[Ranked]:
+        return [_ranked(query, singles, groups, count) for query in some]
+
+    work = sum(search.work() for search in singles) + LONG_WORK * len(groups)
+    if all(map(_is_of_best, queries)):
+        work //= SKIPPED
+    parts = await all_of(
+        snapshot.engine.decode(partial(rank, queries[start : start + AT_ONCE]), work)
+        for start in range(0, len(queries), AT_ONCE)
+    )
+    ranked = [rows for part in parts for rows in part]
+    for search in searches:
+        search.check(Ranked.joined(ranked))
     return ranked
+
+
+def _ranked(
+    query: TextQuery,
+    singles: Sequence[ColumnSearch],
+    groups: Sequence[FieldsSearch],
+    count: int | None,
+) -> Ranked:
+    """The rows of one query."""
+    leaves: set[TextQuery] = set(ranked_leaves(query))
+    of_parts = count if _is_of_best(query) else None
+    answers: dict[TextQuery, Ranked] = {}
+    for search in singles:
+        answers |= search.answers(leaves, of_parts or None)
+    answers |= {group.query: group.answer() for group in groups if group.query in leaves}
+    return combined(query, answers).best(count)
+
+
+def _is_of_best(query: TextQuery) -> bool:
+    """Its best rows are those that are best in a part."""
+    return isinstance(query, MatchQuery | MultiMatchQuery)

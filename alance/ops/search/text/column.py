@@ -23,7 +23,7 @@ from alance.ops.search.text.segments import TextWay, text_way
 from alance.ops.search.text.terms import UNINDEXED, terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Iterable, Set
 
     from alance._kernels import PostingList
     from alance.arrays import Bytes
@@ -52,6 +52,7 @@ class ColumnSearch:
         terms: of each part, what it asks of the index, and of texts without one.
         keeps_all: of texts without an index the lengths of all are kept.
         partitions: of all segments, with the rows that count.
+        lists: the posting lists of each partition, as far as they are asked for.
     """
 
     snapshot: Snapshot
@@ -61,7 +62,8 @@ class ColumnSearch:
     params: TextParams = UNINDEXED
     keeps_all: bool = False
     partitions: list[tuple[Partition, Eligible]] = field(default_factory=list)
-    terms: list[tuple[Terms, Terms]] = field(default_factory=list)
+    terms: dict[Leaf, tuple[Terms, Terms]] = field(default_factory=dict)
+    lists: list[dict[str, PostingList]] = field(default_factory=list)
     flat: FlatTexts | None = None
 
     @property
@@ -83,8 +85,8 @@ class ColumnSearch:
         self.params = params
         dictionaries = [partition.dictionary for partition, _ in self.partitions]
 
-        def make() -> list[tuple[Terms, Terms]]:
-            return [terms_of(leaf, self.params, dictionaries) for leaf in self.leaves]
+        def make() -> dict[Leaf, tuple[Terms, Terms]]:
+            return terms_of(self.leaves, self.params, dictionaries)
 
         # Words that are not there are looked for in all of the dictionary.
         is_fuzzy = any(isinstance(leaf, MatchQuery) and leaf.fuzziness for leaf in self.leaves)
@@ -126,9 +128,8 @@ class ColumnSearch:
     def needed(self) -> list[Needed]:
         """The posting lists of each partition."""
         # Counts of the words of texts without an index are needed as well.
-        words = list(
-            dict.fromkeys(word for both in self.terms for terms in both for word in terms.words)
-        )
+        both = (terms for pair in self.terms.values() for terms in pair)
+        words = list(dict.fromkeys(word for terms in both for word in terms.words))
         parts = []
         for partition, _ in self.partitions:
             numbers = partition.dictionary.find(words)
@@ -143,45 +144,41 @@ class ColumnSearch:
 
     async def read_flat(self) -> None:
         """Read the texts that no index covers."""
-        words = tuple(dict.fromkeys(word for _, terms in self.terms for word in terms.words))
+        flat_terms = [terms for _, terms in self.terms.values()]
+        words = tuple(dict.fromkeys(word for terms in flat_terms for word in terms.words))
         self.flat = FlatTexts(self.params, words, self.has_phrases, self.keeps_all)
         fragments = [handle.id for handle in self.way.uncovered]
         options = replace(flat_options(self.options), fragments=fragments)
         await read_texts(self.snapshot, self.way.column, options, self.flat)
 
-    def work(self, lists: Sequence[dict[str, PostingList]]) -> int:
-        """What `answers` costs, as if so many bytes were decoded."""
+    def work(self) -> int:
+        """What `answers` of all parts costs, as if so many bytes were decoded."""
         work = 0 if self.flat is None else self.flat.num_bytes
-        for (_, eligible), own in zip(self.partitions, lists, strict=True):
+        for (_, eligible), own in zip(self.partitions, self.lists, strict=True):
             num_postings = sum(map(len, own.values()))
             work += num_postings if eligible.has_all else MASK_WORK * num_postings
         return work
 
-    def answers(
-        self, lists: Sequence[dict[str, PostingList]], count: int | None
-    ) -> dict[TextQuery, Ranked]:
-        """The rows of each part.
+    def answers(self, leaves: Set[TextQuery], count: int | None) -> dict[TextQuery, Ranked]:
+        """The rows of each of some parts, as far as they are of this column.
 
         Args:
-            lists: the posting lists of each partition.
             count: the best rows of each at least; None: all.
         """
-        statistics = self._statistics(lists)
-        return {
-            leaf: self._answer(own, of_texts, lists, statistics, count)
-            for leaf, (own, of_texts) in zip(self.leaves, self.terms, strict=True)
-        }
+        own = [leaf for leaf in self.leaves if leaf in leaves]
+        words = {word for leaf in own for terms in self.terms[leaf] for word in terms.words}
+        statistics = self._statistics(words)
+        return {leaf: self._answer(*self.terms[leaf], statistics, count) for leaf in own}
 
     def _answer(
         self,
         terms: Terms,
         flat_terms: Terms,
-        lists: Sequence[dict[str, PostingList]],
         statistics: Statistics,
         count: int | None,
     ) -> Ranked:
         ranked, quota = NO_ROWS, Quota(count)
-        for (partition, eligible), own in zip(self.partitions, lists, strict=True):
+        for (partition, eligible), own in zip(self.partitions, self.lists, strict=True):
             asked = [own[word] for word in terms.words if word in own]
             documents = partition.documents
             collection = Collection(
@@ -200,12 +197,11 @@ class ColumnSearch:
             return ranked
         return Ranked.joined([ranked, self._flat_rows(self.flat, flat_terms, statistics, quota)])
 
-    def _statistics(self, lists: Sequence[dict[str, PostingList]]) -> Statistics:
-        words = {word for both in self.terms for terms in both for word in terms.words}
+    def _statistics(self, words: Iterable[str]) -> Statistics:
         return Statistics(
             sum(len(partition.documents.lengths) for partition, _ in self.partitions),
             sum(partition.documents.total for partition, _ in self.partitions),
-            {word: sum(len(own[word]) for own in lists if word in own) for word in words},
+            {word: sum(len(own[word]) for own in self.lists if word in own) for word in words},
         )
 
     def _flat_rows(

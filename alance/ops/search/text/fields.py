@@ -106,17 +106,13 @@ class FieldsSearch:
         for search in self.searches:
             await search.make_terms(*ways)
 
-    def answer(self, lists: Sequence[Sequence[dict[str, PostingList]]]) -> Ranked:
-        """The rows, and their scores.
-
-        Args:
-            lists: of each column the posting lists of each partition.
-        """
+    def answer(self) -> Ranked:
+        """The rows, and their scores."""
         columns = [
-            _Column.of(search, part.boost, own)
-            for search, part, own in zip(self.searches, self.query.parts(), lists, strict=True)
+            _Column.of(search, part.boost)
+            for search, part in zip(self.searches, self.query.parts(), strict=True)
         ]
-        terms, _ = self.searches[0].terms[0]
+        terms, _ = next(iter(self.searches[0].terms.values()))
         if not terms.words or (terms.needs_all and not all(terms.groups)):
             return NO_ROWS
         ids, counts = _counts(columns, terms.words)
@@ -146,12 +142,10 @@ class _Column:
     num_tokens: int
 
     @classmethod
-    def of(
-        cls, search: ColumnSearch, boost: float, lists: Sequence[dict[str, PostingList]]
-    ) -> _Column:
+    def of(cls, search: ColumnSearch, boost: float) -> _Column:
         """Of the partitions of its index, and of texts that were read."""
         parts = []
-        for (partition, eligible), own in zip(search.partitions, lists, strict=True):
+        for (partition, eligible), own in zip(search.partitions, search.lists, strict=True):
             told = partition.documents
             parts.append(_Documents(told.lengths, told.ids, told.is_ordered, own, eligible))
         num_docs = sum(len(part.ids) for part in parts)

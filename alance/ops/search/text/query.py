@@ -220,6 +220,11 @@ def leaves_of(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery]:
         yield from leaves_of(part)
 
 
+def has_phrases(query: TextQuery) -> bool:
+    """Whether positions of words are needed."""
+    return any(isinstance(leaf, PhraseQuery) for leaf in leaves_of(query))
+
+
 def ranked_leaves(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery | CombinedFieldsQuery]:
     """The queries that a query is made of and that give rows and scores by themselves."""
     if isinstance(query, MatchQuery | PhraseQuery | CombinedFieldsQuery):

@@ -13,18 +13,20 @@ from alance.io.tasks import all_of
 from alance.ops.read.options import condition_of
 from alance.ops.read.sorting import in_order
 from alance.ops.search.answer import Hits, open_ahead
-from alance.ops.search.nearest import filtered, output_of, schema_of, sort_keys, stored
-from alance.ops.search.text.answer import ranked_rows
-from alance.ops.search.text.query import query_of
+from alance.ops.search.joined import MAX_ROWS, joint_of
+from alance.ops.search.nearest import filtered, parts_of, schema_of, sort_keys, stored
+from alance.ops.search.text.answer import AT_ONCE, ranked_rows
+from alance.ops.search.text.query import has_phrases, query_of
+from alance.ops.search.text.ranked import Ranked
 from alance.ops.search.text.segments import indexed_columns
 from alance.ops.version.first_use import load_readers
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Sequence
 
     from alance.ops.read.options import ScanOptions
+    from alance.ops.search.joined import Part
     from alance.ops.search.text.query import TextQuery
-    from alance.ops.search.text.ranked import Ranked
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 
@@ -34,7 +36,8 @@ SCORE: Final = "_score"
 async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
     """The rows of a scan with `full_text_query`; its filter is one before or after the search.
 
-    Cost: see `ranked_rows`; then a take of the columns.
+    Cost: see `ranked_rows`; then a take of the columns. Concurrent searches that differ in their
+    queries alone cost that together.
 
     Raises:
         InvalidInputError: see `query_of`; options that do not go with a search; a bad filter.
@@ -43,20 +46,32 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
     query = checked_query(snapshot, options)
     schema = schema_of(snapshot, columns, options, measure=SCORE)
     keys = sort_keys(schema, options)
-    start = options.offset or 0
-    count = None if options.limit is None else start + options.limit
-    ranking = ranked_rows(snapshot, query, options, count, use_index=uses_index(options))
-    works: list[Awaitable[Any]] = [ranking]
-    if snapshot.is_remote:
-        works.append(open_ahead(snapshot, options, stored(columns, SCORE)))
-    ranked: Ranked
-    ranked, *_ = await all_of(works)
-    hits = Hits(np.zeros(len(ranked.ids), np.int32), ranked.scores, ranked.ids)
-    if options.filter is not None and not options.prefilter:
-        hits = await filtered(snapshot, hits, options)
-    hits = hits.where(slice(start, None))
-    batch = await output_of(snapshot, columns, options, hits, SCORE)
-    arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
+    count = None if options.limit is None else (options.offset or 0) + options.limit
+    use_index = uses_index(options)
+
+    async def answer(queries: Sequence[TextQuery]) -> Sequence[Part]:
+        ranking = ranked_rows(snapshot, queries, options, count, use_index=use_index)
+        works: list[Awaitable[Any]] = [ranking]
+        if snapshot.is_remote:
+            works.append(open_ahead(snapshot, options, stored(columns, SCORE)))
+        ranked: list[Ranked]
+        ranked, *_ = await all_of(works)
+        sizes = [len(own.ids) for own in ranked]
+        numbers = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
+        rows = Ranked.joined(ranked)
+        hits = Hits(numbers, rows.scores, rows.ids)
+        if options.filter is not None and not options.prefilter:
+            hits = await filtered(snapshot, hits, options)
+        return await parts_of(snapshot, columns, options, hits, [1] * len(sizes), SCORE)
+
+    # Positions are read for all who go together.
+    alike = (SCORE, use_index, has_phrases(query))
+    most = 1 if not count else MAX_ROWS // count
+    joint = joint_of(
+        snapshot, alike, most if snapshot.is_remote else min(most, AT_ONCE), columns, options
+    )
+    part = await joint.ask(query, 1, answer)
+    arrays = dict(zip(part.batch.schema.names, part.batch.columns, strict=True))
     table = pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
     return in_order(table, keys) if keys else table
 

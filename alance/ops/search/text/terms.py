@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.format.index.text.analyzer import Analyzer
 from alance.format.index.text.params import TextParams
@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.format.index.text.dictionary import Dictionary
+
+Q = TypeVar("Q", MatchQuery, PhraseQuery, MatchQuery | PhraseQuery)
 
 # Where no index says how, texts are split and no more: as pylance does.
 UNINDEXED: Final = TextParams(
@@ -52,14 +54,25 @@ class Terms:
 
 
 def terms_of(
-    query: MatchQuery | PhraseQuery, params: TextParams, dictionaries: Sequence[Dictionary]
-) -> tuple[Terms, Terms]:
-    """What a query asks of an index, and of texts without one, which know no fuzzy words.
+    queries: Sequence[Q], params: TextParams, dictionaries: Sequence[Dictionary]
+) -> dict[Q, tuple[Terms, Terms]]:
+    """What queries ask of an index, and of texts without one, which know no fuzzy words.
 
     Args:
         dictionaries: of all partitions of the index.
     """
-    words = Analyzer(params).words_of(query.query)
+    all_words = Analyzer(params).words_of([query.query for query in queries])
+    return {
+        query: _terms_of(query, words, dictionaries)
+        for query, words in zip(queries, all_words, strict=True)
+    }
+
+
+def _terms_of(
+    query: MatchQuery | PhraseQuery,
+    words: Sequence[tuple[str, int]],
+    dictionaries: Sequence[Dictionary],
+) -> tuple[Terms, Terms]:
     if isinstance(query, PhraseQuery):
         first = words[0][1] if words else 0
         places = tuple(place - first for _, place in words)
@@ -77,7 +90,7 @@ def terms_of(
         return Terms(groups, needs_all, boost), flat
     fuzzy = []
     left = query.max_expansions
-    for word, _ in Analyzer(_FUZZY).words_of(query.query):
+    for word, _ in Analyzer(_FUZZY).words_of([query.query])[0]:
         near = {
             other: None
             for dictionary in dictionaries
