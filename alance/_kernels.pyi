@@ -1274,20 +1274,6 @@ def decode_positions_v1(
     frequencies: npt.NDArray[np.uint32],
 ) -> npt.NDArray[np.uint32]: ...
 
-# --- text_phrases.cpp ---
-
-# For each candidate whether its tokens stand as in a phrase: `tokens` are numbers of lists, which
-# have positions. `of_index`: as pylance sees it in an index, which with a slop passes some
-# arrangements by.
-def phrase_mask(
-    lists: list[PostingList],
-    candidates: npt.NDArray[np.uint32],
-    tokens: npt.NDArray[np.int32],
-    places: npt.NDArray[np.int32],
-    slop: int,
-    of_index: bool,
-) -> npt.NDArray[np.uint8]: ...
-
 # --- text_search.cpp ---
 
 # The documents of a token, ascending; `positions` of all in turn, or empty. It keeps its own copy,
@@ -1305,15 +1291,19 @@ class PostingList:
     def frequencies(self) -> npt.NDArray[np.uint32]: ...
     def __len__(self) -> int: ...
 
-# The documents of any list, or of all, ascending, and their scores. `count`: the best alone, of
-# equal scores those of smaller ids; 0: all. `mask`: which documents count; empty: all do.
-# `is_ordered`: ids ascend. Documents with less than `floor` may be left out.
+# The documents that match a query, ascending, and their scores. `program` and `factors` are the
+# query (`text_query.hpp`); phrases are seen as pylance sees them `of_index`, where with a slop some
+# arrangements are passed by. `count`: the best alone, of equal scores those of smaller ids; 0: all.
+# `mask`: which documents count; empty: all do. `is_ordered`: ids ascend. Documents with less than
+# `floor` may be left out.
 def search_postings(
     lists: list[PostingList],
     weights: npt.NDArray[np.float32],
+    program: npt.NDArray[np.int32],
+    factors: npt.NDArray[np.float32],
+    of_index: bool,
     doc_lengths: npt.NDArray[np.uint32],
     mean_length: float,
-    needs_all: bool,
     mask: npt.NDArray[np.uint8],
     ids: npt.NDArray[np.uint64],
     is_ordered: bool,

@@ -69,7 +69,6 @@ void register_vector_encode_bits(nb::module_& m);
 void register_text_split(nb::module_& m);
 void register_text_tokens(nb::module_& m);
 void register_text_postings(nb::module_& m);
-void register_text_phrases(nb::module_& m);
 void register_text_search(nb::module_& m);
 void register_text_index(nb::module_& m);
 
@@ -132,7 +131,6 @@ NB_MODULE(_alance_kernels, m) {
   register_text_split(m);
   register_text_tokens(m);
   register_text_postings(m);
-  register_text_phrases(m);
   register_text_search(m);
   register_text_index(m);
 }

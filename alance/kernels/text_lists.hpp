@@ -44,13 +44,23 @@ class PostingList {
       many_.assign(frequencies.data(), frequencies.data() + frequencies.size());
     for (int64_t start = 0; start < size(); start += kBounded)
       lasts_.push_back(docs_[static_cast<size_t>(std::min(size(), start + kBounded)) - 1]);
+    size_t begin = 0;
+    for (int64_t i = 0; has_positions() && i < size(); ++i) {
+      if (i % kBounded == 0) begins_.push_back(begin);
+      begin += frequency(i);
+    }
   }
 
   int64_t size() const { return static_cast<int64_t>(docs_.size()); }
   bool has_positions() const { return !positions_.empty(); }
   const uint32_t* docs() const { return docs_.data(); }
   const uint32_t* lasts() const { return lasts_.data(); }
-  const uint32_t* positions() const { return positions_.data(); }
+  // The positions of document `i`, of which there are as many as its frequency.
+  const uint32_t* positions(int64_t i) const {
+    size_t begin = begins_[static_cast<size_t>(i / kBounded)];
+    for (int64_t before = i - i % kBounded; before < i; ++before) begin += frequency(before);
+    return positions_.data() + begin;
+  }
   int64_t num_blocks() const { return static_cast<int64_t>(lasts_.size()); }
   uint32_t frequency(int64_t i) const {
     const auto at = static_cast<size_t>(i);
@@ -60,7 +70,8 @@ class PostingList {
   // Memory, with the weights.
   int64_t num_bytes() const {
     return static_cast<int64_t>(sizeof *this + 8 * docs_.size() + few_.size() + 4 * many_.size() +
-                                8 * lasts_.size() + 4 * positions_.size());
+                                8 * lasts_.size() + 4 * positions_.size() +
+                                8 * begins_.size());
   }
 
   // Kept until another mean is asked for. All documents are below the end of `lengths`. Threads
@@ -87,6 +98,7 @@ class PostingList {
  private:
   std::vector<uint32_t> docs_, lasts_, many_, positions_;
   std::vector<uint8_t> few_;
+  std::vector<size_t> begins_;  // of each block, in the positions
   std::mutex mutex_;
   std::shared_ptr<const Weights> weights_;
 };

@@ -3,10 +3,10 @@
 // Where the best are asked for, the bounds of blocks tell what cannot be among them. Documents are
 // gone through in windows; of each, the lists that together cannot lift a document high enough are
 // only looked into for documents that the other lists have brought near.
-#include <limits>
+#include <numeric>
 
 #include "owned.hpp"
-#include "text_lists.hpp"
+#include "text_query.hpp"
 
 namespace alance::text {
 namespace {
@@ -24,126 +24,29 @@ struct Scored {
   }
 };
 
-// A place in a list. Its documents before that are done with.
-struct Cursor {
-  const PostingList* list;
-  std::shared_ptr<const PostingList::Weights> weights;
-  float weight;
-  float greatest;  // score of a document by this list
-  int64_t at = 0;
-
-  bool is_done() const { return at == list->size(); }
-  uint32_t doc() const { return list->docs()[at]; }
-  float score(int64_t i) const { return weight * weights->values.data()[i]; }
-  float bound_of_block(int64_t block) const { return weight * weights->greatest.data()[block]; }
-
-  // Moves to the first document at or behind `next`.
-  void skip_to(int64_t next) {
-    if (is_done() || doc() >= next) return;
-    const uint32_t* lasts = list->lasts();
-    const int64_t count = list->num_blocks();
-    int64_t block = at / kBounded, step = 1;
-    if (lasts[block] < next) {  // by steps that double, then between the last two
-      while (block + step < count && lasts[block + step] < next) {
-        block += step;
-        step *= 2;
-      }
-      block = std::lower_bound(lasts + block + 1, lasts + std::min(count, block + step), next) - lasts;
-      if (block == count) {
-        at = list->size();
-        return;
-      }
-      at = block * kBounded;
-    }
-    const uint32_t* docs = list->docs();
-    at = std::lower_bound(docs + at, docs + std::min(list->size(), (block + 1) * kBounded), next) -
-         docs;
-  }
-
-  // No document before `stop` has more by this list.
-  float bound(int64_t stop) const {
-    if (is_done() || doc() >= stop) return 0;
-    const int64_t first = at / kBounded;
-    float most = bound_of_block(first);
-    for (int64_t b = first + 1; b < list->num_blocks() && list->lasts()[b - 1] + 1 < stop; ++b)
-      most = std::max(most, bound_of_block(b));
-    return most;
-  }
-};
-
 class Search {
  public:
   // `count`: documents at most, 0: all; `floor`: those with less are not asked for. Equal scores
   // are in the order of ids, which ascend with the documents where `is_ordered`.
-  Search(std::vector<Cursor>& cursors, const uint8_t* mask, const uint64_t* ids, bool is_ordered,
-         int64_t num_docs, int64_t count, float floor)
-      : cursors_(cursors), mask_(mask), ids_(ids), is_ordered_(is_ordered), num_docs_(num_docs),
-        count_(count), floor_(floor) {
+  Search(std::vector<Cursor>& cursors, Query& query, const uint8_t* mask, const uint64_t* ids,
+         bool is_ordered, int64_t num_docs, int64_t count, float floor)
+      : cursors_(cursors), query_(query), mask_(mask), ids_(ids), is_ordered_(is_ordered),
+        num_docs_(num_docs), count_(count), floor_(floor), prunes_(query.is_bounded) {
     // Sums in another order differ by their last bits; a single list has no sums.
     slack_ = cursors.size() == 1 ? 1 : 1 + 3e-7f * static_cast<float>(cursors.size());
+    for (size_t i = 0; i < cursors.size(); ++i)
+      if (query.scoring[i]) order_.push_back(i);
   }
 
-  // Documents of all lists: those of the shortest that are in the others.
-  void of_all() {
-    size_t shortest = 0;
-    for (size_t i = 1; i < cursors_.size(); ++i)
-      if (cursors_[i].list->size() < cursors_[shortest].list->size()) shortest = i;
-    Cursor& driver = cursors_[shortest];
-    if (cursors_.size() == 1) raise_floor();
-    for (int64_t block = 0; block < driver.list->num_blocks(); ++block) {
-      const int64_t start = block * kBounded;
-      const int64_t stop = std::min(driver.list->size(), start + kBounded);
-      const uint32_t first = driver.list->docs()[start];
-      float bound = driver.bound_of_block(block);
-      for (size_t i = 0; i < cursors_.size(); ++i) {
-        if (i == shortest) continue;
-        cursors_[i].skip_to(first);
-        if (cursors_[i].is_done()) return;
-        bound += cursors_[i].bound(int64_t{driver.list->lasts()[block]} + 1);
-      }
-      if (loses(bound * slack_)) continue;
-      for (driver.at = start; driver.at < stop; ++driver.at) {
-        const uint32_t doc = driver.doc();
-        if (!counts(doc)) continue;
-        bool has_all = true;
-        for (size_t i = 0; has_all && i < cursors_.size(); ++i) {
-          if (i == shortest) continue;
-          cursors_[i].skip_to(doc);
-          if (cursors_[i].is_done()) return;
-          has_all = cursors_[i].doc() == doc;
-        }
-        if (!has_all) continue;
-        float score = 0;
-        for (const Cursor& cursor : cursors_) score += cursor.score(cursor.at);
-        if (!loses(score)) add(doc, score);
-      }
-    }
-  }
-
-  // Documents of any list.
-  void of_any() {
-    raise_floor();
-    sums_.resize(kWindow + kAtOnce);
-    bounds_.resize(cursors_.size());
-    std::vector<size_t> order(cursors_.size());
-    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-    for (;;) {
-      const int64_t first = next_doc(order);
-      if (first == num_docs_) return;
-      const int64_t stop = std::min(num_docs_, first + kWindow);
-      for (size_t i = 0; i < cursors_.size(); ++i) {
-        cursors_[i].skip_to(first);
-        bounds_[i] = cursors_[i].bound(stop);
-      }
-      std::sort(order.begin(), order.end(),
-                [&](size_t a, size_t b) { return bounds_[a] < bounds_[b]; });
-      size_t num_rest = 0;
-      float rest = 0;
-      while (num_rest < order.size() && loses((rest + bounds_[order[num_rest]]) * slack_))
-        rest += bounds_[order[num_rest++]];
-      if (num_rest < order.size()) window(first, stop, order, num_rest, rest);
-      for (Cursor& cursor : cursors_) cursor.skip_to(stop);
-    }
+  void run() {
+    const auto driver = std::min_element(
+        query_.required.begin(), query_.required.end(),
+        [&](const Query::Lists& a, const Query::Lists& b) { return query_.size(a) < query_.size(b); });
+    if (!query_.size(*driver)) return;
+    if (driver->size() == 1)
+      of_list(driver->front());
+    else
+      of_any(*driver);
   }
 
   // The documents, ascending, and their scores.
@@ -161,11 +64,103 @@ class Search {
   }
 
  private:
+  // Documents of a list that is needed.
+  void of_list(size_t driving) {
+    Cursor& driver = cursors_[driving];
+    if (cursors_.size() == 1 && is_plain()) raise_floor();
+    std::vector<size_t> needed;  // further lists, and those that only add to scores
+    for (const Query::Lists& group : query_.required)
+      if (group.size() == 1 && group[0] != driving) needed.push_back(group[0]);
+    std::sort(needed.begin(), needed.end(), [this](size_t a, size_t b) {
+      return cursors_[a].list->size() < cursors_[b].list->size();
+    });
+    needed.erase(std::unique(needed.begin(), needed.end()), needed.end());
+    std::vector<size_t> others;
+    for (const size_t i : order_)
+      if (i != driving && std::find(needed.begin(), needed.end(), i) == needed.end())
+        others.push_back(i);
+    for (int64_t block = 0; block < driver.list->num_blocks(); ++block) {
+      const int64_t start = block * kBounded;
+      const int64_t stop = std::min(driver.list->size(), start + kBounded);
+      const uint32_t first = driver.list->docs()[start];
+      const int64_t end = int64_t{driver.list->lasts()[block]} + 1;
+      float bound = driver.bound_of_block(block), rest = 0;
+      for (const size_t i : needed) {
+        cursors_[i].skip_to(first);
+        if (cursors_[i].is_done()) return;
+        bound += cursors_[i].bound(end);
+      }
+      for (const size_t i : others) {
+        cursors_[i].skip_to(first);
+        rest += cursors_[i].bound(end);
+      }
+      if (loses((bound + rest) * slack_)) continue;
+      for (driver.at = start; driver.at < stop; ++driver.at) {
+        const uint32_t doc = driver.doc();
+        if (!counts(doc)) continue;
+        bool has_all = true;
+        for (size_t i = 0; has_all && i < needed.size(); ++i) {
+          Cursor& cursor = cursors_[needed[i]];
+          cursor.skip_to(doc);
+          if (cursor.is_done()) return;
+          has_all = cursor.doc() == doc;
+        }
+        if (!has_all) continue;
+        float score = driver.score(driver.at);
+        for (const size_t i : needed) score += cursors_[i].score(cursors_[i].at);
+        if (loses((score + rest) * slack_)) continue;
+        score = 0;
+        if (is_plain())
+          for (const Cursor& cursor : cursors_) score += cursor.score(cursor.at);
+        else if (!query_.matches(doc, score))
+          continue;
+        if (!loses(score)) add(doc, score);
+      }
+    }
+  }
+
+  // Documents of any list of a group, of which one is needed.
+  void of_any(const Query::Lists& group) {
+    is_driving_.assign(cursors_.size(), false);
+    for (const size_t i : group) is_driving_[i] = true;
+    if (query_.is_any) raise_floor();
+    sums_.resize(kWindow + kAtOnce);
+    bounds_.resize(cursors_.size());
+    for (;;) {
+      const int64_t first = next_doc();
+      if (first == num_docs_) return;
+      const int64_t stop = std::min(num_docs_, first + kWindow);
+      for (const size_t i : order_) {
+        cursors_[i].skip_to(first);
+        bounds_[i] = cursors_[i].bound(stop);
+      }
+      sort([this](size_t i) { return bounds_[i]; });
+      size_t num_rest = 0;
+      float rest = 0;
+      while (num_rest < order_.size() &&
+             (!is_driving_[order_[num_rest]] ||
+              loses((rest + bounds_[order_[num_rest]]) * slack_)))
+        rest += bounds_[order_[num_rest++]];
+      if (num_rest < order_.size()) window(first, stop, num_rest, rest);
+      for (const size_t i : order_) cursors_[i].skip_to(stop);
+    }
+  }
+
+  // Lists that are not needed first, then by what they may give.
+  template <typename Value>
+  void sort(Value value) {
+    std::sort(order_.begin(), order_.end(), [&](size_t a, size_t b) {
+      return is_driving_[a] != is_driving_[b] ? is_driving_[b] : value(a) < value(b);
+    });
+  }
+
+  bool is_plain() const { return query_.is_any || query_.is_all; }
   bool is_full() const { return count_ && static_cast<int64_t>(kept_.size()) == count_; }
   bool counts(uint32_t doc) const { return !mask_ || mask_[doc]; }
 
   // Whether documents that come now with that score, or less, are not asked for.
   bool loses(float score) const {
+    if (!prunes_) return false;
     if (score < floor_) return true;
     if (!is_full()) return false;
     const float worst = kept_.front().score;
@@ -203,28 +198,27 @@ class Search {
   }
 
   // The next document of the lists that can bring one by themselves.
-  int64_t next_doc(std::vector<size_t>& order) {
-    std::sort(order.begin(), order.end(),
-              [&](size_t a, size_t b) { return cursors_[a].greatest < cursors_[b].greatest; });
+  int64_t next_doc() {
+    sort([this](size_t i) { return cursors_[i].greatest; });
     int64_t first = num_docs_;
     float rest = 0;
     bool is_open = true;
-    for (const size_t i : order) {
+    for (const size_t i : order_) {
       rest += cursors_[i].is_done() ? 0 : cursors_[i].greatest;
-      is_open = is_open && loses(rest * slack_);
+      is_open = is_open && (!is_driving_[i] || loses(rest * slack_));
       if (!is_open && !cursors_[i].is_done()) first = std::min<int64_t>(first, cursors_[i].doc());
     }
     return first;
   }
 
   // Documents of a window. Lists of the rest lift none by more than `rest` together; those of
-  // greater bounds, which stand last in `order`, are asked first.
-  void window(int64_t first, int64_t stop, const std::vector<size_t>& order, size_t num_rest,
-              float rest) {
+  // greater bounds, which stand last in the order, are asked first.
+  void window(int64_t first, int64_t stop, size_t num_rest, float rest) {
     std::fill(sums_.begin(), sums_.end(), 0.0f);
     // Sums of all lists are in the order of the lists: these are the scores.
-    for (size_t i = num_rest; i < order.size(); ++i)
-      sum_up(cursors_[num_rest ? order[i] : i], first, stop);
+    const bool is_sum = query_.is_any && !num_rest;
+    for (size_t i = num_rest; i < order_.size(); ++i)
+      sum_up(cursors_[is_sum ? i : order_[i]], first, stop);
     near_.clear();
     const float least = least_of(rest);
     for (int64_t start = 0; start < stop - first; start += kAtOnce) {
@@ -234,15 +228,20 @@ class Search {
         if (sums_.data()[i] >= least && counts(static_cast<uint32_t>(first + i))) near_.push_back(i);
     }
     for (size_t i = num_rest; i-- > 0 && !near_.empty();) {
-      look_into(cursors_[order[i]], first, stop);
-      rest -= bounds_[order[i]];
+      look_into(cursors_[order_[i]], first, stop);
+      rest -= bounds_[order_[i]];
       const float enough = least_of(std::max(rest, 0.0f));
       std::erase_if(near_, [&](int64_t place) { return sums_.data()[place] < enough; });
     }
     for (const int64_t place : near_) {
       if (sums_.data()[place] < least_of(0)) continue;
       const auto doc = static_cast<uint32_t>(first + place);
-      const float score = num_rest ? score_of(doc) : sums_.data()[place];
+      float score = sums_.data()[place];
+      if (!query_.is_any) {
+        if (!query_.matches(doc, score)) continue;
+      } else if (num_rest) {
+        score = score_of(doc);
+      }
       if (!loses(score)) add(doc, score);
     }
   }
@@ -271,6 +270,7 @@ class Search {
 
   // Documents with less, to which the rest of the lists comes, lose; above 0.
   float least_of(float rest) const {
+    if (!prunes_) return std::numeric_limits<float>::min();
     double least = floor_;
     if (is_full()) least = std::max<double>(least, kept_.front().score);
     least = (least / slack_ - rest) * (1 - 1e-6);
@@ -288,11 +288,15 @@ class Search {
   }
 
   std::vector<Cursor>& cursors_;
+  Query& query_;
   const uint8_t* mask_;
   const uint64_t* ids_;
   const bool is_ordered_;
   const int64_t num_docs_, count_;
   float floor_, slack_;
+  const bool prunes_;
+  std::vector<size_t> order_;  // lists that add to scores
+  std::vector<bool> is_driving_;
   std::vector<float> sums_, bounds_;  // of the documents of a window; of the lists in it
   std::vector<int64_t> near_;         // places in it of what may be among the best
   std::vector<Scored> kept_;  // a heap, the worst in front; where all are asked for:
@@ -300,9 +304,9 @@ class Search {
   std::vector<float> scores_;
 };
 
-nb::tuple search_postings(nb::list lists, In<float> weights, In<uint32_t> doc_lengths,
-                          float mean_length, bool needs_all, Bytes mask, In<uint64_t> ids,
-                          bool is_ordered, int64_t count, float floor) {
+nb::tuple search_postings(nb::list lists, In<float> weights, In<int32_t> program, In<float> factors,
+                          bool of_index, In<uint32_t> doc_lengths, float mean_length, Bytes mask,
+                          In<uint64_t> ids, bool is_ordered, int64_t count, float floor) {
   const std::vector<PostingList*> asked = lists_of(lists);
   const auto num_docs = static_cast<int64_t>(doc_lengths.size());
   if (asked.size() != weights.size() || ids.size() != doc_lengths.size() || count < 0 ||
@@ -329,12 +333,10 @@ nb::tuple search_postings(nb::list lists, In<float> weights, In<uint32_t> doc_le
       const float weight = weights.data()[i];
       cursors.push_back({asked[i], std::move(of_docs), weight, weight * most});
     }
-    Search search(cursors, mask.size() ? mask.data() : nullptr, ids.data(), is_ordered, num_docs,
-                  count, floor);
-    if (needs_all || cursors.size() == 1)
-      search.of_all();
-    else
-      search.of_any();
+    Query query(program, factors, cursors, of_index);
+    Search search(cursors, query, mask.size() ? mask.data() : nullptr, ids.data(), is_ordered,
+                  num_docs, count, floor);
+    search.run();
     search.result(docs, scores);
   }
   return nb::make_tuple(docs.numpy(), scores.numpy());
@@ -383,7 +385,7 @@ void register_text_search(nanobind::module_& m) {
       .def("frequencies", &alance::text::frequencies)
       .def("__len__", &PostingList::size);
   m.def("search_postings", &alance::text::search_postings, nb::arg("lists"), nb::arg("weights"),
-        nb::arg("doc_lengths"), nb::arg("mean_length"), nb::arg("needs_all"), nb::arg("mask"),
-        nb::arg("ids"), nb::arg("is_ordered"), nb::arg("count"), nb::arg("floor"));
+        nb::arg("program"), nb::arg("factors"), nb::arg("of_index"), nb::arg("doc_lengths"),
+        nb::arg("mean_length"), nb::arg("mask"), nb::arg("ids"), nb::arg("is_ordered"), nb::arg("count"), nb::arg("floor"));
   m.def("documents_of", &alance::text::documents_of, nb::arg("lists"));
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import chain, pairwise, product
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -102,11 +102,38 @@ def searched(
     count: int = 0,
     floor: float = -np.inf,
 ) -> tuple[Numbers, Numbers]:
+    program = words(range(len(lists)), needs_all=needs_all)
+    return asked(lists, weights, program, 1, lengths, mean, mask, ids, count, floor)
+
+
+def words(lists: range, *, needs_all: bool) -> list[int]:
+    """Words of a query, each of a list."""
+    groups = [[1, number] for number in lists] if needs_all else [[len(lists), *lists]]
+    return [0, lists.start, lists.stop, int(needs_all), len(groups), *chain.from_iterable(groups)]
+
+
+def asked(
+    lists: list[_kernels.PostingList],
+    weights: Numbers,
+    program: list[int],
+    num_parts: int,
+    lengths: Numbers,
+    mean: float,
+    mask: Numbers = NO_MASK,
+    ids: Numbers | None = None,
+    count: int = 0,
+    floor: float = -np.inf,
+    *,
+    factors: Numbers | None = None,
+    of_index: bool = True,
+) -> tuple[Numbers, Numbers]:
     is_ordered = ids is None
     ids = np.arange(len(lengths), dtype=np.uint64) if ids is None else ids
+    factors = np.ones(num_parts, np.float32) if factors is None else factors
     return _kernels.search_postings(
-        lists, weights, lengths, mean, needs_all, mask, ids, is_ordered, count, floor
-    )
+        lists, weights, np.array(program, np.int32), factors, of_index, lengths, mean, mask, ids,
+        is_ordered, count, floor,
+    )  # fmt: skip
 
 
 @settings(deadline=None, max_examples=80)
@@ -141,6 +168,57 @@ def test_the_best_documents_are_the_best_of_all(
     if len(mask):
         both = both[mask[both] > 0]
     assert needs_all or both.tolist() == docs.tolist()
+
+
+@settings(deadline=None, max_examples=120)
+@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 7))
+def test_the_best_of_combined_queries_are_the_best_of_all(
+    seed: int, count: int, num_parts: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    num_docs = int(rng.integers(1, 12_000))
+    lists: list[_kernels.PostingList] = []
+    factors: list[float] = []
+
+    def leaf() -> list[int]:
+        first = len(lists)
+        for _ in range(int(rng.integers(1, 4))):
+            docs = np.flatnonzero(rng.random(num_docs) < rng.random() ** 2).astype(np.uint32)
+            frequencies = rng.choice([1, 1, 2, 5], len(docs)).astype(np.uint32)
+            positions = np.concatenate([np.arange(n) for n in frequencies] or [frequencies])
+            lists.append(_kernels.PostingList(docs, frequencies, positions.astype(np.uint32)))
+        own = range(first, len(lists))
+        if rng.random() < 0.2:
+            pairs = [number for place, token in enumerate(own) for number in (token, place)]
+            return [1, own.start, own.stop, int(rng.integers(0, 3)), len(own), *pairs]
+        if len(own) > 2 and rng.random() < 0.3:  # one of two words, and another one
+            return [0, own.start, own.stop, 1, 2, 2, *own[:2], 1, own[2]]
+        return words(own, needs_all=rng.random() < 0.5)
+
+    def tree(left: int) -> list[int]:
+        place = len(factors)
+        factors.append(1.0)
+        kind = rng.random()
+        if left <= 1:
+            return [4] if kind < 0.05 else leaf()
+        sizes = [left // 2, left - left // 2]
+        if kind < 0.3:
+            factors[place] = rng.choice([0.5, 2.0, -1.0], p=[0.6, 0.3, 0.1])
+            return [3, *tree(sizes[0]), *tree(sizes[1])]
+        counts = [[2, 0, 0], [0, 2, 0], [1, 1, 0], [1, 0, 1], [0, 1, 1]][rng.integers(5)]
+        return [2, *counts, *tree(sizes[0]), *tree(sizes[1])]
+
+    program = tree(num_parts)
+    lengths = rng.integers(1, 40, num_docs).astype(np.uint32)
+    weights = rng.uniform(0.1, 9, len(lists)).astype(np.float32)
+    mask = (rng.random(num_docs) < 0.7).astype(np.uint8) if rng.random() < 0.5 else NO_MASK
+    rest = (lengths, float(lengths.mean()), mask, None)
+    told = np.array(factors, np.float32)
+    docs, scores = asked(lists, weights, program, 0, *rest, factors=told)
+    best = asked(lists, weights, program, 0, *rest, count, factors=told)
+    order = np.sort(np.lexsort((docs, -scores))[:count])
+    assert best[0].tolist() == docs[order].tolist()
+    assert best[1].tolist() == scores[order].tolist()
 
 
 def scored(
@@ -180,19 +258,24 @@ def test_phrases_are_found_where_their_words_are_near(
     rows: list[list[int]], words: list[int], slop: int
 ) -> None:
     postings = collected(rows)
-    asked = sorted(set(words))
+    asked_words = sorted(set(words))
     candidates = [doc for doc, row in enumerate(rows) if set(words) <= set(row)]
     if not candidates:
         return
-    lists = [posting_list(*postings.lists(token, token + 1), 0) for token in asked]
+    lists = [posting_list(*postings.lists(token, token + 1), 0) for token in asked_words]
+
+    pairs = [
+        number for place, word in enumerate(words) for number in (asked_words.index(word), place)
+    ]
+    program = [1, 0, len(lists), slop, len(words), *pairs]
+    weights, lengths = np.ones(len(lists), np.float32), np.ones(len(rows), np.uint32)
 
     def mask(*, of_index: bool) -> list[bool]:
-        tokens = np.array([asked.index(word) for word in words], np.int32)
-        places = np.arange(len(words), dtype=np.int32)
-        found = _kernels.phrase_mask(
-            lists, np.array(candidates, np.uint32), tokens, places, slop, of_index
-        )
-        return found.astype(bool).tolist()
+        docs, _ = asked(lists, weights, program, 1, lengths, 1.0, of_index=of_index)
+        best, _ = asked(lists, weights, program, 1, lengths, 1.0, count=2, of_index=of_index)
+        assert set(best.tolist()) <= set(docs.tolist())
+        assert len(best) == min(2, len(docs))
+        return [doc in docs.tolist() for doc in candidates]
 
     right = [is_phrase(rows[doc], words, slop) for doc in candidates]
     assert mask(of_index=False) == right
@@ -248,27 +331,31 @@ def test_arrays_that_contradict_each_other_are_refused() -> None:
     lists = [_kernels.PostingList(docs, ones, np.zeros(2, np.uint32))]
     assert lists[0].documents().tolist() == docs.tolist()
     assert lists[0].frequencies().tolist() == ones.tolist()
+    any_word = words(range(1), needs_all=False)
     for wrong in (
-        ([*lists, *lists], weights, lengths, 1.0, NO_MASK, ids),
-        (lists, weights[:0], lengths, 1.0, NO_MASK, ids),
-        (lists, weights * 0, lengths, 1.0, NO_MASK, ids),
-        (lists, weights, lengths[:3], 1.0, NO_MASK, ids[:3]),
-        (lists, weights, lengths, 0.0, NO_MASK, ids),
-        (lists, weights, lengths, 1.0, NO_MASK, ids[:3]),
-        (lists, weights, lengths, 1.0, np.ones(3, np.uint8), ids),
+        ([*lists, *lists], weights, any_word, 1, lengths, 1.0),
+        (lists, weights[:0], any_word, 1, lengths, 1.0),
+        (lists, weights * 0, any_word, 1, lengths, 1.0),
+        (lists, weights, any_word, 1, lengths[:3], 1.0),
+        (lists, weights, any_word, 1, lengths, 0.0),
+        (lists, weights, any_word, 1, lengths, 1.0, NO_MASK, ids[:3]),
+        (lists, weights, any_word, 1, lengths, 1.0, np.ones(3, np.uint8)),
+        (lists, weights, any_word, 2, lengths, 1.0),
+        (lists, weights, any_word[:-1], 1, lengths, 1.0),
+        (lists, weights, [*any_word, 4], 1, lengths, 1.0),
+        (lists, weights, [0, 0, 2, 0, 1, 1, 0], 1, lengths, 1.0),
+        (lists, weights, [0, 0, 1, 0, 1, 1, 1], 1, lengths, 1.0),
+        (lists, weights, [1, 0, 1, -1, 1, 0, 0], 1, lengths, 1.0),
+        (lists, weights, [2, 0, 0, 1, *any_word], 2, lengths, 1.0),
+        (lists, weights, [5], 1, lengths, 1.0),
+        (lists, weights, [3] * 5000, 5000, lengths, 1.0),
     ):
         with pytest.raises(ValueError, match="text index"):
-            _kernels.search_postings(*wrong[:4], False, *wrong[4:], True, 0, 0.0)
-    numbers = np.zeros(1, np.int32)
-    _kernels.phrase_mask(lists, docs, numbers, numbers, 0, True)
-    for wrong in (
-        ([_kernels.PostingList(docs, ones, NOTHING)], docs, numbers, numbers, 0),
-        (lists, docs, numbers + 1, numbers, 0),
-        (lists, docs, numbers, numbers[:0], 0),
-        (lists, docs, numbers, numbers, -1),
-    ):
-        with pytest.raises(ValueError, match="text index"):
-            _kernels.phrase_mask(*wrong, True)
+            asked(*wrong)
+    phrase = [1, 0, 1, 0, 1, 0, 0]
+    assert asked(lists, weights, phrase, 1, lengths, 1.0)[0].tolist() == docs.tolist()
+    with pytest.raises(ValueError, match="without positions"):
+        asked([_kernels.PostingList(docs, ones, NOTHING)], weights, phrase, 1, lengths, 1.0)
     places = np.zeros(2, np.uint32)
     postings = _kernels.TextPostings(False)
     with pytest.raises(ValueError, match="text"):

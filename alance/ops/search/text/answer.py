@@ -15,15 +15,15 @@ from alance.ops.search.text.fields import FieldsSearch
 from alance.ops.search.text.files import read_lists
 from alance.ops.search.text.query import (
     CombinedFieldsQuery,
-    MatchQuery,
     MultiMatchQuery,
+    column_of,
     ranked_leaves,
 )
 from alance.ops.search.text.ranked import Ranked, combined
 from alance.ops.search.text.segments import text_way
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from alance._kernels import PostingList
     from alance.ops.read.options import ScanOptions
@@ -82,11 +82,14 @@ async def ranked_rows(
     for search in searches:
         search.lists = [next(left) for _ in search.partitions]
 
+    by_column: dict[str | None, ColumnSearch] = {search.way.column: search for search in singles}
+    by_query: dict[TextQuery, FieldsSearch] = {group.query: group for group in groups}
+
     def rank(some: Sequence[TextQuery]) -> list[Ranked]:
-        return [_ranked(query, singles, groups, count) for query in some]
+        return [_ranked(query, by_column, by_query, count or None).best(count) for query in some]
 
     work = sum(search.work() for search in singles) + LONG_WORK * len(groups)
-    if all(map(_is_of_best, queries)):
+    if count and len(singles) == 1:
         work //= SKIPPED
     parts = await all_of(
         snapshot.engine.decode(partial(rank, queries[start : start + AT_ONCE]), work)
@@ -100,20 +103,15 @@ async def ranked_rows(
 
 def _ranked(
     query: TextQuery,
-    singles: Sequence[ColumnSearch],
-    groups: Sequence[FieldsSearch],
+    singles: Mapping[str | None, ColumnSearch],
+    groups: Mapping[TextQuery, FieldsSearch],
     count: int | None,
 ) -> Ranked:
-    """The rows of one query."""
-    leaves: set[TextQuery] = set(ranked_leaves(query))
-    of_parts = count if _is_of_best(query) else None
-    answers: dict[TextQuery, Ranked] = {}
-    for search in singles:
-        answers |= search.answers(leaves, of_parts or None)
-    answers |= {group.query: group.answer() for group in groups if group.query in leaves}
-    return combined(query, answers).best(count)
-
-
-def _is_of_best(query: TextQuery) -> bool:
-    """Its best rows are those that are best in a part."""
-    return isinstance(query, MatchQuery | MultiMatchQuery)
+    """The rows of a query, or more of them, in any order."""
+    if isinstance(query, CombinedFieldsQuery):
+        return groups[query].answer()
+    if (column := column_of(query)) is not None:
+        return singles[column].answer(query, count)
+    # The best rows are those that are best in a part, if the best part is all that counts.
+    of_parts = count if isinstance(query, MultiMatchQuery) else None
+    return combined(query, [_ranked(part, singles, groups, of_parts) for part in query.parts()])

@@ -16,14 +16,14 @@ from alance.ops.search.answer import check_rows, flat_options
 from alance.ops.search.eligible import eligible_rows
 from alance.ops.search.text.files import Needed, kept_segments, open_segment
 from alance.ops.search.text.flat import FlatTexts, read_texts
-from alance.ops.search.text.query import MatchQuery, PhraseQuery
+from alance.ops.search.text.query import MatchQuery, PhraseQuery, leaves_of
 from alance.ops.search.text.ranked import NO_ROWS, Ranked
 from alance.ops.search.text.scores import Collection, Quota, Statistics, matches_of
 from alance.ops.search.text.segments import TextWay, text_way
 from alance.ops.search.text.terms import UNINDEXED, terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Set
+    from collections.abc import Awaitable, Iterable, Mapping
 
     from alance._kernels import PostingList
     from alance.arrays import Bytes
@@ -152,34 +152,30 @@ class ColumnSearch:
         await read_texts(self.snapshot, self.way.column, options, self.flat)
 
     def work(self) -> int:
-        """What `answers` of all parts costs, as if so many bytes were decoded."""
+        """What the answers to all parts cost, as if so many bytes were decoded."""
         work = 0 if self.flat is None else self.flat.num_bytes
         for (_, eligible), own in zip(self.partitions, self.lists, strict=True):
             num_postings = sum(map(len, own.values()))
             work += num_postings if eligible.has_all else MASK_WORK * num_postings
         return work
 
-    def answers(self, leaves: Set[TextQuery], count: int | None) -> dict[TextQuery, Ranked]:
-        """The rows of each of some parts, as far as they are of this column.
+    def answer(self, query: TextQuery, count: int | None) -> Ranked:
+        """The rows of a query that is of this column alone.
 
         Args:
-            count: the best rows of each at least; None: all.
+            count: the best rows at least; None: all.
         """
-        own = [leaf for leaf in self.leaves if leaf in leaves]
-        words = {word for leaf in own for terms in self.terms[leaf] for word in terms.words}
+        leaves = list(leaves_of(query))
+        in_index = {leaf: self.terms[leaf][0] for leaf in leaves}
+        in_texts = {leaf: self.terms[leaf][1] for leaf in leaves}
+        words = {
+            word for own in (in_index, in_texts) for terms in own.values() for word in terms.words
+        }
         statistics = self._statistics(words)
-        return {leaf: self._answer(*self.terms[leaf], statistics, count) for leaf in own}
-
-    def _answer(
-        self,
-        terms: Terms,
-        flat_terms: Terms,
-        statistics: Statistics,
-        count: int | None,
-    ) -> Ranked:
+        asked_words = {word for terms in in_index.values() for word in terms.words}
         ranked, quota = NO_ROWS, Quota(count)
         for (partition, eligible), own in zip(self.partitions, self.lists, strict=True):
-            asked = [own[word] for word in terms.words if word in own]
+            asked = [own[word] for word in asked_words if word in own]
             documents = partition.documents
             collection = Collection(
                 documents.lengths,
@@ -188,14 +184,14 @@ class ColumnSearch:
                 _mask(partition, eligible, asked),
                 of_index=True,
             )
-            matches = matches_of(terms, own, collection, statistics, quota)
+            matches = matches_of(query, in_index, own, collection, statistics, quota)
             rows = Ranked(documents.ids[matches.docs], matches.scores)
             ranked = Ranked.joined([ranked, rows])
-            if terms.boost > 0:
-                quota = Quota(count, ranked.least_of(count))
+            quota = Quota(count, ranked.least_of(count))
         if self.flat is None:
             return ranked
-        return Ranked.joined([ranked, self._flat_rows(self.flat, flat_terms, statistics, quota)])
+        rows = self._flat_rows(self.flat, query, in_texts, statistics, quota)
+        return Ranked.joined([ranked, rows])
 
     def _statistics(self, words: Iterable[str]) -> Statistics:
         return Statistics(
@@ -205,13 +201,18 @@ class ColumnSearch:
         )
 
     def _flat_rows(
-        self, flat: FlatTexts, terms: Terms, statistics: Statistics, quota: Quota
+        self,
+        flat: FlatTexts,
+        query: TextQuery,
+        terms: Mapping[Leaf, Terms],
+        statistics: Statistics,
+        quota: Quota,
     ) -> Ranked:
         lists, ids = flat.lists(), flat.ids
         counts = {word: len(postings) for word, postings in lists.items()}
         of_both = statistics.with_more(flat.num_docs, flat.num_tokens, counts)
         collection = Collection(flat.lengths, ids, False, NO_MASK, of_index=False)
-        matches = matches_of(terms, lists, collection, of_both, quota)
+        matches = matches_of(query, terms, lists, collection, of_both, quota)
         return Ranked(ids[matches.docs], matches.scores)
 
     def check(self, ranked: Ranked) -> None:

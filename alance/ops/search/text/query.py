@@ -225,6 +225,16 @@ def has_phrases(query: TextQuery) -> bool:
     return any(isinstance(leaf, PhraseQuery) for leaf in leaves_of(query))
 
 
+def column_of(query: TextQuery) -> str | None:
+    """The column of a query whose parts are all of one, so that they are asked together."""
+    if isinstance(query, MatchQuery | PhraseQuery):
+        return query.column
+    if not isinstance(query, BooleanQuery | BoostQuery):
+        return None
+    columns = {column_of(part) for part in query.parts()}
+    return columns.pop() if len(columns) == 1 else None
+
+
 def ranked_leaves(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery | CombinedFieldsQuery]:
     """The queries that a query is made of and that give rows and scores by themselves."""
     if isinstance(query, MatchQuery | PhraseQuery | CombinedFieldsQuery):

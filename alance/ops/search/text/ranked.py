@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.format.numbers import distinct
-from alance.ops.search.text.query import (
-    BooleanQuery,
-    BoostQuery,
-    CombinedFieldsQuery,
-    MatchQuery,
-    MultiMatchQuery,
-    PhraseQuery,
-    TextQuery,
-)
+from alance.ops.search.text.query import BooleanQuery, BoostQuery, MultiMatchQuery
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from alance.arrays import Float32s, Int64s, Mask, UInt64s
+    from alance.ops.search.text.query import TextQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +58,12 @@ class Ranked:
 NO_ROWS: Final = Ranked(np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
-def combined(query: TextQuery, answers: Mapping[TextQuery, Ranked]) -> Ranked:
-    """The rows of a query.
+def combined(query: TextQuery, parts: Sequence[Ranked]) -> Ranked:
+    """The rows of a query that is made of others.
 
     Args:
-        answers: the rows of its parts, see `ranked_leaves`.
+        parts: the rows of these.
     """
-    if isinstance(query, MatchQuery | PhraseQuery | CombinedFieldsQuery):
-        return answers[query]
-    parts = [combined(part, answers) for part in query.parts()]
     if isinstance(query, MultiMatchQuery):
         return _best(parts)
     if isinstance(query, BoostQuery):

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from alance import _kernels
 from alance.errors import kernel_errors
+from alance.ops.search.text.query import BooleanQuery, BoostQuery, Occur
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from alance._kernels import PostingList
     from alance.arrays import Bytes, Float32s, UInt32s, UInt64s
+    from alance.ops.search.text.query import TextQuery
     from alance.ops.search.text.terms import Terms
 
 
@@ -60,10 +62,6 @@ class Matches:
     docs: UInt32s
     scores: Float32s
 
-    def where(self, chosen: np.ndarray) -> Matches:
-        """Some of them."""
-        return Matches(self.docs[chosen], self.scores[chosen])
-
 
 _NO_MATCHES = Matches(np.empty(0, np.uint32), np.empty(0, np.float32))
 
@@ -99,81 +97,103 @@ class Quota:
     floor: float = -math.inf
 
 
-ALL: Final = Quota()
+_WORDS, _PHRASE, _BOOLEAN, _BOOST, _NOTHING = range(5)  # kinds of parts, for the kernel
 
 
 def matches_of(
-    terms: Terms,
+    query: TextQuery,
+    terms: Mapping[Any, Terms],
     lists: Mapping[str, PostingList],
     collection: Collection,
     statistics: Statistics,
     quota: Quota,
 ) -> Matches:
-    """The documents of a partition that match.
+    """The documents of a partition that match a query of one column.
 
     Args:
+        terms: of each match and phrase that the query is made of.
         lists: the posting lists of the words that the partition has.
-        quota: counts where nothing is asked of documents beside words.
     """
-    groups = [[word for word in group if word in lists] for group in terms.groups]
-    if not groups or (terms.needs_all and not all(groups)):
+    program = Program(terms, lists, statistics)
+    program.add(query)
+    if not program.lists:
         return _NO_MATCHES
-
-    def scored(words: Sequence[str], *, needs_all: bool, quota: Quota = ALL) -> Matches:
-        counts = Counter(words)
-        boost = terms.boost if terms.boost > 0 else 1
-        weights = [statistics.weight(word) * times * boost for word, times in counts.items()]
-        with kernel_errors:
-            docs, scores = _kernels.search_postings(
-                [lists[word] for word in counts],
-                np.array(weights, np.float32),
-                collection.lengths,
-                statistics.mean_length,
-                needs_all,
-                collection.mask,
-                collection.ids,
-                collection.is_ordered,
-                min(quota.count or 0, len(collection.ids)),
-                quota.floor,
-            )
-        return Matches(docs, scores)
-
-    if terms.needs_all and any(len(group) > 1 for group in groups):
-        matches = _of_all([scored(group, needs_all=False) for group in groups])
-    else:
-        words = [word for group in groups for word in group]
-        is_plain = terms.places is None and terms.boost > 0
-        matches = scored(words, needs_all=terms.needs_all, quota=quota if is_plain else ALL)
-    if terms.places is not None:
-        matches = _of_phrase(terms, lists, matches, of_index=collection.of_index)
-    if terms.boost <= 0:  # the best are those that match least: all were asked for
-        matches = Matches(matches.docs, matches.scores * np.float32(terms.boost))
-    return matches
-
-
-def _of_all(parts: Sequence[Matches]) -> Matches:
-    """The documents that are in all of them, by the sum of their scores."""
-    first, *others = parts
-    for other in others:
-        docs, left, right = np.intersect1d(
-            first.docs, other.docs, assume_unique=True, return_indices=True
-        )
-        first = Matches(docs, first.scores[left] + other.scores[right])
-    return first
-
-
-def _of_phrase(
-    terms: Terms, lists: Mapping[str, PostingList], matches: Matches, *, of_index: bool
-) -> Matches:
-    words = terms.words
-    assert terms.places is not None
     with kernel_errors:
-        mask = _kernels.phrase_mask(
-            [lists[word] for word in words],
-            matches.docs,
-            np.array([words.index(group[0]) for group in terms.groups], np.int32),
-            np.array(terms.places, np.int32),
-            terms.slop,
-            of_index,
+        docs, scores = _kernels.search_postings(
+            program.lists,
+            np.array(program.weights, np.float32),
+            np.array(program.numbers, np.int32),
+            np.array(program.factors, np.float32),
+            collection.of_index,
+            collection.lengths,
+            statistics.mean_length,
+            collection.mask,
+            collection.ids,
+            collection.is_ordered,
+            min(quota.count or 0, len(collection.ids)),
+            quota.floor,
         )
-    return matches.where(mask.view(np.bool_))
+    return Matches(docs, scores)
+
+
+@dataclass(slots=True)
+class Program:
+    """A query as the kernel wants it, see `text_query.hpp`.
+
+    Attributes:
+        lists: posting lists, several times where several parts ask for a word.
+        weights: of the lists.
+        numbers: the parts; factors: of each part.
+    """
+
+    terms: Mapping[Any, Terms]
+    words: Mapping[str, PostingList]
+    statistics: Statistics
+    lists: list[PostingList] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    factors: list[float] = field(default_factory=list)
+
+    def add(self, query: TextQuery) -> None:
+        """Add a part, and those that it is made of."""
+        if isinstance(query, BooleanQuery):
+            parts = [query.of(occur) for occur in get_args(Occur)]
+            self._add_part(_BOOLEAN, [len(parts[0]), len(parts[1]), len(parts[2])])
+            for part in (part for own in parts for part in own):
+                self.add(part)
+        elif isinstance(query, BoostQuery):
+            self._add_part(_BOOST, [], query.negative_boost)
+            self.add(query.positive)
+            self.add(query.negative)
+        else:
+            self._add_words(self.terms[query])
+
+    def _add_part(self, kind: int, numbers: Iterable[int], factor: float = 1) -> None:
+        self.numbers += [kind, *numbers]
+        self.factors.append(factor)
+
+    def _add_words(self, terms: Terms) -> None:
+        groups = [[word for word in group if word in self.words] for group in terms.groups]
+        counts = Counter(word for group in groups for word in group)
+        if not counts or (terms.needs_all and not all(groups)):
+            self._add_part(_NOTHING, [])
+            return
+        # The best are those that match least, where the boost is not above 0.
+        boost, factor = (terms.boost, 1.0) if terms.boost > 0 else (1.0, terms.boost)
+        first = len(self.lists)
+        places = {word: place for place, word in enumerate(counts, first)}
+        for word, times in counts.items():
+            self.lists.append(self.words[word])
+            self.weights.append(self.statistics.weight(word) * times * boost)
+        bounds = [first, len(self.lists)]
+        if terms.places is not None:
+            pairs = zip(groups, terms.places, strict=True)
+            tokens = [number for (word,), place in pairs for number in (places[word], place)]
+            self._add_part(_PHRASE, [*bounds, terms.slop, len(groups), *tokens], factor)
+            return
+        if not terms.needs_all:
+            groups = [list(counts)]
+        numbers = [int(terms.needs_all), len(groups)]
+        for group in groups:
+            numbers += [len(group), *(places[word] for word in group)]
+        self._add_part(_WORDS, [*bounds, *numbers], factor)
