@@ -1,6 +1,7 @@
 // The dictionaries of inverted indices: tokens in the order of their bytes, and finding some.
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string_view>
 #include <vector>
 
@@ -231,12 +232,17 @@ nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> find_tokens(In<int64_t> offsets, By
   return places.numpy();
 }
 
+// Bytes of a character, by its first one.
+size_t size_of(char byte) {
+  const auto first = static_cast<uint8_t>(byte);
+  return first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+}
+
 std::vector<uint32_t> characters(std::string_view text) {
   std::vector<uint32_t> out;
   for (size_t i = 0; i < text.size();) {
-    const auto first = static_cast<uint8_t>(text[i]);
-    const size_t size = first < 0xC0 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    uint32_t value = first;
+    const size_t size = size_of(text[i]);
+    uint32_t value = static_cast<uint8_t>(text[i]);
     for (size_t k = 1; k < size && i + k < text.size(); ++k)
       value = value << 8 | static_cast<uint8_t>(text[i + k]);
     out.push_back(value);
@@ -245,25 +251,51 @@ std::vector<uint32_t> characters(std::string_view text) {
   return out;
 }
 
-bool is_near(const std::vector<uint32_t>& left, const std::vector<uint32_t>& right,
-             int64_t distance, std::vector<int64_t>& row) {
-  const auto n = static_cast<int64_t>(left.size()), m = static_cast<int64_t>(right.size());
-  if (n - m > distance || m - n > distance) return false;
-  row.resize(static_cast<size_t>(m) + 1);
-  for (int64_t j = 0; j <= m; ++j) row[j] = j;
-  for (int64_t i = 1; i <= n; ++i) {
-    int64_t diagonal = row[0], least = row[0] = i;
-    for (int64_t j = 1; j <= m; ++j) {
-      const int64_t here = std::min({row[j] + 1, row[j - 1] + 1,
-                                     diagonal + (left[i - 1] != right[j - 1])});
-      diagonal = row[j];
-      row[j] = here;
-      least = std::min(least, here);
-    }
-    if (least > distance) return false;
+// How far the beginnings of a text and of a token are apart: a row for each character of the token,
+// and one before. What tokens begin with alike is compared once.
+class Distances {
+ public:
+  Distances(std::vector<uint32_t> asked, int64_t most)
+      : asked_(std::move(asked)), width_(asked_.size() + 1), most_(most), rows_(width_), ends_{0} {
+    std::iota(rows_.begin(), rows_.end(), int64_t{0});
   }
-  return row[m] <= distance;
-}
+
+  // Whether a token is near. Where it is not, `dead` is how many bytes tell that: all tokens that
+  // begin with these are far.
+  bool is_near(std::string_view token, size_t& dead) {
+    const auto differs = std::mismatch(before_.begin(), before_.end(), token.begin(), token.end());
+    const auto same = static_cast<size_t>(differs.second - token.begin());
+    while (ends_.back() > same) ends_.pop_back();
+    before_ = token;
+    const std::vector<uint32_t> rest = characters(token.substr(ends_.back()));
+    dead = 0;
+    for (const uint32_t character : rest) {
+      const size_t depth = ends_.size();
+      rows_.resize(std::max(rows_.size(), (depth + 1) * width_));
+      const int64_t* above = rows_.data() + (depth - 1) * width_;
+      int64_t* row = rows_.data() + depth * width_;
+      int64_t least = row[0] = static_cast<int64_t>(depth);
+      for (size_t j = 1; j < width_; ++j) {
+        row[j] = std::min({above[j] + 1, row[j - 1] + 1, above[j - 1] + (asked_[j - 1] != character)});
+        least = std::min(least, row[j]);
+      }
+      ends_.push_back(std::min(token.size(), ends_.back() + size_of(token[ends_.back()])));
+      if (least > most_) {
+        dead = ends_.back();
+        return false;
+      }
+    }
+    return rows_[ends_.size() * width_ - 1] <= most_;
+  }
+
+ private:
+  std::vector<uint32_t> asked_;
+  const size_t width_;
+  const int64_t most_;
+  std::vector<int64_t> rows_;
+  std::vector<size_t> ends_;  // of the characters of the token before, in bytes
+  std::string_view before_;
+};
 
 // The places of the first tokens, of `limit` at most, that need no more than `distance` characters
 // inserted, removed or replaced to be another, and begin with its first `prefix` bytes.
@@ -277,17 +309,36 @@ nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> near_tokens(In<int64_t> offsets, By
   std::vector<int64_t> places;
   {
     nb::gil_scoped_release release;
-    const auto asked = characters(text);
     const auto start = text.substr(0, static_cast<size_t>(prefix));
-    const auto size = static_cast<int64_t>(text.size());
-    std::vector<int64_t> row;
-    for (int64_t i = 0; i < tokens.count && static_cast<int64_t>(places.size()) < limit; ++i) {
+    Distances distances(characters(text), distance);
+    // The first token from `first` on of which `is_before` is not true.
+    const auto behind = [&](int64_t first, auto is_before) {
+      int64_t low = first, high = tokens.count;
+      for (int64_t step = 1; low + step < high; step *= 2) {
+        if (is_before(tokens[low + step])) {
+          low += step;
+        } else {
+          high = low + step;
+        }
+      }
+      while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (is_before(tokens[middle]))
+          low = middle + 1;
+        else
+          high = middle;
+      }
+      return low;
+    };
+    int64_t i = behind(0, [&](std::string_view other) { return other < start; });
+    while (i < tokens.count && static_cast<int64_t>(places.size()) < limit) {
       const std::string_view other = tokens[i];
-      const auto other_size = static_cast<int64_t>(other.size());
-      // A character has four bytes at most.
-      if (other_size > size + 4 * distance || size > other_size + 4 * distance) continue;
-      if (other.substr(0, start.size()) != start) continue;
-      if (is_near(asked, characters(other), distance, row)) places.push_back(i);
+      if (other.substr(0, start.size()) != start) break;
+      size_t dead = 0;
+      if (distances.is_near(other, dead)) places.push_back(i);
+      const std::string_view far = other.substr(0, dead);
+      i = dead ? behind(i, [&](std::string_view next) { return next.substr(0, dead) == far; })
+               : i + 1;
     }
   }
   Owned<int64_t> out(static_cast<int64_t>(places.size()));
