@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import warnings
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import alance
 from alance import sync
+from alance.ops.lookup import zones
 from tests.text.text_cases import table
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ QUERY: Final = [0.1] * DIM
 ASKED: Final[dict[str, dict[str, Any]]] = {
     "id_idx": {"filter": "id = 4711"},
     "kind_idx": {"filter": "kind = 3"},
+    "labels_idx": {"filter": "array_has_any(labels, ['a3'])"},
+    "title_idx": {"filter": "title like '%quick%'"},
+    "zoned_idx": {"filter": "zoned = 4711"},
+    "hashed_idx": {"filter": "hashed = 4711"},
     "text_idx": {"full_text_query": "quick river", "limit": 10},
     "vec_idx": {"nearest": {"column": "vec", "q": QUERY, "k": 10, "nprobes": 8}},
     "graphs": {"nearest": {"column": "other", "q": QUERY, "k": 10, "nprobes": 2}},
@@ -38,7 +44,15 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     values = pa.array(np.random.default_rng(3).normal(size=NUM_ROWS * DIM).astype(np.float32))
     vectors = pa.FixedSizeListArray.from_arrays(values, DIM)
     rows = table(NUM_ROWS).append_column("vec", vectors).append_column("other", vectors)
+    labels = pa.array([[f"a{number % 7}", "b"] for number in range(NUM_ROWS)])
+    rows = rows.append_column("labels", labels)
+    for name in ("zoned", "hashed"):
+        rows = rows.append_column(name, rows["id"])
     dataset = lance.write_dataset(rows, path, max_rows_per_file=NUM_ROWS // 2)
+    dataset.create_scalar_index("labels", "LABEL_LIST")
+    dataset.create_scalar_index("title", "NGRAM")
+    dataset.create_scalar_index("zoned", "ZONEMAP")
+    dataset.create_scalar_index("hashed", "BLOOMFILTER")
     dataset.create_scalar_index("id", "BTREE")
     dataset.create_scalar_index("kind", "BITMAP")
     dataset.create_scalar_index("text", "INVERTED", with_position=True)
@@ -116,3 +130,19 @@ async def test_indices_of_texts_are_made_under_both_names(tmp_path: Path) -> Non
     for index_type in ("BTREE", "INVERTED"):
         with pytest.raises(TypeError, match="wrong"):
             await dataset.create_scalar_index("title", index_type, wrong=1)  # type: ignore[call-arg]
+
+
+async def test_bloom_filters_are_read_in_one_round_however_many(
+    far: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = []
+    for at_once in (zones.FILTERS_AT_ONCE, 1):
+        monkeypatch.setattr(zones, "FILTERS_AT_ONCE", at_once)
+        async with alance.Session() as session:
+            options = far.lance_options()
+            dataset = await alance.dataset(URI, storage_options=options, session=session)
+            far.config(latency_ms=20, waits_for=os.getpid())
+            with far.recording() as seen:
+                assert await dataset.count_rows("hashed = 4711") == 1
+            rounds.append(seen.rounds)
+    assert rounds[0] == rounds[1]

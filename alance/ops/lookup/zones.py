@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -23,19 +25,23 @@ from alance.format.index.zones import (
 )
 from alance.format.numbers import as_mask, to_arrow
 from alance.format.statistics import Bounds
+from alance.io.readahead import Job, readahead
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Awaitable, Callable, Hashable
 
     from alance.arrays import Mask
     from alance.expr.index_query import Ask
     from alance.format.row_set import RowSet
+    from alance.ops.lookup.files import IndexFiles
     from alance.ops.lookup.segments import Segment
     from alance.ops.version.snapshot import Snapshot
 
 ZONE_WORK: Final = 64  # of a zone that is asked, as bytes to decode
 HASH_WORK: Final = 32  # of a value that is looked up in a filter
-FILTERS_AT_ONCE: Final = 256  # 8 MiB, as they are made by default
+FILTERS_AT_ONCE: Final = 256
+PART_BYTES: Final = 8 << 20  # of so many filters, as they are made by default
+PARTS_AT_ONCE: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,20 +108,30 @@ class AskedZones:
         return self.segment.domain - self.rows.rows_of(~self.hits)
 
 
-async def ask_zones(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZones:
-    """Find the zones in which a question may be true. Cost: a round, once.
+async def zone_map_of(snapshot: Snapshot, files: IndexFiles) -> ZoneMap:
+    """A segment of a zone map; kept in memory. Cost: a round, once.
 
     Raises:
-        CorruptFileError: a file that is no zone map, or one of other rows or another type.
+        CorruptFileError: a file that is no zone map.
     """
-    engine, files = snapshot.engine, segment.files
+    engine = snapshot.engine
 
     async def load() -> ZoneMap:
         batch = await files.whole(MAP_FILE)
         return await engine.decode(lambda: ZoneMap.of(batch), ZONE_WORK * batch.num_rows)
 
     key = ("zone map", files.where)
-    zone_map: ZoneMap = await engine.cache.get(key, load, lambda zone_map: zone_map.num_bytes)
+    return await engine.cache.get(key, load, lambda zone_map: zone_map.num_bytes)
+
+
+async def ask_zones(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZones:
+    """Find the zones in which a question may be true. Cost: a round, once.
+
+    Raises:
+        CorruptFileError: a file that is no zone map, or one of other rows or another type.
+    """
+    engine = snapshot.engine
+    zone_map = await zone_map_of(snapshot, segment.files)
     if plain_type(zone_map.bounds.low.type) != ask.column.type:
         raise CorruptFileError(
             f"values of type {zone_map.bounds.low.type}, the column has {ask.column.type}"
@@ -130,25 +146,39 @@ async def ask_zones(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZone
     return await engine.decode(answer, ZONE_WORK * len(zone_map.rows.starts))
 
 
-async def ask_filters(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZones:
-    """Find the zones that may have values. Cost: a round for their places, then one for each 256.
-
-    Memory: 8 MiB of filters, and those that the search cache keeps.
+async def filter_zones(snapshot: Snapshot, files: IndexFiles) -> tuple[ZoneRows, Mask]:
+    """The zones of bloom filters, and which have nulls; kept in memory. Cost: a round, once.
 
     Raises:
-        CorruptFileError: a file that has no such filters, or zones of other rows.
+        CorruptFileError: a file that has no such zones.
     """
-    engine, files, column_type = snapshot.engine, segment.files, ask.column.type
 
     async def load() -> tuple[ZoneRows, Mask]:
         batch = await files.whole(bloom.FILE, [*PLACES, bloom.HAS_NULL])
         return ZoneRows.of(batch), bloom.null_flags(batch.column(bloom.HAS_NULL))
 
     key = ("bloom zones", files.where)
-    zones: tuple[ZoneRows, Mask] = await engine.cache.get(
-        key, load, lambda zones: 300 + 17 * len(zones[1])
-    )
-    rows, has_nulls = zones
+    return await snapshot.engine.cache.get(key, load, lambda zones: 300 + 17 * len(zones[1]))
+
+
+def filter_parts(files: IndexFiles, num_zones: int) -> list[Callable[[], Awaitable[pa.Array]]]:
+    """What reads the bloom filters, some of them at once. Cost of each: a round, once."""
+    return [
+        partial(files.part, bloom.FILE, bloom.FILTERS, start, start + FILTERS_AT_ONCE)
+        for start in range(0, num_zones, FILTERS_AT_ONCE)
+    ]
+
+
+async def ask_filters(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZones:
+    """Find the zones that may have values. Cost: a round for their places, then one for filters.
+
+    Memory: filters within the read-ahead of a scan, and those that the search cache keeps.
+
+    Raises:
+        CorruptFileError: a file that has no such filters, or zones of other rows.
+    """
+    engine, column_type = snapshot.engine, ask.column.type
+    rows, has_nulls = await filter_zones(snapshot, segment.files)
     count = len(has_nulls)
     if ask.is_of_nulls:
         return asked_zones(snapshot, segment, rows, has_nulls)
@@ -156,14 +186,16 @@ async def ask_filters(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZo
         raise CorruptFileError(f"bloom filters of a column of {column_type}")
     hashes = bloom.hashes_of_points(ask.points or [], column_type)
     masks: list[Mask] = [np.empty(0, np.bool_)]
-    for start in range(0, count, FILTERS_AT_ONCE):
-        part = await files.part(bloom.FILE, bloom.FILTERS, start, start + FILTERS_AT_ONCE)
-        masks.append(
-            await engine.decode(
-                lambda part=part: bloom.hits(part, hashes),  # type: ignore[misc]
-                HASH_WORK * len(part) * len(hashes),
-            )
-        )
+
+    async def look(read: Callable[[], Awaitable[pa.Array]]) -> Mask:
+        part = await read()
+        work = HASH_WORK * len(part) * len(hashes)
+        return await engine.decode(lambda: bloom.hits(part, hashes), work)
+
+    jobs = [Job(PART_BYTES, partial(look, read)) for read in filter_parts(segment.files, count)]
+    budget = snapshot.read_ahead_bytes
+    async with aclosing(readahead(jobs, budget_bytes=budget, max_jobs=PARTS_AT_ONCE)) as answers:
+        masks += [mask async for mask in answers]
     may = np.concatenate(masks)
     return await engine.decode(lambda: asked_zones(snapshot, segment, rows, may), ZONE_WORK * count)
 

@@ -241,9 +241,11 @@ def check_rows(snapshot: Snapshot, index: str, row_ids: UInt64s) -> None:
     """
     if snapshot.has_stable_row_ids:
         return  # ids that name no row were left out
-    fragments, ids = snapshot.manifest.fragments, row_ids.astype(np.int64)
-    for number in distinct(ids >> 32)[0].tolist():
-        row = int(ids[ids >> 32 == number].max()) & 0xFFFF_FFFF
+    fragments, ids = snapshot.manifest.fragments, np.sort(row_ids)
+    numbers = ids >> np.uint64(32)
+    is_last = np.append(numbers[1:] != numbers[:-1], np.ones(min(1, len(ids)), np.bool_))
+    for last in ids[is_last].tolist():
+        number, row = last >> 32, last & 0xFFFF_FFFF
         position = fragments.position_of(number)
         num_rows = 0 if position is None else int(fragments.physical_rows[position])
         if position is None or 0 < num_rows <= row:

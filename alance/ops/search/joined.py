@@ -35,19 +35,26 @@ class Part:
 
 
 def joint_of(
-    snapshot: Snapshot, asked: Hashable, most: int, columns: object, options: ScanOptions
+    snapshot: Snapshot,
+    asked: Hashable,
+    num_rows: int,
+    columns: object,
+    options: ScanOptions,
+    *,
+    most: int = MAX_ROWS,
 ) -> Joint[Any, Part]:
     """What a search goes together with: those of the version that ask the same.
 
     Args:
         asked: what they ask alike, beside columns and options.
+        num_rows: of each search.
         most: searches that go together.
     """
     rest = tuple(
         getattr(options, field.name) for field in fields(options) if field.name not in _OWN
     )
     names = tuple(columns) if isinstance(columns, list | tuple) else columns
-    joint: Joint[Any, Part] = Joint(most, UNDER_WAY[snapshot.is_remote])
+    joint: Joint[Any, Part] = Joint(min(most, MAX_ROWS // num_rows), UNDER_WAY[snapshot.is_remote])
     # Of this loop: callers of another one wait there.
     key: Hashable = (Joint, asyncio.get_running_loop(), asked, names, rest)
     # An expression's == is an expression; values of parameters are equal across types.

@@ -18,11 +18,11 @@ from alance.ops.read.ordering import output_schema
 from alance.ops.read.sorting import in_order
 from alance.ops.read.take import batch_of, flat_rows, take_rows
 from alance.ops.search.answer import check_queries, find_hits
-from alance.ops.search.joined import MAX_ROWS, Part, joint_of
+from alance.ops.search.joined import Part, joint_of
 from alance.ops.search.options import DISTANCE, QUERY_INDEX, search_of
 from alance.ops.search.segments import way_of
 from alance.ops.version.first_use import load_readers
-from alance.ops.version.projection import ROW_ADDRESS, ROW_ID, project
+from alance.ops.version.projection import ROW_ADDRESS, ROW_ID, plain_names, project
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,8 +65,7 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
         search.path, search.k, search.metric, search.lower, search.upper, search.probing,
         search.fast_search, search.width,
     )  # fmt: skip
-    most = MAX_ROWS // (search.k * search.width)
-    joint = joint_of(snapshot, alike, most, columns, options)
+    joint = joint_of(snapshot, alike, search.k * search.width, columns, options)
     part = await joint.ask(search.queries, len(search.queries), answer)
     arrays = dict(zip(part.batch.schema.names, part.batch.columns, strict=True))
     if search.is_batch:
@@ -125,6 +124,20 @@ def schema_of(
     measure: str = DISTANCE,
 ) -> pa.Schema:
     """The Arrow schema of rows that a search gives; `measure` is the column that ranks them."""
+
+    def make() -> pa.Schema:
+        return _schema_of(snapshot, columns, options, is_batch=is_batch, measure=measure)
+
+    names = plain_names(columns)
+    if columns is not None and names is None:
+        return make()
+    key = (schema_of, names, options.with_row_id, options.with_row_address, is_batch, measure)
+    return snapshot.schema.remember(key, make)
+
+
+def _schema_of(
+    snapshot: Snapshot, columns: Columns, options: ScanOptions, *, is_batch: bool, measure: str
+) -> pa.Schema:
     plain = ScanOptions()
     schema = output_schema(snapshot, stored(columns, measure), plain)
     fields = {field.name: field for field in schema}

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
+from alance.format.index.bitmap import ROW_SETS
+from alance.format.index.ngram import POSTING_LISTS
 from alance.format.paths import join_path
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.io.readahead import Job, readahead
 from alance.ops.lookup.files import KEPT_PAGES, KEPT_SETS, IndexFiles
-from alance.ops.lookup.segments import BITMAP, BTREE, struct_paths
+from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES, struct_paths
+from alance.ops.lookup.zones import filter_parts, filter_zones, zone_map_of
 from alance.ops.search import segments as of_vectors
 from alance.ops.search.indexed import open_segment as open_vectors
 from alance.ops.search.indexed import read_parts
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     Part: TypeAlias = Callable[[], Awaitable[object]]
 
+SETS: Final = {BITMAP: ROW_SETS, LABELS: ROW_SETS, NGRAMS: POSTING_LISTS}
 EF: Final = 15  # of a search that asks for ten rows
 UNPACKED: Final = 8  # times the bytes of the files, at most about
 
@@ -60,11 +64,16 @@ async def _parts(snapshot: Snapshot, index: Index, *, with_positions: bool) -> l
         files = IndexFiles(snapshot, index)
         table = await files.page_table()
         return [partial(files.pages, table, part) for part in _ranges(table.num_pages, KEPT_PAGES)]
-    if index.kind == BITMAP:
+    if index.kind in SETS:
+        files, form = IndexFiles(snapshot, index), SETS[index.kind]
+        num_keys = len(await files.keys(form))
+        return [partial(files.row_sets, part, form) for part in _ranges(num_keys, KEPT_SETS)]
+    if index.kind == ZONES:
+        return [partial(zone_map_of, snapshot, IndexFiles(snapshot, index))]
+    if index.kind == BLOOM:
         files = IndexFiles(snapshot, index)
-        return [
-            partial(files.row_sets, part) for part in _ranges(len(await files.keys()), KEPT_SETS)
-        ]
+        _, has_nulls = await filter_zones(snapshot, files)
+        return [*filter_parts(files, len(has_nulls))]
     if index.kind == of_vectors.KIND:
         path = dict(struct_paths(snapshot.schema.fields))[index.fields[0]]
         column = join_path(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from alance.format.index.text.folding import folded
 from alance.format.index.text.params import TOKENIZERS
 from alance.format.index.text.stop_words import STOP_WORDS
 from alance.format.index.values import NO_MASK
-from alance.format.numbers import as_mask, as_numbers, offsets_of, text_array
+from alance.format.numbers import as_mask, as_numbers, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,10 @@ class Analyzer:
         if pa.types.is_list(texts.type) or pa.types.is_large_list(texts.type):
             sizes = as_numbers(texts.value_lengths().fill_null(0))
             rows, texts = offsets_of(sizes), texts.flatten()
-        counts, numbers, places = self._splitter.split(rows, *contents_of(texts))
+        return self._tokens(rows, *contents_of(texts))
+
+    def _tokens(self, rows: Int64s, starts: Int64s, content: Bytes, valid: Bytes) -> Tokens:
+        counts, numbers, places = self._splitter.split(rows, starts, content, valid)
         self._decide()
         final = self._becomes[numbers]
         if final.size and final.min() < 0:
@@ -101,8 +104,8 @@ class Analyzer:
 
     def words_of(self, texts: Sequence[str]) -> list[list[tuple[str, int]]]:
         """The tokens of each text, and their places."""
-        asked = text_array([text.encode() for text in texts], pa.large_string())
-        counts, numbers, places = self.tokens(asked)
+        rows = np.arange(len(texts) + 1)
+        counts, numbers, places = self._tokens(rows, *packed(texts), NO_MASK)
         words = [self.words[number] for number in numbers.tolist()]
         pairs = list(zip(words, places.tolist(), strict=True))
         return [pairs[start:stop] for start, stop in pairwise(offsets_of(counts).tolist())]
@@ -132,6 +135,13 @@ def _stop_words(language: str) -> frozenset[str]:
 
 def _lower(word: str) -> str:
     return "".join(character.lower() for character in word)
+
+
+def packed(texts: Sequence[str]) -> tuple[Int64s, Bytes]:
+    """Offsets and bytes of texts, as the kernel wants them."""
+    contents = [text.encode() for text in texts]
+    content = np.frombuffer(b"".join(contents), np.uint8)
+    return np.array([0, *accumulate(map(len, contents))], np.int64), content
 
 
 def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes, Bytes]:

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import CorruptFileError, kernel_errors
-from alance.format.index.text.analyzer import contents_of
-from alance.format.numbers import as_numbers, text_array
+from alance.format.index.text.analyzer import contents_of, packed
+from alance.format.numbers import as_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,10 +84,7 @@ class Dictionary:
 
     def find(self, words: Sequence[str]) -> Int64s:
         """The numbers of tokens; -1 where there is none."""
-        offsets, data, _ = contents_of(
-            text_array([word.encode() for word in words], pa.large_string())
-        )
-        places = _kernels.find_tokens(self.offsets, self.data, offsets, data)
+        places = _kernels.find_tokens(self.offsets, self.data, *packed(words))
         return np.array(
             [-1 if place < 0 else int(self.numbers[place]) for place in places.tolist()], np.int64
         )

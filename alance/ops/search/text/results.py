@@ -66,10 +66,8 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
 
     # Positions are read for all who go together.
     alike = (SCORE, use_index, has_phrases(query))
-    most = 1 if not count else MAX_ROWS // count
-    joint = joint_of(
-        snapshot, alike, most if snapshot.is_remote else min(most, AT_ONCE), columns, options
-    )
+    most = MAX_ROWS if snapshot.is_remote else AT_ONCE
+    joint = joint_of(snapshot, alike, count or MAX_ROWS, columns, options, most=most)
     part = await joint.ask(query, 1, answer)
     arrays = dict(zip(part.batch.schema.names, part.batch.columns, strict=True))
     table = pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
