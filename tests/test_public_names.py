@@ -31,7 +31,7 @@ PUBLIC = ("", ".blocking", ".distributed", ".indexing", ".observe")
 PUBLIC += (".operations", ".optimize", ".types")
 MODULES = [import_module(f"alance{name}") for name in PUBLIC]
 # What engines and the blocking face may import besides.
-OWN = ("alance.spark", "alance.sync", "alance.torch")
+OWN = ("alance.serve", "alance.spark", "alance.sync", "alance.torch")
 # Names of other packages, and of typing, that annotations may have.
 OUTSIDE = {"Any", "Final", "Literal", "Self", "TracebackType", "Unpack", "os", "np", "npt"}
 OUTSIDE |= {"Path", "pa", "pc", "pd", "pl", "datetime", "timedelta", "table_pb2", "file_pb2"}
@@ -117,6 +117,7 @@ def imports(path: Path) -> Iterator[str]:
     "path",
     [
         *(ROOT / "alance").glob("sync.py*"),
+        *sorted((ROOT / "alance" / "serve").rglob("*.py")),
         *sorted((ROOT / "alance" / "spark").rglob("*.py")),
         *sorted((ROOT / "alance" / "torch").rglob("*.py")),
     ],

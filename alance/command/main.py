@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import alance
 from alance import AlanceError
-from alance.command import changing, checking, completions, reading, versions
+from alance.command import changing, checking, completions, reading, serving, versions
 from alance.command.output import show
 
 if TYPE_CHECKING:
@@ -57,5 +57,6 @@ def parser() -> argparse.ArgumentParser:
     versions.add_to(parsers)
     changing.add_to(parsers)
     checking.add_to(parsers)
+    serving.add_to(parsers)
     completions.add_to(parsers, whole)
     return whole

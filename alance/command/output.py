@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import sys
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from alance import InvalidInputError
+from alance.serve.values import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,19 +53,6 @@ def show(output: Output, *, as_json: bool) -> None:
         print(output.text)
     else:
         _as_table(output)
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON has it: bytes in base64, moments in ISO 8601, sets as sorted lists."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, set | frozenset):
-        return sorted(value)
-    return str(value)
 
 
 def human_bytes(num_bytes: int) -> str:

@@ -21,7 +21,8 @@ from alance.command.arguments import (
     pair,
     storage,
 )
-from alance.command.output import Facts, Rows, Text, human_bytes, plain
+from alance.command.output import Facts, Rows, Text, human_bytes
+from alance.serve.values import plain
 
 if TYPE_CHECKING:
     import argparse

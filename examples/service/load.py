@@ -52,8 +52,10 @@ async def make(options: dict[str, str]) -> None:
     await dataset.create_index("vector", "IVF_PQ", num_partitions=64, num_sub_vectors=16)
 
 
-def start(options: dict[str, str], log: int | None = None) -> tuple[subprocess.Popen[bytes], str]:
-    """The service on a free port, and its address."""
+def start(
+    options: dict[str, str], log: int | None = None, *, with_fastapi: bool = False
+) -> tuple[subprocess.Popen[bytes], str]:
+    """The service on a free port, by the command or within FastAPI, and its address."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -65,9 +67,11 @@ def start(options: dict[str, str], log: int | None = None) -> tuple[subprocess.P
         "AWS_REGION": options["region"],
         "AWS_ALLOW_HTTP": "true",
     }
-    server = [sys.executable, "-m", "uvicorn", "--app-dir", str(HERE), "app:app"]
+    server = ["alance", "serve", URI, "--key", "id", "--ingest"]
+    if with_fastapi:
+        server = ["uvicorn", "--app-dir", str(HERE), "app:app", "--log-level", "warning"]
     process = subprocess.Popen(
-        [*server, "--port", str(port), "--log-level", "warning", "--timeout-keep-alive", "75"],
+        [sys.executable, "-m", *server, "--port", str(port)],
         env={**os.environ, **variables},
         stderr=log,
     )
@@ -130,20 +134,20 @@ async def main(latency_ms: float, callers: int, seconds: float) -> None:
             await until_ready(client)
 
             async def get(number: int) -> httpx.Response:
-                return await client.get(f"/rows/{number * 7919 % ROWS}")
+                return await client.get(f"/tables/items/rows/{number * 7919 % ROWS}")
 
             async def near(number: int) -> httpx.Response:
                 query = {"vector": rng.random(SIZE).tolist(), "k": 10}
-                return await client.post("/search/vectors", json=query)
+                return await client.post("/tables/items/nearest", json=query)
 
             async def texts(number: int) -> httpx.Response:
                 words = f"{WORDS[number % 9]} {WORDS[(number // 9) % 9]}"
-                return await client.get("/search/texts", params={"words": words})
+                return await client.post("/tables/items/text", json={"query": words})
 
             async def append(number: int) -> httpx.Response:
                 row = {"id": ROWS + number, "text": "new", "vector": [0.5] * SIZE}
                 key = {"idempotency-key": f"load-{number}"}
-                return await client.post("/rows", json={"rows": [row]}, headers=key)
+                return await client.post("/tables/items/rows", json={"rows": [row]}, headers=key)
 
             print("| calls | a second | median | 99 of 100 below | processor | store |")
             print("| --- | ---: | ---: | ---: | ---: | ---: |")

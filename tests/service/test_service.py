@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parents[2] / "examples" / "service"
 CALLERS, ROWS, SIZE = 64, 2000, 8
+ITEMS = "/tables/items"
 MORE = {"share": None, "raw": "/w==", "made": "1970-01-01T00:00:00"}  # as JSON
 
 
@@ -40,14 +41,17 @@ def load() -> Any:
 class Running:
     """The service's process, and a client of it."""
 
-    def __init__(self, process: subprocess.Popen[bytes], client: httpx.AsyncClient) -> None:
+    def __init__(
+        self, kind: str, process: subprocess.Popen[bytes], client: httpx.AsyncClient
+    ) -> None:
+        self.kind = kind
         self.process = process
         self.client = client
 
     async def append(self, key: str, ids: list[int]) -> httpx.Response:
         rows = [{"id": number, "text": "new words", "vector": [1.0] * SIZE} for number in ids]
         return await self.client.post(
-            "/rows", json={"rows": rows}, headers={"idempotency-key": key}
+            f"{ITEMS}/rows", json={"rows": rows}, headers={"idempotency-key": f"{self.kind}-{key}"}
         )
 
     async def stop(self) -> int:
@@ -55,8 +59,8 @@ class Running:
         return await asyncio.to_thread(self.process.wait, 60)
 
 
-@pytest.fixture
-async def service(lab: Lab) -> AsyncIterator[Running]:
+@pytest.fixture(params=["command", "example"])
+async def service(lab: Lab, request: pytest.FixtureRequest) -> AsyncIterator[Running]:
     module = load()
     options = lab.lance_options()
     vectors = np.arange(ROWS * SIZE, dtype=np.float32)
@@ -72,12 +76,12 @@ async def service(lab: Lab) -> AsyncIterator[Running]:
         pa.table(rows), module.URI, mode="overwrite", storage_options=options
     )
     await dataset.create_scalar_index("id", "BTREE")
-    process, url = module.start(options)
+    process, url = module.start(options, with_fastapi=request.param == "example")
     limits = httpx.Limits(max_connections=CALLERS)
     try:
         async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
             await module.until_ready(client)
-            yield Running(process, client)
+            yield Running(request.param, process, client)
     finally:
         if process.poll() is None:
             process.kill()
@@ -90,13 +94,15 @@ async def test_the_service_answers_64_callers_and_stops_gracefully(
     client = service.client
 
     async def call(number: int) -> None:
-        row = (await client.get(f"/rows/{number}")).json()
+        row = (await client.get(f"{ITEMS}/rows/{number}")).json()
         assert row["row"] == {"id": number, "text": f"number {number}", **MORE}
-        words = (await client.get("/search/texts", params={"words": f"{number}"})).json()
+        words = (
+            await client.post(f"{ITEMS}/text", json={"query": f"{number}", "on": "text"})
+        ).json()
         assert [match["id"] for match in words["rows"]] == [number]
         vector = [float(number * SIZE + place) for place in range(SIZE)]
         query = {"vector": vector, "k": 1}
-        (nearest,) = (await client.post("/search/vectors", json=query)).json()["rows"]
+        (nearest,) = (await client.post(f"{ITEMS}/nearest", json=query)).json()["rows"]
         assert (nearest["id"], nearest["_distance"]) == (number, 0.0)
         # An answer that was lost: the client sends the same rows again, at once and later.
         answers = await asyncio.gather(
@@ -126,19 +132,19 @@ async def test_the_service_answers_64_callers_and_stops_gracefully(
 
 async def check_the_rest(client: httpx.AsyncClient) -> None:
     """Reloads, health, errors and metrics."""
-    version = (await client.post("/reload")).json()["version"]
+    version = (await client.post(f"{ITEMS}/reload")).json()["version"]
     assert version > 2
-    assert (await client.get("/health/ready")).json() == {"version": version}
-    new = (await client.get(f"/rows/{ROWS}")).json()
+    assert (await client.get("/health/ready")).json() == {"versions": {"items": version}}
+    new = (await client.get(f"{ITEMS}/rows/{ROWS}")).json()
     nulls = dict.fromkeys(MORE)
     assert new == {"version": version, "row": {"id": ROWS, "text": "new words", **nulls}}
     assert (await client.get("/health/live")).text == "ok"
-    for path, status in (("/rows/999999", 404), ("/rows/x", 400)):
+    for path, status in ((f"{ITEMS}/rows/999999", 404), (f"{ITEMS}/rows/x", 400)):
         assert (await client.get(path)).status_code == status
-    short = await client.post("/search/vectors", json={"vector": [1.0]})
+    short = await client.post(f"{ITEMS}/nearest", json={"vector": [1.0]})
     assert (short.status_code, short.json()["error"]) == (400, "InvalidInputError")
     bad = await client.post(
-        "/rows", json={"rows": [{"id": "no number"}]}, headers={"idempotency-key": "bad"}
+        f"{ITEMS}/rows", json={"rows": [{"id": "no number"}]}, headers={"idempotency-key": "bad"}
     )
     assert bad.status_code == 400
     text = (await client.get("/metrics")).text

@@ -1,0 +1,166 @@
+"""`serve`: tables over HTTP."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from alance import InvalidInputError, UnsupportedError
+from alance.command.arguments import pair, storage
+from alance.serve import Bounds, Service
+
+if TYPE_CHECKING:
+    import argparse
+
+    from alance.command.arguments import Parsers
+
+LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
+GRACE_S = 30
+
+
+def add_to(parsers: Parsers) -> None:
+    """Add the subcommand of this module."""
+    summary = "serve tables over HTTP: rows by key, queries, searches, new rows, metrics"
+    parser = parsers.add_parser("serve", help=summary, description=summary)
+    parser.set_defaults(run=serve)
+    parser.add_argument(
+        "tables", nargs="+", metavar="[NAME=]URI", help="a table; default of NAME: its folder's"
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
+    parser.add_argument("--port", type=int, default=8000, help="default: 8000; 0: any free one")
+    parser.add_argument(
+        "--key",
+        action="append",
+        metavar="[NAME=]COLUMN",
+        help="by which rows are found; default: the primary key",
+    )
+    parser.add_argument("--ingest", action="store_true", help="let callers add rows")
+    parser.add_argument("--sql", action="store_true", help="let callers ask in SQL, of DuckDB")
+    parser.add_argument(
+        "--token-file", help="a file with the token of requests; else $ALANCE_SERVE_TOKEN"
+    )
+    parser.add_argument(
+        "--without-token", action="store_true", help="let all in, on any --host: a proxy checks"
+    )
+    parser.add_argument(
+        "--reload", type=float, default=5.0, metavar="SECONDS", help="default: 5; 0: on request"
+    )
+    for field in fields(Bounds):
+        parser.add_argument(
+            f"--max-{field.name.replace('_', '-')}",
+            type=type(field.default),
+            default=field.default,
+            metavar="N",
+            help=f"default: {field.default}",
+        )
+    parser.add_argument("--storage", action="append", type=pair, metavar="KEY=VALUE")
+
+
+async def serve(given: argparse.Namespace) -> None:
+    """Serve until a signal comes; then requests end, and what was accepted is committed.
+
+    Raises:
+        InvalidInputError: two tables of one name, a host that others reach without a token.
+        UnsupportedError: uvicorn is not installed.
+    """
+    try:
+        import uvicorn
+    except ImportError as error:
+        raise UnsupportedError("serving needs uvicorn: `pip install alance[serve]`") from error
+
+    class Server(uvicorn.Server):
+        """Ends by a signal as if it were told to: with status 0, after all is committed."""
+
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            self.should_exit = True
+
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            for server in self.servers if self.started else ():
+                for listening in server.sockets:
+                    host, port = listening.getsockname()[:2]
+                    shown = f"[{host}]" if ":" in host else host
+                    names = ", ".join(tables)
+                    print(f"http://{shown}:{port} serves {names}", file=sys.stderr, flush=True)
+
+    tables = _tables(given.tables)
+    token = _token(given)
+    is_local = given.host in LOCAL
+    if token is None and not is_local and not given.without_token:
+        raise InvalidInputError(
+            f"--host {given.host}: others reach it; expected --token-file, $ALANCE_SERVE_TOKEN or "
+            f"--without-token"
+        )
+    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    service = Service(
+        tables,
+        key=_keys(given.key),
+        ingest=given.ingest,
+        sql=given.sql,
+        token=token,
+        hosts=LOCAL if is_local and token is None else (),
+        reload_s=given.reload,
+        bounds=Bounds(*(getattr(given, f"max_{field.name}") for field in fields(Bounds))),
+        storage_options=storage(given),
+    )
+    config = uvicorn.Config(
+        service.app,
+        host=given.host,
+        port=given.port,
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=GRACE_S,
+        h11_max_incomplete_event_size=64 << 10,
+    )
+    async with service:
+        server = Server(config)
+        try:
+            await server.serve()
+        except SystemExit as error:  # uvicorn's way to say that it cannot listen
+            raise InvalidInputError(
+                f"--host {given.host} --port {given.port}: cannot listen there"
+            ) from error
+
+
+def _tables(given: list[str]) -> dict[str, str]:
+    """URIs by name."""
+    tables: dict[str, str] = {}
+    for text in given:
+        name, sign, uri = text.partition("=")
+        if not sign or "/" in name or ":" in name:
+            uri = text
+            name = Path(text.rstrip("/")).name.removesuffix(".lance")
+        if name in tables:
+            raise InvalidInputError(f"{text}: another table has the name {name!r}; use NAME=URI")
+        tables[name] = uri
+    return tables
+
+
+def _keys(given: list[str] | None) -> str | dict[str, str] | None:
+    """The key of all tables, or by table."""
+    if given is None:
+        return None
+    if len(given) == 1 and "=" not in given[0]:
+        return given[0]
+    wrong = [text for text in given if "=" not in text]
+    if wrong:
+        raise InvalidInputError(f"--key {wrong[0]}: expected NAME=COLUMN where there are several")
+    return dict(pair(text) for text in given)
+
+
+def _token(given: argparse.Namespace) -> str | None:
+    if given.token_file is None:
+        return os.environ.get("ALANCE_SERVE_TOKEN") or None
+    try:
+        token = Path(given.token_file).read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise InvalidInputError(f"--token-file {given.token_file}: {error.strerror}") from error
+    if not token:
+        raise InvalidInputError(f"--token-file {given.token_file}: it is empty")
+    return token

@@ -1,0 +1,158 @@
+"""Rows as answers: JSON, or an Arrow stream where the caller accepts that."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from starlette.responses import Response, StreamingResponse
+
+from alance.serve.gate import ARROW, JSON, Refused
+from alance.serve.values import objects, strict
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+
+    from starlette.requests import Request
+
+    from alance import Dataset
+
+STEP_BYTES = 64 << 10  # of rows that are written in one go: they keep the interpreter for 1 to 5 ms
+VERSION = "alance-version"  # the header with the version that an answer is of
+
+
+def plain_answer(dataset: Dataset, **values: Any) -> Response:
+    """Values as one JSON object."""
+    text = strict({"version": dataset.version, **values})
+    return Response(text, media_type=JSON, headers={VERSION: str(dataset.version)})
+
+
+async def rows_answer(request: Request, dataset: Dataset, rows: pa.Table) -> Response:
+    """The rows of a table."""
+
+    async def batches() -> AsyncGenerator[pa.RecordBatch, None]:
+        for batch in rows.to_batches():
+            yield batch
+
+    return await stream_answer(request, dataset, batches(), rows.schema)
+
+
+async def stream_answer(
+    request: Request,
+    dataset: Dataset,
+    batches: AsyncGenerator[pa.RecordBatch, None],
+    schema: pa.Schema | None = None,
+) -> Response:
+    """The rows of a stream, as they come; it is closed when the caller leaves.
+
+    Args:
+        schema: of the batches; None: that of the first one, which is always there.
+
+    Raises:
+        Refused: the caller accepts neither form.
+        AlanceError: of the first batch. Of later ones the answer is cut off.
+    """
+    is_arrow = _accepts_arrow(request)
+    try:
+        first = await anext(batches, None)
+    except BaseException:
+        await batches.aclose()
+        raise
+    if schema is None:
+        assert first is not None
+        schema = first.schema
+    write = _arrow(schema) if is_arrow else _json(dataset.version)
+
+    async def chunks() -> AsyncIterator[bytes]:
+        async with aclosing(batches):
+            yield write(None)
+            batch = first
+            while batch is not None:
+                for part in _steps(batch):
+                    if batch.nbytes > STEP_BYTES:
+                        yield await asyncio.to_thread(write, part)
+                    else:
+                        yield write(part)
+                batch = await anext(batches, None)
+            yield write(None)
+
+    kind = ARROW if is_arrow else JSON
+    return StreamingResponse(chunks(), media_type=kind, headers={VERSION: str(dataset.version)})
+
+
+def _accepts_arrow(request: Request) -> bool:
+    """Whether Arrow comes before JSON in what is accepted."""
+    accepted = request.headers.get("accept", "*/*").lower()
+    kinds = [part.partition(";")[0].strip() for part in accepted.split(",")]
+    for kind in kinds:
+        if kind == ARROW:
+            return True
+        if kind in (JSON, "application/*", "*/*"):
+            return False
+    raise Refused(406, "NotAcceptable", f"accept {accepted!r}: expected {JSON} or {ARROW}")
+
+
+def _steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """A batch in parts that are written quickly."""
+    step = max(1, batch.num_rows * STEP_BYTES // max(batch.nbytes, 1))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def _json(version: int) -> Callable[[pa.RecordBatch | None], bytes]:
+    """What writes an object with a version and rows; None: begins, then ends it."""
+    written = -1
+
+    def write(batch: pa.RecordBatch | None) -> bytes:
+        nonlocal written
+        if batch is None:
+            text = f'{{"version": {version}, "rows": [' if written < 0 else "]}"
+            written = max(written, 0)
+            return text.encode()
+        text = ("," if written and batch.num_rows else "") + objects(batch)
+        written += batch.num_rows
+        return text.encode()
+
+    return write
+
+
+def _arrow(schema: pa.Schema) -> Callable[[pa.RecordBatch | None], bytes]:
+    """What writes a stream of Arrow; None: begins, then ends it."""
+    sink = _Chunks()
+    writer: Any = None
+
+    def write(batch: pa.RecordBatch | None) -> bytes:
+        nonlocal writer
+        if batch is not None:
+            writer.write_batch(batch)
+        elif writer is None:
+            writer = pa.ipc.new_stream(sink, schema)
+        else:
+            writer.close()
+        return sink.take()
+
+    return write
+
+
+class _Chunks:
+    """A file that is emptied now and then."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, content: Any) -> int:
+        self._parts.append(bytes(content))
+        return len(self._parts[-1])
+
+    def flush(self) -> None:
+        pass
+
+    def take(self) -> bytes:
+        """What was written since."""
+        content = b"".join(self._parts)
+        self._parts.clear()
+        return content

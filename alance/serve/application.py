@@ -1,0 +1,305 @@
+"""The routes of a service, as a Starlette application."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import alance
+from alance import InvalidInputError, UnsupportedError
+
+try:
+    from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
+    from starlette.responses import PlainTextResponse, Response
+    from starlette.routing import Route
+except ImportError as error:
+    raise UnsupportedError(
+        "serving needs Starlette and uvicorn: `pip install alance[serve]`"
+    ) from error
+
+from alance.serve.answers import plain_answer, rows_answer, stream_answer
+from alance.serve.asked import asked
+from alance.serve.errors import status_of
+from alance.serve.gate import ARROW, JSON, Gate, Refused
+from alance.serve.values import strict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from starlette.requests import Request
+
+    from alance import Dataset
+    from alance.serve.served import ServedTable
+    from alance.serve.service import Service
+
+TOKEN_LENGTH = 200
+
+
+def application(service: Service) -> tuple[Gate, Starlette]:
+    """The application of a service behind its gate."""
+    routes = Routes(service)
+    paths: Mapping[str, tuple[str, Any]] = {
+        "/health/live": ("GET", routes.live),
+        "/health/ready": ("GET", routes.ready),
+        "/metrics": ("GET", routes.metrics),
+        "/tables": ("GET", routes.tables),
+        "/tables/{table}": ("GET", routes.table),
+        "/tables/{table}/rows/{key:path}": ("GET", routes.row),
+        "/tables/{table}/{verb}": ("POST", routes.verb),
+    }
+    listed = [Route(path, run, methods=[method]) for path, (method, run) in paths.items()]
+    handlers = {
+        alance.AlanceError: routes.failed,
+        Refused: routes.refused,
+        HTTPException: routes.not_there,
+    }
+    inner = Starlette(routes=listed, exception_handlers=handlers)
+    return Gate(inner, service.bounds, service.token, service.hosts), inner
+
+
+class Routes:
+    """What each path answers."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def live(self, _: Request) -> Response:
+        """The process answers."""
+        return PlainTextResponse("ok")
+
+    async def ready(self, _: Request) -> Response:
+        """All tables are open: 503 before the start and after the stop."""
+        versions = {name: table.now.version for name, table in self._service.tables.items()}
+        return Response(strict({"versions": versions}), media_type=JSON)
+
+    async def metrics(self, _: Request) -> Response:
+        """What Prometheus reads."""
+        return PlainTextResponse(
+            self._service.metrics_text(), media_type=self._service.metrics.content_type
+        )
+
+    async def tables(self, _: Request) -> Response:
+        """Which tables there are."""
+        listed = [
+            {"name": name, "uri": table.uri, "version": table.now.version}
+            for name, table in self._service.tables.items()
+        ]
+        return Response(strict({"tables": listed}), media_type=JSON)
+
+    async def table(self, request: Request) -> Response:
+        """What a table is."""
+        table = self._table(request)
+        dataset = table.now
+        indices = [
+            {"name": index["name"], "type": index["type"], "columns": index["fields"]}
+            for index in dataset.list_indices()
+        ]
+        return plain_answer(
+            dataset,
+            uri=table.uri,
+            rows=await dataset.count_rows(),
+            columns=[{"name": field.name, "type": str(field.type)} for field in dataset.schema],
+            indices=indices,
+        )
+
+    async def row(self, request: Request) -> Response:
+        """A row by its key."""
+        table = self._table(request)
+        dataset, name = table.now, request.path_params["key"]
+        column = request.query_params.get("column", table.key)
+        given = request.query_params.get("columns")
+        parts = name.split(",") if column is not None and "," in column else [name]
+        (key,) = table.keys_of(dataset, [parts if len(parts) > 1 else name], column)
+        columns = _shown(dataset) if given is None else given.split(",")
+        values = await dataset.get(key, _key_column(column), columns)
+        if values is None:
+            raise alance.RowNotFoundError(f"no row with the key {name!r}", [key])
+        return plain_answer(dataset, row=values)
+
+    async def verb(self, request: Request) -> Response:
+        """What is asked by POST."""
+        table = self._table(request)
+        name = request.path_params["verb"]
+        run = getattr(self, f"_{name}", None) if name in VERBS else None
+        if run is None:
+            raise Refused(404, "NotFound", f"{name!r}: expected one of {', '.join(sorted(VERBS))}")
+        if name == "rows":
+            return await self._rows(request, table)
+        values = asked(name, await request.body())
+        response: Response = await run(request, table, values)
+        return response
+
+    async def _get(self, request: Request, table: ServedTable, values: Any) -> Response:
+        dataset = table.now
+        column = values.get("column", table.key)
+        self._bound("keys", len(values["keys"]))
+        keys = table.keys_of(dataset, values["keys"], column)
+        columns = values.get("columns", _shown(dataset))
+        missing = values.get("missing", "error")
+        rows = await dataset.get_many(keys, _key_column(column), columns, missing=missing)
+        return await rows_answer(request, dataset, rows)
+
+    async def _take(self, request: Request, table: ServedTable, values: Any) -> Response:
+        dataset = table.now
+        self._bound("rows", len(values["rows"]))
+        if not all(type(row) is int for row in values["rows"]):
+            raise InvalidInputError("take: rows: expected positions, integers from 0")
+        rows = await dataset.take(values["rows"], values.get("columns", _shown(dataset)))
+        return await rows_answer(request, dataset, rows)
+
+    async def _count(self, _: Request, table: ServedTable, values: Any) -> Response:
+        dataset = table.now
+        num_rows = await dataset.count_rows(values.get("filter"), params=values.get("params"))
+        return plain_answer(dataset, rows=num_rows)
+
+    async def _query(self, request: Request, table: ServedTable, values: Any) -> Response:
+        dataset = table.now
+        if "order_by" in values:  # rows in an order are held until the last one is known
+            self._bound("limit", values.setdefault("limit", self._service.bounds.rows))
+        scanner = dataset.scanner(values.pop("columns", _shown(dataset)), **values)
+        schema = scanner.projected_schema
+        return await stream_answer(request, dataset, _closable(scanner.to_batches()), schema)
+
+    async def _sql(self, request: Request, table: ServedTable, values: Any) -> Response:
+        service = self._service
+        if not service.sql:
+            raise Refused(403, "Forbidden", "sql: this service was started without it")
+        others = {name: other.now for name, other in service.tables.items()}
+        settings = {
+            "memory_limit": service.bounds.sql_memory,
+            "threads": 1,
+            "max_temp_directory_size": "0KiB",
+            "lock_configuration": True,
+        }
+        batches = table.now.sql_batches(
+            values["query"], params=values.get("params"), tables=others, settings=settings
+        )
+        return await stream_answer(request, table.now, _closable(batches))
+
+    async def _nearest(self, request: Request, table: ServedTable, values: Any) -> Response:
+        dataset = table.now
+        column = values.pop("column", None) or _vector_column(dataset)
+        vector = values.pop("vector")
+        rows = await dataset.nearest(column, vector, **self._searched(dataset, values))
+        return await rows_answer(request, dataset, rows)
+
+    async def _text(self, request: Request, table: ServedTable, values: Any) -> Response:
+        dataset = table.now
+        words = values.pop("query")
+        rows = await dataset.search_text(words, **self._searched(dataset, values))
+        return await rows_answer(request, dataset, rows)
+
+    async def _search(self, request: Request, table: ServedTable, values: Any) -> Response:
+        dataset = table.now
+        rows = await dataset.search(**self._searched(dataset, values))
+        return await rows_answer(request, dataset, rows)
+
+    async def _reload(self, _: Request, table: ServedTable, values: Any) -> Response:
+        await table.reload()
+        return plain_answer(table.now)
+
+    async def _rows(self, request: Request, table: ServedTable) -> Response:
+        """Add rows, once for each idempotency key; answered when they are committed."""
+        if not self._service.ingest:
+            raise Refused(403, "Forbidden", "rows: this service was started without ingestion")
+        token = request.headers.get("idempotency-key", "")
+        if not 0 < len(token) <= TOKEN_LENGTH:
+            raise InvalidInputError(
+                f"idempotency-key: {len(token)} characters, expected 1 to {TOKEN_LENGTH}"
+            )
+        body = await request.body()
+        if request.headers.get("content-type", "").startswith(ARROW):
+            rows: Any = await asyncio.to_thread(_arrow_rows, body)
+        else:
+            rows = asked("rows", body)["rows"]
+            if not all(isinstance(row, dict) for row in rows):
+                raise InvalidInputError("rows: expected objects")
+        if not len(rows):
+            raise InvalidInputError("rows: there are none")
+        version, is_new = await table.append(rows, token)
+        text = strict({"version": version, "new": is_new})
+        return Response(text, 201 if is_new else 200, media_type=JSON)
+
+    async def failed(self, _: Request, error: Exception) -> Response:
+        """Errors as statuses; the texts have no credentials."""
+        assert isinstance(error, alance.AlanceError)
+        values: dict[str, object] = {"error": type(error).__name__, "detail": str(error)}
+        return Response(strict(values), status_of(error), media_type=JSON)
+
+    async def refused(self, _: Request, error: Exception) -> Response:
+        """What is not to be had here."""
+        assert isinstance(error, Refused)
+        text = strict({"error": error.name, "detail": str(error)})
+        return Response(text, error.status, media_type=JSON)
+
+    async def not_there(self, request: Request, error: Exception) -> Response:
+        """Paths and methods that are not known."""
+        assert isinstance(error, HTTPException)
+        text = strict({"error": error.detail, "detail": f"{request.method} {request.url.path}"})
+        return Response(text, error.status_code, media_type=JSON, headers=error.headers)
+
+    def _table(self, request: Request) -> ServedTable:
+        name = request.path_params["table"]
+        table = self._service.tables.get(name)
+        if table is None:
+            raise alance.TableNotFoundError(
+                f"no table {name!r}; there are {', '.join(self._service.tables)}", name
+            )
+        return table
+
+    def _searched(self, dataset: Dataset, values: dict[str, Any]) -> dict[str, Any]:
+        self._bound("k", values.get("k", 0))
+        self._bound("candidates", values.get("candidates", 0))
+        return {"columns": _shown(dataset), **values}
+
+    def _bound(self, name: str, number: int) -> None:
+        most = self._service.bounds.rows
+        if number > most:
+            raise InvalidInputError(f"{name}: {number}, expected {most} at most")
+
+
+VERBS = frozenset(
+    {"get", "take", "count", "query", "sql", "nearest", "text", "search", "rows", "reload"}
+)
+
+
+def _key_column(column: str | None) -> Any:
+    if column is None:
+        return None
+    names = [name.strip() for name in column.split(",")]
+    return names if len(names) > 1 else names[0]
+
+
+def _is_vector(kind: Any) -> bool:
+    return bool(pa.types.is_fixed_size_list(kind))
+
+
+def _shown(dataset: Dataset) -> list[str]:
+    """The columns of an answer where none are named: all but vectors, which are long."""
+    return [field.name for field in dataset.schema if not _is_vector(field.type)]
+
+
+def _vector_column(dataset: Dataset) -> str:
+    names = [field.name for field in dataset.schema if _is_vector(field.type)]
+    if len(names) != 1:
+        listed = ", ".join(names) or "none"
+        raise InvalidInputError(f"nearest: column is missing; columns of vectors: {listed}")
+    return str(names[0])
+
+
+async def _closable(batches: Any) -> Any:
+    try:
+        async for batch in batches:
+            yield batch
+    finally:
+        await batches.aclose()
+
+
+def _arrow_rows(body: bytes) -> pa.Table:
+    try:
+        return pa.ipc.open_stream(body).read_all()
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInputError(f"rows: no stream of Arrow: {error}") from error

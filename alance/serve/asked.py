@@ -1,0 +1,117 @@
+"""What a request asks for: the members of its JSON object, checked."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from alance import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+Kinds = tuple[type, ...]
+_SEARCHED: Final[Mapping[str, Kinds]] = {
+    "k": (int,),
+    "columns": (list, dict),
+    "filter": (str,),
+    "params": (list, dict),
+    "prefilter": (bool,),
+    "use_index": (bool,),
+    "fast_search": (bool,),
+}
+_VECTORS: Final[Mapping[str, Kinds]] = {
+    "metric": (str,),
+    "nprobes": (int,),
+    "minimum_nprobes": (int,),
+    "maximum_nprobes": (int,),
+    "refine_factor": (int,),
+    "ef": (int,),
+    "distance_range": (list,),
+}
+MEMBERS: Final[Mapping[str, Mapping[str, Kinds]]] = {
+    "get": {"keys": (list,), "column": (str,), "columns": (list, dict), "missing": (str,)},
+    "take": {"rows": (list,), "columns": (list, dict)},
+    "count": {"filter": (str,), "params": (list, dict)},
+    "query": {
+        "columns": (list, dict),
+        "filter": (str,),
+        "params": (list, dict),
+        "limit": (int,),
+        "offset": (int,),
+        "order_by": (list,),
+        "with_row_id": (bool,),
+        "with_row_address": (bool,),
+    },
+    "sql": {"query": (str,), "params": (list, dict)},
+    "nearest": {"vector": (list,), "column": (str,), **_SEARCHED, **_VECTORS},
+    "text": {"query": (str,), "on": (str, list), **_SEARCHED},
+    "search": {
+        "text": (str,),
+        "vector": (list,),
+        "on": (str, list),
+        "vector_column": (str,),
+        "combine": (str, dict),
+        "candidates": (int,),
+        **_SEARCHED,
+        **_VECTORS,
+    },
+    "rows": {"rows": (list,)},
+    "reload": {},
+}
+NEEDED: Final[Mapping[str, Sequence[str]]] = {
+    "get": ("keys",),
+    "take": ("rows",),
+    "sql": ("query",),
+    "nearest": ("vector",),
+    "text": ("query",),
+    "search": ("text", "vector"),
+    "rows": ("rows",),
+}
+# Lists whose items are of one kind; a list of lists where that is a query of several vectors.
+_ITEMS: Final[Mapping[str, Kinds]] = {
+    "columns": (str,),
+    "on": (str,),
+    "order_by": (str,),
+    "vector": (int, float, list),
+    "distance_range": (int, float, type(None)),
+}
+
+
+def asked(verb: str, body: bytes) -> dict[str, Any]:
+    """The members of a request's object; an empty body is an empty object.
+
+    Raises:
+        InvalidInputError: no JSON object, an unknown member, one that is missing or of another
+            kind.
+    """
+    try:
+        values = json.loads(body or b"{}", parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{verb}: no JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise InvalidInputError(f"{verb}: expected a JSON object, not {_kind(values)}")
+    members = MEMBERS[verb]
+    for name, value in values.items():
+        if name not in members:
+            raise InvalidInputError(f"{verb}: unknown {name!r}; expected {', '.join(members)}")
+        if value is not None and type(value) not in members[name]:
+            expected = " or ".join(kind.__name__ for kind in members[name])
+            raise InvalidInputError(f"{verb}: {name} is {_kind(value)}, expected {expected}")
+        for item in value if isinstance(value, list) and name in _ITEMS else ():
+            if type(item) not in _ITEMS[name]:
+                raise InvalidInputError(f"{verb}: {name} has {_kind(item)} in it")
+    for name in NEEDED.get(verb, ()):
+        if values.get(name) is None:
+            raise InvalidInputError(f"{verb}: {name} is missing")
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _kind(value: object) -> str:
+    return {dict: "an object", list: "a list", type(None): "null"}.get(
+        type(value), f"{value!r:.100}"
+    )
+
+
+def _no_constant(text: str) -> float:
+    raise ValueError(f"{text} is no JSON")

@@ -1,0 +1,39 @@
+"""What a service takes at most: at once, of a request, of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from alance import InvalidInputError
+
+JSON_BYTES = 1 << 20  # Python's parser holds all threads for its time: 10 ms a MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The budgets of a service; those of memory for reading are the session's.
+
+    Attributes:
+        requests: that are worked on at once; others wait.
+        waiting: that wait for their turn at most; further ones are answered 503 at once.
+        body_bytes: of a request; of a JSON body 1 MiB at most, as only Arrow is read off the loop.
+        rows: of an answer that is made as a whole: `k`, keys, positions, rows in an order.
+        sql_memory: of one query in SQL, as DuckDB writes sizes.
+        seconds: for a request, from its turn to the last byte of its answer.
+
+    Raises:
+        InvalidInputError: a bound that is not above zero.
+    """
+
+    requests: int = 64
+    waiting: int = 1024
+    body_bytes: int = 16 << 20
+    rows: int = 10_000
+    sql_memory: str = "256MiB"
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, str) and not value > 0:
+                raise InvalidInputError(f"{field.name}={value!r}: expected a number above 0")

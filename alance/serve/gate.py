@@ -1,0 +1,216 @@
+"""The gate of a service: who may ask, how many at once, how much and for how long.
+
+A request passes in this order: its token, the host that it names, its turn, its body; then the
+application has it, until it is answered, its time is over, or its caller leaves, which cancels it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from alance.serve.bounds import JSON_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
+    from typing import TypeAlias
+
+    from alance.serve.bounds import Bounds
+
+    Message: TypeAlias = MutableMapping[str, Any]
+    Receive: TypeAlias = Callable[[], Awaitable[Message]]
+    Send: TypeAlias = Callable[[Message], Awaitable[None]]
+    App: TypeAlias = Callable[[Message, Receive, Send], Awaitable[None]]
+
+ARROW = "application/vnd.apache.arrow.stream"
+JSON = "application/json"
+FREE = ("/health/live", "/health/ready")  # asked by what starts and stops services
+log = logging.getLogger("alance.serve")
+
+
+class Refused(Exception):
+    """A request that is not let in: its status, and what to say."""
+
+    def __init__(self, status: int, name: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.name = name
+
+
+class Gate:
+    """An ASGI application before another one; see the module.
+
+    Args:
+        app: what is behind the gate.
+        bounds: of requests.
+        token: that requests have to carry; None: all are let in.
+        hosts: names by which requests may call the service; empty: any. A page in a browser that
+            has its own name point to this machine is kept out by it.
+    """
+
+    def __init__(
+        self, app: App, bounds: Bounds, token: str | None, hosts: Collection[str] = ()
+    ) -> None:
+        self._app = app
+        self._bounds = bounds
+        self._token = None if token is None else f"Bearer {token}".encode()
+        self._hosts = frozenset(hosts)
+        self._turns = asyncio.Semaphore(bounds.requests)
+        self._waiting = 0
+        self._under_way = 0
+        self._counts: Counter[tuple[str, int]] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Let a request in, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        begun, answer = time.perf_counter(), _Answer(send)
+        try:
+            if path in FREE:
+                await self._app(scope, receive, answer.send)
+                return
+            self._check(dict(scope["headers"]))
+            await self._in_turn(scope, receive, answer)
+        except Refused as error:
+            await answer.refuse(error)
+        finally:
+            verb = path.rsplit("/", 1)[-1] if scope["method"] == "POST" else "read"
+            verb = verb if answer.status not in (404, 405) else "unknown"
+            self._counts[verb, answer.status] += 1
+            self._seconds[verb] += time.perf_counter() - begun
+
+    def _check(self, headers: dict[bytes, bytes]) -> None:
+        given = headers.get(b"authorization", b"")
+        if self._token is not None and not hmac.compare_digest(given, self._token):
+            raise Refused(401, "Unauthorized", "expected the header `Authorization: Bearer TOKEN`")
+        host = headers.get(b"host", b"").decode("latin-1").rpartition("]")
+        name = host[0] + host[1] if host[1] else host[2].partition(":")[0]
+        if self._hosts and name not in self._hosts:
+            raise Refused(421, "WrongHost", f"host {name!r}: expected {sorted(self._hosts)}")
+
+    async def _in_turn(self, scope: Message, receive: Receive, answer: _Answer) -> None:
+        if self._turns.locked() and self._waiting >= self._bounds.waiting:
+            detail = f"{self._waiting} requests wait already"
+            raise Refused(503, "Busy", detail)
+        self._waiting += 1
+        try:
+            await self._turns.acquire()
+        finally:
+            self._waiting -= 1
+        self._under_way += 1
+        try:
+            async with asyncio.timeout(self._bounds.seconds):
+                body = await self._body(dict(scope["headers"]), scope["method"], receive)
+                if body is not None:
+                    await self._run(scope, body, receive, answer.send)
+        except TimeoutError:
+            if answer.status:
+                log.warning("%s: left after %s s", scope["path"], self._bounds.seconds)
+                return  # the server closes what was not answered to its end
+            detail = f"not answered after {self._bounds.seconds} s"
+            raise Refused(504, "Timeout", detail) from None
+        finally:
+            self._under_way -= 1
+            self._turns.release()
+
+    async def _body(
+        self, headers: dict[bytes, bytes], method: str, receive: Receive
+    ) -> bytes | None:
+        """All of a body; None: the caller has left."""
+        kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+        is_arrow = kind == ARROW
+        parts: list[bytes] = []
+        most = self._bounds.body_bytes if is_arrow else min(JSON_BYTES, self._bounds.body_bytes)
+        num_bytes = 0
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            parts.append(message.get("body", b""))
+            num_bytes += len(parts[-1])
+            if num_bytes > most:
+                hint = "" if is_arrow else f"; rows as {ARROW} may have {self._bounds.body_bytes}"
+                detail = f"a body of more than {most} bytes{hint}"
+                raise Refused(413, "TooLarge", detail)
+            if not message.get("more_body", False):
+                break
+        # Forms of web pages, which any page may send, have neither type.
+        if method == "POST" and num_bytes and kind not in (JSON, ARROW):
+            raise Refused(415, "UnknownType", f"content-type {kind!r}: expected {JSON} or {ARROW}")
+        return b"".join(parts)
+
+    async def _run(self, scope: Message, body: bytes, receive: Receive, send: Send) -> None:
+        """Work on a request until it is done or its caller leaves."""
+        gone = asyncio.create_task(_until_gone(receive))
+        unread = [body]
+
+        async def replay() -> Message:
+            if unread:
+                return {"type": "http.request", "body": unread.pop(), "more_body": False}
+            await asyncio.wait({gone})
+            return {"type": "http.disconnect"}
+
+        work = asyncio.ensure_future(self._app(scope, replay, send))
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            work.cancel()
+            gone.cancel()
+            await asyncio.gather(work, gone, return_exceptions=True)
+
+    def lines(self) -> Iterator[str]:
+        """What was asked, for Prometheus."""
+        yield "# HELP alance_serve_requests_total Requests answered (status 0: callers left)."
+        yield "# TYPE alance_serve_requests_total counter"
+        for (verb, status), count in sorted(self._counts.items()):
+            labels = f'verb="{verb}",status="{status}"'
+            yield f"alance_serve_requests_total{{{labels}}} {count}"
+        yield "# HELP alance_serve_seconds_total How long they took, with waiting."
+        yield "# TYPE alance_serve_seconds_total counter"
+        for verb, seconds in sorted(self._seconds.items()):
+            yield f'alance_serve_seconds_total{{verb="{verb}"}} {seconds}'
+        for name, value in (("under_way", self._under_way), ("waiting", self._waiting)):
+            yield f"# HELP alance_serve_requests_{name} Requests now."
+            yield f"# TYPE alance_serve_requests_{name} gauge"
+            yield f"alance_serve_requests_{name} {value}"
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class _Answer:
+    """What is sent back, and its status: 0 before there is one."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+    async def refuse(self, error: Refused) -> None:
+        """Say why, in the form of all errors."""
+        body = json.dumps({"error": error.name, "detail": str(error)}).encode()
+        headers = [(b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode())]
+        if error.status == 503:
+            headers.append((b"retry-after", b"1"))
+        if error.status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        if error.status == 413:
+            headers.append((b"connection", b"close"))  # the rest is not read
+        await self.send({"type": "http.response.start", "status": error.status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body})

@@ -1,0 +1,195 @@
+"""A table as a service has it: its newest version, looked for now and then, and a sink of rows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+import alance
+from alance import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance import Dataset, Session, Sink
+    from alance.types import Data, StorageOptions
+
+log = logging.getLogger("alance.serve")
+
+
+class ServedTable:
+    """One table of a service.
+
+    `now` is a version, and another one after a reload: whoever has taken it goes on with that
+    version until the request is answered.
+
+    Attributes:
+        uri: of the table, without secrets.
+        key: columns by which rows are found; None: the table's primary key.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        session: Session,
+        *,
+        key: str | None,
+        storage_options: StorageOptions | None,
+        reload_s: float,
+    ) -> None:
+        self.uri = uri
+        self.key = key
+        self._session = session
+        self._options = storage_options
+        self._reload_s = reload_s
+        self._dataset: Dataset | None = None
+        self._sink: Sink | None = None
+        self._opening = asyncio.Lock()
+        self._reloader: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Open the newest version, and follow the table from now on.
+
+        Raises:
+            InvalidInputError: a key that the table has not.
+            NotFoundError, StoreError: as `alance.dataset`.
+        """
+        dataset = await alance.dataset(
+            self.uri, storage_options=self._options, session=self._session
+        )
+        self.uri = dataset.uri
+        if self.key is not None:
+            _types_of(dataset, self.key)
+        self._dataset = dataset
+        if self._reload_s > 0:
+            self._reloader = asyncio.create_task(self._reload_now_and_then())
+
+    async def close(self) -> None:
+        """Commit what was accepted, and end all that is under way."""
+        if self._reloader is not None:
+            self._reloader.cancel()
+            await asyncio.gather(self._reloader, return_exceptions=True)
+        self._dataset = None
+        if self._sink is not None:
+            await self._sink.close()
+
+    @property
+    def now(self) -> Dataset:
+        """The version that is served.
+
+        Raises:
+            StoreError: none, as before the start and after the stop; retryable.
+        """
+        if self._dataset is None:
+            raise alance.StoreError(f"table {self.uri!r}: is not open", retryable=True)
+        return self._dataset
+
+    async def reload(self) -> int:
+        """Go to the newest version: one LIST, and a GET if there is one. Gives its number."""
+        newest = await self.now.checkout_latest()
+        if self._dataset is not None and newest.version > self._dataset.version:
+            self._dataset = newest
+        return self.now.version
+
+    def keys_of(self, dataset: Dataset, keys: Sequence[object], column: str | None) -> list[object]:
+        """Keys as the columns have them: text that stands for a number, a date, bytes is cast.
+
+        Args:
+            keys: values, or a list of values where the key has several columns.
+            column: names with commas between; None: keys are taken as they are.
+
+        Raises:
+            InvalidInputError: no such column, or a text that is none of its values.
+        """
+        if column is None:
+            return [tuple(key) if isinstance(key, list) else key for key in keys]
+        types = _types_of(dataset, column)
+        if len(types) == 1:
+            return [_cast(key, types[0]) for key in keys]
+        for key in keys:
+            if not isinstance(key, list) or len(key) != len(types):
+                raise InvalidInputError(f"key {key!r}: expected a list of {len(types)} values")
+        return [
+            tuple(_cast(part, kind) for part, kind in zip(key, types, strict=True))
+            for key in keys
+            if isinstance(key, list)
+        ]
+
+    async def append(self, rows: Data, token: str) -> tuple[int, bool]:
+        """Add rows, once for each token; returns when a version has them.
+
+        Callers that wait at the same time share a version.
+
+        Args:
+            rows: dictionaries, or a table of Arrow.
+            token: a name of these rows that no others have.
+
+        Returns:
+            A version that has them, and whether they are new.
+
+        Raises:
+            InvalidInputError: rows that do not fit the table.
+            StoreError, CommitConflictError: as of `Sink.write`; send the rows again.
+        """
+        sink = await self._open_sink()
+        try:
+            is_new = await sink.write(rows, token=token)
+            version = await sink.flush()
+        except alance.AlanceError:
+            await self._drop(sink)
+            raise
+        return version, is_new
+
+    async def _open_sink(self) -> Sink:
+        async with self._opening:
+            if self._sink is None:
+                # No interval: each request flushes.
+                sink = alance.ingest(
+                    self.uri,
+                    commit_interval=None,
+                    session=self._session,
+                    storage_options=self._options,
+                )
+                self._sink = await sink.__aenter__()
+            return self._sink
+
+    async def _drop(self, sink: Sink) -> None:
+        """Leave a sink that failed; rows that a caller got wrong do no harm to others."""
+        with suppress(alance.AlanceError):
+            await sink.flush()
+            return
+        if self._sink is sink:
+            self._sink = None
+        await sink.abort()
+
+    async def _reload_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self._reload_s)
+            try:
+                await self.reload()
+            except alance.AlanceError as error:  # the version in hand is still served
+                log.warning("%s: no newer version: %s", self.uri, error)
+
+
+def _types_of(dataset: Dataset, column: str) -> list[Any]:
+    names = [name.strip() for name in column.split(",")]
+    for name in names:
+        if name not in dataset.schema.names:
+            raise alance.ColumnNotFoundError(
+                f"key column {name!r}: expected one of {', '.join(dataset.schema.names)}", name
+            )
+    return [dataset.schema.field(name).type for name in names]
+
+
+def _cast(value: object, kind: Any) -> object:
+    """A value of JSON, or of a path, as a column of this type has it."""
+    if not isinstance(value, str) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return value
+    try:
+        return pa.scalar(value).cast(kind).as_py()
+    except (pa.ArrowException, ValueError) as error:
+        raise InvalidInputError(f"key {value!r}: expected a value of type {kind}") from error
