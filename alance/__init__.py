@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         TextQuery,
     )
     from alance.ops.upkeep.place import check_store, drop
+    from alance.ops.upkeep.repair import RepairReport, repair
     from alance.ops.write.ingest_options import IngestMetrics
     from alance.ops.write.options import Progress
     from alance.optimize import Compaction
@@ -106,6 +107,8 @@ _PLACES: Final = {
     "Catalog": "alance.catalogs.catalog",
     "connect": "alance.catalogs.catalog",
     "drop": "alance.ops.upkeep.place",
+    "repair": "alance.ops.upkeep.repair",
+    "RepairReport": "alance.ops.upkeep.repair",
     "indexing": "alance.indexing",
     "ingest": "alance.ingesting",
     "observe": "alance.observe",
@@ -156,6 +159,7 @@ __all__ = [
     "PhraseQuery",
     "Progress",
     "Recorder",
+    "RepairReport",
     "RetryableConflictError",
     "RowNotFoundError",
     "ScanOptions",
@@ -184,6 +188,7 @@ __all__ = [
     "observe",
     "operations",
     "optimize",
+    "repair",
     "trace",
     "warm_up",
     "write_dataset",

@@ -57,6 +57,7 @@ _FUNCTIONS: Final = (
     "dataset",
     "drop",
     "ingest",
+    "repair",
     "warm_up",
     "write_dataset",
     "write_fragments",

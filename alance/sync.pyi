@@ -38,6 +38,7 @@ from alance import NotFoundError as NotFoundError
 from alance import PhraseQuery as PhraseQuery
 from alance import Progress as Progress
 from alance import Recorder as Recorder
+from alance import RepairReport as RepairReport
 from alance import RetryableConflictError as RetryableConflictError
 from alance import RowNotFoundError as RowNotFoundError
 from alance import ScanOptions as ScanOptions
@@ -969,6 +970,15 @@ def ingest(
     storage_options: StorageOptions | None = ...,
     session: Session | None = ...,
 ) -> Sink: ...
+def repair(
+    uri: str | os.PathLike[str],
+    *,
+    dry_run: bool = ...,
+    restore: bool = ...,
+    store: object | None = ...,
+    storage_options: StorageOptions | None = ...,
+    session: Session | None = ...,
+) -> RepairReport: ...
 def warm_up(*, session: Session | None = ...) -> None: ...
 def write_dataset(
     data: Data,

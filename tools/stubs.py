@@ -57,6 +57,7 @@ FUNCTIONS: Final = (
     "connect",
     "drop",
     "ingest",
+    "repair",
     "warm_up",
     "write_dataset",
     "write_fragments",

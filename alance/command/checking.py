@@ -1,4 +1,4 @@
-"""Looking closer: `validate`, `check-store`, `inspect`, `trace`."""
+"""Looking closer: `validate`, `repair`, `check-store`, `inspect`, `trace`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,14 @@ def add_to(parsers: Parsers) -> None:
     """Add the subcommands of this module."""
     parser = add(parsers, "validate", validate, "check that a version is what the format says")
     add_version(parser)
+    parser = add(parsers, "repair", repair, "mend the latest version in a new one, without loss")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="only say what is to be done; default"
+    )
+    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.add_argument(
+        "--restore", action="store_true", help="go back to a whole version where something is left"
+    )
     add(
         parsers, "check-store", check_store, "try what reading, writing and commits need of a store"
     )
@@ -44,6 +52,19 @@ async def validate(given: argparse.Namespace) -> Text:
         return Text(str(error), {"valid": False, "findings": str(error).splitlines()[1:]})
     told = f"{dataset.uri}, version {dataset.version}: nothing is wrong"
     return Text(told, {"valid": True, "findings": []})
+
+
+async def repair(given: argparse.Namespace) -> Text:
+    """Say what is to be done, or do it; status 2 where something is still to be done."""
+    if given.dry_run and given.yes:
+        raise alance.InvalidInputError("--dry-run and --yes: expected one of them")
+    report = await alance.repair(
+        given.uri, dry_run=not given.yes, restore=given.restore, storage_options=storage(given)
+    )
+    is_pending = bool(report.remedies) and report.new_version is None
+    given.status = 2 if report.left or is_pending else 0
+    told = f"{report}\nrun it with --yes to do this" if is_pending else str(report)
+    return Text(told, {name: getattr(report, name) for name in report.__dataclass_fields__})
 
 
 async def check_store(given: argparse.Namespace) -> Text:

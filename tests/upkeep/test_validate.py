@@ -14,10 +14,10 @@ import pytest
 import alance
 from alance.errors import CorruptFileError
 from alance.format.proto import table_pb2
-from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, parse_manifest
 from alance.format.table.roaring import roaring_bytes
 from alance.format.table.row_ids_encode import row_ids_bytes, versions_bytes
 from tests.changing.both_ways import Twins, rows
+from tests.upkeep.edited import edit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,27 +36,6 @@ def make(path: Path) -> None:
     lance.dataset(path).update({"v": "v + 1"}, where="id = 12")
     lance.dataset(path).add_columns({"w": "id + 1"})
     lance.dataset(path).create_scalar_index("id", "BTREE")
-
-
-def edit(
-    path: Path, change: Callable[[table_pb2.Manifest, list[table_pb2.IndexMetadata]], None]
-) -> None:
-    """Change the latest manifest, and its indices, in place."""
-    file = min((path / "_versions").glob("*.manifest"))
-    manifest = parse_manifest(memoryview(file.read_bytes()), file.name)
-    message, indices = manifest.message, list(manifest.indices)
-    message.ClearField("transaction_section")
-    message.ClearField("index_section")
-    change(message, indices)
-    section = b""
-    if indices:
-        content = table_pb2.IndexSection(indices=indices).SerializeToString()
-        section = LENGTH.pack(len(content)) + content
-        message.index_section = 0
-    content = message.SerializeToString()
-    file.write_bytes(
-        section + LENGTH.pack(len(content)) + content + FOOTER.pack(len(section), 0, 2, MAGIC)
-    )
 
 
 async def found(path: Path) -> str:

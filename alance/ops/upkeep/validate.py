@@ -91,7 +91,7 @@ async def _fragment(
         rows = handle.num_physical_rows
         for file in handle.fragment.files:
             try:
-                counts = await _data_file(snapshot, file)
+                counts, _ = await rows_of_file(snapshot, file)
             except (CorruptFileError, NotFoundError) as error:
                 texts.append(f"data file {file.path!r}: {error}")
                 continue
@@ -108,7 +108,7 @@ async def _fragment(
         deletion = handle.fragment.deletion_file
         if deletion is not None and rows:
             try:
-                vector = await _deletions(snapshot, handle, rows)
+                vector = await deletions_of(snapshot, handle, rows)
             except (CorruptFileError, NotFoundError) as error:
                 texts.append(f"deletion file {deletion.name(handle.id)!r}: {error}")
             else:
@@ -121,8 +121,13 @@ async def _fragment(
         return texts, vector
 
 
-async def _data_file(snapshot: Snapshot, file: DataFile) -> dict[int, int]:
-    """The rows of the columns of a file that the schema has, by column. One GET, or two.
+async def rows_of_file(
+    snapshot: Snapshot, file: DataFile, *, believes_size: bool = True
+) -> tuple[dict[int, int], int]:
+    """The rows of the columns of a file that the schema has, by column; its size. One GET, or two.
+
+    Args:
+        believes_size: another size than the manifest's is an error.
 
     Raises:
         CorruptFileError: its size, version or columns are not what the manifest says.
@@ -131,10 +136,10 @@ async def _data_file(snapshot: Snapshot, file: DataFile) -> dict[int, int]:
     engine = snapshot.engine
     location = snapshot.table.data_file(snapshot.manifest, file)
     tail, size = await engine.scheduler.read_tail(location, TAIL_BYTES, reason="validate")
-    if file.num_bytes not in (0, size):
+    if believes_size and file.num_bytes not in (0, size):
         raise CorruptFileError(f"{size} bytes, the manifest says {file.num_bytes}")
     if file.version not in READABLE:
-        return {}
+        return {}, size
     leaves = {
         leaf.field.id: leaf.multiplier
         for field in snapshot.schema.fields
@@ -168,10 +173,11 @@ async def _data_file(snapshot: Snapshot, file: DataFile) -> dict[int, int]:
             for (number, multiplier), column in zip(multipliers.items(), columns, strict=True)
         }
 
-    return await engine.drive(from_tail(read(), location, tail, size - len(tail)), "validate")
+    plan = from_tail(read(), location, tail, size - len(tail))
+    return await engine.drive(plan, "validate"), size
 
 
-async def _deletions(snapshot: Snapshot, handle: FragmentHandle, rows: int) -> DeletionVector:
+async def deletions_of(snapshot: Snapshot, handle: FragmentHandle, rows: int) -> DeletionVector:
     location = snapshot.table.deletion_file(snapshot.manifest, handle.fragment)
     content = await snapshot.engine.scheduler.read_all(location, reason="validate")
     deletion = handle.fragment.deletion_file

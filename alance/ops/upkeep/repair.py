@@ -1,0 +1,255 @@
+"""`repair`: what is wrong with the latest version, mended in a new one without losing a row.
+
+Nothing is deleted or written over: the mended version is a commit, as one that restores an older
+version, and both the damaged one and its files stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import CorruptFileError, NotFoundError, RetryableConflictError
+from alance.format.table.apply import apply, manifest_bytes
+from alance.format.table.manifest import parse_manifest
+from alance.format.table.operations_meta import Restore
+from alance.format.table.transaction import Transaction
+from alance.io.tasks import all_of
+from alance.ops.cleanup.files import index_folder
+from alance.ops.upkeep.remedies import Facts, Remedies
+from alance.ops.upkeep.validate import AT_ONCE, deletions_of, findings, rows_of_file
+from alance.ops.version.commits import commit_on
+from alance.ops.version.snapshot import Snapshot
+from alance.session import Session
+from alance.versioning import load
+from alance.versioning.rules import TableRules
+from alance.versioning.table import open_table
+
+if TYPE_CHECKING:
+    import os
+
+    from alance.format.proto import table_pb2
+    from alance.format.table.conflicts import Rebased
+    from alance.format.table.manifest import Manifest
+    from alance.io.credentials import StorageOptions
+    from alance.ops.version.handle import FragmentHandle
+    from alance.versioning.table import Table
+
+LOOKED_BACK: Final = 20  # versions, for one without findings
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What `repair` found, and what it does about it.
+
+    Attributes:
+        uri: of the table.
+        version: the latest one that is there.
+        unreadable: versions after the one that is mended, whose manifests cannot be read.
+        restored: the version whose content the new one has; the latest one where it can be read
+            and no older one was asked for.
+        remedies: what is done, a line each; empty: nothing is to be done.
+        left: findings that cannot be mended without loss, as of `validate`.
+        good_version: where something is left: the last of some older versions without findings;
+            None: there is none, or nothing is left.
+        new_version: that was made; None: none was.
+    """
+
+    uri: str
+    version: int
+    unreadable: tuple[int, ...]
+    restored: int
+    remedies: tuple[str, ...]
+    left: tuple[str, ...]
+    good_version: int | None = None
+    new_version: int | None = None
+
+    def __str__(self) -> str:
+        lines = [f"{self.uri}, version {self.version}"]
+        done = "done" if self.new_version else "to be done"
+        lines += [f"{done}: {text}" for text in self.remedies]
+        lines += [f"left: {text}" for text in self.left]
+        if self.good_version is not None:
+            lines.append(f"version {self.good_version} is the last one without findings")
+        if self.new_version is not None:
+            lines.append(f"version {self.new_version} was made; nothing was deleted")
+        elif not self.remedies:
+            lines.append("nothing is to be done" if self.left else "nothing is wrong")
+        return "\n".join(lines)
+
+
+async def repair(
+    uri: str | os.PathLike[str],
+    *,
+    dry_run: bool = True,
+    restore: bool = False,
+    store: object | None = None,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+) -> RepairReport:
+    """Mend the latest version of a table in a new one, without losing a row.
+
+    Mended are: counts of rows, deleted rows and bytes that contradict the files; fragments of one
+    id; highest ids that are too low; index segments that cover the same fragments, fragments or
+    fields that are not there, or have lost their files: these are left out, and their rows are
+    read by scans until the index is made anew. A latest manifest that cannot be read is passed
+    over: the last one that can be read becomes the newest version. What is deleted stays deleted,
+    and no object is removed: cleanup refuses a table with an unreadable manifest until somebody
+    moves that file away.
+
+    Not mended are data files and deletion files that are gone or damaged, and row ids that two
+    rows have. `left` tells them, and `good_version` an older version that is whole.
+
+    Cost: that of `validate`, twice; of the older versions that are looked at as well.
+
+    Args:
+        uri: path or URI of the table, or of a branch.
+        dry_run: only say what would be done.
+        restore: where something is left: go back to `good_version`. Rows that were written since
+            are then only in the versions between.
+
+    Raises:
+        TableNotFoundError: no table is there.
+        CorruptFileError: no version can be read.
+        UnsupportedError: the latest version needs what this alance does not know.
+        RetryableConflictError: somebody has committed meanwhile; call again.
+        StoreError: the store failed.
+    """
+    session = session or Session.of_loop()
+    table = open_table(session.engine.registry, uri, store=store, storage_options=storage_options)
+    listed = await load.list_manifests(session.engine, table)
+    latest = listed[-1].version
+    unreadable: list[int] = []
+    for where in reversed(listed):
+        try:
+            manifest = await load.load_manifest(session.engine, where, keep=False)
+            break
+        except CorruptFileError:
+            unreadable.append(where.version)
+    else:
+        raise CorruptFileError(f"dataset {table.uri!r}: no manifest of {len(listed)} can be read")
+    texts = [f"version {number}: its manifest cannot be read" for number in reversed(unreadable)]
+    if unreadable:
+        texts.append(f"version {manifest.version} becomes the newest one again")
+    remedies, mended = await _mended(Snapshot(session, table, manifest))
+    base = replace(manifest, version=latest)
+    transaction = Transaction.of(Restore(version=manifest.version), read_version=latest)
+    left = await findings(Snapshot(session, table, _next(base, transaction, mended)))
+    good = None
+    if left:
+        good = await _good_version(session, table, listed, manifest.version)
+        if restore and good is not None:
+            texts.append(f"version {good.version} becomes the newest one again")
+            transaction = Transaction.of(Restore(version=good.version), read_version=latest)
+            remedies, mended, left = [], good, []
+    report = RepairReport(
+        table.uri,
+        latest,
+        tuple(sorted(unreadable)),
+        mended.version,
+        (*texts, *remedies),
+        tuple(left),
+        None if good is None else good.version,
+    )
+    if dry_run or not report.remedies:
+        return report
+    rules = _Rules(session.engine, table, source=mended)
+    made = await commit_on(session, table, base, transaction, rules=rules)
+    return replace(report, new_version=made.version)
+
+
+class _Rules(TableRules):
+    """What was mended is the version that was looked at: no other may come in between."""
+
+    async def rebase(self, ours: Transaction, newer: Manifest, base: Manifest) -> Rebased:
+        raise RetryableConflictError(
+            f"repair: version {newer.version} was committed meanwhile; call again"
+        )
+
+
+def _next(base: Manifest, transaction: Transaction, mended: Manifest) -> Manifest:
+    """The version that would be written, as it will be read."""
+    version = apply(base, transaction, now=datetime.now(UTC), source=mended)
+    return parse_manifest(memoryview(manifest_bytes(version)), "that repair would write")
+
+
+async def _mended(snapshot: Snapshot) -> tuple[list[str], Manifest]:
+    """A version mended, and what was done for it."""
+    limit = asyncio.Semaphore(AT_ONCE)
+    facts = await all_of(_facts(snapshot, handle, limit) for handle in snapshot.handles)
+    segments = snapshot.manifest.indices
+    are_whole = await all_of(_is_whole(snapshot, index, limit) for index in segments)
+    gone = {
+        index.uuid.uuid.hex()
+        for index, is_whole in zip(segments, are_whole, strict=True)
+        if not is_whole
+    }
+    remedies = Remedies(snapshot.manifest)
+    remedies.mend_files(facts)
+    remedies.mend_ids()
+    remedies.mend_indices(gone)
+    mended = remedies.manifest()
+    return remedies.texts, mended
+
+
+async def _facts(snapshot: Snapshot, handle: FragmentHandle, limit: asyncio.Semaphore) -> Facts:
+    """What the files of a fragment say."""
+    async with limit:
+        counts: set[int] = set()
+        sizes: dict[str, int] = {}
+        for file in handle.fragment.files:
+            try:
+                rows, size = await rows_of_file(snapshot, file, believes_size=False)
+            except (CorruptFileError, NotFoundError):
+                return Facts(None)
+            counts |= set(rows.values())
+            if file.num_bytes not in (0, size):
+                sizes[file.path] = size
+        if len(counts) != 1:
+            return Facts(None, sizes=sizes)
+        (num_rows,) = counts
+        deleted = None
+        if handle.fragment.deletion_file is not None:
+            try:
+                vector = await deletions_of(snapshot, handle, num_rows)
+            except (CorruptFileError, NotFoundError):
+                return Facts(None, sizes=sizes)
+            deleted = len(vector.rows)
+        return Facts(num_rows, deleted, sizes)
+
+
+async def _is_whole(
+    snapshot: Snapshot, index: table_pb2.IndexMetadata, limit: asyncio.Semaphore
+) -> bool:
+    """Whether the files of an index segment are there with their sizes."""
+    if index.HasField("base_id"):
+        return True
+    folder = index_folder(index.uuid.uuid)
+    for file in index.files:
+        async with limit:
+            try:
+                size = await snapshot.engine.scheduler.size(
+                    snapshot.table.folder(f"{folder}/{file.path}"), reason="repair"
+                )
+            except (NotFoundError, CorruptFileError):
+                return False
+        if file.size_bytes not in (0, size):
+            return False
+    return True
+
+
+async def _good_version(
+    session: Session, table: Table, listed: list[load.ManifestLocation], before: int
+) -> Manifest | None:
+    """The last version before one that has no findings."""
+    older = [where for where in listed if where.version < before][-LOOKED_BACK:]
+    for where in reversed(older):
+        try:
+            manifest = await load.load_manifest(session.engine, where, keep=False)
+        except (CorruptFileError, NotFoundError):
+            continue
+        if not await findings(Snapshot(session, table, manifest)):
+            return manifest
+    return None
