@@ -156,8 +156,8 @@ async def repair(
     if dry_run or not report.remedies:
         return report
     rules = _Rules(session.engine, table, source=mended)
-    made = await commit_on(session, table, base, transaction, rules=rules)
-    return replace(report, new_version=made.version)
+    snapshot = await commit_on(session, table, base, transaction, rules=rules)
+    return replace(report, new_version=snapshot.version)
 
 
 class _Rules(TableRules):
