@@ -165,6 +165,40 @@ async def test_a_primary_key_is_not_inserted_twice(tmp_path: Path) -> None:
     assert lance.dataset(str(twins.ours)).read_transaction(2) is not None
 
 
+@pytest.mark.parametrize("on", [["id"], ["id", "v"], ["v", "id"]])
+async def test_no_key_is_inserted_twice_by_merges_at_the_same_time(
+    tmp_path: Path, on: list[str]
+) -> None:
+    """Where there is no primary key either: the second one is run again, and finds the row."""
+    twins = Twins.make(tmp_path, rows(0, 6))
+    ours = await alance.dataset(str(twins.ours))
+    data = [source(60, 61 + number) for number in range(4)]
+    upsert = CLAUSES["upsert"]
+    merges = [upsert(ours.merge_insert(on)).execute(table) for table in data]
+    merged = await asyncio.gather(*merges)
+    assert sum(dataset.summary["num_inserted_rows"] for dataset in merged) == 5
+    ids = lance.dataset(str(twins.ours)).to_table(["id"])["id"].to_pylist()
+    assert sorted(ids) == [*range(6), 60, 61, 62, 63, 64]
+    lance.dataset(str(twins.ours)).merge_insert("id").when_not_matched_insert_all().execute(
+        source(64, 65)
+    )
+    assert lance.dataset(str(twins.ours)).count_rows() == 12
+
+
+async def test_without_a_primary_key_other_writers_are_no_conflict(tmp_path: Path) -> None:
+    """Appends, updates and merges by another column at the same time are all kept."""
+    twins = Twins.make(tmp_path, rows(0, 6))
+    ours = await alance.dataset(str(twins.ours))
+    upsert = CLAUSES["upsert"](ours.merge_insert("id"))
+    operation, _ = await upsert.execute_uncommitted(source(70))
+    await ours.insert(rows(80, 81))
+    await (await ours.checkout_latest()).update({"v": "v + 1"}, "id = 3")
+    await CLAUSES["insert"](ours.merge_insert("v")).execute(rows(90, 91))
+    await alance.commit(ours, operation)
+    ids = lance.dataset(str(twins.ours)).to_table(["id"])["id"].to_pylist()
+    assert sorted(ids) == [*range(6), 70, 80, 90]
+
+
 async def test_many_keys_are_inserted(tmp_path: Path) -> None:
     twins = Twins.make(tmp_path, keyed(rows(0, 6)))
     ours = await alance.dataset(str(twins.ours))

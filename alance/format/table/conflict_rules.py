@@ -59,10 +59,20 @@ def same_fragments(case: Case) -> Found:
 
 
 def inserted_keys(case: Case) -> Found:
-    """4: rows may have the keys that ours inserts."""
-    if isinstance(case.ours, Update) and case.ours.inserted_rows is not None:
+    """4: rows may have the keys that ours inserts, by the table's primary key."""
+    if (
+        isinstance(case.ours, Update)
+        and case.ours.inserted_rows is not None
+        and _is_primary(case, case.ours.inserted_rows)
+    ):
         return case.retry("it added rows, of which some may have the keys that ours inserts")
     return None
+
+
+def _is_primary(case: Case, keys: transaction_pb2.Transaction.KeyExistenceFilter) -> bool:
+    """Whether keys are those of the table's primary key, which all rows have to keep."""
+    schema = case.base.schema
+    return set(keys.field_ids) == {schema.field(name).id for name in schema.primary_key}
 
 
 def both_insert_keys(case: Case) -> Found:
@@ -73,6 +83,8 @@ def both_insert_keys(case: Case) -> Found:
     if ours.inserted_rows is None:
         return None
     if theirs.inserted_rows is None:
+        return inserted_keys(case)
+    if set(ours.inserted_rows.field_ids) != set(theirs.inserted_rows.field_ids):
         return inserted_keys(case)
     if may_share_keys(ours.inserted_rows, theirs.inserted_rows):
         return case.retry("both may insert rows of the same key")

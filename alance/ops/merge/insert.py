@@ -192,8 +192,8 @@ PROBABILITY: Final = 0.5
 
 
 async def inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> Filter | None:
-    """The filter of the keys that a merge inserts; None: it is not by the primary key, or only
-    deletes what matches.
+    """The filter of the keys that a merge inserts; None: it is not by the primary key and inserts
+    nothing, or only deletes what matches.
 
     Two writers that both insert a key that is not there would leave it twice. So the transaction
     has this filter, and of two whose filters have a bit in common the second one is run again.
@@ -201,7 +201,8 @@ async def inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> F
     again in any case.
     """
     key = merge.schema.primary_key
-    if not key or set(merge.on) != set(key) or merge.deletes_matches_alone:
+    is_primary = bool(key) and set(merge.on) == set(key)
+    if merge.deletes_matches_alone or not (is_primary or merge.plan.inserts):
         return None
     filter_ = transaction_pb2.Transaction.KeyExistenceFilter()
     filter_.field_ids.extend(merge.schema.field(name).id for name in merge.on)
