@@ -3,7 +3,8 @@
     python -m benchmarks.spark [--scale 1] [--rounds 3] [--out FOLDER]
 
 Needs Java. Times are the least of the rounds, which take turns; the first round is not counted.
-Processor time is that of this process, the JVM and the Python workers together.
+Processor time is that of this process, the JVM and the Python workers together. Memory is the most
+that was resident in a round: of the JVM, and of all Python processes that it started.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,7 +30,7 @@ import alance
 import alance.spark
 from alance.spark import jobs
 from alance.spark.session import session
-from benchmarks.cases import PERCENT
+from benchmarks.cases import PERCENT, THREE
 from benchmarks.data import FOLDER, lineitem, table
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CORES: Final = 2
+MIB: Final = 1 << 10  # of the kibibytes that the system counts
 TWO: Final = ["l_orderkey", "l_extendedprice"]
 SUMS: Final = "rows long, total double"
 
@@ -54,11 +58,10 @@ class Case:
     target: tuple[str, float] | None = None
 
 
-def processor_seconds() -> float:
-    """Of this process and all that descend from it, those that ended included."""
-    ticks = os.sysconf("SC_CLK_TCK")
+def processes() -> dict[int, list[str]]:
+    """This process and all that descend from it: what the system tells of each, from its state."""
     parents: dict[int, list[int]] = {}
-    spent: dict[int, float] = {}
+    told: dict[int, list[str]] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text().rpartition(")")[2].split()
@@ -66,28 +69,59 @@ def processor_seconds() -> float:
             continue
         pid = int(path.parent.name)
         parents.setdefault(int(fields[1]), []).append(pid)
-        spent[pid] = sum(map(int, fields[11:15])) / ticks
-    total, left = 0.0, [os.getpid()]
+        told[pid] = fields
+    ours, left = {}, [os.getpid()]
     while left:
         pid = left.pop()
-        total += spent.get(pid, 0.0)
+        if pid in told:
+            ours[pid] = told[pid]
         left += parents.get(pid, [])
-    return total
+    return ours
+
+
+def processor_seconds() -> float:
+    """Of this process and all that descend from it, those that ended included."""
+    ticks = os.sysconf("SC_CLK_TCK")
+    return sum(sum(map(int, fields[11:15])) for fields in processes().values()) / ticks
+
+
+def forget_peaks() -> None:
+    """Let the system count the most resident memory of our processes anew."""
+    for pid in processes():
+        with suppress(OSError):  # has ended
+            Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peaks() -> dict[str, float]:
+    """The most resident memory, in MiB, of the JVM and of the Python processes that it started."""
+    sums = {"jvm_mib": 0.0, "python_mib": 0.0}
+    for pid in processes():
+        with suppress(OSError):
+            text = Path(f"/proc/{pid}/status").read_text()
+            peak = re.search(r"VmHWM:\s+(\d+)", text)
+            if pid != os.getpid() and peak is not None:
+                name = "jvm_mib" if text.startswith("Name:\tjava") else "python_mib"
+                sums[name] += int(peak[1]) / MIB
+    return sums
 
 
 def measure(case: Case, rounds: int) -> dict[str, dict[str, float]]:
-    """The least seconds and processor seconds of each way."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in case.ways}
+    """The least seconds and processor seconds of each way, and the most memory."""
+    seen: dict[str, list[dict[str, float]]] = {name: [] for name in case.ways}
     for number in range(rounds + 1):
         for name, work in case.ways.items():
+            forget_peaks()
             spent, begun = processor_seconds(), time.perf_counter()
             work()
             seconds = time.perf_counter() - begun
             if number:
-                found[name].append((seconds, processor_seconds() - spent))
+                spent = processor_seconds() - spent
+                seen[name].append({"s": seconds, "cpu_s": spent, **peaks()})
     return {
-        name: {"s": min(s for s, _ in times), "cpu_s": min(c for _, c in times)}
-        for name, times in found.items()
+        name: {
+            key: (max if key.endswith("mib") else min)(run[key] for run in runs) for key in runs[0]
+        }
+        for name, runs in seen.items()
     }
 
 
@@ -126,9 +160,9 @@ def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Ca
     """All that is measured."""
 
     def folder() -> str:
-        for old in scratch.iterdir():
+        for old in scratch.glob("copy-*"):
             shutil.rmtree(old)
-        return str(scratch / str(time.monotonic_ns()))
+        return str(scratch / f"copy-{time.monotonic_ns()}")
 
     def noop(frame: Any) -> None:
         frame.write.format("noop").mode("overwrite").save()
@@ -156,6 +190,11 @@ def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Ca
         asyncio.run(make())
 
     source = spark.read.parquet(parquet)
+    suppliers = source.select("l_suppkey").distinct().selectExpr("*", "l_suppkey % 100 as nation")
+    small, small_parquet = str(scratch / "suppliers.lance"), str(scratch / "suppliers.parquet")
+    alance.spark.write(suppliers, small)
+    suppliers.write.parquet(small_parquet)
+    sides = {id(source): spark.read.parquet(small_parquet)}
     found = [
         Case(
             "write, all columns",
@@ -167,12 +206,26 @@ def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Ca
         )
     ]
     other = spark.read.format("alance").load(uri)
+    sides[id(other)] = spark.read.format("alance").load(small)
+
+    def joined(frame: Any, side: Any, key: str) -> None:
+        frame.join(side, key).agg({"l_extendedprice": "sum"}).collect()
+
     queries: dict[str, Callable[[Any], Any]] = {
         "count": lambda frame: frame.count(),
         "sum of a column": lambda frame: frame.agg({"l_extendedprice": "sum"}).collect(),
         "2 columns": lambda frame: noop(frame.select(*TWO)),
         "a filter that 1 % meet, all columns": lambda frame: noop(frame.where(PERCENT)),
         "all columns": noop,
+        "least, greatest and number of 3 columns": lambda frame: (
+            frame.selectExpr(*(f"{fn}({c})" for c in THREE for fn in ("min", "max", "count")))
+        ).collect(),
+        "join with a filtered small table": lambda frame: joined(
+            frame, sides[id(frame)].where("nation = 7"), "l_suppkey"
+        ),
+        "join with 1 % of its own rows": lambda frame: joined(
+            frame, frame.where(PERCENT).select("l_orderkey").distinct(), "l_orderkey"
+        ),
     }
     found += [
         Case(
@@ -212,13 +265,18 @@ def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Ca
 
 def report(results: dict[str, Any]) -> str:
     """A table in Markdown."""
-    lines = ["| | seconds | processor | ratio |", "| --- | ---: | ---: | ---: |"]
+    lines = [
+        "| | seconds | processor | ratio | of processor | JVM, MiB | Python, MiB |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
     for case in results["cases"]:
-        first = next(iter(case["ways"].values()))["s"]
-        lines.append(f"| **{case['name']}** | | | |")
-        for name, one in case["ways"].items():
+        first = next(iter(case["ways"].values()))
+        lines.append(f"| **{case['name']}** | | | | | | |")
+        for name, way in case["ways"].items():
+            ratio, of_processor = way["s"] / first["s"], way["cpu_s"] / (first["cpu_s"] or 0.01)
             lines.append(
-                f"| {name} | {one['s']:.2f} | {one['cpu_s']:.2f} | {one['s'] / first:.2f} |"
+                f"| {name} | {way['s']:.2f} | {way['cpu_s']:.2f} | {ratio:.2f} "
+                f"| {of_processor:.2f} | {way['jvm_mib']:.0f} | {way['python_mib']:.0f} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -251,7 +309,8 @@ def main() -> None:
                 continue
             ways = measure(case, given.rounds)
             measured.append({"name": case.name, "target": case.target, "ways": ways})
-            print(case.name, {name: round(one["s"], 2) for name, one in ways.items()}, flush=True)
+            shown = {name: (round(w["s"], 2), round(w["cpu_s"], 2)) for name, w in ways.items()}
+            print(case.name, shown, flush=True)
     spark.stop()
     results = {"scale": given.scale, "rounds": given.rounds, "cases": measured}
     text = report(results)

@@ -5,7 +5,8 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
 
 - a version of a table on its way from a driver to tasks, which read no manifest: `version_record`
   and `open_record`;
-- a scan in splits of about equal bytes: `plan_splits` and `read_split`;
+- a scan in splits of about equal bytes: `plan_splits`, `read_split` and `member_paths`; least and
+  greatest values: `read_extremes`;
 - what versions added, for readers that follow a table: `added_by`;
 - commits that are made once, however often a driver repeats them: `producer_properties` and
   `last_sequence`; what an error says of a commit: `may_be_visible`; and what to do with files that
@@ -26,8 +27,10 @@ from alance.distributed.splits import (
     field_ids,
     fragment_bytes,
     fragments_of,
+    member_paths,
     open_record,
     plan_splits,
+    read_extremes,
     read_split,
     version_record,
 )
@@ -75,12 +78,14 @@ __all__ = [
     "last_sequence",
     "list_folders",
     "may_be_visible",
+    "member_paths",
     "move_table",
     "new_table",
     "open_record",
     "plan_splits",
     "producer_properties",
     "put_once",
+    "read_extremes",
     "read_split",
     "release_memory",
     "remove_data_files",

@@ -11,11 +11,15 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
+
 from alance.datasets import Dataset
+from alance.format.paths import join_path
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragments import Records
 from alance.format.table.manifest import Manifest
+from alance.ops.read.extremes import extreme_rows
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -27,8 +31,6 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-
-    import pyarrow as pa
 
     from alance.format.table.fragment import Fragment
     from alance.ops.read.options import ScanOptions
@@ -84,6 +86,7 @@ def fragments_of(dataset: Dataset) -> Sequence[Fragment]:
     return dataset._snapshot.manifest.fragments
 
 
+BLOB: Final = b"lance-encoding:blob"
 MAX_PIECES: Final = 4096  # fragments of one split: its message stays below a megabyte
 FILE_COST: Final = 64 << 10  # what opening a file costs, in bytes that could be read meanwhile
 UNKNOWN_BYTES: Final = 64 << 20  # of a file whose size the manifest does not tell
@@ -216,6 +219,7 @@ async def read_split(
     columns: Sequence[str],
     options: ScanOptions,
     *,
+    flat: bool = True,
     storage_options: Mapping[str, str] | None = None,
     session: Session | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -225,7 +229,99 @@ async def read_split(
 
     Args:
         record, uri, storage_options, session: of the version, see `open_record`.
+        columns: names, or paths of members of structs.
+        flat: members are columns of their own; False: they keep their parents, which also have
+            those that the filter needs; see `member_paths`.
     """
+    snapshot, spans = _opened(record, uri, split, storage_options, session)
+    scanner = _RangeScanner(snapshot, list(columns), options)
+    scanner.spans, scanner.flat = spans, flat
+    async for batch in scanner.to_batches():
+        yield batch
+
+
+async def read_extremes(
+    record: bytes,
+    uri: str,
+    split: Sequence[Piece],
+    columns: Sequence[str],
+    options: ScanOptions,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Some rows of a split, among them those with the least and the greatest value of each column.
+
+    Cost: see `extreme_rows`.
+
+    Args:
+        record, uri, storage_options, session: of the version, see `open_record`.
+        columns: of types with an order; no floats.
+        options: without a filter or limit.
+    """
+    snapshot, spans = _opened(record, uri, split, storage_options, session)
+    async with aclosing(extreme_rows(snapshot, columns, options, spans)) as batches:
+        async for batch in batches:
+            yield batch
+
+
+def member_paths(schema: pa.Schema, kept: pa.Schema) -> list[str]:
+    """The paths to read for some columns of a table of whose structs members may be left out.
+
+    Args:
+        schema: of the table.
+        kept: columns by name, in types that may lack members; what else differs does not matter.
+    """
+    return [
+        path
+        for field in kept
+        for path in (
+            [field.name]
+            if field.name in META
+            else _members((field.name,), schema.field(field.name), field.type)
+        )
+    ]
+
+
+def _members(path: tuple[str, ...], field: pa.Field, kept: pa.DataType) -> list[str]:
+    whole = [join_path(path)]
+    if _has_blobs(field):  # their bytes are put in where the column is read as a whole
+        return whole
+    if pa.types.is_struct(field.type) and pa.types.is_struct(kept):
+        names = [member.name for member in kept]
+        if len(set(names)) < len(names) or any(field.type.get_field_index(n) < 0 for n in names):
+            return whole
+        members = [
+            _members((*path, member.name), field.type.field(member.name), member.type)
+            for member in kept
+        ]
+        is_whole = len(names) == field.type.num_fields and all(
+            paths == [join_path((*path, name))] for name, paths in zip(names, members, strict=True)
+        )
+        return whole if is_whole else [path for paths in members for path in paths]
+    if pa.types.is_list(field.type) and pa.types.is_list(kept):
+        item = field.type.value_field
+        inner = (*path, item.name)
+        paths = _members(inner, item, kept.value_type)
+        return whole if paths == [join_path(inner)] else paths
+    return whole
+
+
+def _has_blobs(field: pa.Field) -> bool:
+    kind = field.type
+    if isinstance(kind, pa.BaseExtensionType) or BLOB in (field.metadata or {}):
+        return True
+    return any(_has_blobs(kind.field(number)) for number in range(kind.num_fields))
+
+
+def _opened(
+    record: bytes,
+    uri: str,
+    split: Sequence[Piece],
+    storage_options: Mapping[str, str] | None,
+    session: Session | None,
+) -> tuple[Snapshot, dict[int, list[tuple[int, int]]]]:
+    """A version with the fragments of a split, and its rows of those that it has in part."""
     spans: dict[bytes, tuple[int, int | None]] = {}
     for piece in split:  # those of one fragment follow each other
         start = spans[piece.fragment][0] if piece.fragment in spans else piece.start
@@ -234,25 +330,23 @@ async def read_split(
         record, uri, list(spans), storage_options=storage_options, session=session
     )
     snapshot = dataset._snapshot
-    scanner = _RangeScanner(snapshot, list(columns), options)
-    scanner.spans = {
+    return snapshot, {
         handle.id: [(start, stop)]
         for handle, (start, stop) in zip(snapshot.handles, spans.values(), strict=True)
         if stop is not None
     }
-    async for batch in scanner.to_batches():
-        yield batch
 
 
 class _RangeScanner(Scanner):
     """A scan of some physical rows of fragments."""
 
-    __slots__ = ("spans",)
+    __slots__ = ("flat", "spans")
 
+    flat: bool
     spans: dict[int, list[tuple[int, int]]]
 
     async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
-        plan = await plan_scan(self._snapshot, self._columns, options)
+        plan = await plan_scan(self._snapshot, self._columns, options, flat=self.flat)
         plan = replace(plan, spans={**plan.spans, **self.spans})
         async with aclosing(scan(self._snapshot, plan)) as batches:
             async for batch in batches:

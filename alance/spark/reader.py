@@ -30,7 +30,15 @@ from pyspark.sql.datasource import (
 )
 
 from alance import ScanOptions
-from alance.distributed import ROW_ADDRESS, ROW_ID, field_ids, fragments_of, plan_splits, read_split
+from alance.distributed import (
+    ROW_ADDRESS,
+    ROW_ID,
+    field_ids,
+    fragments_of,
+    plan_splits,
+    read_extremes,
+    read_split,
+)
 from alance.spark.filters import Call, Column, Constant, sql_of
 from alance.spark.types import arrow_schema, converted
 from alance.spark.versions import access
@@ -185,22 +193,52 @@ class AlanceReader(DataSourceReader):
 
 
 async def read_pieces(
-    version: Version, names: Sequence[str], options: ReadOptions, pieces: Sequence[Piece]
+    version: Version,
+    names: Sequence[str],
+    options: ReadOptions,
+    pieces: Sequence[Piece],
+    *,
+    flat: bool = True,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The rows of one partition, in the types of the table."""
-    chosen = ScanOptions(
-        filter=options.filter,
-        limit=options.limit,
-        batch_size=options.batch_size,
-        io_buffer_bytes=options.memory_bytes,
-        blob_handling="all_binary" if options.blobs == "bytes" else "blobs_descriptions",
-    )
+    chosen = replace(_scan_options(options), filter=options.filter, limit=options.limit)
     batches = read_split(
-        version.record, version.options.path, pieces, names, chosen, **access(version.options)
+        version.record,
+        version.options.path,
+        pieces,
+        names,
+        chosen,
+        flat=flat,
+        **access(version.options),
     )
     async with aclosing(batches):
         async for batch in batches:
             yield batch
+
+
+async def read_extreme_pieces(
+    version: Version, names: Sequence[str], options: ReadOptions, pieces: Sequence[Piece]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Rows of one partition with the least and the greatest values of some columns."""
+    batches = read_extremes(
+        version.record,
+        version.options.path,
+        pieces,
+        names,
+        _scan_options(options),
+        **access(version.options),
+    )
+    async with aclosing(batches):
+        async for batch in batches:
+            yield batch
+
+
+def _scan_options(options: ReadOptions) -> ScanOptions:
+    return ScanOptions(
+        batch_size=options.batch_size,
+        io_buffer_bytes=options.memory_bytes,
+        blob_handling="all_binary" if options.blobs == "bytes" else "blobs_descriptions",
+    )
 
 
 class PushingReader(AlanceReader):

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.distributed import ROW_ADDRESS
-from alance.spark.reader import read_pieces
+from alance.spark.reader import read_extreme_pieces, read_pieces
 from alance.spark.types import converted
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class Work:
 
     Attributes:
         schema: of the columns that are read, in Spark's types.
+        columns: their paths.
+        flat: members of structs are columns of their own; False: they keep their parents.
         aggregates: what is given instead of rows; None: the rows.
         result: the schema of what is given.
     """
@@ -50,6 +52,8 @@ class Work:
     version: Version
     options: ReadOptions
     schema: pa.Schema
+    columns: tuple[str, ...]
+    flat: bool
     aggregates: tuple[Aggregate, ...] | None
     result: pa.Schema
     pieces: tuple[Piece, ...] = ()
@@ -77,24 +81,41 @@ class Work:
             yield await self._aggregated(self.aggregates)
 
     async def _rows(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        names = self.schema.names or [ROW_ADDRESS]
-        batches = read_pieces(self.version, names, self.options, self.pieces)
+        names = self.columns or (ROW_ADDRESS,)
+        batches = read_pieces(self.version, names, self.options, self.pieces, flat=self.flat)
         async with aclosing(batches):
             async for batch in batches:
-                yield converted(batch, self.schema) if self.schema.names else batch.select([])
+                yield converted(batch, self.schema) if self.columns else batch.select([])
 
     async def _aggregated(self, aggregates: Sequence[Aggregate]) -> pa.RecordBatch:
+        """One row. Without a filter, least and greatest values are read by statistics."""
+        are_ends = [self.options.filter is None and each.op != COUNT for each in aggregates]
         values: list[list[pa.Scalar]] = [[] for _ in aggregates]
-        rows = self._rows()
-        async with aclosing(rows):
-            async for batch in rows:
-                for aggregate, seen in zip(aggregates, values, strict=True):
-                    seen.append(_of(aggregate, batch))
+        for by_statistics in sorted(set(are_ends)):
+            parts = [
+                (aggregate, seen)
+                for aggregate, seen, is_end in zip(aggregates, values, are_ends, strict=True)
+                if is_end == by_statistics
+            ]
+            names = {aggregate.column for aggregate, _ in parts}
+            schema = pa.schema([field for field in self.schema if field.name in names])
+            work = replace(self, schema=schema, columns=tuple(schema.names))
+            rows = work._extremes() if by_statistics else work._rows()
+            async with aclosing(rows):
+                async for batch in rows:
+                    for aggregate, seen in parts:
+                        seen.append(_of(aggregate, batch))
         columns = [
             _of_all(aggregate, seen, field.type)
             for aggregate, seen, field in zip(aggregates, values, self.result, strict=True)
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self.result)
+
+    async def _extremes(self) -> AsyncGenerator[pa.RecordBatch, None]:
+        batches = read_extreme_pieces(self.version, self.columns, self.options, self.pieces)
+        async with aclosing(batches):
+            async for batch in batches:
+                yield converted(batch, self.schema)
 
 
 def _of(aggregate: Aggregate, batch: pa.RecordBatch) -> pa.Scalar:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
@@ -12,7 +14,6 @@ from alance.spark.source import AlanceSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 def ids_of(uri: str) -> list[int]:
@@ -50,3 +51,26 @@ def source_of(method: str, kind: type) -> type[AlanceSource]:
 
     setattr(Source, method, writer)
     return Source
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def killing_python(mark: Path):
+    """Rows of a frame; after some the Python process of this executor's JVM is killed, once."""
+
+    def rows(batches):
+        for batch in batches:
+            yield batch
+            if not mark.exists():
+                mark.touch()
+                jvm = parent_of(os.getppid())  # of the daemon that has forked this worker
+                for folder in Path("/proc").iterdir():
+                    pid = int(folder.name) if folder.name.isdecimal() else 0
+                    with suppress(OSError):
+                        command = (folder / "cmdline").read_bytes() if pid else b""
+                        if b"alance.spark.server" in command and parent_of(pid) == jvm:
+                            os.kill(pid, signal.SIGKILL)
+
+    return rows

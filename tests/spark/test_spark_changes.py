@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import alance.sync
-from tests.spark.spark_cases import ids_of
+from tests.spark.spark_cases import ids_of, killing_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,32 +160,9 @@ def test_a_task_that_is_retried_changes_each_row_once(spark, uri, tmp_path):
     spark.catalog.dropTempView("again")
 
 
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def killing_the_writer(mark: Path):
-    """Rows of a frame; after some the Python process of this executor's JVM is killed, once."""
-
-    def rows(batches):
-        for batch in batches:
-            yield batch
-            if not mark.exists():
-                mark.touch()
-                jvm = parent_of(os.getppid())  # of the daemon that has forked this worker
-                for folder in Path("/proc").iterdir():
-                    pid = int(folder.name) if folder.name.isdecimal() else 0
-                    with suppress(OSError):
-                        command = (folder / "cmdline").read_bytes() if pid else b""
-                        if b"alance.spark.server" in command and parent_of(pid) == jvm:
-                            os.kill(pid, signal.SIGKILL)
-
-    return rows
-
-
 def test_a_process_that_is_killed_while_rows_are_written(spark, uri, tmp_path):
     mark = tmp_path / "killed"
-    frame = spark.range(0, 50_000, 1, 1).mapInArrow(killing_the_writer(mark), "id long")
+    frame = spark.range(0, 50_000, 1, 1).mapInArrow(killing_python(mark), "id long")
     frame.createOrReplaceTempView("killed")
     spark.sql(
         f"MERGE INTO lance.`{uri}` t USING killed s ON t.id = s.id "

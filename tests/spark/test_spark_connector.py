@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 import alance.spark
 import alance.sync
+from tests.spark.spark_cases import killing_python
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -236,3 +237,88 @@ def test_errors_of_tasks_have_their_text(spark, tmp_path):
     file.write_bytes(b"")
     with pytest.raises(Exception, match=rf"(?s)CorruptFileError.*{file.name}"):
         frame.collect()
+
+
+@pytest.fixture(scope="module")
+def nested(tmp_path_factory) -> str:
+    uri = str(tmp_path_factory.mktemp("nested") / "table")
+    inner = [None if n % 5 == 0 else {"p": f"p{n}", "q": None if n % 3 else n} for n in range(900)]
+    columns = {
+        "id": pa.array(range(900)),
+        "s": pa.array([None if n % 4 == 3 else {"x": n, "inner": inner[n]} for n in range(900)]),
+        "items": pa.array([[{"x": n, "inner": inner[n]}] * (n % 3) for n in range(900)]),
+        "entries": pa.array(
+            [[("k", {"u": n, "v": -n})] for n in range(900)],
+            pa.map_(pa.string(), pa.struct([("u", pa.int64()), ("v", pa.int64())])),
+        ),
+    }
+    alance.sync.write_dataset(pa.table(columns), uri, data_storage_version="2.2")
+    return uri
+
+
+@pytest.mark.parametrize(
+    ("columns", "schema"),
+    [
+        (["s.x"], "s:struct<x:bigint>"),
+        (["s.inner.q", "id"], "struct<inner:struct<q:bigint>>"),
+        (["s.inner is null", "s.x"], "struct<x:bigint,inner:struct<p:string,q:bigint>>"),
+        (["items.x"], "array<struct<x:bigint>>"),
+        (["items.inner.p", "items.x"], "array<struct<x:bigint,inner:struct<p:string>>>"),
+        (["entries['k'].v", "s.inner.p"], "struct<inner:struct<p:string>>"),
+    ],
+)
+def test_only_the_members_that_a_query_uses_are_read(spark, nested, columns, schema):
+    frame = spark.read.format("alance").load(nested)
+    asked = frame.where("s.x > 40 or s is null").orderBy("id").selectExpr(*columns)
+    scanned = asked._jdf.queryExecution().optimizedPlan().collectLeaves().head().schema()
+    assert schema in scanned.catalogString()
+    pruning = "spark.sql.optimizer.nestedSchemaPruning.enabled"
+    rows = asked.collect()
+    spark.conf.set(pruning, "false")
+    try:
+        whole = spark.read.format("alance").load(nested)
+        plain = whole.where("s.x > 40 or s is null").orderBy("id").selectExpr(*columns)
+        assert rows == plain.collect()
+    finally:
+        spark.conf.unset(pruning)
+
+
+ENDS = ("whole", "text", "day", "price", "moment", "clock", "fine", "small", "double", "float")
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_least_and_greatest_values_by_statistics_are_those_of_spark(spark, tmp_path, data):
+    """Rows enough for several zones, some of them deleted, beside Spark without push-down."""
+    columns = {"id": pa.array(range(NUM_ROWS))}
+    for name in ENDS:
+        kind, values = VALUES[name]
+        runs = data.draw(st.lists(st.sampled_from(values), min_size=1, max_size=4))
+        columns[name] = pa.array([runs[i * len(runs) // NUM_ROWS] for i in range(NUM_ROWS)], kind)
+    uri = str(tmp_path / "table")
+    dataset = alance.sync.write_dataset(
+        pa.table(columns), uri, mode="overwrite", max_rows_per_file=NUM_ROWS - 3000
+    )
+    start = data.draw(st.integers(0, NUM_ROWS))
+    dataset.delete(f"id >= {start} AND id < {start + 9000}")
+    frame = spark.read.format("alance").load(uri)
+    names = [name for name in ENDS if name not in ("double", "float")]
+    aggregates = [fn(name) for name in names for fn in (F.min, F.max, F.count)]
+    asked = frame.agg(F.count("*"), *aggregates)
+    assert "min(day)" in plan_of(asked).split("BatchScan")[1]
+    plain = frame.where("length(text) >= 0 or text is null")
+    assert asked.collect() == plain.agg(F.count("*"), *aggregates).collect()
+    floats = [fn(name) for name in ("double", "float") for fn in (F.min, F.max)]
+    assert str(frame.agg(*floats).collect()) == str(plain.agg(*floats).collect())
+
+
+def test_the_python_process_that_is_killed_while_rows_are_read(spark, tmp_path):
+    uri, mark = str(tmp_path / "table"), tmp_path / "killed"
+    rows = pa.table({"id": range(60_000), "wide": [b"x" * 500] * 60_000})
+    alance.sync.write_dataset(rows, uri)
+    frame = spark.read.format("alance").option("batch_size", 1000).load(uri)
+    read = frame.mapInArrow(killing_python(mark), frame.schema)
+    counted = read.agg(F.count("*"), F.countDistinct("id"), F.sum("id")).collect()
+    assert mark.exists()
+    assert tuple(counted[0]) == (60_000, 60_000, sum(range(60_000)))
+    assert frame.where("id < 5").count() == 5

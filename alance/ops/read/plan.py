@@ -32,19 +32,25 @@ UNSURE_ROWS: Final = 16  # the same where the index is not exact, so that few ro
 
 
 async def plan_scan(
-    snapshot: Snapshot, columns: Columns, options: ScanOptions, *, counts: bool = False
+    snapshot: Snapshot,
+    columns: Columns,
+    options: ScanOptions,
+    *,
+    counts: bool = False,
+    flat: bool = True,
 ) -> ScanPlan:
     """The plan of a scan. Reads deletion vectors only where a limit or offset needs them.
 
     Args:
         counts: rows are counted: those that indices give are not read, if they give no others.
+        flat: members of structs are columns of their own; False: they keep their parents.
 
     Raises:
         InvalidInputError: an unknown column or fragment, or a bad filter.
     """
     await load_readers(snapshot, columns, condition_of(options))
     predicate = await parsed_predicate(snapshot, condition_of(options))
-    projection = projection_of(snapshot, columns, options)
+    projection = projection_of(snapshot, columns, options, flat=flat)
     key = (split_fields, projection.fields, predicate and predicate.columns)
     first, late = snapshot.schema.remember(
         (*key, options.late_materialization),
@@ -84,7 +90,9 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
     return [snapshot.handles[position] for position in positions]
 
 
-def projection_of(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Projection:
+def projection_of(
+    snapshot: Snapshot, columns: Columns, options: ScanOptions, *, flat: bool = True
+) -> Projection:
     """The projection of a scan; remembered by names.
 
     Raises:
@@ -95,7 +103,7 @@ def projection_of(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
         return project(
             snapshot.schema,
             columns,
-            flat=True,
+            flat=flat,
             with_row_id=options.with_row_id,
             with_row_address=options.with_row_address,
         )
@@ -103,7 +111,7 @@ def projection_of(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
     names = plain_names(columns)
     if columns is not None and names is None:
         return make()
-    key = (projection_of, names, options.with_row_id, options.with_row_address)
+    key = (projection_of, names, options.with_row_id, options.with_row_address, flat)
     return snapshot.schema.remember(key, make)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
@@ -134,7 +134,7 @@ class Pruner:
         kept: the rows that may match, by fragment, as far as the scan has come.
     """
 
-    check: Check
+    check: Check | None
     columns: Mapping[Column, int]
     num_checks: int
     skipped: Skipped = field(default_factory=Skipped)
@@ -146,6 +146,12 @@ class Pruner:
         by_path = {column.path: column for column in check.columns()}
         columns = {column: _field_id(schema, column) for column in by_path.values()}
         return cls(check, columns, num_checks(check))
+
+    @classmethod
+    def of_columns(cls, columns: Sequence[Column], schema: Schema) -> Self:
+        """One that asks of columns what no filter does; what it keeps is for a class of its own."""
+        fields = {column: _field_id(schema, column) for column in columns}
+        return cls(None, fields, len(columns))
 
     def read(
         self, handle: FragmentHandle, fragment: OpenFragment, states: States
@@ -200,7 +206,7 @@ class Pruner:
         masks = self._masks(asked)
         for place, zones, mask in zip(places, asked, masks, strict=True):
             before = kept[place]
-            left = [rows for span in before for rows in _spans_of(mask, zones.edges, span)]
+            left = [rows for span in before for rows in spans_of_mask(mask, zones.edges, span)]
             self.skipped.num_fragments += 1
             self.skipped.num_zones += len(mask)
             self.skipped.zones += len(mask) - int(np.count_nonzero(mask))
@@ -211,6 +217,7 @@ class Pruner:
 
     def _masks(self, fragments: Sequence[FragmentZones]) -> list[Mask]:
         """The zones of each fragment in which the filter may be true."""
+        assert self.check is not None
         may = may_match(self.check, whole_zones(fragments, self.columns))
         pairs = zip(fragments, may, strict=True)
         masks = [np.full(fragment.num_zones, flag) for fragment, flag in pairs]
@@ -256,7 +263,7 @@ def cut_zones(fragments: Sequence[FragmentZones], columns: Iterable[Column]) -> 
     return Zones(sum(fragment.num_zones for fragment in fragments), bounds)
 
 
-def _spans_of(mask: Mask, edges: Int64s, span: tuple[int, int]) -> Spans:
+def spans_of_mask(mask: Mask, edges: Int64s, span: tuple[int, int]) -> Spans:
     """The rows of the zones of a mask that are inside a span."""
     turns = np.flatnonzero(np.diff(mask.astype(np.int8), prepend=0, append=0))
     cut = np.clip(edges[turns], *span).reshape(-1, 2).tolist()

@@ -1,0 +1,157 @@
+"""Rows among which are the least and greatest values of columns: few, where statistics tell which.
+
+The zones that may hold them by their bounds are read first. Then those are read whose bounds are
+beyond what was seen: none but where rows are deleted, or bounds are wider than their values. So
+no bound is taken for a value.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.errors import UnsupportedError
+from alance.expr.tree import Column, plain_type
+from alance.format.numbers import as_scalar
+from alance.format.statistics import Bounds
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.pruning import FragmentZones, Pruner, spans_of_mask
+from alance.ops.read.scan import scan
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+
+    from alance.arrays import Mask
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.read.pruning import Spans
+    from alance.ops.version.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class ExtremesPruner(Pruner):
+    """Chooses zones, first by their bounds, then by what was seen.
+
+    Attributes:
+        seen: the least and the greatest value of each column, in its order; None: the first time.
+    """
+
+    seen: Mapping[Column, tuple[pa.Scalar, pa.Scalar]] | None = None
+
+    def spans(
+        self, fragments: Sequence[FragmentZones | None], spans: Sequence[Spans]
+    ) -> list[Spans]:
+        """The rows to read of spans of each fragment. CPU.
+
+        Args:
+            fragments: what is known of each; None: nothing, then all is read the first time.
+        """
+        kept: list[Spans] = [list(own) if self.seen is None else [] for own in spans]
+        pairs = zip(fragments, spans, strict=True)
+        asked = [(place, zones, own) for place, (zones, own) in enumerate(pairs) if zones]
+        if not asked:
+            return kept
+        inside = np.concatenate([_inside(zones, own) for _, zones, own in asked])
+        chosen = np.zeros(len(inside), np.bool_)
+        for column in self.columns:
+            bounds = Bounds.joined([zones.bounds(column) for _, zones, _ in asked])
+            chosen |= self._chosen(column, bounds, inside & bounds.has_values)
+        ends = np.cumsum([zones.num_zones for _, zones, _ in asked])
+        parts = zip(asked, np.split(chosen, ends[:-1]), strict=True)
+        for (place, zones, own), mask in parts:
+            kept[place] = [rows for span in own for rows in spans_of_mask(mask, zones.edges, span)]
+        return kept
+
+    def _chosen(self, column: Column, bounds: Bounds, may: Mask) -> Mask:
+        """The zones to read for one column, of those in which it may have values."""
+        unknown = _mask(pc.or_(bounds.low.is_null(), bounds.high.is_null()))
+        bounded = may & ~unknown
+        if self.seen is not None:
+            low, high = self.seen[column]
+            if not low.is_valid:
+                return bounded
+            beyond = pc.or_(pc.less(bounds.low, low), pc.greater(bounds.high, high))
+            return bounded & _mask(pc.fill_null(beyond, as_scalar(False)))
+        chosen = may & unknown
+        if bounded.any():
+            for side, name in ((bounds.low, "min"), (bounds.high, "max")):
+                end = pc.min_max(side.filter(pa.array(bounded)))[name]
+                is_end = bounded & _mask(pc.fill_null(pc.equal(side, end), as_scalar(False)))
+                chosen[np.flatnonzero(is_end)[0]] = True
+        return chosen
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The least and greatest values so far, by column."""
+
+    ends: dict[Column, list[pa.Array]] = field(default_factory=dict)
+
+    def add(self, batch: pa.RecordBatch, columns: Sequence[Column]) -> None:
+        for column in columns:
+            ends = pc.min_max(batch.column(column.path[0]))
+            values = [ends["min"], ends["max"]]
+            self.ends.setdefault(column, []).extend(
+                pa.array([value.as_py()], column.type) for value in values if value.is_valid
+            )
+
+    def of(self, column: Column) -> tuple[pa.Scalar, pa.Scalar]:
+        ends = pc.min_max(pa.concat_arrays([pa.array([], column.type), *self.ends.get(column, [])]))
+        return ends["min"], ends["max"]
+
+
+async def extreme_rows(
+    snapshot: Snapshot,
+    columns: Sequence[str],
+    options: ScanOptions,
+    spans: Mapping[int, Sequence[tuple[int, int]]],
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Some rows, among them those with the least and the greatest value of each column.
+
+    Cost: as a scan of these columns, but of fragments whose statistics are known two zones a
+    column and window of 64 fragments are read, and those in which rows are deleted or text was cut.
+
+    Args:
+        columns: of the table, of types that have an order: no floats, whose NaN has none.
+        options: without a filter or limit.
+        spans: physical rows by fragment; of fragments that it lacks all.
+
+    Raises:
+        UnsupportedError: a column of floats.
+    """
+    plan = await plan_scan(snapshot, columns, options)
+    plan = replace(plan, spans={**plan.spans, **spans})
+    schema = snapshot.schema.to_arrow()
+    asked = [Column((name,), plain_type(schema.field(name).type)) for name in columns]
+    for column in asked:
+        if pa.types.is_floating(column.type):
+            raise UnsupportedError(f"column {column.path[0]!r}: {column.type} may hold NaN")
+    run, seen = snapshot.engine.pool.run, _Seen()
+    pruner = ExtremesPruner.of_columns(asked, snapshot.schema)
+    for number in range(2 if options.use_stats else 1):
+        if number:
+            ends = await run(lambda: {column: seen.of(column) for column in asked})
+            pruner = replace(pruner, seen=ends, kept={})
+        whole = replace(plan, pruner=pruner if options.use_stats else None)
+        async with aclosing(scan(snapshot, whole)) as batches:
+            async for batch in batches:
+                await run(partial(seen.add, batch, asked))
+                yield batch
+
+
+def _inside(zones: FragmentZones, spans: Spans) -> Mask:
+    """The zones that have rows of spans."""
+    starts, stops = zones.edges[:-1], zones.edges[1:]
+    inside = np.zeros(len(starts), np.bool_)
+    for start, stop in spans:
+        inside |= (starts < stop) & (stops > start)
+    return inside
+
+
+def _mask(flags: pa.Array) -> Mask:
+    return np.asarray(flags.to_numpy(zero_copy_only=False), np.bool_)

@@ -1,0 +1,126 @@
+"""Reading some members of structs, which keep their parents: what engines prune columns to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import alance
+from alance import ScanOptions
+from alance.distributed import (
+    field_ids,
+    fragments_of,
+    member_paths,
+    plan_splits,
+    read_split,
+    version_record,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+INNER = pa.struct([("p", pa.string()), ("q", pa.list_(pa.int32())), ("a.b", pa.int8())])
+SCHEMA = pa.schema(
+    {
+        "id": pa.int64(),
+        "s": pa.struct([("x", pa.int64()), ("inner", INNER), ("wide", pa.binary(3))]),
+        "items": pa.list_(pa.struct([("x", pa.int16()), ("inner", INNER)])),
+        "entries": pa.map_(pa.string(), pa.struct([("u", pa.int64()), ("v", pa.int64())])),
+    }
+)
+
+
+def inner(number: int) -> dict[str, object] | None:
+    if number % 5 == 0:
+        return None
+    return {"p": None if number % 3 == 0 else f"p{number}", "q": [number, None], "a.b": number % 7}
+
+
+def rows(count: int) -> pa.Table:
+    several = range(count)
+    return pa.table(
+        {
+            "id": several,
+            "s": [
+                None if n % 4 == 3 else {"x": n, "inner": inner(n), "wide": b"abc"} for n in several
+            ],
+            "items": [
+                None if n % 6 == 5 else [{"x": m, "inner": inner(m)} for m in range(n % 4)]
+                for n in several
+            ],
+            "entries": [[("k", {"u": n, "v": -n})] for n in several],
+        },
+        schema=SCHEMA,
+    )
+
+
+@st.composite
+def pruned(draw: st.DrawFn, kind: pa.DataType) -> pa.DataType:
+    """A type without some members of its structs."""
+    if pa.types.is_struct(kind):
+        places = st.sets(st.integers(0, kind.num_fields - 1), min_size=1)
+        members = [kind.field(place) for place in sorted(draw(places))]
+        return pa.struct([field.with_type(draw(pruned(field.type))) for field in members])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(draw(pruned(kind.value_type))))
+    return kind
+
+
+@st.composite
+def pruned_schemas(draw: st.DrawFn) -> pa.Schema:
+    names = draw(st.lists(st.sampled_from(SCHEMA.names), unique=True, min_size=1))
+    return pa.schema([SCHEMA.field(n).with_type(draw(pruned(SCHEMA.field(n).type))) for n in names])
+
+
+async def read(dataset: alance.Dataset, kept: pa.Schema, filter: str | None = None) -> pa.Table:
+    paths = member_paths(dataset.schema, kept)
+    options = ScanOptions(filter=filter)
+    splits = plan_splits(fragments_of(dataset), field_ids(dataset, paths), split_bytes=1)
+    record = version_record(dataset)
+    batches = [
+        batch
+        for split in splits
+        async for batch in read_split(record, dataset.uri, split, paths, options, flat=False)
+    ]
+    return pa.Table.from_batches(batches)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(kept=pruned_schemas(), is_filtered=st.booleans())
+async def test_members_are_those_of_a_read_of_everything(
+    tmp_path: Path, kept: pa.Schema, is_filtered: bool
+) -> None:
+    uri = str(tmp_path / "t")
+    if not (tmp_path / "t").exists():
+        await alance.write_dataset(rows(100), uri, data_storage_version="2.2", max_rows_per_file=60)
+    dataset = await alance.dataset(uri)
+    filter = "s.x > 10 AND id < 90" if is_filtered else None
+    whole = await dataset.to_table(kept.names, filter=filter)
+    got = await read(dataset, kept, filter)
+    assert got.equals(whole.cast(got.schema))
+    for field, asked in zip(got.schema, kept, strict=True):
+        is_used = is_filtered and field.name == "s"  # by the filter, which needs another member
+        assert is_used or field.type == asked.type
+
+
+async def test_other_members_are_not_read(tmp_path: Path) -> None:
+    member = pa.array([b"x" * 3000 for _ in range(400)])
+    table = pa.table({"s": pa.StructArray.from_arrays([pa.array(range(400)), member], ["x", "y"])})
+    dataset = await alance.write_dataset(table, str(tmp_path / "t"))
+    kept = pa.schema({"s": pa.struct([("x", pa.int64())])})
+    assert member_paths(dataset.schema, kept) == ["s.x"]
+    assert len(field_ids(dataset, ["s.x"]) or ()) == 2  # the struct itself and the member
+    assert (await read(dataset, kept)).column("s").to_pylist()[-1] == {"x": 399}
+
+
+def test_paths_of_odd_names_and_of_whole_structs() -> None:
+    kept = SCHEMA.field("s").type
+    assert member_paths(SCHEMA, pa.schema({"s": kept, "_rowid": pa.uint64()})) == ["s", "_rowid"]
+    odd = pa.schema({"s": pa.struct([("inner", pa.struct([("a.b", pa.int8())]))])})
+    assert member_paths(SCHEMA, odd) == ["s.inner.`a.b`"]
+    blob = pa.field("y", pa.large_binary(), metadata={b"lance-encoding:blob": b"true"})
+    table = pa.schema({"s": pa.struct([pa.field("x", pa.int64()), blob])})
+    assert member_paths(table, pa.schema({"s": pa.struct([("x", pa.int64())])})) == ["s"]
