@@ -848,6 +848,20 @@ def find_row_ids(
     lengths: npt.NDArray[np.uint32],
 ) -> npt.NDArray[np.int64]: ...
 
+# --- small_file.cpp ---
+
+class SmallFiles:
+    def __init__(
+        self,
+        kinds: list[tuple[int, int, int, int, bool]],
+        schema: bytes,
+        column_encoding: bytes,
+        page_url: str,
+        major: int,
+        minor: int,
+    ) -> None: ...
+    def encode(self, batch: object, statistics: bool) -> bytes | None: ...
+
 # --- small_files.cpp ---
 
 # (major << 16 | minor, pages of each column of each file; of each page its rows, the number of its

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.errors import InvalidInputError
 from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from alance.io.upload import Upload
 
 T = TypeVar("T")
+QUICK_ROWS: Final = 99  # of files that the loop encodes, in less time than a hop takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +182,43 @@ class DataFileWriter(ABC):
             InvalidInputError: values that the format cannot hold.
         """
         assert self._may_be_small
-        pool, pieces = self._pool, Pieces(self._upload.where)
-        self._pool, self._threads, self._sink = Here(), 1, pieces
+        batches = self._small.take()
+        if sum(batch.num_rows for batch in batches) <= QUICK_ROWS and self._is_plain:
+            file = self._file_at_once(merged(batches))
+            if file is not None:
+                await self._pool.share_turn()
+                return file
+        return await self._pool.run(partial(self._encode_here, batches))
 
-        def work() -> WrittenFile:
-            without_waiting(self._write_merged(self._small.take()))
-            return without_waiting(self._seal())
+    def _encode_here(self, batches: Sequence[pa.RecordBatch]) -> tuple[bytes, WrittenFile]:
+        """The bytes of a file of these rows; CPU work."""
+        batches = merged(batches)
+        file = self._file_at_once(batches)
+        if file is None:
+            self._pool, self._threads = Here(), 1
+            self._sink = pieces = Pieces(self._upload.where)
+            without_waiting(self._write_merged(batches))
+            written = without_waiting(self._seal())
+            file = pieces.content(), written
+        return file
 
-        written = await pool.run(work)
-        return pieces.content(), written
+    def _file_at_once(self, batches: Sequence[pa.RecordBatch]) -> tuple[bytes, WrittenFile] | None:
+        content = self._at_once(batches[0]) if len(batches) == 1 else None
+        if content is None:
+            return None
+        self._may_be_small = False
+        self._encoded_bytes = len(content)
+        columns = {field.id: number for number, field in enumerate(self._schema.fields)}
+        return content, WrittenFile(self._num_rows, len(content), columns)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Whether `_at_once` takes so little time that it is done on the loop."""
+        return False
+
+    def _at_once(self, batch: pa.RecordBatch) -> bytes | None:
+        """The whole file, where it has so few and plain rows; None: they are written in steps."""
+        return None
 
     @property
     def is_small(self) -> bool:

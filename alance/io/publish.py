@@ -13,7 +13,6 @@ import logging
 import os
 import re
 import stat
-import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -46,7 +45,7 @@ class NewFile:
     def __init__(self, path: str, is_durable: bool = True) -> None:
         self.path = path
         self._is_durable = is_durable
-        self._temporary = os.path.join(os.path.dirname(path), TEMPORARY + uuid.uuid4().hex)
+        self._temporary = os.path.join(os.path.dirname(path), TEMPORARY + os.urandom(16).hex())
         self._fd: int | None = None
         self._is_published = False
         self._is_synced = False  # all that was written
@@ -217,7 +216,7 @@ def _meta(key: str, about: os.stat_result) -> ObjectMeta:
 def _publish(path: str, fill: Callable[[int], None], *, if_absent: bool) -> None:
     folder = os.path.dirname(path)
     _make_folders(folder)
-    temporary = os.path.join(folder, TEMPORARY + uuid.uuid4().hex)
+    temporary = os.path.join(folder, TEMPORARY + os.urandom(16).hex())
     try:
         _write_new(temporary, fill)
         if not if_absent:

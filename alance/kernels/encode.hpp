@@ -37,4 +37,7 @@ struct Pieces {
 // The bitwise or of all values of 8, 16, 32 or 64 bits.
 uint64_t either(const uint8_t* data, int64_t num_bytes, int bits);
 
+// Packs one block of at most 1024 values at a width that all of them fit, to 128 * width bytes.
+void pack_one(const uint8_t* in, int64_t count, int bits, int width, uint8_t* out);
+
 }  // namespace alance

@@ -136,6 +136,11 @@ nb::tuple pack_blocks(Bytes data, In<int64_t> counts_, int bits, int width, bool
 }
 
 }  // namespace
+
+void pack_one(const uint8_t* in, int64_t count, int bits, int width, uint8_t* out) {
+  pack_some(loops_of<Pack>(bits, false)[width], in, out, count, bits);
+}
+
 }  // namespace alance
 
 void register_encode_bitpacking(nanobind::module_& m) {

@@ -55,6 +55,7 @@ void register_keys_joined(nb::module_& m);
 void register_v2_0(nb::module_& m);
 void register_sequences(nb::module_& m);
 void register_small_files(nb::module_& m);
+void register_small_file(nb::module_& m);
 void register_schema_fields(nb::module_& m);
 void register_manifest_fragments(nb::module_& m);
 void register_vectors(nb::module_& m);
@@ -117,6 +118,7 @@ NB_MODULE(_alance_kernels, m) {
   register_v2_0(m);
   register_sequences(m);
   register_small_files(m);
+  register_small_file(m);
   register_schema_fields(m);
   register_manifest_fragments(m);
   register_graph(m);

@@ -141,7 +141,8 @@ class FileBuilder:
         self._schema = schema
         self._version = version
         self._multipliers = [leaf.multiplier for leaf in leaves]
-        self._columns = [_new_column() for _ in leaves]
+        encoding = column_encoding()
+        self._columns = [file2_pb2.ColumnMetadata(encoding=encoding) for _ in leaves]
         self._lengths = [0] * len(leaves)
         self._buffers: list[tuple[int, int]] = [(0, 0)]
         self._search = SearchEntries(search_bytes)
@@ -298,10 +299,11 @@ def _messages(field: Field) -> Iterator[file_pb2.Field]:
         )
 
 
-def _new_column() -> file2_pb2.ColumnMetadata:
+def column_encoding() -> file2_pb2.Encoding:
+    """What the metadata of every column say of it."""
     values = encodings_v2_0_pb2.ColumnEncoding()
     values.values.SetInParent()
-    return file2_pb2.ColumnMetadata(encoding=direct(COLUMN_ENCODING, values.SerializeToString()))
+    return direct(COLUMN_ENCODING, values.SerializeToString())
 
 
 def direct(url: str, content: bytes) -> file2_pb2.Encoding:

@@ -81,7 +81,10 @@ class Options:
     @classmethod
     def doubtful(cls, metadata: Mapping[str, str]) -> list[str]:
         """Warnings of values that are not used as they are; empty where all are."""
-        keys, warnings = _keys(metadata), []
+        keys = _keys(metadata)
+        warnings: list[str] = []
+        if not keys:
+            return warnings
         if "bss" in keys and _split(keys) is None:
             warnings.append(
                 f"{PREFIX}bss = {keys['bss']!r}: expected {' or '.join(SPLITS)}; left out"

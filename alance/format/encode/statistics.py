@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 ZONE_ROWS: Final = 8192
 MAX_ZONES: Final = 1024  # of a column; then two become one
 TEXT_BYTES: Final = (32, 16)  # of a bound; the second where bounds do not compress
+STORED_BYTES: Final = 80  # so few are stored as they are: one zone of any column, for example
 _FLOATS: Final = {"f2": Struct("<e"), "f4": Struct("<f"), "f8": Struct("<d")}
 ALL_VALID: Final = np.empty(0, np.uint8)
 
@@ -198,8 +199,9 @@ def _block(column: ColumnCollector) -> tuple[int, int, bytes]:
         if not width_of(column.kind):
             parts += [bytes(map(len, lows)), bytes(map(len, highs))]
         raw = b"".join([*parts, *lows, *highs])
-        packed = zlib.compress(raw, 1)
-        if column.kind != "s" or len(packed) <= 3 * limit // 2 * len(lows):
+        is_stored = len(raw) <= STORED_BYTES
+        packed = zlib.compress(raw, 0 if is_stored else 1)
+        if column.kind != "s" or is_stored or len(packed) <= 3 * limit // 2 * len(lows):
             break
     return limit, len(raw), packed
 

@@ -106,5 +106,4 @@ def deletion_name(fragment_id: int, read_version: int, file_id: int, *, is_bitma
 def data_file_name(unique: uuid.UUID | None = None) -> str:
     """A name for a new data file: leading binary digits spread keys over a store's partitions."""
     content = (unique or uuid.uuid4()).bytes
-    digits = "".join(f"{byte:08b}" for byte in content[:3])
-    return f"{digits}{content[3:].hex()}.lance"
+    return f"{int.from_bytes(content[:3]):024b}{content[3:].hex()}.lance"

@@ -76,8 +76,10 @@ class DataFiles:
     _small_bytes: int = field(default=0, init=False)
     _endings: deque[asyncio.Task[None]] = field(default_factory=deque, init=False)
     _engine: Engine = field(init=False)
+    _has_blobs: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self._has_blobs = any(leaf.is_blob_v2 for leaf in self.schema.walk())
         self._engine = self.session.engine
 
     @property
@@ -190,7 +192,7 @@ class DataFiles:
             statistics=self.limits.statistics,
         )
         blobs = None
-        if any(leaf.is_blob_v2 for leaf in self.schema.walk()):
+        if self._has_blobs:
             options = self.limits.blobs
             blobs = BlobFiles(engine, self.table, location, options, self.bases)
             writer.attach(blobs)

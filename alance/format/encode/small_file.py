@@ -1,0 +1,92 @@
+"""Files of few rows and plain columns: all their bytes by one call of the kernel.
+
+What the kernel takes are columns of numbers, booleans and byte strings without hints of their
+fields, of fewer rows than a dictionary has; it writes byte for byte what the modules beside this
+one write of them. Where anything else is among the rows, it takes none of them.
+
+Source: kernels/small_file.cpp.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from alance import _kernels
+from alance.file_version import FileVersion
+from alance.format.encode.container import FOOTER_NUMBERS, column_encoding, file_descriptor
+from alance.format.encode.dictionary import MIN_VALUES
+from alance.format.encode.options import PREFIX
+from alance.format.layouts import PAGE_LAYOUT
+from alance.format.layouts.arrays import is_variable
+from alance.format.layouts.fields import owns_column
+from alance.format.statistics import KINDS, kind_of
+
+if TYPE_CHECKING:
+    from alance.format.field import Field
+    from alance.format.schema import Schema
+
+WIDTHS: Final = (1, 8, 16, 32, 64, 128)  # bits of values
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFiles:
+    """The small files of one schema and version."""
+
+    expected: pa.Schema  # of their batches; others are cast
+    kernel: _kernels.SmallFiles
+
+    def encode(self, batch: pa.RecordBatch, *, statistics: bool) -> bytes | None:
+        """The bytes of a file of these rows; None where they are too many, or one is too long."""
+        if not 0 < batch.num_rows < MIN_VALUES or not batch.schema.equals(self.expected):
+            return None
+        return self.kernel.encode(batch, statistics)
+
+
+def small_files(schema: Schema, version: FileVersion) -> SmallFiles | None:
+    """How small files of a schema are written at once; None where a column is not plain."""
+    return schema.remember(("small files", version), lambda: (_of(schema, version),))[0]
+
+
+def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
+    if version not in (FileVersion.V2_1, FileVersion.V2_2) or not schema.fields:
+        return None
+    kinds = []
+    for field in schema.fields:
+        kind = _kind(field)
+        if kind is None:
+            return None
+        kinds.append(kind)
+    kernel = _kernels.SmallFiles(
+        kinds,
+        file_descriptor(schema, 0).SerializeToString(deterministic=True),
+        column_encoding().SerializeToString(deterministic=True),
+        PAGE_LAYOUT,
+        *FOOTER_NUMBERS[version],
+    )
+    names = [pa.field(field.name, field.arrow_type, field.nullable) for field in schema.fields]
+    return SmallFiles(pa.schema(names), kernel)
+
+
+def _kind(field: Field) -> tuple[int, int, int, int, bool] | None:
+    """Bits of values, bytes of offsets, kind of bounds and its place, whether nulls may be."""
+    special = field.is_blob_v1 or field.is_blob_v2 or field.is_packed or field.is_json
+    if special or not field.is_leaf or not owns_column(field):
+        return None
+    if any(key.startswith(PREFIX) for key in field.metadata):
+        return None
+    arrow = field.arrow_type
+    if pa.types.is_null(arrow) or pa.types.is_dictionary(arrow) or pa.types.is_nested(arrow):
+        return None
+    bounds = kind_of(arrow)
+    if bounds == "f2":
+        return None
+    letter, place = (ord(bounds[0]), KINDS.index(bounds)) if bounds else (0, 0)
+    if is_variable(arrow):
+        large = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
+        return 0, 8 if large else 4, letter, place, field.nullable
+    if arrow.bit_width not in WIDTHS:
+        return None
+    return arrow.bit_width, 0, letter, place, field.nullable

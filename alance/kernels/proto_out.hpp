@@ -1,0 +1,47 @@
+// Protobuf messages as they are written: fields in the order of their numbers, defaults left out by
+// who calls; proto_wire.hpp reads them.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace alance {
+
+class ProtoOut {
+ public:
+  ProtoOut& number(uint32_t field, uint64_t value) {
+    varint(uint64_t{field} << 3);
+    varint(value);
+    return *this;
+  }
+
+  ProtoOut& bytes(uint32_t field, std::string_view content) {
+    varint(uint64_t{field} << 3 | 2);
+    varint(content.size());
+    text_.append(content);
+    return *this;
+  }
+
+  ProtoOut& message(uint32_t field, const ProtoOut& inner) { return bytes(field, inner.text_); }
+
+  // A repeated field of numbers; nothing where there are none.
+  template <typename Numbers>
+  ProtoOut& numbers(uint32_t field, const Numbers& values) {
+    if (values.empty()) return *this;
+    ProtoOut packed;
+    for (const auto value : values) packed.varint(static_cast<uint64_t>(value));
+    return message(field, packed);
+  }
+
+  const std::string& text() const { return text_; }
+
+ private:
+  void varint(uint64_t value) {
+    for (; value >= 0x80; value >>= 7) text_.push_back(static_cast<char>(value | 0x80));
+    text_.push_back(static_cast<char>(value));
+  }
+
+  std::string text_;
+};
+
+}  // namespace alance
