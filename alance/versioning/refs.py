@@ -46,13 +46,7 @@ async def load_tag(engine: Engine, table: Table, name: str) -> TagContents:
         CorruptFileError: its JSON.
     """
     location = table.tag(_checked(table, name, check_tag_name, "tag"))
-    try:
-        content = await read_object(engine, location, None, "tag")
-    except BucketNotFoundError:
-        raise
-    except NotFoundError as error:
-        raise table.lacks(name, f"no tag {name!r}") from error
-    return parse_tag(content, location)
+    return parse_tag(await read_record(engine, table, location, "tag", name), location)
 
 
 async def load_branch(engine: Engine, table: Table, name: str) -> BranchContents | None:
@@ -65,11 +59,23 @@ async def load_branch(engine: Engine, table: Table, name: str) -> BranchContents
     if name == MAIN:
         return None
     location = table.branch_record(_checked(table, name, check_branch_name, "branch"))
+    return parse_branch(await read_record(engine, table, location, "branch", name), location)
+
+
+async def read_record(
+    engine: Engine, table: Table, location: str, kind: str, name: str
+) -> memoryview:
+    """The record of a tag or branch. Cost: one GET.
+
+    Raises:
+        NotFoundError: no such tag or branch.
+    """
     try:
-        content = await read_object(engine, location, None, "branch")
+        return await read_object(engine, location, None, kind)
+    except BucketNotFoundError:
+        raise
     except NotFoundError as error:
-        raise table.lacks(name, f"no branch {name!r}") from error
-    return parse_branch(content, location)
+        raise table.lacks(name, f"no {kind} {name!r}") from error
 
 
 def _checked(table: Table, name: str, check: Callable[[str], str], what: str) -> str:

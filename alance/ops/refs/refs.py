@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
@@ -11,7 +11,7 @@ from alance.ops.version.commit_options import CommitOptions
 from alance.versioning import refs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Literal
 
     from alance.format.table.refs import BranchContents, TagContents
@@ -21,17 +21,26 @@ if TYPE_CHECKING:
 else:
     refs_write = Deferred("alance.ops.refs.write")
 
+C = TypeVar("C")
 
-class Tags:
-    """The tags of a dataset, all of its branches'. Nothing is kept: each call asks the store."""
 
+class _Refs:
     __slots__ = ("_snapshot",)
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
 
     def __repr__(self) -> str:
-        return f"Tags({self._snapshot.uri!r})"
+        return f"{type(self).__name__}({self._snapshot.uri!r})"
+
+    async def _load(self) -> None:
+        await self._snapshot.engine.pool.load(refs_write)
+
+
+class Tags(_Refs):
+    """The tags of a dataset, all of its branches'. Nothing is kept: each call asks the store."""
+
+    __slots__ = ()
 
     async def list(self) -> dict[str, TagContents]:
         """All tags by name, sorted. Cost: one LIST, and all tags at once.
@@ -49,8 +58,7 @@ class Tags:
         Raises:
             InvalidInputError: no such order.
         """
-        tags = sorted((await self.list()).items())
-        return sorted(tags, key=lambda pair: pair[1].version, reverse=_is_descending(order))
+        return _ordered(await self.list(), lambda tag: tag.version, order)
 
     async def get(self, name: str) -> TagContents:
         """A tag. Cost: one GET.
@@ -91,7 +99,7 @@ class Tags:
             NotFoundError: no such version, tag or branch.
             InvalidInputError: no tag can have this name.
         """
-        await self._snapshot.engine.pool.load(refs_write)
+        await self._load()
         await refs_write.create_tag(self._snapshot, name, reference, metadata)
 
     async def update(self, name: str, reference: Reference | None = None) -> None:
@@ -103,7 +111,7 @@ class Tags:
         Raises:
             NotFoundError: no such tag, or no such version.
         """
-        await self._snapshot.engine.pool.load(refs_write)
+        await self._load()
         await refs_write.update_tag(self._snapshot, name, reference)
 
     async def delete(self, name: str) -> None:
@@ -112,7 +120,7 @@ class Tags:
         Raises:
             NotFoundError: no such tag.
         """
-        await self._snapshot.engine.pool.load(refs_write)
+        await self._load()
         await refs_write.delete_tag(self._snapshot, name)
 
     async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
@@ -121,24 +129,18 @@ class Tags:
         Raises:
             NotFoundError: no such tag.
         """
-        await self._snapshot.engine.pool.load(refs_write)
+        await self._load()
         location = self._snapshot.table.tag(check_tag_name(name))
-        await refs_write.replace_metadata(self._snapshot, location, f"tag {name!r}", metadata)
+        await refs_write.replace_metadata(self._snapshot, location, "tag", name, metadata)
 
 
-class Branches:
+class Branches(_Refs):
     """The branches of a dataset. Nothing is kept: each call asks the store.
 
     To open one, use `Dataset.checkout_branch`.
     """
 
-    __slots__ = ("_snapshot",)
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
-
-    def __repr__(self) -> str:
-        return f"Branches({self._snapshot.uri!r})"
+    __slots__ = ()
 
     async def list(self) -> dict[str, BranchContents]:
         """All branches but main by name, sorted. Cost: one LIST, and all their records at once.
@@ -156,10 +158,7 @@ class Branches:
         Raises:
             InvalidInputError: no such order.
         """
-        branches = sorted((await self.list()).items())
-        return sorted(
-            branches, key=lambda pair: pair[1].parent_version, reverse=_is_descending(order)
-        )
+        return _ordered(await self.list(), lambda branch: branch.parent_version, order)
 
     async def get(self, name: str) -> BranchContents | None:
         """A branch; None for main. Cost: one GET.
@@ -194,7 +193,7 @@ class Branches:
             NotFoundError: no such version, tag or branch.
             InvalidInputError: no branch can have this name; a detached version.
         """
-        await self._snapshot.engine.pool.load(refs_write)
+        await self._load()
         await refs_write.create_branch(self._snapshot, name, reference, CommitOptions(), metadata)
 
     async def delete(self, name: str, *, force: bool = False) -> None:
@@ -209,7 +208,7 @@ class Branches:
             NotFoundError: no such branch.
             InvalidInputError: other branches were made from it, or tags name it.
         """
-        await self._snapshot.engine.pool.load(refs_write)
+        await self._load()
         await refs_write.delete_branch(self._snapshot, name, force=force)
 
     async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
@@ -218,12 +217,15 @@ class Branches:
         Raises:
             NotFoundError: no such branch.
         """
-        await self._snapshot.engine.pool.load(refs_write)
+        await self._load()
         location = self._snapshot.table.branch_record(check_branch_name(name))
-        await refs_write.replace_metadata(self._snapshot, location, f"branch {name!r}", metadata)
+        await refs_write.replace_metadata(self._snapshot, location, "branch", name, metadata)
 
 
-def _is_descending(order: str) -> bool:
+def _ordered(
+    contents: Mapping[str, C], version: Callable[[C], int], order: str
+) -> Sequence[tuple[str, C]]:
     if order not in ("asc", "desc"):
         raise InvalidInputError(f"order={order!r}: expected 'asc' or 'desc'")
-    return order == "desc"
+    by_name = sorted(contents.items())
+    return sorted(by_name, key=lambda pair: version(pair[1]), reverse=order == "desc")

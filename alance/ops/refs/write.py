@@ -27,7 +27,6 @@ from alance.ops.upkeep.place import forget_commits
 from alance.ops.version import opening
 from alance.ops.version.discards import in_time
 from alance.versioning import load, refs
-from alance.versioning.load import read_object
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.settle import Patience, Settled, put_settled
 
@@ -118,7 +117,7 @@ async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None)
         NotFoundError: no such tag, or no such version.
     """
     location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
-    content = await content_of(snapshot, location, f"tag {name!r}")
+    content = await refs.read_record(snapshot.engine, snapshot.table, location, "tag", name)
     target = await target_of(snapshot, reference)
     changes = {
         "branch": target.branch,
@@ -136,20 +135,21 @@ async def delete_tag(snapshot: Snapshot, name: str) -> None:
         NotFoundError: no such tag.
     """
     location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
-    await content_of(snapshot, location, f"tag {name!r}")
+    await refs.read_record(snapshot.engine, snapshot.table, location, "tag", name)
     await delete_all(snapshot, [location])
 
 
 async def replace_metadata(
-    snapshot: Snapshot, location: str, what: str, metadata: Mapping[str, str]
+    snapshot: Snapshot, location: str, kind: str, name: str, metadata: Mapping[str, str]
 ) -> None:
     """Give a tag or branch other metadata.
 
     Args:
         location: of its record.
+        kind: `tag` or `branch`.
     """
     noted = checked_metadata(metadata)
-    content = await content_of(snapshot, location, what)
+    content = await refs.read_record(snapshot.engine, snapshot.table, location, kind, name)
     await put_over(snapshot, location, with_members(content, location, {"metadata": dict(noted)}))
 
 
@@ -278,13 +278,6 @@ def _text(name: str, what: str) -> str:
 
 
 AT_ONCE: Final = 1000  # objects that are deleted together
-
-
-async def content_of(snapshot: Snapshot, location: str, what: str) -> memoryview:
-    try:
-        return await read_object(snapshot.engine, location, None, what.partition(" ")[0])
-    except NotFoundError as error:
-        raise snapshot.table.lacks(what.partition(" ")[2], f"no {what}") from error
 
 
 async def put_over(snapshot: Snapshot, location: str, content: bytes) -> None:
