@@ -60,7 +60,7 @@ class Casts(OfLiveRows):
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         target = self.target.to_arrow()
         start = 0
-        plan = pruned_plan(self.read, handle, include_deleted=True, ahead_bytes=ahead_bytes)
+        plan = _whole_fragment(self.read, handle, ahead_bytes)
         async with aclosing(scan(snapshot, plan)) as batches:
             async for batch in batches:
                 live = handle.live_mask(start, start + batch.num_rows)
@@ -68,21 +68,11 @@ class Casts(OfLiveRows):
                 yield await snapshot.engine.pool.run(partial(cast, batch, target, live, self.names))
 
 
-def pruned_plan(
-    schema: Schema,
-    handle: FragmentHandle,
-    *,
-    include_deleted: bool = False,
-    ahead_bytes: int | None = None,
-) -> ScanPlan:
-    """A scan of the rows of a fragment that gives fields with their parents."""
+def _whole_fragment(schema: Schema, handle: FragmentHandle, ahead_bytes: int | None) -> ScanPlan:
+    """A scan of all rows of a fragment, deleted ones too, that gives fields with their parents."""
     projection = project(schema, None, flat=False)
     # The flag of row ids only says that the caller can tell deleted rows.
-    options = ScanOptions(
-        with_row_id=include_deleted,
-        include_deleted_rows=include_deleted,
-        io_buffer_bytes=ahead_bytes,
-    )
+    options = ScanOptions(with_row_id=True, include_deleted_rows=True, io_buffer_bytes=ahead_bytes)
     return ScanPlan(options, projection, None, schema, None, [handle], {}, frozenset())
 
 
