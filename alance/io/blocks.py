@@ -54,6 +54,7 @@ class BlockCache:
         self._kept: OrderedDict[tuple[str, int], _Kept] = OrderedDict()
         self._num_bytes = 0
         self._ends: dict[str, int] = {}  # how far each object is known to reach
+        self.num_puts = 0  # so far
         self.hits = 0
         self.misses = 0
 
@@ -118,6 +119,7 @@ class BlockCache:
         begin, buffer = begin + skipped, buffer[skipped:]
         if not buffer:
             return
+        self.num_puts += 1
         self._drop((location, begin))
         kept = self._kept[location, begin] = _Kept(location, begin, buffer)
         self._num_bytes += len(buffer)

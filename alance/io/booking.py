@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 
 
 class Asked(NamedTuple):
-    """Ranges of one object that a read asks for, none empty; shape (n,), n > 0."""
+    """Ranges of one object that a read asks for, none empty; shape (n,), n > 0.
+
+    Attributes:
+        num_puts: of the block cache, when it had none of them; -1: it was not asked.
+    """
 
     read: Read
     starts: Int64s
     stops: Int64s
+    num_puts: int = -1
 
 
 def book(
@@ -87,7 +92,7 @@ def _note(flights: Sequence[Flight], start: int, stop: int) -> None:
 
 def _joined(lane: Lane, location: str, path: str, asked: Asked) -> Asked | None:
     """Wait for flights under way that bring ranges; gives the others; None: there are none."""
-    read, starts, stops = asked
+    read, starts, stops, _ = asked
     flights, places = lane.find(path, starts, stops)
     if read.recorder is not None:
         for place in places.tolist() if flights else [-1] * len(starts):
@@ -108,11 +113,15 @@ def _joined(lane: Lane, location: str, path: str, asked: Asked) -> Asked | None:
 
 def from_blocks(blocks: BlockCache, location: str, asked: Asked) -> Asked | None:
     """Answer what the block cache has of an object; gives what it has not, None if it has all."""
-    read, starts, stops = asked
+    if asked.num_puts == blocks.num_puts:
+        return asked  # nothing came since it was asked
+    read, starts, stops, _ = asked
     is_missing = blocks.answer(location, starts, stops, read)
     if read.recorder is not None and blocks.num_bytes:
         for missing in [True] * len(starts) if is_missing is None else is_missing.tolist():
             trace.look("block cache", hit=not missing, recorder=read.recorder)
-    if is_missing is None or is_missing.all():
-        return asked
-    return Asked(read, starts[is_missing], stops[is_missing]) if is_missing.any() else None
+    if is_missing is not None:
+        if not is_missing.any():
+            return None
+        starts, stops = starts[is_missing], stops[is_missing]
+    return Asked(read, starts, stops, blocks.num_puts)
