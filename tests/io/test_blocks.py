@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import alance
+from alance.format.plans import ByteRange
 from alance.io.blocks import BLOCK_BYTES, BlockCache
-from alance.io.reads import Landed
+from alance.io.booking import Asked, from_blocks
+from alance.io.reads import Landed, Read
 
 if TYPE_CHECKING:
     import pytest
@@ -98,6 +100,20 @@ def test_ends_of_objects_are_forgotten_where_there_are_many(
     assert widened(blocks, 3, 5) == (0, 5)  # the oldest one
     blocks.note_end("a", 5 * BLOCK_BYTES)
     assert widened(blocks, 3, 5) == (0, BLOCK_BYTES)
+
+
+async def test_it_is_asked_again_only_for_what_may_have_come() -> None:
+    blocks = BlockCache(3 * BLOCK_BYTES)
+    read = Read([ByteRange("a", 5, 9)], "", None, asyncio.get_running_loop())
+    asked = from_blocks(blocks, "a", Asked(read, np.array([5]), np.array([9])))
+    assert asked is not None
+    assert from_blocks(blocks, "a", asked) is asked
+    assert (blocks.hits, blocks.misses) == (0, 1)
+    blocks.put("a", 0, memoryview(CONTENT)[:BLOCK_BYTES])
+    assert from_blocks(blocks, "a", asked) is None
+    assert (blocks.hits, blocks.misses) == (1, 1)
+    read.finish_if_complete()
+    assert await read == [CONTENT[5:9]]
 
 
 async def test_a_crowd_fills_it_and_a_single_caller_does_not(lineitem_lab: Lab) -> None:
