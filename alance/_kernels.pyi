@@ -1203,6 +1203,9 @@ def encode_rabitq(
     npt.NDArray[np.float32],
     npt.NDArray[np.float32],
 ]: ...
+def rotated(
+    values: npt.NDArray[np.float64], signs: npt.NDArray[np.float64]
+) -> npt.NDArray[np.float64]: ...
 
 # --- text_split.cpp ---
 

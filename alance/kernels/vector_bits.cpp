@@ -25,15 +25,16 @@ void fill_signs(const float* query, int64_t dim, float* table) {
     }
 }
 
-// What the signs of each row of a block of 32 stand for.
+// What the signs of each row of a block of 32 stand for. All ways add in the same order: the
+// distance of a row depends on neither its place nor the processor.
 using SumBlock = void (*)(const uint8_t* block, int64_t row_bytes, const float* table, float* out);
 
 void sum_block_any(const uint8_t* block, int64_t row_bytes, const float* table, float* out) {
   float sums[32] = {};  // of the places of a block
   for (int64_t i = 0; i < row_bytes; ++i, block += 32, table += 32)
     for (int j = 0; j < 16; ++j) {
-      sums[j] += table[block[j] & 15] + table[16 + (block[16 + j] & 15)];
-      sums[16 + j] += table[block[j] >> 4] + table[16 + (block[16 + j] >> 4)];
+      sums[j] = sums[j] + table[block[j] & 15] + table[16 + (block[16 + j] & 15)];
+      sums[16 + j] = sums[16 + j] + table[block[j] >> 4] + table[16 + (block[16 + j] >> 4)];
     }
   for (int j = 0; j < 16; ++j) {
     out[kPlaces[j]] = sums[j];
@@ -86,7 +87,7 @@ struct Signs {
       const uint8_t* from = packed + whole * row_bytes + (start - whole) * row_step;
       float total = 0;
       for (int64_t i = 0; i < row_bytes; ++i, from += byte_step)
-        total += table[32 * i + (*from & 15)] + table[32 * i + 16 + (*from >> 4)];
+        total = total + table[32 * i + (*from & 15)] + table[32 * i + 16 + (*from >> 4)];
       *out++ = total;
     }
   }

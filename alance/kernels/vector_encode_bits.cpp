@@ -9,21 +9,23 @@ constexpr int64_t kRounds = 4;
 constexpr int64_t kGroup = 64;  // components whose further bits are stored together
 
 // The Walsh-Hadamard transform, of length one.
-ALANCE_INLINE void hadamard(float* values, int64_t size) {
+template <class Real>
+ALANCE_INLINE void hadamard(Real* values, int64_t size) {
   for (int64_t half = 1; half < size; half *= 2)
     for (int64_t start = 0; start < size; start += 2 * half)
       for (int64_t i = start; i < start + half; ++i) {
-        const float low = values[i], high = values[i + half];
+        const Real low = values[i], high = values[i + half];
         values[i] = low + high;
         values[i + half] = low - high;
       }
-  const float scale = 1 / std::sqrt(static_cast<float>(size));
+  const Real scale = 1 / std::sqrt(static_cast<Real>(size));
   for (int64_t i = 0; i < size; ++i) values[i] *= scale;
 }
 
 // Rounds of signs and transforms: of the first and the last components in turn, where their number
 // is no power of two.
-ALANCE_INLINE void rotate(float* values, int64_t dim, const float* signs) {
+template <class Real>
+ALANCE_INLINE void rotate(Real* values, int64_t dim, const Real* signs) {
   int64_t part = 1;
   while (2 * part <= dim) part *= 2;
   const int64_t half = dim / 2;
@@ -32,13 +34,13 @@ ALANCE_INLINE void rotate(float* values, int64_t dim, const float* signs) {
     hadamard(values + (round % 2 ? dim - part : 0), part);
     if (part == dim) continue;
     for (int64_t i = 0; i < half; ++i) {
-      const float low = values[i], high = values[half + i];
+      const Real low = values[i], high = values[half + i];
       values[i] = low + high;
       values[half + i] = low - high;
     }
   }
   if (part != dim)
-    for (int64_t i = 0; i < dim; ++i) values[i] *= 0.25f;
+    for (int64_t i = 0; i < dim; ++i) values[i] *= Real{0.25};
 }
 
 // Bit b of the codes of a group whose top bits are a plane of 64 bits: see vector_bits.cpp.
@@ -206,6 +208,22 @@ ALANCE_AVX2 void encode_avx2(const Work& work, uint8_t* signs, uint8_t* extra, c
 }
 #endif
 
+// Vectors after four rounds of signs, 1 or -1, and transforms; row after row.
+Numpy<double> rotated(In<double> values, In<double> signs) {
+  const int64_t dim = static_cast<int64_t>(signs.size()) / kRounds;
+  if (dim < 2 || static_cast<int64_t>(signs.size()) != kRounds * dim ||
+      values.size() % static_cast<size_t>(dim))
+    corrupt("a rotation of " + std::to_string(signs.size()) + " values for vectors of " +
+            std::to_string(values.size()));
+  Owned<double> out(static_cast<int64_t>(values.size()));
+  {
+    nb::gil_scoped_release release;
+    std::copy_n(values.data(), values.size(), out.data());
+    for (int64_t at = 0; at < out.size(); at += dim) rotate(out.data() + at, dim, signs.data());
+  }
+  return out.numpy();
+}
+
 // `rotation`: four rounds of signs, 1 or -1. Gives sign bits, further bits, and the factors add,
 // scale and error; then add and scale of the further bits, where there are any.
 nb::tuple encode_rabitq(Bytes values, int type, int64_t dim, int metric, In<int64_t> labels,
@@ -246,4 +264,5 @@ void register_vector_encode_bits(nanobind::module_& m) {
   m.def("encode_rabitq", &alance::vectors::encode_rabitq, nb::arg("values"), nb::arg("type"),
         nb::arg("dim"), nb::arg("metric"), nb::arg("labels"), nb::arg("centroids"),
         nb::arg("rotation"), nb::arg("ex"), nb::arg("baseline") = false);
+  m.def("rotated", &alance::vectors::rotated, nb::arg("values"), nb::arg("signs"));
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import lance
+import numpy as np
 import pytest
 
 import alance
@@ -157,6 +158,61 @@ async def test_partitions_that_have_grown_are_parted_anew(tmp_path: Path) -> Non
     assert [search(path, query, nprobes=3, refine_factor=5)[0] for query in queries] == list(
         range(3000, 3020)
     )
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+async def test_a_partition_that_has_grown_by_itself_is_parted(
+    tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
+) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(table(clustered(2000, 1)), path, enable_stable_row_ids=stable)
+    dataset = await alance.dataset(path)
+    dataset = await dataset.create_index("v", kind, num_partitions=8, **options)  # of 250 rows each
+    rng = np.random.default_rng(0)
+    near = clustered(1, 1) + 0.3 * rng.standard_normal((1500, clustered(1, 1).shape[1]))
+    dataset = await dataset.insert(table(near.astype(np.float32), 2000))
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=0)
+    assert await num_partitions(dataset) == 8
+    dataset = await dataset.delete("id % 50 = 0")
+    dataset = await dataset.insert(table(clustered(100, 9), 3500))
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=2)
+    assert num_segments(path) == 1
+    count = await num_partitions(dataset)
+    assert 8 + 5 <= count <= 8 + 10
+    assert await row_ids(path) == sorted((await dataset.to_table(["_rowid"]))["_rowid"].to_pylist())
+    queries = near.astype(np.float32)[1:40:2]
+    exact = await dataset.nearest_many("v", queries, 10, columns=["id"], use_index=False)
+    asked: dict[str, Any] = {"nprobes": count // 2, "refine_factor": 150}
+    rows = await dataset.nearest_many("v", queries, 10, columns=["id"], **asked)
+    right = np.array(exact["id"]).reshape(-1, 10)
+    own = np.array(rows["id"]).reshape(-1, 10)
+    theirs = [search(path, query, **asked) for query in queries]
+    for answers in (own, theirs):
+        shared = [len({*a} & {*b}) for a, b in zip(right.tolist(), map(list, answers), strict=True)]
+        assert sum(shared) >= 0.85 * right.size
+    lance.dataset(path).insert(table(clustered(50, 10), 3600))
+    lance.dataset(path).optimize.optimize_indices()
+    assert unindexed(path) == {"v_idx": 0}
+    dataset = await alance.dataset(path)
+    dataset = await dataset.insert(table(clustered(50, 11), 3650))
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=2)
+    assert len(await row_ids(path)) == 3700 - 70
+
+
+async def test_vectors_that_are_all_alike_are_not_parted(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    dataset = await alance.write_dataset(table(clustered(1000, 1)), path)
+    dataset = await dataset.create_index("v", "IVF_FLAT", num_partitions=8)
+    alike = np.repeat(clustered(1, 1), 900, axis=0)
+    dataset = await dataset.insert(table(alike, 1000))
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=0)
+    dataset = await dataset.insert(table(clustered(10, 2), 1900))
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=2)
+    assert await num_partitions(dataset) <= 8 + 10
+    assert len(await row_ids(path)) == 1910
+    rows = await dataset.nearest("v", alike[0], 901, columns=["id"], nprobes=1)
+    assert set(rows["id"].to_pylist()) >= {*range(1000, 1900)}
 
 
 async def test_retraining_suits_the_number_of_partitions_to_the_rows(tmp_path: Path) -> None:

@@ -62,31 +62,8 @@ class Rotation:
         if not len(self.signs):
             turned: Float64s = vectors @ self.matrix.T
             return turned
-        dim = vectors.shape[1]
-        part = 1 << (dim.bit_length() - 1)
-        half = dim // 2
-        turned = vectors.copy()
-        for number in range(ROUNDS):
-            turned *= self.signs[number]
-            start = 0 if number % 2 == 0 else dim - part
-            turned[:, start : start + part] = _hadamard(turned[:, start : start + part])
-            if part < dim:
-                low, high = turned[:, :half].copy(), turned[:, half : 2 * half].copy()
-                turned[:, :half], turned[:, half : 2 * half] = low + high, low - high
-        return turned if part == dim else turned * 0.25
-
-
-def _hadamard(values: Float64s) -> Float64s:
-    """The Walsh-Hadamard transform of each row, of length one."""
-    count, size = values.shape
-    step = 1
-    while step < size:
-        pairs = values.reshape(count, -1, 2, step)
-        low, high = pairs[:, :, 0], pairs[:, :, 1]
-        values = np.stack([low + high, low - high], axis=2).reshape(count, size)
-        step *= 2
-    scaled: Float64s = values / np.sqrt(size)
-    return scaled
+        flat = np.ascontiguousarray(vectors, np.float64).reshape(-1)
+        return _kernels.rotated(flat, self.signs.reshape(-1)).reshape(vectors.shape)
 
 
 @dataclass(frozen=True, slots=True)

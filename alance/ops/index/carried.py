@@ -7,7 +7,7 @@ segment does not cover, are left out.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,12 +81,14 @@ class CarriedSegment:
         covered: ids of the fragments that it covers, and that the version has.
         ends: where the rows of each partition end.
         reordered: columns whose bytes are in an order of their own.
+        left_out: partitions whose rows are not carried over.
     """
 
     stored: StoredFile
     covered: frozenset[int]
     ends: Int64s
     reordered: Mapping[str, Order]
+    left_out: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
     async def open(
@@ -111,8 +113,8 @@ class CarriedSegment:
         if other is None or index.fragment_ids is None or not other.is_like(training):
             return None
         stored = await StoredFile.open(snapshot, index, ivf.STORAGE_FILE)
-        fields = {field.name: field.type for field in stored.schema}
-        if any(fields.get(field.name) != field.type for field in training.encoder.fields):
+        types = {column.name: column.type for column in stored.schema}
+        if any(types.get(column.name) != column.type for column in training.encoder.fields):
             return None
         content = memoryview(await stored.buffer(ivf.buffer_number(stored.metadata)))
         count = len(training.centroids)
@@ -120,6 +122,18 @@ class CarriedSegment:
         covered = index.fragment_ids & {handle.id for handle in snapshot.handles}
         reordered = reordered_columns(stored.schema, storage.told)
         return cls(stored, covered, storage.offsets[1:], reordered)
+
+    async def ids_of(self, partition: int) -> Int64s:
+        """The live rows of a partition."""
+        first = int(self.ends[partition - 1]) if partition else 0
+        stop = int(self.ends[partition])
+        if first == stop:
+            return np.empty(0, np.int64)
+        live = await LiveRows.of(self.stored.snapshot, self.covered)
+        async with aclosing(self.stored.batches([(first, stop)])) as batches:
+            parts = [as_numbers(batch.column(ivf.ROW_IDS)) async for batch in batches]
+        ids = np.concatenate(parts).view(np.int64)
+        return ids[live.mask_of(ids)]
 
     async def rows(self, schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
         """Its live rows, by partition; codes row by row. Memory: some partitions.
@@ -153,11 +167,11 @@ class CarriedSegment:
         if ids.null_count:
             raise CorruptFileError("vector index: a row number is null")
         columns = [to_arrow(labels), ids]
-        for field in schema.names[2:]:
-            column = batch.column(field)
-            columns.append(self._by_row(field, column, ends) if field in self.reordered else column)
+        for name in schema.names[2:]:
+            column = batch.column(name)
+            columns.append(self._by_row(name, column, ends) if name in self.reordered else column)
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-        keep = live.mask_of(as_numbers(ids).view(np.int64))
+        keep = live.mask_of(as_numbers(ids).view(np.int64)) & ~np.isin(labels, self.left_out)
         return rows if keep.all() else rows.filter(to_arrow(keep))
 
     def _by_row(self, name: str, column: pa.Array, ends: Int64s) -> pa.Array:

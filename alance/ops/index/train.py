@@ -177,7 +177,12 @@ async def _centroids(
         seed=SEED,
         on_round=step.at,
     ).centroids(pool)
-    return np.packbits(means >= 0.5, axis=1) if metric == "hamming" else means.astype(checked.dtype)
+    return stored_centroids(means, metric, checked.dtype)
+
+
+def stored_centroids(means: Float32s, metric: str, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Means of points as they are stored, in the type of the vectors."""
+    return np.packbits(means >= 0.5, axis=1) if metric == "hamming" else means.astype(dtype)
 
 
 async def _encoder(

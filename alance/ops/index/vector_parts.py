@@ -82,7 +82,8 @@ async def coded_rows(
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The vectors of some fragments, coded, by partition: what a task leaves."""
     training = await training_at(snapshot, build, leaf)
-    return CodedRows(snapshot, column, training, memory).sorted(fragment_ids)
+    rows = CodedRows(snapshot, column, training, memory)
+    return rows.sorted(rows.scanned(fragment_ids))
 
 
 async def merge_coded(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,19 +29,22 @@ from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
 from alance.ops.index.progress import Step
 from alance.ops.index.segment_files import FileEnd, NewSegment
-from alance.ops.index.sort import MEMORY, RowSorter
+from alance.ops.index.sort import BATCH_ROWS, MEMORY, RowSorter
+from alance.ops.index.split import split_large
 from alance.ops.index.train import train, training_of
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
+from alance.ops.read.take import flat_rows
 from alance.ops.version.commits import with_retries
-from alance.ops.version.projection import ROW_ID
+from alance.ops.version.projection import ROW_ID, project
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 
     import numpy.typing as npt
 
+    from alance.arrays import Int64s
     from alance.format.field import Field
     from alance.format.proto import table_pb2
     from alance.ops.index.new_vector import NewVectorIndex
@@ -85,7 +88,8 @@ async def vectors_like(
 ) -> VectorSegmentBuilder | None:
     """A builder of a segment like the latest of an index; None where such are not written.
 
-    Centroids and codes are found anew where partitions have grown too large.
+    Centroids and codes are found anew where partitions have grown too large; where few have, these
+    are parted.
 
     Args:
         replaced: the segments whose place it takes: their codes are carried over, where they are
@@ -115,7 +119,7 @@ async def vectors_like(
 
     async def trained() -> Training:
         if not retrain:
-            return training
+            return split.training
         checked = _as_before(column, leaf, index.name, training, num_partitions)
         anew = await train(base, checked)
         return replace(anew, partition_rows=training.partition_rows or anew.partition_rows)
@@ -127,8 +131,9 @@ async def vectors_like(
         if segment is not None and not covered & segment.covered:
             carried.append(segment)
             covered |= segment.covered
+    split = await split_large(base, column, training, carried)
     builder = VectorSegmentBuilder(base, column, leaf, index.name, trained)
-    builder.carried = tuple(carried)
+    builder.carried, builder.parted = split.carried, split.ids
     return builder
 
 
@@ -156,12 +161,14 @@ class VectorSegmentBuilder(NewSegment):
         training: gives what vectors are assigned and coded by.
         memory_bytes: codes that are sorted at once; more go to the local disk.
         carried: segments whose fragments are not scanned.
+        parted: rows of these that are coded anew.
         tell: is told how far it is.
     """
 
     training: Callable[[], Awaitable[Training]]
     memory_bytes: int = MEMORY
     carried: tuple[CarriedSegment, ...] = ()
+    parted: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     tell: Tell = None
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
@@ -180,7 +187,9 @@ class VectorSegmentBuilder(NewSegment):
         rows = CodedRows(self.snapshot, self.column, training, self.memory_bytes, self.tell)
         carried = frozenset[int]().union(*(segment.covered for segment in self.carried))
         sources = [segment.rows(rows.coded_schema) for segment in self.carried]
-        sources.append(rows.sorted(set(fragment_ids) - carried))
+        sources.append(rows.sorted(rows.scanned(set(fragment_ids) - carried)))
+        if len(self.parted):
+            sources.append(rows.sorted(rows.taken(self.parted)))
         return await self._write(rows, sources, fragment_ids)
 
     async def build_from(
@@ -302,11 +311,13 @@ class CodedRows:
                 step = step or Step(self._tell, "write", self._num_coded)
                 step.add(part.num_rows)
 
-    async def sorted(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of some fragments that have vectors, coded, by partition."""
+    async def sorted(
+        self, rows: AsyncGenerator[pa.RecordBatch, None]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Coded rows by partition."""
         sorter = RowSorter(self._snapshot.engine.pool, self._memory_bytes)
         async with (
-            aclosing(self._coded(fragment_ids)) as coded,
+            aclosing(rows) as coded,
             aclosing(sorter.sorted(coded, self.coded_schema)) as ordered,
         ):
             async for batch in ordered:
@@ -324,8 +335,22 @@ class CodedRows:
         self.buffer_bytes = sum(map(len, contents))
         return FileEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
 
-    async def _coded(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows that have vectors, with their partitions and codes, in the order of the scan."""
+    async def taken(self, ids: Int64s) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Rows by id, which have vectors, with their partitions and codes."""
+        snapshot = self._snapshot
+        projection = project(snapshot.schema, [self._column], flat=True)
+        for start in range(0, len(ids), BATCH_ROWS):
+            own = ids[start : start + BATCH_ROWS]
+            batch = await flat_rows(snapshot, own, projection)
+            numbers = to_arrow(own.astype(np.uint64))
+            rows = pa.RecordBatch.from_arrays([batch.column(0), numbers], names=["", ROW_ID])
+            yield await snapshot.engine.pool.run(lambda rows=rows: self._code(rows))  # type: ignore[misc]
+            self._num_coded += len(own)
+
+    async def scanned(self, fragment_ids: Collection[int]) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The rows of some fragments that have vectors, with their partitions and codes, in the
+        order of the scan.
+        """
         if not fragment_ids:
             return
         snapshot = self._snapshot

@@ -113,7 +113,10 @@ async def flat_rows(
 
 def batch_of(table: pa.Table) -> pa.RecordBatch:
     """The rows of a table in one batch."""
-    return (table.combine_chunks().to_batches() or [empty_batch(table.schema)])[0]
+    batches = table.to_batches()
+    if len(batches) > 1:
+        batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else empty_batch(table.schema)
 
 
 async def take_located(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -151,17 +151,26 @@ async def _indexed(
     snapshot: Snapshot, search: Search, options: ScanOptions, way: Way, columns: Columns
 ) -> Hits:
     """The nearest rows by an index; and of fragments that it does not cover."""
-    opening = all_of(
-        open_segment(snapshot, segment, search.value_type, search.dim) for segment in way.segments
-    )
+
+    async def opening() -> list[Ivf]:
+        type_, dim = search.value_type, search.dim
+        return await all_of(open_segment(snapshot, segment, type_, dim) for segment in way.segments)
+
     is_filtered = options.prefilter and options.filter is not None
     filtering = flat_options(options) if is_filtered else None
-    covering = eligible_rows(snapshot, way.segments, filtering)
-    ahead = open_ahead(snapshot, options, columns)
     opened: list[Ivf]
     rows: list[Eligible]
     kept: RowSet | None
-    opened, (rows, kept), _ = await all_of(cast("list[Awaitable[Any]]", [opening, covering, ahead]))
+    if snapshot.is_remote:
+        works: list[Awaitable[Any]] = [
+            opening(),
+            eligible_rows(snapshot, way.segments, filtering),
+            open_ahead(snapshot, options, columns),
+        ]
+        opened, (rows, kept), _ = await all_of(works)
+    else:  # there is no round to save, and tasks cost more than what is known already
+        opened = await opening()
+        rows, kept = await eligible_rows(snapshot, way.segments, filtering)
     for ivf in opened:
         if ivf.centroids.metric != way.metric:
             raise UnsupportedError(f"index {way.segments[0].index.name}: of several metrics")

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.batches import batch_bytes
+from alance.format.index.values import VectorType
 from alance.format.numbers import as_mask, offsets_of, positions_of, to_arrow
 from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import ScanOptions, condition_of, orderings_of
@@ -19,7 +20,7 @@ from alance.ops.read.sorting import in_order
 from alance.ops.read.take import batch_of, flat_rows, take_rows
 from alance.ops.search.answer import check_queries, find_hits
 from alance.ops.search.joined import Part, joint_of
-from alance.ops.search.options import DISTANCE, QUERY_INDEX, search_of
+from alance.ops.search.options import DISTANCE, QUERY_INDEX, search_of, vector_type
 from alance.ops.search.segments import way_of
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID, plain_names, project
@@ -49,7 +50,7 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     """
     await load_readers(snapshot, columns, condition_of(options))
     search = checked_search(snapshot, options)
-    schema = schema_of(snapshot, columns, options, is_batch=search.is_batch)
+    schema = _known_schema(snapshot, columns, options, is_batch=search.is_batch)
     keys = sort_keys(schema, options)
     check_queries(search, way_of(snapshot, search, options))
 
@@ -99,7 +100,8 @@ def checked_search(snapshot: Snapshot, options: ScanOptions) -> Search:
         raise InvalidInputError("include_deleted_rows: a search gives rows that are there")
     if options.blob_handling == "all_binary":
         raise UnsupportedError("blob_handling='all_binary' beside nearest: take the blobs by id")
-    search = search_of(snapshot.schema, options.nearest, fast_search=options.fast_search)
+    types = snapshot.remember(vector_type, dict[str, VectorType])
+    search = search_of(snapshot.schema, options.nearest, options.fast_search, types)
     if search.is_batch and any(field.name == QUERY_INDEX for field in snapshot.schema.fields):
         raise InvalidInputError(f"queries in number: the table has a column {QUERY_INDEX!r}")
     return search
@@ -152,6 +154,20 @@ def _schema_of(
         names.insert(0, QUERY_INDEX)
         fields[QUERY_INDEX] = pa.field(QUERY_INDEX, pa.int32(), nullable=False)
     return pa.schema([fields[name] for name in names], metadata=schema.metadata)
+
+
+def _known_schema(
+    snapshot: Snapshot, columns: Columns, options: ScanOptions, *, is_batch: bool
+) -> pa.Schema:
+    """The same of names alone, remembered."""
+
+    def schema() -> pa.Schema:
+        return schema_of(snapshot, columns, options, is_batch=is_batch)
+
+    if columns is not None and plain_names(columns) is None:
+        return schema()
+    meta = (options.with_row_id, options.with_row_address)
+    return snapshot.remember((schema_of, plain_names(columns), *meta, is_batch), schema)
 
 
 def stored(columns: Columns, measure: str = DISTANCE) -> Columns:

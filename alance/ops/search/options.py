@@ -178,8 +178,16 @@ def asked_by(
     return columns, ScanOptions(nearest={"column": column, "q": query, "k": k, **left}, **options)
 
 
-def search_of(schema: Schema, asked: Mapping[str, Any], *, fast_search: bool = False) -> Search:
+def search_of(
+    schema: Schema,
+    asked: Mapping[str, Any],
+    fast_search: bool = False,
+    types: dict[str, VectorType] | None = None,
+) -> Search:
     """The search that a mapping with the names of pylance's `nearest` asks for.
+
+    Args:
+        types: of the columns that were searched before, where they are remembered.
 
     Raises:
         InvalidInputError: an unknown name or column, a query of another shape or type than the
@@ -194,8 +202,11 @@ def search_of(schema: Schema, asked: Mapping[str, Any], *, fast_search: bool = F
     column = asked.get("column")
     if not isinstance(column, str):
         raise InvalidInputError(f"nearest: column {column!r}: expected a name")
-    field = schema.field(column)
-    type_ = vector_type(field, column)
+    type_ = None if types is None else types.get(column)
+    if type_ is None:
+        type_ = vector_type(schema.field(column), column)
+        if types is not None:
+            types[column] = type_
     queries, is_batch = _queries(asked.get("q"), type_.dim, column, is_multi=type_.is_multi)
     metric = _metric(asked.get("metric"), type_.name, queries.reshape(-1, type_.dim))
     lower, upper = _range(asked.get("distance_range"))

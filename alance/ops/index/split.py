@@ -1,0 +1,106 @@
+"""Partitions that have grown too large by themselves are parted; only their rows are read again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from alance.format.index.values import whole_vectors
+from alance.ops.index.kmeans import Clustering
+from alance.ops.index.new_vector import VectorIndexOptions
+from alance.ops.index.train import GROWN, SEED, stored_centroids
+from alance.ops.read.take import flat_rows
+from alance.ops.version.projection import project
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.arrays import Float32s, Int64s
+    from alance.ops.index.carried import CarriedSegment
+    from alance.ops.index.train import Training
+    from alance.ops.version.snapshot import Snapshot
+
+OPTIONS: Final = VectorIndexOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Segments whose large partitions are parted.
+
+    Attributes:
+        training: with the centroids of their parts; codes are as before.
+        carried: the segments without the rows of these.
+        ids: these rows.
+    """
+
+    training: Training
+    carried: tuple[CarriedSegment, ...]
+    ids: Int64s
+
+
+async def split_large(
+    base: Snapshot, column: str, training: Training, carried: Sequence[CarriedSegment]
+) -> Split:
+    """The same segments where no partition has more than `GROWN` times the rows that were aimed at.
+
+    Each that has is parted by k-means of a sample of its vectors. Of lists of vectors, and where it
+    is not told what was aimed at, all stays.
+
+    Cost: the codes of these partitions; a take of the vectors sampled. Memory: that sample, and 8
+    bytes for each of their rows.
+    """
+    aimed = training.partition_rows
+    sizes = np.zeros(len(training.centroids), np.int64)
+    for segment in carried:
+        sizes += np.diff(segment.ends, prepend=0)
+    is_told = aimed > 0 and not training.type.is_multi
+    centroids, parted, ids_of = [training.centroids], [], []
+    for partition in np.flatnonzero(sizes > GROWN * aimed).tolist() if is_told else ():
+        ids = np.concatenate([await segment.ids_of(partition) for segment in carried])
+        if len(ids) <= GROWN * aimed:
+            continue
+        points = await _sampled(base, column, training, ids)
+        count = min(-(-len(ids) // aimed), len(points))
+        clustering = Clustering(
+            points,
+            count,
+            0,
+            points.shape[1],
+            OPTIONS.max_iters,
+            by_angle=training.metric == "dot",
+            seed=SEED,
+        )
+        means = stored_centroids(
+            await clustering.centroids(base.engine.pool),
+            training.metric,
+            training.centroids.dtype,
+        )
+        means = np.unique(means, axis=0)
+        if len(means) > 1:  # else its vectors are all alike
+            centroids.append(means)
+            parted.append(partition)
+            ids_of.append(ids)
+    if not parted:
+        return Split(training, tuple(carried), np.empty(0, np.int64))
+    # The first part takes the place of the whole, so that other rows keep their numbers.
+    whole = training.centroids.copy()
+    whole[parted] = [means[0] for means in centroids[1:]]
+    more = np.concatenate([whole, *(means[1:] for means in centroids[1:])])
+    left_out = np.array(parted, np.int64)
+    rest = tuple(replace(segment, left_out=left_out) for segment in carried)
+    return Split(replace(training, centroids=more), rest, np.concatenate(ids_of))
+
+
+async def _sampled(base: Snapshot, column: str, training: Training, ids: Int64s) -> Float32s:
+    """The vectors of some rows of a partition, as they are compared."""
+    count = OPTIONS.sample_rate * -(-len(ids) // training.partition_rows)
+    if count < len(ids):
+        ids = np.random.default_rng(SEED).choice(ids, count, replace=False)
+    batch = await flat_rows(base, ids, project(base.schema, [column], flat=True))
+
+    def points() -> Float32s:
+        return whole_vectors(batch.column(0), training.type, training.metric)[0].points()
+
+    return await base.engine.pool.run(points)
