@@ -27,7 +27,7 @@ from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.index.bitmap import KeyedSets
 from alance.format.index.text.folding import folded
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.numbers import as_mask, as_numbers, offsets_of, positions_of, to_arrow
 from alance.format.row_set import RowSet
 from alance.format.table.roaring import end_of_roaring
 
@@ -44,7 +44,7 @@ BASE: Final = 37
 NO_TEXT: Final = 0  # the token of nulls
 MOST_PARTS: Final = 1 << 22
 SEPARATOR: Final = "\0"
-PART_BYTES: Final = 64 << 10  # of texts that are taken apart at once: Python's lock is held
+PART_BYTES: Final = 64 << 10  # of texts that are taken apart at once: a cache holds their tokens
 IS_DIGIT: Final = np.zeros(256, np.bool_)
 IS_DIGIT[ord("0") : ord("9") + 1] = True
 IS_LOWER: Final = np.zeros(256, np.bool_)
@@ -52,6 +52,7 @@ IS_LOWER[ord("a") : ord("z") + 1] = True
 IS_UPPER: Final = np.zeros(256, np.bool_)
 IS_UPPER[ord("A") : ord("Z") + 1] = True
 CODES: Final = np.arange(256, dtype=np.uint8)
+LOWER: Final = np.where(IS_UPPER, CODES + 32, CODES).astype(np.uint8)
 # What a byte adds to a token. Texts are in lower case; capitals that folding brings in are told
 # from small letters, by a difference that wraps.
 WRITTEN_DIGITS: Final = np.where(IS_DIGIT, CODES - ord("0") + 1, CODES - ord("a") + 11)
@@ -141,17 +142,28 @@ def _tokens_of_part(texts: pa.Array) -> tuple[UInt32s, Int64s]:
     texts = pc.replace_substring(texts, SEPARATOR, " ")
     ends = to_arrow(np.array([0, len(texts)], np.int32))
     (joined,) = pc.binary_join(pa.ListArray.from_arrays(ends, texts.cast(pa.string())), SEPARATOR)
-    content = np.frombuffer(_plain_text(joined.as_py()).encode(), np.uint8)
+    content = _plain_text(joined)
     tokens = _tokens(content, WRITTEN_DIGITS, IS_WRITTEN)
     places = np.flatnonzero(tokens >= 0)
     return tokens[places].astype(np.uint32), np.cumsum(content == ord(SEPARATOR))[places]
 
 
-def _plain_text(text: str) -> str:
-    """A text in lower case, in ASCII as far as that goes; letter by letter."""
-    if text.isascii():
-        return text.lower()
-    return text.translate({ord(letter): _plain_letter(letter) for letter in set(text)})
+def _plain_text(text: pa.Scalar) -> Bytes:
+    """The bytes of a text in lower case, in ASCII as far as that goes; letter by letter."""
+    content = np.frombuffer(text.as_buffer(), np.uint8)
+    if not len(content) or content.max() < 0x80:
+        return LOWER[content]
+    codes = np.frombuffer(text.as_py().encode("utf-32-le"), np.uint32)
+    is_there = np.zeros(int(codes.max()) + 1, np.bool_)
+    is_there[codes] = True
+    letters = np.flatnonzero(is_there)
+    numbers = np.empty(len(is_there), np.int32)
+    numbers[letters] = np.arange(len(letters), dtype=np.int32)
+    plain = [_plain_letter(chr(letter)).encode() for letter in letters.tolist()]
+    sizes = np.array(list(map(len, plain)), np.int64)
+    starts, places = offsets_of(sizes)[:-1], numbers[codes]
+    pieces = np.frombuffer(b"".join(plain), np.uint8)
+    return pieces[positions_of(starts[places], sizes[places])]
 
 
 @lru_cache(4096)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MEMORY: Final = 256 << 20
 SAMPLES: Final = 64  # of a batch
+MANY: Final = 4096  # values of which nearly all differ where more than 2^15 are distinct
 MAX_RANGES: Final = 64
 BATCH_ROWS: Final = 64 << 10
 
@@ -136,8 +137,8 @@ def _by_codes(batch: pa.RecordBatch) -> pa.RecordBatch | None:
     values = batch.column(0)
     if pa.types.is_fixed_size_binary(values.type):
         return None
-    sample = values.take(to_arrow(np.linspace(0, len(values) - 1, SAMPLES).astype(np.int64)))
-    if len(values) > SAMPLES and len(sample.unique()) > SAMPLES * 9 // 10:
+    places = np.linspace(0, len(values) - 1, MANY).astype(np.int64)
+    if len(values) > MANY and len(values.take(to_arrow(places)).unique()) > MANY * 9 // 10:
         return None
     coded = values.dictionary_encode()
     if len(coded.dictionary) > 1 << 15:
