@@ -38,7 +38,7 @@ searches for the 10 best, any word. Indices are built by processes of their own.
 local disk the median of the wall time of each is told, and the mean of the processor time, when
 what they read is in memory. On the lab the **first** search of an open table reads what the index
 says of itself, **others** (20, one after the other) the lists that are not in memory, and **again**
-are the same 20 once more.
+are the same 20 once more. Tantivy searches an index of its own, without a table.
 """
 
 
@@ -91,8 +91,45 @@ class Pylance(Theirs[str]):
         return self.find(query)
 
 
+class Tantivy:
+    """The same words, by the engine of texts that pylance is made after: what a search can take.
+
+    It has the ids beside its index, and no table.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import tantivy
+
+        schema = tantivy.SchemaBuilder().add_integer_field("id", stored=True)
+        schema = schema.add_text_field("text", tokenizer_name="en_stem").build()
+        folder = path.with_suffix(".tantivy")
+        is_new = not folder.exists()
+        folder.mkdir(exist_ok=True)
+        self._index = tantivy.Index(schema, str(folder))
+        if is_new:
+            self._fill(path)
+        self._index.reload()
+        self._searcher = self._index.searcher()
+
+    def _fill(self, path: Path) -> None:
+        import lance
+        import tantivy
+
+        writer = self._index.writer(256 << 20, 1)
+        for batch in lance.dataset(str(path)).to_batches(columns=["id", "text"]):
+            for number, text in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                writer.add_document(tantivy.Document(id=number, text=text))
+        writer.commit()
+        writer.wait_merging_threads()
+
+    async def ask(self, text: str) -> int:
+        query = self._index.parse_query(text, ["text"])
+        hits = self._searcher.search(query, K, count=False).hits
+        return len([self._searcher.doc(place)["id"] for _, place in hits])
+
+
 async def measured(
-    side: Alance | Pylance, texts: Sequence[str], lab: Lab | None = None
+    side: Alance | Pylance | Tantivy, texts: Sequence[str], lab: Lab | None = None
 ) -> dict[str, float]:
     """Of searches, one after the other: the median of their times, means of the rest."""
     from benchmarks.measure import waves
@@ -117,8 +154,11 @@ async def measured(
 
 async def run_local(only: str, path: Path, words: Sequence[str]) -> list[dict[str, Any]]:
     """Searches of each kind when what they read is in memory: the best of three rounds."""
-    results = []
-    async with opened(str(path), None, Alance, Pylance) as sides:
+    results: list[dict[str, Any]] = []
+    if not any(only in f"texts local {kind}" for kind in KINDS):
+        return results
+    async with opened(str(path), None, Alance, Pylance) as both:
+        sides: dict[str, Alance | Pylance | Tantivy] = {**both, "tantivy": Tantivy(path)}
         for kind in KINDS:
             if only not in f"texts local {kind}":
                 continue
@@ -226,7 +266,11 @@ def line(point: dict[str, Any]) -> str:
     """A row of the table of searches."""
     ours, theirs = point["sides"]["alance"], point["sides"]["pylance"]
     cells = [point["place"], point["what"]]
-    cells += [f"{side['ms']:.2f} ({side['cpu_ms']:.2f})" for side in (ours, theirs)]
+    limit = point["sides"].get("tantivy")
+    cells += [
+        "" if side is None else f"{side['ms']:.2f} ({side['cpu_ms']:.2f})"
+        for side in (ours, theirs, limit)
+    ]
     cells += [f"{ours[what] / theirs[what]:.2f}" for what in ("ms", "cpu_ms")]
     for what in ("requests", "rounds", "kilobytes"):
         is_remote = point["place"] != "local"
@@ -237,8 +281,8 @@ def line(point: dict[str, Any]) -> str:
 def section(results: dict[str, Any]) -> str:
     """A part of the report."""
     parts = ["## Texts\n", ABOUT]
-    names = ["where", "search", "alance ms (cpu)", "pylance ms (cpu)", "ratio", "of cpu",
-             "requests", "rounds", "KB"]  # fmt: skip
+    names = ["where", "search", "alance ms (cpu)", "pylance ms (cpu)", "tantivy ms (cpu)",
+             "ratio", "of cpu", "requests", "rounds", "KB"]  # fmt: skip
     if results["searches"]:
         parts += [f"| {' | '.join(names)} |", f"|{'---|' * 2}{'---:|' * (len(names) - 2)}"]
     parts += map(line, results["searches"])
