@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from alance.deferred import Deferred
 from alance.fragment import DatasetFragment
@@ -273,6 +273,32 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs):
         return await blobs.read_blobs(
             self._snapshot, column, indices=indices, row_ids=row_ids, addresses=addresses
         )
+
+    async def read_blob_ranges(
+        self,
+        column: str,
+        requests: Sequence[tuple[int, int, int]],
+        *,
+        selector: Literal["ids", "addresses", "indices"],
+    ) -> list[tuple[int, int, bytes | None]]:
+        """Parts of the blobs of many rows: number of the request, address of the row, bytes.
+
+        In the order of the requests; None for null blobs, whatever part of them is asked for.
+
+        Cost: as `take` of the column, and one round for the bytes; near ones share a request.
+        Memory: the bytes asked for.
+
+        Args:
+            column: name, or dotted path of a blob inside of structs.
+            requests: row, offset in its blob, length in bytes; a row may stand in several.
+            selector: what rows are: stable row ids, addresses, or positions in the table.
+
+        Raises:
+            InvalidInputError: no blob column, an unknown selector, or bytes that a blob has not.
+            NotFoundError: a row that is not there.
+        """
+        await self._load(blobs)
+        return await blobs.read_blob_ranges(self._snapshot, column, requests, selector)
 
     def scanner(self, columns: Columns = None, **options: Unpack[ScanArguments]) -> Scanner:
         """A scan to be run, counted or explained; options are the fields of `ScanOptions`."""

@@ -15,6 +15,7 @@ from alance.io.generators import outermost
 from alance.ops.read import count, ordering
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
+from alance.ops.read.window import cut_table
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS
 
@@ -118,12 +119,12 @@ class Scanner:
     async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
         if self._is_search:
             table = await self._search(self._columns)
-            for batch in table.to_batches(max_chunksize=options.batch_size):
+            for batch in cut_table(table, options):
                 yield batch
             return
         if options.order_by and self.projected_schema.names:  # rows without columns are alike
             table = await ordering.sorted_table(self._snapshot, self._columns, options)
-            for batch in table.to_batches(max_chunksize=options.batch_size):
+            for batch in cut_table(table, options):
                 yield batch
             return
         plan = await plan_scan(self._snapshot, self._columns, options)

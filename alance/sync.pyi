@@ -442,6 +442,13 @@ class Dataset:
         row_ids: Sequence[int] | None = ...,
         addresses: Sequence[int] | None = ...,
     ) -> list[tuple[int, bytes | None]]: ...
+    def read_blob_ranges(
+        self,
+        column: str,
+        requests: Sequence[tuple[int, int, int]],
+        *,
+        selector: Literal["ids", "addresses", "indices"],
+    ) -> list[tuple[int, int, bytes | None]]: ...
     def scanner(self, columns: Columns = ..., **options: Unpack[ScanArguments]) -> Scanner: ...
     def to_batches(
         self,

@@ -185,6 +185,22 @@ async def test_no_key_is_inserted_twice_by_merges_at_the_same_time(
     assert lance.dataset(str(twins.ours)).count_rows() == 12
 
 
+async def test_merges_of_many_other_keys_are_not_run_again(tmp_path: Path) -> None:
+    twins = Twins.make(tmp_path, rows(0, 6))
+    ours = await alance.dataset(str(twins.ours))
+    operations = [
+        (await CLAUSES["upsert"](ours.merge_insert("id")).execute_uncommitted(rows(low, high)))[0]
+        for low, high in ((100, 5000), (5000, 9900), (9000, 9999))
+    ]
+    for operation in operations[:2]:
+        await alance.commit(ours, operation)
+    with pytest.raises(alance.RetryableConflictError, match="may insert rows of the same key"):
+        await alance.commit(ours, operations[2])
+    theirs = lance.dataset(str(twins.ours))
+    assert theirs.count_rows() == 6 + 9800
+    assert theirs.read_transaction(3) is not None
+
+
 async def test_without_a_primary_key_other_writers_are_no_conflict(tmp_path: Path) -> None:
     """Appends, updates and merges by another column at the same time are all kept."""
     twins = Twins.make(tmp_path, rows(0, 6))

@@ -185,6 +185,7 @@ def _field_ids(merge: Merge) -> tuple[int, ...]:
 # have one by chance; filters of more keys than MOST_KEYS have nearly always one.
 NUM_BYTES: Final = 8 << 10
 MOST_KEYS: Final = 4096
+EXACT_KEYS: Final = 16 << 10  # of keys that are not primary: their hashes, 150 KiB at most
 SEED: Final = 0x616C616E6365
 # Names this kind of filter, so that those of other makers, or of other hashes, are not compared.
 NUMBER_OF_ITEMS: Final = 1
@@ -206,15 +207,18 @@ async def inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> F
         return None
     filter_ = transaction_pb2.Transaction.KeyExistenceFilter()
     filter_.field_ids.extend(merge.schema.field(name).id for name in merge.on)
+    num_new = source.num_rows - int(np.count_nonzero(matches.matched))
+    if not is_primary and num_new <= EXACT_KEYS:  # pylance compares none of these
+        hashes = np.unique(np.concatenate(await _hashes(source, matches)))
+        filter_.exact.hashes.extend(hashes.tolist())
+        return filter_
     bits = np.zeros(NUM_BYTES * 8, np.uint8)
     if merge.plan.inserts:
-        if source.num_rows - int(np.count_nonzero(matches.matched)) > MOST_KEYS:
+        if num_new > MOST_KEYS:
             bits[:] = 1
         else:
-            run = source.keys.scratch.pool.run
-            async with aclosing(source.keys.batches()) as batches:
-                async for batch in batches:
-                    bits[await run(partial(_places, batch, matches.matched))] = 1
+            for hashes in await _hashes(source, matches):
+                bits[hashes % np.uint64(len(bits))] = 1
     filter_.bloom.bitmap = np.packbits(bits, bitorder="little").tobytes()
     filter_.bloom.num_bits = len(bits)
     filter_.bloom.number_of_items = NUMBER_OF_ITEMS
@@ -222,11 +226,19 @@ async def inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> F
     return filter_
 
 
-def _places(batch: pa.RecordBatch, matched: Mask) -> UInt64s:
-    """The bits of the rows that are inserted. CPU."""
+async def _hashes(source: HeldSource, matches: Matches) -> list[UInt64s]:
+    """The hashes of the keys that are inserted; never no array."""
+    hashes = [np.empty(0, np.uint64)]
+    run = source.keys.scratch.pool.run
+    async with aclosing(source.keys.batches()) as batches:
+        hashes += [await run(partial(_hashed, batch, matches.matched)) async for batch in batches]
+    return hashes
+
+
+def _hashed(batch: pa.RecordBatch, matched: Mask) -> UInt64s:
+    """The hashes of the keys of rows that are inserted. CPU."""
     keys = batch.column(KEY)
     new = ~matched[as_numbers(batch.column(ROW))]
     if keys.null_count:
         new &= as_mask(keys.is_valid())
-    hashes = Keys(keys).plain().hashes(SEED)[new]
-    return np.asarray(hashes % np.uint64(NUM_BYTES * 8))
+    return np.asarray(Keys(keys).plain().hashes(SEED)[new])

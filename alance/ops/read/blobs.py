@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow.compute as pc
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from alance.ops.blobs.places import BlobPlace
     from alance.ops.version.snapshot import Snapshot
+
+Selector: TypeAlias = Literal["ids", "addresses", "indices"]
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -232,6 +234,49 @@ async def read_blobs(
         for place in places
     ]
     return list(zip(rows, contents, strict=True))
+
+
+async def read_blob_ranges(
+    snapshot: Snapshot,
+    column: str,
+    requests: Sequence[tuple[int, int, int]],
+    selector: Selector,
+) -> list[tuple[int, int, bytes | None]]:
+    """Parts of the blobs of rows; see `Dataset.read_blob_ranges`."""
+    if selector not in get_args(Selector):
+        raise InvalidInputError(
+            f"selector={selector!r}: expected one of {', '.join(get_args(Selector))}"
+        )
+    for request in requests:
+        if len(request) != 3 or not all(
+            isinstance(number, int | np.integer) and number >= 0 for number in request
+        ):
+            raise InvalidInputError(f"request {request!r}: expected (row, offset, length)")
+    order = {row: place for place, row in enumerate(dict.fromkeys(row for row, _, _ in requests))}
+    kinds = {kind: list(order) if kind == selector else None for kind in get_args(Selector)}
+    rows, places = await _places(
+        snapshot, column, kinds["indices"], kinds["ids"], kinds["addresses"]
+    )
+    asked = [(places[order[row]], int(offset), int(length)) for row, offset, length in requests]
+    for place, offset, length in asked:
+        if place is not None and offset + length > place.num_bytes:
+            raise InvalidInputError(
+                f"range of {length} bytes at {offset}: the blob has {place.num_bytes}"
+            )
+    ranges = [
+        ByteRange(place.location, place.start + offset, place.start + offset + length)
+        for place, offset, length in asked
+        if place is not None and length
+    ]
+    buffers = iter(await snapshot.engine.scheduler.read(ranges, reason="blobs"))
+    return [
+        (
+            number,
+            rows[order[request[0]]],
+            None if place is None else bytes(next(buffers)) if length else b"",
+        )
+        for number, (request, (place, _, length)) in enumerate(zip(requests, asked, strict=True))
+    ]
 
 
 async def _places(

@@ -50,6 +50,8 @@ class FragmentScanArguments(TypedDict, total=False):
     limit: int | None
     offset: int | None
     batch_size: int | None
+    batch_size_bytes: int | None
+    strict_batch_size: bool
     with_row_id: bool
     with_row_address: bool
     scan_in_order: bool
@@ -83,6 +85,9 @@ class ScanOptions:
         limit: rows to give at most.
         offset: rows to skip first, after the filter.
         batch_size: rows of a batch at most; None: what the pages make natural (about 64 Ki).
+        batch_size_bytes: bytes of a batch at most, about; a row that has more is one by itself.
+        strict_batch_size: all batches but the last have `batch_size` rows; short ones are joined,
+            which copies them.
         with_row_id: add the column `_rowid` (uint64).
         with_row_address: add the column `_rowaddr` (uint64): fragment id << 32 | row offset.
         scan_in_order: False gives batches as they are ready.
@@ -114,6 +119,8 @@ class ScanOptions:
     limit: int | None = None
     offset: int | None = None
     batch_size: int | None = None
+    batch_size_bytes: int | None = None
+    strict_batch_size: bool = False
     with_row_id: bool = False
     with_row_address: bool = False
     scan_in_order: bool = True
@@ -136,6 +143,7 @@ class ScanOptions:
             ("limit", 0),
             ("offset", 0),
             ("batch_size", 1),
+            ("batch_size_bytes", 1),
             ("batch_readahead", 1),
             ("io_buffer_bytes", 1),
         ):
@@ -150,6 +158,10 @@ class ScanOptions:
             raise InvalidInputError(
                 f"blob_handling={self.blob_handling!r}: expected one of "
                 f"{', '.join(get_args(BlobHandling))}"
+            )
+        if self.strict_batch_size and (self.batch_size is None or self.batch_size_bytes):
+            raise InvalidInputError(
+                "strict_batch_size=True needs batch_size=, and no batch_size_bytes="
             )
         if self.include_deleted_rows and not self.with_row_id:
             raise InvalidInputError("include_deleted_rows=True needs with_row_id=True")

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -37,6 +36,7 @@ from alance.ops.read.groups import (
 from alance.ops.read.late import SplitReader
 from alance.ops.read.plan import all_at_once
 from alance.ops.read.take import opened_fragments, prepare_take
+from alance.ops.read.window import RowWindow
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Sequence
@@ -53,39 +53,6 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     Window: TypeAlias = tuple[SplitReader, Sequence[FragmentHandle]]
-
-
-@dataclass(slots=True)
-class RowWindow:
-    """Lets through the rows from `skip` on, `limit` of them (None: all)."""
-
-    skip: int
-    limit: int | None
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no further row is wanted."""
-        return self.limit == 0
-
-    def cut(self, batch: pa.RecordBatch, batch_size: int | None) -> Iterator[pa.RecordBatch]:
-        """The wanted rows of the next batch, in pieces of at most `batch_size`; no copy."""
-        skipped = min(self.skip, batch.num_rows)
-        self.skip -= skipped
-        num_rows = batch.num_rows - skipped
-        if self.limit is not None:
-            num_rows = min(num_rows, self.limit)
-            self.limit -= num_rows
-        if num_rows == 0:
-            return
-        if skipped or num_rows < batch.num_rows:
-            batch = batch.slice(skipped, num_rows)
-        step = batch_size or num_rows
-        if step >= num_rows:
-            yield batch
-            return
-        for start in range(0, num_rows, step):
-            yield batch.slice(start, step)
-
 
 WINDOW: Final = 64  # fragments opened at once: as many footers as one wave of requests holds
 PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, in which calls cost little
@@ -108,13 +75,15 @@ async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBa
     in requests of up to 16 MiB, ahead of the consumer up to the budget. Of rows that indices gave
     there are no page tables to read. Late columns are another round, unless they are read unasked.
     """
-    window = RowWindow(plan.options.offset or 0, plan.options.limit)
+    window = RowWindow(plan.options)
     async with aclosing(_decoded(snapshot, plan)) as batches:
         async for batch in batches:
-            for piece in window.cut(batch, plan.options.batch_size):
+            for piece in window.cut(batch):
                 yield piece
             if window.is_full:
-                return
+                break
+    for piece in window.rest():
+        yield piece
 
 
 async def _decoded(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:

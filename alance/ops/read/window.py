@@ -1,0 +1,87 @@
+"""Offset and limit over a stream of batches, and the cutting to batch sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from alance.ops.read.options import ScanOptions
+
+
+@dataclass(slots=True)
+class RowWindow:
+    """Lets through the rows from `offset` on, `limit` of them, in batches of some sizes."""
+
+    options: ScanOptions
+    skip: int = field(init=False)
+    limit: int | None = field(init=False)
+    _short: list[pa.RecordBatch] = field(default_factory=list, init=False)  # for a strict size
+
+    def __post_init__(self) -> None:
+        self.skip = self.options.offset or 0
+        self.limit = self.options.limit
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further row is wanted."""
+        return self.limit == 0
+
+    def cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The wanted rows of the next batch in pieces of the size; no copy but of a strict one."""
+        skipped = min(self.skip, batch.num_rows)
+        self.skip -= skipped
+        num_rows = batch.num_rows - skipped
+        if self.limit is not None:
+            num_rows = min(num_rows, self.limit)
+            self.limit -= num_rows
+        if num_rows == 0:
+            return
+        if skipped or num_rows < batch.num_rows:
+            batch = batch.slice(skipped, num_rows)
+        if self.options.strict_batch_size:
+            yield from self._fill(batch)
+            return
+        step = self.options.batch_size or num_rows
+        most = self.options.batch_size_bytes
+        if most is not None and (num_bytes := batch.nbytes) > most:
+            step = min(step, max(1, num_rows * most // num_bytes))
+        if step >= num_rows:
+            yield batch
+            return
+        for start in range(0, num_rows, step):
+            yield batch.slice(start, step)
+
+    def _fill(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Batches of exactly the size; rows that are left wait for the next ones."""
+        size = self.options.batch_size or 0
+        start = 0
+        if self._short:
+            start = min(size - sum(part.num_rows for part in self._short), batch.num_rows)
+            self._short.append(batch.slice(0, start))
+            if sum(part.num_rows for part in self._short) < size:
+                return
+            yield from self.rest()
+        while start + size <= batch.num_rows:
+            yield batch.slice(start, size)
+            start += size
+        if start < batch.num_rows:
+            self._short.append(batch.slice(start))
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """The rows that wait, as one batch: the last one of a scan."""
+        parts, self._short = self._short, []
+        if parts:
+            yield pa.concat_batches(parts)
+
+
+def cut_table(table: pa.Table, options: ScanOptions) -> Iterator[pa.RecordBatch]:
+    """The rows of a table, which has the offset and the limit already, in batches of the sizes."""
+    window = RowWindow(replace(options, offset=None, limit=None))
+    for batch in table.to_batches():
+        yield from window.cut(batch)
+    yield from window.rest()
