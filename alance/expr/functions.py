@@ -39,7 +39,7 @@ _ELSEWHERE: Final = """
     current_time date_bin date_format decode digest encode factorial find_in_set first_value
     flatten from_unixtime gcd generate_series last_value lcm levenshtein make_date make_time map
     map_keys map_values max md5 median min nvl2 overlay pi random range row_number sha224 sha256
-    sha384 sha512 stddev string_agg string_to_array strings struct substr_index substring_index
+    sha384 sha512 stddev string_agg string_to_array strings substr_index substring_index
     sum to_char to_hex to_local_time to_timestamp_micros to_timestamp_millis to_timestamp_nanos
     to_timestamp_seconds to_unixtime translate union_extract unnest uuid var version
 """
@@ -87,6 +87,15 @@ def _named_struct(name: str, args: list[Node]) -> Node:
         return pc.make_struct(*values, field_names=names)
 
     return call(name, build, *args[1::2])
+
+
+def _struct(name: str, args: list[Node]) -> Node:
+    """`struct(x, y)`: a struct of values, named `c0`, `c1` and so on."""
+
+    def build(*values: Value) -> pa.Array:
+        return pc.make_struct(*values, field_names=[f"c{place}" for place in range(len(values))])
+
+    return call(name, build, *args)
 
 
 _REAL: Final = {
@@ -181,6 +190,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "json_exists": Function(2, 2, json_values.exists),
     "json_array_length": Function(2, 2, json_values.array_length),
     "json_array_contains": Function(3, 3, json_values.array_contains),
+    "struct": Function(1, MANY, _struct),
     "named_struct": Function(2, MANY, _named_struct),
     "get_field": Function(2, 2, nested.get_field),
     "arrow_cast": Function(2, 2, type_names.arrow_cast),

@@ -47,6 +47,7 @@ FILTERS = [
     *['ts = TIMESTAMP "1970-01-01 00:00:01"', 'ts > date "1970-01-01"', "_ROWID < 2"],
     *["l[1]['x'] = 1", "l[1].x = 2", "l[-1]['y'] = 'p'", "l[2].x is null", "s.n[1] = 4"],
     *["s['n'][2] = 2", "get_field(s, 'A') = 1", "get_field(l[1], 'x') = 3"],
+    *["struct(id, Name).c1 = 'b'", "struct(s.A)['c0'] = 4"],
     *["named_struct('z', id)['z'] = 2", "array_element(l, 1)['x'] = 1"],
     *["arrow_cast(id, 'Int8') = 1", "id = arrow_cast('1', 'Int64')"],
     *["arrow_cast(ts, 'Date32') = date '1970-01-01'", "json_get_float(j, 'f') > 1"],
@@ -55,6 +56,7 @@ FILTERS = [
     *["json_array_contains(j, '$.c', 'x y')", "json_array_length(j, '$.c') = 3"],
 ]
 COMPUTED = [
+    *["struct(id, Name)", "struct(s.A, 1, l)", "struct(id).c0"],
     *["l[1]", "l[1]['x']", "S.n[1]", "arrow_cast(id, 'Utf8')", "arrow_cast(id, 'Float32')"],
     *["arrow_cast(id, 'Decimal128(10, 2)')", "arrow_cast(id, 'Duration(Second)')"],
     *["arrow_cast(ts, 'Timestamp(Millisecond, None)')", "arrow_cast(s.n, 'LargeList(Int32)')"],
