@@ -13,7 +13,7 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
   no version will name: `remove_data_files`;
 - new columns, a fragment a task: `ColumnBackfill`;
 - rows that were found on executors and are deleted or replaced in one commit: `delete_rows`,
-  `replace_rows`, `SourceGaps`;
+  `replace_rows`, `RowUpdate`, `SourceGaps`;
 - catalogs that are folders of tables: `list_folders`, `is_table`, `move_table`, `remove_folder`.
 
 Whatever is sent to tasks can be pickled. All take and give the objects of `alance`.
@@ -34,6 +34,7 @@ from alance.distributed.splits import (
     read_split,
     version_record,
 )
+from alance.distributed.updates import RowUpdate
 from alance.distributed.writing import (
     ColumnBackfill,
     SourceGaps,
@@ -62,6 +63,7 @@ __all__ = [
     "Added",
     "ColumnBackfill",
     "Piece",
+    "RowUpdate",
     "SourceGaps",
     "added_by",
     "append_schema",

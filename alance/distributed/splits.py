@@ -233,8 +233,10 @@ async def read_split(
         flat: members are columns of their own; False: they keep their parents, which also have
             those that the filter needs; see `member_paths`.
     """
-    snapshot, spans = _opened(record, uri, split, storage_options, session)
-    scanner = _RangeScanner(snapshot, list(columns), options)
+    dataset, spans = open_split(
+        record, uri, split, storage_options=storage_options, session=session
+    )
+    scanner = _RangeScanner(dataset._snapshot, list(columns), options)
     scanner.spans, scanner.flat = spans, flat
     async for batch in scanner.to_batches():
         yield batch
@@ -259,8 +261,10 @@ async def read_extremes(
         columns: of types with an order; no floats.
         options: without a filter or limit.
     """
-    snapshot, spans = _opened(record, uri, split, storage_options, session)
-    async with aclosing(extreme_rows(snapshot, columns, options, spans)) as batches:
+    dataset, spans = open_split(
+        record, uri, split, storage_options=storage_options, session=session
+    )
+    async with aclosing(extreme_rows(dataset._snapshot, columns, options, spans)) as batches:
         async for batch in batches:
             yield batch
 
@@ -314,25 +318,28 @@ def _has_blobs(field: pa.Field) -> bool:
     return any(_has_blobs(kind.field(number)) for number in range(kind.num_fields))
 
 
-def _opened(
+def open_split(
     record: bytes,
     uri: str,
     split: Sequence[Piece],
-    storage_options: Mapping[str, str] | None,
-    session: Session | None,
-) -> tuple[Snapshot, dict[int, list[tuple[int, int]]]]:
-    """A version with the fragments of a split, and its rows of those that it has in part."""
-    spans: dict[bytes, tuple[int, int | None]] = {}
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    session: Session | None = None,
+) -> tuple[Dataset, dict[int, list[tuple[int, int]]]]:
+    """A version with the fragments of a split, and the rows of those of which it has some only.
+
+    No request.
+    """
+    ranges: dict[bytes, tuple[int, int | None]] = {}
     for piece in split:  # those of one fragment follow each other
-        start = spans[piece.fragment][0] if piece.fragment in spans else piece.start
-        spans[piece.fragment] = (start, piece.stop)
+        start = ranges[piece.fragment][0] if piece.fragment in ranges else piece.start
+        ranges[piece.fragment] = (start, piece.stop)
     dataset = open_record(
-        record, uri, list(spans), storage_options=storage_options, session=session
+        record, uri, list(ranges), storage_options=storage_options, session=session
     )
-    snapshot = dataset._snapshot
-    return snapshot, {
+    return dataset, {
         handle.id: [(start, stop)]
-        for handle, (start, stop) in zip(snapshot.handles, spans.values(), strict=True)
+        for handle, (start, stop) in zip(dataset._snapshot.handles, ranges.values(), strict=True)
         if stop is not None
     }
 

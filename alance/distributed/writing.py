@@ -11,13 +11,14 @@ from __future__ import annotations
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import AlanceError, AlreadyExistsError, InvalidInputError, NotFoundError
+from alance.file.batches import empty_batch
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import DataFile
@@ -25,8 +26,7 @@ from alance.format.table.operations import Delete, Overwrite, Update
 from alance.ops.columns.add import add_to_fragment, grown, merge_of
 from alance.ops.columns.backfill import owned_ids
 from alance.ops.columns.sources import opened, source_of
-from alance.ops.merge.options import MergePlan
-from alance.ops.merge.plan import Merge
+from alance.ops.merge.plan import check_inserted, given_fields, is_whole
 from alance.ops.merge.rows import completed
 from alance.ops.rows.moved import commit_rows
 from alance.ops.version.commit_options import CommitOptions
@@ -205,6 +205,7 @@ async def replace_rows(
     moved: Sequence[bytes] = (),
     inserted: Sequence[bytes] = (),
     row_ids: UInt64s | None = None,
+    columns: Sequence[str] | None = None,
 ) -> Dataset:
     """The version without some rows, and with new fragments.
 
@@ -214,13 +215,15 @@ async def replace_rows(
         moved: records of fragments with new values of these rows.
         inserted: records of fragments with other rows.
         row_ids: of the rows that moved, in the order of `moved`; needed where ids are stable.
+        columns: in which they have new values; None: all.
 
     Raises:
         RetryableConflictError: others changed the same rows; find them again.
         CommitConflictError: a newer version rules this one out.
     """
     snapshot = dataset._snapshot
-    fields = tuple(field.id for field in snapshot.schema.walk()) if moved else ()
+    schema = snapshot.schema if columns is None else snapshot.schema.project(columns)
+    fields = tuple(sorted(field.id for field in schema.walk())) if moved else ()
     after = await commit_rows(
         snapshot,
         Update(fields_for_preserving_frag_bitmap=fields),
@@ -246,39 +249,44 @@ class SourceGaps:
     fragments: tuple[bytes, ...]
 
     @classmethod
-    def of(
-        cls,
-        dataset: Dataset,
-        source: pa.Schema,
-        on: Sequence[str],
-        when_matched: Literal["update", "delete", "nothing"],
-        *,
-        inserts: bool,
-    ) -> SourceGaps | None:
-        """What is to be taken from the rows that a merge updates; None: nothing.
+    def of(cls, dataset: Dataset, source: pa.Schema) -> SourceGaps | None:
+        """What rows with some new values take from those that they replace; None: nothing.
 
         Args:
-            source: the columns of its rows.
-            on: the key.
+            source: the columns, or members of structs, that have new values.
 
         Raises:
-            InvalidInputError: a source that does not fit the table.
-            UnsupportedError: it lacks columns with blobs that are not moved.
+            InvalidInputError: columns that the table has not, or values that never fit it.
+            UnsupportedError: other columns have blobs that are not moved.
         """
         base = dataset._snapshot
-        updates = when_matched == "update"
-        if not updates and not inserts:
-            return None
-        matched: Any = when_matched
-        merge = Merge.of(
-            MergePlan(on=tuple(on), when_matched=matched, inserts=inserts), base.schema, source
-        )
-        names = (*merge.lacking, *merge.partial)
-        if not updates or not names:
+        schema = base.schema
+        given = pa.schema(given_fields(schema, source))
+        conform(empty_batch(source), given)
+        names = [field.name for field in schema.fields if given.get_field_index(field.name) < 0]
+        names += [
+            field.name
+            for field in given
+            if not is_whole(field.type, schema.field(field.name).logical_arrow().type)
+        ]
+        if not names:
             return None
         moved_blobs(base, names)
         records = (fragment.message.SerializeToString() for fragment in base.manifest.fragments)
-        return cls(names, merge.given, tuple(records))
+        return cls(tuple(names), given, tuple(records))
+
+    @staticmethod
+    def check_inserted(dataset: Dataset, source: pa.Schema) -> None:
+        """Raise where rows with these columns cannot become rows of the table.
+
+        Raises:
+            InvalidInputError: columns that the table has not, or values that never fit it; none of
+                a column that cannot be null.
+        """
+        schema = dataset._snapshot.schema
+        given = pa.schema(given_fields(schema, source))
+        check_inserted(schema, given)
+        conform(empty_batch(source), given)
 
     async def filled(
         self, dataset: Dataset, batches: Iterator[pa.RecordBatch]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from alance.spark.session import session
 
         spark = session(f"alance {job}", master=master, conf=conf)
+        _without_stacks()
         _prepare(spark, job, arguments_of_job)
         run: Callable[..., Any] = getattr(jobs, job.replace("-", "_"))
         done = run(
@@ -45,6 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except (AlanceError, ImportError) as error:
         print(f"alance-spark {job}: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        from alance.spark.failures import is_of_spark, told
+
+        if not is_of_spark(error):
+            raise
+        print(f"alance-spark {job}: {told(error)}", file=sys.stderr)
         return 1
     print(_as_json(done) if as_json else done)
     counts = done.counts.items()
@@ -68,16 +77,37 @@ def _as_json(done: Any) -> str:
     )
 
 
+def _without_stacks() -> None:
+    """Spark logs errors of queries beside raising them, with the stacks of the JVM, as JSON."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
 def _prepare(spark: Any, job: str, given: dict[str, Any]) -> None:
     """Sources and keys that a job takes as a DataFrame."""
     if job == "merge":
         given["source"] = spark.read.format(given.pop("format")).load(given["source"])
+        _clauses(given)
     elif job == "delete":
         kind = given.pop("format")
         if "keys" in given:
             given["keys"] = spark.read.format(kind).load(given["keys"])
-    elif job == "backfill":
-        given["columns"] = dict(given["columns"])
+    elif job in ("backfill", "update"):
+        name = "columns" if job == "backfill" else "updates"
+        given[name] = dict(given[name])
+
+
+def _clauses(given: dict[str, Any]) -> None:
+    """The clauses of a merge, of their actions, conditions and values."""
+    from alance.spark.jobs import When
+
+    for name in ("when_matched", "when_not_matched", "when_not_matched_by_source"):
+        condition, values = given.pop(f"{name}_if", None), given.pop(f"{name}_set", None)
+        action: Any = given.get(name) or ("insert" if name == "when_not_matched" else "update")
+        if condition is not None or values is not None:
+            given[name] = When(action, condition, dict(values) if values else None)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -139,18 +169,30 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("source")
     command.add_argument("--on", action="append", required=True)
     command.add_argument("--format", default="parquet")
-    command.add_argument("--when-matched", choices=("update", "delete", "nothing"))
-    command.add_argument("--when-not-matched", choices=("insert", "nothing"))
+    changes = ("update", "delete", "nothing")
+    for clause, actions in (
+        ("--when-matched", changes),
+        ("--when-not-matched", ("insert", "nothing")),
+        ("--when-not-matched-by-source", changes),
+    ):
+        command.add_argument(clause, choices=actions)
+        command.add_argument(f"{clause}-if", metavar="SQL", help="over source.a and target.a")
+        command.add_argument(f"{clause}-set", action="append", type=_pair, metavar="COLUMN=SQL")
+
+    command = job("update", "new values for the rows that meet a condition")
+    command.add_argument("uri")
+    command.add_argument("updates", nargs="+", type=_pair, metavar="COLUMN=SQL")
+    command.add_argument("--where")
 
     command = job("compact", "small fragments to larger ones")
     command.add_argument("uri")
     command.add_argument("--target-rows-per-fragment", type=int)
     command.add_argument("--max-bytes-per-file", type=int)
 
-    command = job("build-index", "an index of a column: B-tree, bitmap, or of vectors")
+    command = job("build-index", "an index of a column: B-tree, bitmap, of texts or vectors")
     command.add_argument("uri")
     command.add_argument("column")
-    kinds = ("BTREE", "BITMAP", "IVF_FLAT", "IVF_SQ", "IVF_RQ", "IVF_PQ")
+    kinds = ("BTREE", "BITMAP", "INVERTED", "IVF_FLAT", "IVF_SQ", "IVF_RQ", "IVF_PQ")
     command.add_argument("--index-type", type=str.upper, choices=kinds)
     command.add_argument("--metric", choices=("l2", "cosine", "dot", "hamming"))
     command.add_argument("--name")

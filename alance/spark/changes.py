@@ -93,9 +93,16 @@ def offsets_of(gone: Mapping[int, BitMap]) -> dict[int, np.ndarray[Any, np.dtype
 
 
 async def commit_changes(
-    base: Dataset, moved: Sequence[Change], new: Sequence[Change], gone: Mapping[int, BitMap]
+    base: Dataset,
+    moved: Sequence[Change],
+    new: Sequence[Change],
+    gone: Mapping[int, BitMap],
+    columns: Sequence[str] | None = None,
 ) -> Dataset:
     """The version without the rows that go, and with those that were written.
+
+    Args:
+        columns: in which moved rows have new values; None: all.
 
     Raises:
         RetryableConflictError: others changed the same rows.
@@ -107,6 +114,7 @@ async def commit_changes(
         moved=_fragments(moved),
         inserted=_fragments(new),
         row_ids=np.frombuffer(b"".join(change.row_ids for change in moved), np.uint64),
+        columns=columns,
     )
 
 

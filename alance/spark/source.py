@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
+from alance.distributed import check_filter
 from alance.spark.options import ReadOptions, StreamOptions, WriteOptions
 from alance.spark.reader import AlanceReader, PushingReader, columns_of
 from alance.spark.stream_reader import AlanceStreamReader
@@ -52,6 +53,7 @@ class AlanceSource(DataSource):
         kind = StreamOptions if streams else ReadOptions
         options = kind.parse(self.options, self.defaults)
         dataset = await open_for_read(options)
+        check_filter(dataset, options.filter)
         if not streams:
             self.pinned_options = options = pinned(options, dataset)
         blobs: Any = "all_binary" if options.blobs == "bytes" else "blobs_descriptions"

@@ -71,11 +71,8 @@ class Merge:
             if not _is_whole(schema, given, name):
                 raise InvalidInputError(f"key column {name!r}: the data has some members only")
         lacking = [field for field in schema.fields if given.get_field_index(field.name) < 0]
-        needed = [field.name for field in lacking if not field.logical_arrow().nullable]
-        if plan.inserts and needed:
-            raise InvalidInputError(
-                f"column {needed[0]!r}: missing in the data, and inserted rows cannot be null there"
-            )
+        if plan.inserts:
+            check_inserted(schema, given)
         merge = cls(
             plan,
             schema,
@@ -230,6 +227,19 @@ def given_fields(schema: Schema, source: pa.Schema) -> list[pa.Field]:
         is_blob = field.is_blob_v1 or field.is_blob_v2
         fields.append(arrow if is_blob else _narrowed(arrow, source.field(index), field.name))
     return fields
+
+
+def check_inserted(schema: Schema, given: pa.Schema) -> None:
+    """
+    Raises:
+        InvalidInputError: inserted rows lack a column that cannot be null.
+    """
+    for field in schema.fields:
+        if given.get_field_index(field.name) < 0 and not field.logical_arrow().nullable:
+            raise InvalidInputError(
+                f"column {field.name!r}: missing in the data, and inserted rows cannot be null "
+                "there"
+            )
 
 
 def is_whole(given: pa.DataType, whole: pa.DataType) -> bool:

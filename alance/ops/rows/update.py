@@ -80,9 +80,9 @@ async def _attempt(
     files = DataFiles(base.session, base.table, base.schema, base.manifest.data_storage_version)
     run = base.engine.pool.run
     try:
-        async with aclosing(_matching(base, assignments, where)) as batches:
+        async with aclosing(matching(base, assignments, where)) as batches:
             async for group in in_groups(batches):
-                work = partial(_new_rows, group, assignments, base.schema)
+                work = partial(new_rows, group, assignments, base.schema)
                 for batch, rows in await run(work):
                     moved.add(as_numbers(batch.column(ROW_ADDRESS)))
                     if base.has_stable_row_ids:
@@ -106,21 +106,29 @@ async def _attempt(
     )
 
 
-def _new_rows(
+def new_rows(
     group: Sequence[pa.RecordBatch], assignments: Assignments, schema: Schema
 ) -> list[tuple[pa.RecordBatch, pa.RecordBatch]]:
     """The rows of some batches, as they were and as they will be; in one, mostly. CPU."""
     return [(batch, assignments.apply(batch, schema)) for batch in merged(group)]
 
 
-async def _matching(
-    base: Snapshot, assignments: Assignments, where: ScanOptions
+async def matching(
+    base: Snapshot,
+    assignments: Assignments,
+    where: ScanOptions,
+    spans: Mapping[int, list[tuple[int, int]]] | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows that move, with their addresses (and ids, where they have some), as they are."""
+    """The rows that move, with their addresses (and ids, where they have some), as they are.
+
+    Args:
+        spans: of fragments of which some rows alone are looked at; by id.
+    """
     columns = assignments.needed(base.schema)
     blobs = moved_blobs(base, columns)
     options = replace(where, with_row_address=True, with_row_id=base.has_stable_row_ids)
     plan = await plan_scan(base, columns, options)
+    plan = replace(plan, spans={**plan.spans, **(spans or {})})
     async with aclosing(scan(base, plan)) as batches:
         if not blobs:
             async for batch in batches:

@@ -3,13 +3,15 @@
 from alance.spark.jobs.backfill import backfill
 from alance.spark.jobs.base import Progress, Summary
 from alance.spark.jobs.indexing import build_index
-from alance.spark.jobs.rows import delete, merge
+from alance.spark.jobs.merging import When, merge
+from alance.spark.jobs.rows import delete, update
 from alance.spark.jobs.transfer import export, ingest
 from alance.spark.jobs.upkeep import cleanup, compact, validate
 
 __all__ = [
     "Progress",
     "Summary",
+    "When",
     "backfill",
     "build_index",
     "cleanup",
@@ -18,5 +20,6 @@ __all__ = [
     "export",
     "ingest",
     "merge",
+    "update",
     "validate",
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from alance.spark.failures import translated
 from alance.spark.options import WriteOptions
 from alance.spark.session import storage_of
 from alance.spark.worker import release
@@ -65,7 +66,8 @@ class Summary:
 class Watch:
     """Times a job, and tells how many tasks of Spark are done while it runs.
 
-    The tasks are those of the thread that enters: `with Watch(...) as watch`.
+    An error of alance that Spark has wrapped leaves the job as it was. The tasks are those of the
+    thread that enters: `with Watch(...) as watch`.
     """
 
     def __init__(self, spark: SparkSession, job: str, on_progress: OnProgress | None) -> None:
@@ -84,11 +86,16 @@ class Watch:
             self._thread.start()
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, *_: object
+    ) -> None:
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
             self._spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        ours = None if error is None else translated(error)
+        if ours is not None:
+            raise ours from error
 
     def summary(self, uri: str, version: int | None, **counts: object) -> Summary:
         """What was done, with the time that it took."""
@@ -113,6 +120,12 @@ class Watch:
 def place(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None) -> WriteOptions:
     """The table that a job works on, for this process and the executors."""
     return WriteOptions(path=uri, storage=storage_of(spark, storage_options))
+
+
+def parallelism_of(spark: SparkSession) -> int:
+    """Tasks that run at once; 1 where Spark is elsewhere (Connect), and it is not known."""
+    context = getattr(spark, "_sc", None)
+    return 1 if context is None else int(context.defaultParallelism)
 
 
 def spread(

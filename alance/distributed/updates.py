@@ -1,0 +1,97 @@
+"""An update that many processes share: each computes the new values of some rows."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from alance.distributed.splits import open_split
+from alance.file.small_batches import in_groups
+from alance.ops.read.filters import parse_predicate
+from alance.ops.read.options import ScanOptions
+from alance.ops.rows.update import matching, new_rows, parse_updates
+from alance.ops.version.projection import META
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+
+    from alance.datasets import Dataset
+    from alance.distributed.splits import Piece
+    from alance.ops.rows.update import Assignments
+    from alance.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class RowUpdate:
+    """New values for the rows that meet a condition. Can be pickled.
+
+    Attributes:
+        updates: columns to SQL text, computed from the row as it was; see `Dataset.update`.
+        where: SQL text; None: all rows.
+    """
+
+    updates: Mapping[str, str]
+    where: str | None = None
+
+    def check(self, dataset: Dataset) -> list[str]:
+        """The columns that a task reads, or an error before any does.
+
+        Raises:
+            InvalidInputError: an unknown column, bad SQL, a type that does not cast.
+            UnsupportedError: a field inside of a column.
+        """
+        schema = dataset._snapshot.schema
+        assignments = self._parsed(dataset)
+        condition = parse_predicate(schema, self.where)
+        names = set(assignments.needed(schema))
+        if condition is not None:
+            names.update(schema.names_of(path)[0] for path in condition.columns)
+        return [field.name for field in schema.fields if field.name in names]
+
+    async def rows(
+        self,
+        record: bytes,
+        uri: str,
+        split: Sequence[Piece],
+        *,
+        storage_options: Mapping[str, str] | None = None,
+        session: Session | None = None,
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The rows of a split that meet the condition, with their new values.
+
+        After the columns of the table there are `_rowaddr`, of the row that each replaces, and
+        `_rowid`, where ids are stable.
+
+        Cost: a scan of the condition's columns, then of all of the rows that meet it.
+
+        Args:
+            record, uri, storage_options, session: of the version, see `open_record`.
+
+        Raises:
+            InvalidInputError: values that an expression cannot take or a column cannot hold.
+        """
+        dataset, spans = open_split(
+            record, uri, split, storage_options=storage_options, session=session
+        )
+        base = dataset._snapshot
+        run = base.engine.pool.run
+        assignments = await run(partial(self._parsed, dataset))
+        where = ScanOptions(filter=self.where)
+        async with aclosing(matching(base, assignments, where, spans)) as batches:
+            async for group in in_groups(batches):
+                for old, new in await run(partial(new_rows, group, assignments, base.schema)):
+                    yield _with_places(old, new)
+
+    def _parsed(self, dataset: Dataset) -> Assignments:
+        return parse_updates(dataset._snapshot.schema, self.updates, [None] * len(self.updates))
+
+
+def _with_places(old: pa.RecordBatch, new: pa.RecordBatch) -> pa.RecordBatch:
+    names = [name for name in META if name in old.schema.names]
+    fields = [*new.schema, *(old.schema.field(name) for name in names)]
+    arrays = [*new.columns, *(old.column(name) for name in names)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))

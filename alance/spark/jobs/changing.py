@@ -1,0 +1,103 @@
+"""What jobs share that change rows: rounds, what tasks give, what is left of a failure."""
+
+from __future__ import annotations
+
+import pickle
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from alance import RetryableConflictError
+from alance.distributed import append_schema, may_be_visible
+from alance.spark import read
+from alance.spark.changes import Moves
+from alance.spark.committing import Target, remove_files
+from alance.spark.jobs.base import RESULT, result_batch
+from alance.spark.versions import Version, open_version
+from alance.spark.worker import run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from alance import Dataset
+    from alance.spark.changes import Change
+    from alance.spark.options import WriteOptions
+
+ROUNDS: Final = 5  # attempts on a newer version, where others changed the same rows
+
+
+def target_in_place(where: WriteOptions, base: Dataset) -> Target:
+    """Where rows go that take the place of others of a version."""
+    version = Version.of(base, where)
+    return Target(where, version, base.version, base.uri, append_schema(base), overwrite=False)
+
+
+@contextmanager
+def removed_on_failure(where: WriteOptions, changes: Sequence[Change]) -> Iterator[None]:
+    """Remove what was written, unless a version may name it."""
+    try:
+        yield
+    except BaseException as error:
+        if not may_be_visible(error):
+            run(remove_files(where, [change.written for change in changes]))
+        raise
+
+
+def num_rows(changes: Sequence[Change]) -> int:
+    """Rows that were written."""
+    return sum(change.written.num_rows for change in changes if change.written is not None)
+
+
+def rounds(
+    where: WriteOptions,
+    attempt: Callable[[Dataset], tuple[Dataset, dict[str, int]]],
+    max_rounds: int,
+) -> tuple[Dataset, dict[str, int]]:
+    """What an attempt gives on the latest version; again where others changed the same rows."""
+    number = 1
+    while True:
+        try:
+            after, counts = attempt(run(open_version(where)))
+            return after, {**counts, "rounds": number}
+        except RetryableConflictError:
+            if number >= max_rounds:
+                raise
+            number += 1
+
+
+def table_of(
+    spark: SparkSession,
+    uri: str,
+    storage_options: Mapping[str, str] | None,
+    base: Dataset,
+    columns: list[str],
+    filter: str | None = None,
+) -> DataFrame:
+    """Columns of a version."""
+    return read(
+        spark,
+        uri,
+        columns=columns,
+        filter=filter,
+        version=base.version,
+        storage_options=storage_options,
+    )
+
+
+def collected(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any]) -> list[Any]:
+    """What some work gives of each partition of a frame."""
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield result_batch(0, pickle.dumps(work(batches)))
+
+    return [pickle.loads(bytes(row.result)) for row in frame.mapInArrow(task, RESULT).collect()]
+
+
+def places(batches: Iterator[pa.RecordBatch]) -> Change:
+    """Rows that go, by their address."""
+    moves = Moves()
+    for batch in batches:
+        moves.note(batch)
+    return moves.change()

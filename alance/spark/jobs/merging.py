@@ -1,0 +1,392 @@
+"""Job `merge`: rows joined by key on the executors, then updated, deleted and inserted there."""
+
+from __future__ import annotations
+
+import re
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, StructField, StructType
+
+from alance import InvalidInputError
+from alance.distributed import ROW_ADDRESS, ROW_ID, SourceGaps
+from alance.spark.changes import Moves, commit_changes, merged, write_moved
+from alance.spark.failures import told
+from alance.spark.jobs.base import Watch, place
+from alance.spark.jobs.changing import (
+    ROUNDS,
+    collected,
+    num_rows,
+    places,
+    removed_on_failure,
+    rounds,
+    table_of,
+    target_in_place,
+)
+from alance.spark.types import arrow_schema
+from alance.spark.worker import run
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from alance import Dataset
+    from alance.spark.changes import Change
+    from alance.spark.committing import Target
+    from alance.spark.jobs.base import OnProgress, Summary
+    from alance.spark.options import WriteOptions
+
+SOURCE: Final = "source"
+TARGET: Final = "target"
+THERE: Final = "_in_source"  # true in rows that the source has
+CLAUSE: Final = "_clause"  # the number of the clause that a row meets
+_WORD: Final = re.compile(r"`((?:[^`]|``)+)`|(\w+)")
+_ACTIONS: Final = {
+    "when_matched": ("update", "delete", "nothing"),
+    "when_not_matched": ("insert", "nothing"),
+    "when_not_matched_by_source": ("update", "delete", "nothing"),
+}
+
+
+Action: TypeAlias = Literal["update", "delete", "insert", "nothing"]
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """One clause of a merge: what is done with rows, and with which of them.
+
+    Attributes:
+        action: `update`, `delete`, `insert` or `nothing`.
+        condition: SQL of Spark over `source.a` and `target.a`; rows for which it is not true are
+            left to the next clause. None: all rows.
+        set: of an update or insert: SQL of Spark by column of the table. Columns that it does not
+            name keep their values, or are null in new rows. None: what the source has, by name.
+    """
+
+    action: Action
+    condition: str | None = None
+    set: Mapping[str, str] | None = field(default=None)
+
+
+Clauses: TypeAlias = "str | When | Sequence[str | When]"
+
+
+def merge(
+    spark: SparkSession,
+    uri: str,
+    source: DataFrame,
+    on: Sequence[str],
+    *,
+    when_matched: Clauses = "update",
+    when_not_matched: Clauses = "insert",
+    when_not_matched_by_source: Clauses = "nothing",
+    max_rounds: int = ROUNDS,
+    storage_options: Mapping[str, str] | None = None,
+    on_progress: OnProgress | None = None,
+) -> Summary:
+    """Put rows into a table by key, in one version: all that SQL's MERGE INTO does.
+
+    Rows keep their `_rowid` and when they came into being, where ids are stable. A null key is
+    equal to nothing. Of several clauses for a row the first one counts whose condition is true.
+
+        jobs.merge(
+            spark, uri, source, ["id"],
+            when_matched=[When("delete", "source.gone"), When("update", "source.at > target.at")],
+            when_not_matched=When("insert", "not source.gone"),
+            when_not_matched_by_source=When("update", set={"stale": "true"}),
+        )
+
+    Cost: of the table the executors read the key, the columns that clauses name, and all columns
+    of rows that are updated which get no new value. All tasks get the records of all fragments,
+    130 bytes each, where there are such.
+
+    Args:
+        source: its columns, or members of structs, that clauses do not set, are those of the
+            table; an update without `set` leaves what it lacks as it is, an insert makes it null.
+        on: the columns of the key, in the source and the table.
+        when_matched: a clause or several: `update`, `delete` or `nothing`, or `When`s of these.
+        when_not_matched: `insert` or `nothing`: rows of the source; they know no `target`.
+        when_not_matched_by_source: `update` with `set`, `delete` or `nothing`: rows of the table;
+            they know no `source`.
+
+    Raises:
+        InvalidInputError: bad SQL, unknown columns, values that never fit the table, found before
+            a task runs; several rows of the source for a row of the table that is updated; rows
+            to insert without columns that cannot be null. The table is as it was.
+        RetryableConflictError: others changed the same rows in every round.
+    """
+    plan = _Plan(
+        tuple(on),
+        _clauses("when_matched", when_matched),
+        _clauses("when_not_matched", when_not_matched),
+        _clauses("when_not_matched_by_source", when_not_matched_by_source),
+    )
+    if all(clause.action == "nothing" for clause in plan.clauses):
+        raise InvalidInputError("merge: nothing to do; expected an update, delete or insert")
+    where = place(spark, uri, storage_options)
+    table = partial(table_of, spark, uri, storage_options)
+    with Watch(spark, "merge", on_progress) as watch:
+
+        def attempt(base: Dataset) -> tuple[Dataset, dict[str, int]]:
+            plan.check_key(source.columns)
+            columns = [*plan.columns_of(base.schema.names), ROW_ADDRESS, ROW_ID]
+            rows = _Joined(plan, source, table(base, columns))
+            writes = [*plan.writes(base, rows)]
+            joined = rows.numbered().persist()
+            try:
+                return _attempt(where, base, joined, plan, writes)
+            finally:
+                joined.unpersist()
+
+        after, counts = rounds(where, attempt, max_rounds)
+        return watch.summary(uri, after.version, **counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """What the rows of a clause are written from.
+
+    Attributes:
+        number: of the clause.
+        values: the columns that it sets, or that the source has.
+        gaps: what updated rows keep; None: nothing, or the rows are new.
+    """
+
+    number: int
+    values: tuple[Column, ...]
+    gaps: SourceGaps | None
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The clauses of a merge, numbered in the order of these fields."""
+
+    on: tuple[str, ...]
+    matched: tuple[When, ...]
+    new: tuple[When, ...]
+    others: tuple[When, ...]
+
+    @property
+    def clauses(self) -> tuple[When, ...]:
+        return (*self.matched, *self.new, *self.others)
+
+    @property
+    def inserts(self) -> bool:
+        return any(clause.action == "insert" for clause in self.new)
+
+    @property
+    def join(self) -> str:
+        """The kind of the join that gives all rows which clauses are about."""
+        others = any(clause.action != "nothing" for clause in self.others)
+        if self.inserts:
+            return "full" if others else "left"
+        return "right" if others else "inner"
+
+    def check_key(self, names: Sequence[str]) -> None:
+        """Raise `InvalidInputError` where the source has not the key."""
+        missing = [name for name in self.on if name not in names]
+        if missing or not self.on:
+            raise InvalidInputError(
+                f"merge: key columns {list(self.on)}, the source has {', '.join(names)}"
+            )
+
+    def columns_of(self, names: Sequence[str]) -> list[str]:
+        """The columns of the table that are joined: the key, and those that clauses may name."""
+        texts = [clause.condition or "" for clause in self.clauses]
+        texts += [text for clause in self.clauses for text in (clause.set or {}).values()]
+        words = {
+            (quoted.replace("``", "`") or plain).casefold()
+            for text in texts
+            for quoted, plain in _WORD.findall(text)
+        }
+        key = {name.casefold() for name in self.on}
+        return [name for name in names if name.casefold() in words | key]
+
+    def writes(self, base: Dataset, rows: _Joined) -> Iterator[_Write]:
+        """What clauses write; all of them are checked, and no task is run.
+
+        Raises:
+            InvalidInputError: see `merge`.
+        """
+        for number, clause in enumerate(self.clauses):
+            side = rows.side_of(number)
+            if clause.condition is not None:
+                kind = rows.checked(side, "condition", clause.condition)
+                if not isinstance(kind.dataType, BooleanType):
+                    raise InvalidInputError(
+                        f"merge: condition {clause.condition!r} is {kind.dataType.simpleString()}, "
+                        "expected boolean"
+                    )
+            if clause.action in ("nothing", "delete"):
+                continue
+            if clause.set is None:
+                schema = rows.source.schema
+                values = [f.col(f"{SOURCE}.{_quoted(name)}") for name in schema.names]
+            else:
+                fields = [rows.checked(side, name, text) for name, text in clause.set.items()]
+                schema = StructType(fields)
+                values = [f.expr(text).alias(name) for name, text in clause.set.items()]
+            given, is_new = arrow_schema(schema), clause.action == "insert"
+            if is_new:
+                SourceGaps.check_inserted(base, given)
+            gaps = None if is_new else SourceGaps.of(base, given)
+            yield _Write(number, tuple(values), gaps, is_new)
+
+
+class _Joined:
+    """The rows of both sides."""
+
+    def __init__(self, plan: _Plan, source: DataFrame, table: DataFrame) -> None:
+        self._plan = plan
+        self.source = source
+        self._left = source.withColumn(THERE, f.lit(True)).alias(SOURCE)
+        self._right = table.alias(TARGET)
+        pairs = [
+            f.col(f"{SOURCE}.{_quoted(name)}") == f.col(f"{TARGET}.{_quoted(name)}")
+            for name in plan.on
+        ]
+        condition = pairs[0]
+        for pair in pairs[1:]:
+            condition = condition & pair
+        self._both = self._left.join(self._right, condition, plan.join)
+
+    def side_of(self, number: int) -> DataFrame:
+        """The rows that a clause knows."""
+        matched, new = len(self._plan.matched), len(self._plan.new)
+        if number < matched:
+            return self._both
+        return self._left if number < matched + new else self._right
+
+    def checked(self, side: DataFrame, name: str, text: str) -> StructField:
+        """The type of an expression.
+
+        Raises:
+            InvalidInputError: it is no SQL, or names columns that are not there.
+        """
+        if not isinstance(text, str):
+            raise InvalidInputError(f"merge: {name} = {text!r}, expected SQL text")
+        try:
+            return side.select(f.expr(text).alias(name)).schema[0]
+        except PySparkException as error:
+            raise InvalidInputError(f"merge: {name} = {text!r}: {told(error)}") from error
+
+    def numbered(self) -> DataFrame:
+        """The rows that meet a clause which does something, with its number."""
+        plan, start = self._plan, 0
+        address, there = f.col(f"{TARGET}.{ROW_ADDRESS}"), f.col(f"{SOURCE}.{THERE}")
+        cases = []
+        for clauses, meets in (
+            (plan.matched, there.isNotNull() & address.isNotNull()),
+            (plan.new, address.isNull()),
+            (plan.others, there.isNull()),
+        ):
+            number = f.lit(None).cast("int")
+            for place_of, clause in reversed(list(enumerate(clauses, start))):
+                chosen = f.lit(None if clause.action == "nothing" else place_of).cast("int")
+                holds = f.lit(True) if clause.condition is None else f.expr(clause.condition)
+                number = f.when(holds, chosen).otherwise(number)
+            cases.append((meets, number))
+            start += len(clauses)
+        number = f.lit(None).cast("int")
+        for meets, case in reversed(cases):
+            number = f.when(meets, case).otherwise(number)
+        return self._both.withColumn(CLAUSE, number).where(f.col(CLAUSE).isNotNull())
+
+
+def _attempt(
+    where: WriteOptions, base: Dataset, joined: DataFrame, plan: _Plan, writes: Sequence[_Write]
+) -> tuple[Dataset, dict[str, int]]:
+    """Write the rows, then commit them with the rows that go."""
+    target = target_in_place(where, base)
+    meta = [f.col(f"{TARGET}.{name}") for name in (ROW_ADDRESS, ROW_ID)]
+    moved: list[Change] = []
+    new: list[Change] = []
+    written: list[Change] = []
+    with removed_on_failure(where, written):
+        for write in writes:
+            rows = joined.where(f.col(CLAUSE) == write.number)
+            rows = rows.select(*write.values, *([] if write.is_new else meta))
+            changes = collected(rows, partial(_written, target, write.gaps, write.is_new))
+            written += changes
+            (new if write.is_new else moved).extend(changes)
+        deleting = [n for n, clause in enumerate(plan.clauses) if clause.action == "delete"]
+        deleted = {}
+        if deleting:
+            rows = joined.where(f.col(CLAUSE).isin(deleting)).select(meta[0])
+            deleted = merged(collected(rows, places))
+        gone = merged(moved)
+        num_deleted = sum(map(len, deleted.values()))
+        for number, offsets in deleted.items():
+            gone[number] = gone[number] | offsets if number in gone else offsets
+        if num_rows(moved) + num_deleted != sum(map(len, gone.values())):
+            raise InvalidInputError(
+                f"merge into {where.path!r}: several rows of the source have the key of one row "
+                "of the table"
+            )
+        counts = {
+            "rows_updated": num_rows(moved),
+            "rows_deleted": num_deleted,
+            "rows_inserted": num_rows(new),
+        }
+        if not any(counts.values()):
+            return base, counts
+        return run(commit_changes(base, moved, new, gone)), counts
+
+
+def _written(
+    target: Target, gaps: SourceGaps | None, is_new: bool, batches: Iterator[pa.RecordBatch]
+) -> Change:
+    """Rows to data files; with them, where those are that they replace, and their ids in order."""
+    moves = Moves()
+    if is_new:
+        return run(write_moved(target, moves, batches))
+    rows = (moves.note(batch, keep_address=gaps is not None) for batch in batches)
+    data = rows if gaps is None else _filled(target, gaps, rows)
+    return run(write_moved(target, moves, data))
+
+
+async def _filled(
+    target: Target, gaps: SourceGaps, batches: Iterator[pa.RecordBatch]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Rows that replace others, with what they lack taken from those."""
+    assert target.base is not None
+    async with aclosing(gaps.filled(target.base.dataset(gaps.fragments), batches)) as rows:
+        async for row in rows:
+            yield row
+
+
+def _clauses(name: str, given: Clauses) -> tuple[When, ...]:
+    """The clauses of one kind.
+
+    Raises:
+        InvalidInputError: an action that such rows cannot have, or an update of nothing.
+    """
+    several: Sequence[Any] = [given] if isinstance(given, str | When) else given
+    clauses = tuple(
+        When(cast("Action", each)) if isinstance(each, str) else each for each in several
+    )
+    for clause in clauses:
+        if not isinstance(clause, When) or clause.action not in _ACTIONS[name]:
+            action = clause.action if isinstance(clause, When) else clause
+            raise InvalidInputError(f"{name}={action!r}: expected {', '.join(_ACTIONS[name])}")
+        if clause.set is not None and clause.action not in ("update", "insert"):
+            raise InvalidInputError(f"{name}: `set` is of an update or insert alone")
+        is_empty = clause.set is not None and not clause.set
+        if is_empty or (
+            name == "when_not_matched_by_source"
+            and clause.action == "update"
+            and clause.set is None
+        ):
+            raise InvalidInputError(f"{name}: an update of nothing; expected columns in `set`")
+    return clauses
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
