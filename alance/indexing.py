@@ -13,14 +13,17 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
     from alance.ops.index import new as index_new
+    from alance.ops.index import new_text as index_new_text
     from alance.ops.index import new_vector as index_new_vector
     from alance.ops.index import parts as index_parts
+    from alance.ops.index.new_text import TextIndexArguments
     from alance.ops.index.new_vector import VectorIndexArguments
     from alance.ops.index.parts import IndexPlan, IndexSegment, IndexTask
     from alance.ops.index.runs import IndexPart
     from alance.ops.version.commit_options import CommitArguments
 else:
     index_new = Deferred("alance.ops.index.new")
+    index_new_text = Deferred("alance.ops.index.new_text")
     index_new_vector = Deferred("alance.ops.index.new_vector")
     index_parts = Deferred("alance.ops.index.parts")
 
@@ -42,8 +45,8 @@ if not TYPE_CHECKING:  # else any name would check
 
 
 class IndexBuild:
-    """An index in parts, of ordered values or of vectors: one process plans, any number execute
-    tasks, one merges and commits.
+    """An index in parts, of ordered values, vectors or texts: one process plans, any number execute
+    tasks, one merges and commits. Of texts there is nothing to merge: tasks write its partitions.
 
         plan = await IndexBuild.plan(dataset, "user", "BTREE")
         parts = [await task.execute(dataset) for task in plan.tasks]
@@ -71,6 +74,7 @@ class IndexBuild:
         done: Sequence[IndexPart] = (),
         metric: str = "l2",
         vectors: VectorIndexArguments | None = None,
+        texts: TextIndexArguments | None = None,
     ) -> IndexPlan:
         """Tasks over all fragments of a version, of about equal bytes of values and row numbers.
 
@@ -79,7 +83,7 @@ class IndexBuild:
 
         Args:
             column: name or dotted path.
-            index_type: "BTREE" or "BITMAP"; of vectors as of `Dataset.create_index`.
+            index_type: "BTREE", "BITMAP" or "INVERTED"; of vectors as of `Dataset.create_index`.
             name: default: `{column}_idx`.
             replace: an index of that name on that column is replaced; False: an error.
             task_bytes: of a task, about; a fragment is never cut.
@@ -90,16 +94,19 @@ class IndexBuild:
                 Of vectors their training holds, too, and options do not count.
             metric: of vectors, as of `Dataset.create_index`.
             vectors: options of a vector index; see `VectorIndexOptions`.
+            texts: options of an inverted index, as of `Dataset.create_index`.
 
         Raises:
             InvalidInputError: an unknown column, or one whose values have no order; of vectors
-                what does not suit them.
+                or texts what does not suit them.
             UnsupportedError: another type of index, or addresses that are translated late.
             AlreadyExistsError: the name is in use.
         """
         await dataset._load(index_parts)
-        new: index_new.NewIndex | index_new_vector.NewVectorIndex
-        if str(index_type).upper() in index_new_vector.KINDS:
+        new: index_parts.New
+        if str(index_type).upper() == index_new_text.INVERTED:
+            new = index_new_text.NewTextIndex.of(column, name, texts or {}, replace=replace)
+        elif str(index_type).upper() in index_new_vector.KINDS:
             chosen = index_new_vector.VectorIndexOptions(**vectors or {})
             new = index_new_vector.NewVectorIndex(column, index_type, name, metric, replace, chosen)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pyarrow as pa
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.proto import table_pb2
     from alance.ops.version.snapshot import Snapshot
+
+
+INVERTED: Final = "INVERTED"
 
 
 class TextIndexArguments(TypedDict, total=False):
@@ -112,6 +115,11 @@ class CheckedText:
     leaf: Field
     name: str
     old: tuple[table_pb2.IndexMetadata, ...]
+
+    @property
+    def index_type(self) -> str:
+        """As `Dataset.create_index` names it."""
+        return INVERTED
 
 
 def check_new_text(base: Snapshot, new: NewTextIndex) -> CheckedText:

@@ -9,19 +9,22 @@ from __future__ import annotations
 import uuid
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.build import RowSetBuilder
+from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import SegmentBuilder, sorted_rows
 from alance.ops.index.keyed import RowKeys
 from alance.ops.index.merge import RunMerger
 from alance.ops.index.new import NewIndex, check_new
+from alance.ops.index.new_text import CheckedText, NewTextIndex, check_new_text
 from alance.ops.index.new_vector import KINDS, CheckedVectors, check_new_vectors
 from alance.ops.index.runs import IndexPart, run_schema, write_run
 from alance.ops.index.segment_files import discard_files
 from alance.ops.index.sort import MEMORY
+from alance.ops.index.text_parts import name_partitions, write_partitions
 from alance.ops.index.vector_parts import (
     coded_rows,
     discard_training,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
+New: TypeAlias = "NewIndex | NewVectorIndex | NewTextIndex"
 TASK_BYTES: Final = 64 << 20
 MAX_TASKS: Final = 512  # runs that are merged at once
 NUMBER_BYTES: Final = 8  # of a row, beside its value
@@ -64,6 +68,7 @@ class IndexTask:
         read_version: the version that they are in.
         fragments: as the manifest has them, in order.
         memory_bytes: that are sorted at once; more go to the local disk.
+        texts: of an inverted index, what becomes of them.
     """
 
     column: str
@@ -72,6 +77,7 @@ class IndexTask:
     read_version: int
     fragments: tuple[table_pb2.DataFragment, ...]
     memory_bytes: int
+    texts: NewTextIndex | None = None
 
     async def execute(self, dataset: Dataset) -> IndexPart:
         """Read the column in these fragments, and write its values in order with their rows.
@@ -101,7 +107,7 @@ class IndexPlan:
     """
 
     read_version: int
-    new: NewIndex | NewVectorIndex
+    new: New
     build: str
     tasks: tuple[IndexTask, ...]
     parts: tuple[IndexPart, ...] = ()
@@ -126,7 +132,7 @@ class IndexSegment:
 
 async def plan(
     snapshot: Snapshot,
-    new: NewIndex | NewVectorIndex,
+    new: New,
     *,
     task_bytes: int = TASK_BYTES,
     max_tasks: int = MAX_TASKS,
@@ -147,6 +153,12 @@ async def plan(
         if kept and await has_training(snapshot, kept[0].build, checked.leaf):
             place = kept[0].build
         kept = [part for part in kept if part.build == place]
+    if isinstance(new, NewTextIndex):
+        # The partitions of a segment are in its folder, and of texts that became tokens alike.
+        details = new.params.details()
+        kept = [part for part in kept if part.details == details]
+        place = kept[0].build if kept else place
+        kept = [part for part in kept if part.build == place]
 
     def split() -> IndexPlan:
         had = {fragment.id for part in kept for fragment in part.fragments}
@@ -162,6 +174,7 @@ async def plan(
                 version,
                 tuple(fragment.message for fragment in group),
                 memory_bytes,
+                new if isinstance(new, NewTextIndex) else None,
             )
             for group in _groups(left, sizes, target)
         ]
@@ -173,7 +186,9 @@ async def plan(
     return plan
 
 
-def _checked(snapshot: Snapshot, new: NewIndex | NewVectorIndex) -> Checked | CheckedVectors:
+def _checked(snapshot: Snapshot, new: New) -> Checked | CheckedVectors | CheckedText:
+    if isinstance(new, NewTextIndex):
+        return check_new_text(snapshot, new)
     if isinstance(new, NewIndex):
         checked = check_new(snapshot, new)
         if checked.kind not in (BTREE, BITMAP):
@@ -193,6 +208,8 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
             )
     ids = [message.id for message in task.fragments]
     leaf = snapshot.schema.field(task.column)
+    if task.texts is not None:
+        return await _text_part(snapshot, task, task.texts, leaf, ids)
     if task.kind in KINDS:
         memory = task.memory_bytes
         rows = await coded_rows(snapshot, task.column, leaf, task.build, ids, memory)
@@ -221,6 +238,25 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
     )
 
 
+async def _text_part(
+    snapshot: Snapshot, task: IndexTask, new: NewTextIndex, leaf: Field, ids: Sequence[int]
+) -> IndexPart:
+    memory = min(task.memory_bytes, new.memory_bytes)
+    numbers, files, num_rows = await write_partitions(snapshot, new, leaf, task.build, ids, memory)
+    return IndexPart(
+        task.column,
+        task.kind,
+        task.read_version,
+        task.fragments,
+        f"{INDICES}/{task.build}/",
+        num_rows,
+        (),
+        numbers,
+        files,
+        new.params.details(),
+    )
+
+
 async def merge(
     snapshot: Snapshot,
     plan: IndexPlan,
@@ -244,7 +280,8 @@ async def merge(
         raise InvalidInputError(
             f"index parts: not all are of {new.index_type} on {plan.new.column!r}"
         )
-    if new.index_type in KINDS and any(part.build != plan.build for part in all_parts):
+    is_of_build = new.index_type in KINDS or isinstance(plan.new, NewTextIndex)
+    if is_of_build and any(part.build != plan.build for part in all_parts):
         raise InvalidInputError("index parts: not all are coded as those of the plan")
     position = {number: place for place, number in enumerate(expected)}
     all_parts.sort(key=lambda part: min(position[fragment.id] for fragment in part.fragments))
@@ -252,6 +289,10 @@ async def merge(
     def merged(schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
         return RunMerger(base, schema, memory_bytes, on_rows).merged(all_parts)
 
+    if isinstance(new, CheckedText):
+        assert isinstance(plan.new, NewTextIndex)
+        record = await name_partitions(base, plan.new, new, plan.build, all_parts, ids)
+        return IndexSegment(record, tuple(all_parts))
     if isinstance(new, CheckedVectors):
         record = await merge_coded(base, new, plan.build, merged, ids)
         return IndexSegment(record, tuple(all_parts))
@@ -272,12 +313,17 @@ async def commit(
     base = await at_version(snapshot, plan.read_version)
     old = [message for message in base.manifest.indices if message.name == segment.record.name]
 
+    of_parts = {name for part in segment.parts for name, _ in part.files}
+
     async def forget() -> None:
         record = segment.record
-        await discard_files(base, uuid.UUID(bytes=record.uuid.uuid), record.files)
+        files = [file for file in record.files if file.path not in of_parts]
+        await discard_files(base, uuid.UUID(bytes=record.uuid.uuid), files)
 
     change = CreateIndex(new_indices=(segment.record,), removed_indices=tuple(old))
     committed = await commit_change(base, change, options, discard=forget)
+    if isinstance(plan.new, NewTextIndex):
+        return committed  # whose index the partitions are
     await discard(committed, segment.parts)
     if not isinstance(plan.new, NewIndex):
         await discard_training(committed, plan.build)
@@ -286,7 +332,7 @@ async def commit(
 
 async def discard(snapshot: Snapshot, parts: Sequence[IndexPart]) -> None:
     """Remove the files of parts, as far as the store can be reached."""
-    places = [snapshot.table.folder(part.path) for part in parts]
+    places = [snapshot.table.folder(path) for part in parts for path in part.paths]
     await discard_objects(snapshot.engine, places)
 
 

@@ -41,6 +41,9 @@ class IndexPart:
         path: of the file, below the table's folder; in no version, cleanup removes it.
         num_rows: rows of the table that are in it.
         blocks: rows, bytes and CRC-32 of each block.
+        partitions: of an inverted index: numbers of those that were written, which have no blocks.
+        files: of these: names and bytes, in the folder of `path`.
+        details: and how their texts became tokens.
     """
 
     column: str
@@ -50,6 +53,9 @@ class IndexPart:
     path: str
     num_rows: int
     blocks: tuple[Block, ...]
+    partitions: tuple[int, ...] = ()
+    files: tuple[tuple[str, int], ...] = ()
+    details: bytes = b""
 
     @property
     def build(self) -> str:
@@ -58,8 +64,17 @@ class IndexPart:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of its file."""
-        return sum(num_bytes for _, num_bytes, _ in self.blocks)
+        """Bytes of its files."""
+        blocks = sum(num_bytes for _, num_bytes, _ in self.blocks)
+        return blocks + sum(size for _, size in self.files)
+
+    @property
+    def paths(self) -> list[str]:
+        """Of its files, below the table's folder."""
+        if not self.details:
+            return [self.path]
+        folder = self.path.rpartition("/")[0]
+        return [f"{folder}/{name}" for name, _ in self.files]
 
 
 def run_schema(kind: str, type_: pa.DataType) -> pa.Schema:

@@ -108,28 +108,45 @@ class TextSegmentBuilder(NewSegment):
         Raises:
             StoreError: the store failed.
         """
+        numbers = [] if not fragment_ids else (await self.partitions(fragment_ids, 0))[0]
+        return await self.finish(fragment_ids, numbers)
+
+    async def partitions(self, fragment_ids: Collection[int], first: int) -> tuple[list[int], int]:
+        """Write the partitions of some fragments; gives their numbers, and the rows seen.
+
+        Args:
+            first: number of the first one.
+        """
         pool = self.snapshot.engine.pool
         numbers: list[int] = []
         part = _NewPartition(self.params)
+        num_rows = 0
 
         async def works() -> AsyncGenerator[Awaitable[None], None]:
+            nonlocal num_rows
             options = ScanOptions(fragments=fragment_ids, batch_size=BATCH_ROWS)
             plan = await plan_scan(self.snapshot, [self.column, ROW_ID], options)
             async with aclosing(scan(self.snapshot, plan)) as batches:
                 async for batch in batches:
+                    num_rows += batch.num_rows
                     yield pool.run(lambda batch=batch: part.add(batch))  # type: ignore[misc]
 
-        if fragment_ids:
-            # One after the other: they share their tokens.
-            async with aclosing(in_turn(works(), 0)) as done:
-                async for _ in done:
-                    if part.num_bytes >= self.memory_bytes:
-                        await self._write(part, len(numbers))
-                        numbers.append(len(numbers))
-                        part = _NewPartition(self.params)
+        # One after the other: they share their tokens.
+        async with aclosing(in_turn(works(), 0)) as done:
+            async for _ in done:
+                if part.num_bytes >= self.memory_bytes:
+                    numbers.append(first + len(numbers))
+                    await self._write(part, numbers[-1])
+                    part = _NewPartition(self.params)
         if part.num_docs:
-            await self._write(part, len(numbers))
-            numbers.append(len(numbers))
+            numbers.append(first + len(numbers))
+            await self._write(part, numbers[-1])
+        return numbers, num_rows
+
+    async def finish(
+        self, fragment_ids: Collection[int], numbers: Sequence[int]
+    ) -> table_pb2.IndexMetadata:
+        """The record of the segment of partitions that are there. Cost: a PUT."""
         schema = columns.metadata_schema(self.params, numbers)
         await self.files.write(metadata.FILE, schema, _rows_of(columns.metadata_rows(schema)))
         return self.record(

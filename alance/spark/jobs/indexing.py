@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alance import Dataset
     from alance.indexing import IndexPart, IndexPlan, IndexSegment, IndexTask
     from alance.spark.jobs.base import OnProgress, Summary
-    from alance.types import VectorIndexArguments
+    from alance.types import TextIndexArguments, VectorIndexArguments
 
 SORT_BYTES: Final = 128 << 20
 MERGE_BYTES: Final = 256 << 20
@@ -42,6 +42,7 @@ def build_index(
     max_rounds: int = 5,
     metric: str = "l2",
     vectors: VectorIndexArguments | None = None,
+    texts: TextIndexArguments | None = None,
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Summary:
@@ -49,10 +50,11 @@ def build_index(
 
     Each task leaves a sorted file in a folder that no version names; the driver merges them as
     streams, and makes one commit. Of vectors it trains centroids first, by a sample of the rows.
+    Of texts tasks write the partitions of the index, and the driver commits them as they are.
     Where others rewrite fragments meanwhile, these are read again, and the rest is merged anew.
 
     Args:
-        index_type: "BTREE" or "BITMAP"; of vectors as of `Dataset.create_index`.
+        index_type: "BTREE", "BITMAP" or "INVERTED"; of vectors as of `Dataset.create_index`.
         name: default: `{column}_idx`.
         replace: an index of that name on that column is replaced; False: an error.
         task_bytes: values and row numbers of a task, about.
@@ -61,6 +63,8 @@ def build_index(
         merge_bytes: of the driver's memory, about; 512 KiB a task where that is more.
         max_rounds: rounds at most, each because others were first.
         metric, vectors: of a vector index, as of `IndexBuild.plan`.
+        texts: options of an inverted index. A partition is written where it has `sort_bytes`, or
+            its `memory_bytes`, in memory.
 
     Raises:
         InvalidInputError: an unknown column, or one whose values have no order; of vectors what
@@ -87,6 +91,7 @@ def build_index(
                 done=parts,
                 metric=metric,
                 vectors=vectors,
+                texts=texts,
             )
             plan = run(planning)
             rounds, tasks = rounds + 1, tasks + plan.num_tasks()
