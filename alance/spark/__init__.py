@@ -32,7 +32,7 @@ FORMAT = "alance"
 
 def read(
     spark: SparkSession,
-    uri: str,
+    uri: str | Sequence[str],
     *,
     columns: Sequence[str] | None = None,
     filter: str | None = None,
@@ -46,13 +46,16 @@ def read(
     which columns a query uses, and what it tells of filters stays with later queries.
 
     Args:
+        uri: of a table; of several: their rows one after the other, with the columns of the first,
+            which all of them have.
         columns: None: all.
         filter: SQL text, see `Dataset.to_table`.
         storage_options: of the store, on top of those of `register`.
-        options: of the source, such as `version` or `with_row_id`. `parallelism` is that of the
-            session where it is not given.
+        options: of the source, such as `version`, `branch` or `with_row_id`. `parallelism` is that
+            of the session where it is not given.
 
     Raises:
+        InvalidInputError: tables of different columns, or none.
         AnalysisException: (of Spark) around alance's own error.
     """
     register_once(spark)
@@ -65,7 +68,24 @@ def read(
     if filter is not None:
         reader = reader.option("filter", filter)
     given = _texts({**options, "storage_options": storage_options})
-    return reader.options(**given).load(uri)
+    reader = reader.options(**given)
+    return reader.load(uri) if isinstance(uri, str) else _union([*map(reader.load, uri)], uri)
+
+
+def _union(frames: Sequence[DataFrame], uris: Sequence[str]) -> DataFrame:
+    from alance import InvalidInputError
+
+    if not frames:
+        raise InvalidInputError("no table: expected a URI, or a list of some")
+    whole = frames[0]
+    for frame, uri in zip(frames[1:], uris[1:], strict=True):
+        if {*frame.dtypes} != {*whole.dtypes}:
+            raise InvalidInputError(
+                f"{uri!r} has columns {frame.dtypes}, {uris[0]!r} has {whole.dtypes}; name those "
+                "that all have by `columns`"
+            )
+        whole = whole.unionByName(frame)
+    return whole
 
 
 def map_batches(

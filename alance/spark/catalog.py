@@ -20,7 +20,7 @@ import alance
 from alance import InvalidInputError, TableNotFoundError, UnsupportedError, VersionNotFoundError
 from alance.distributed import is_table, list_folders, move_table, put_once, remove_folder
 from alance.spark.altering import alter
-from alance.spark.options import WriteOptions
+from alance.spark.options import WriteOptions, branch_path
 from alance.spark.procedures import PROCEDURES, described
 from alance.spark.versions import access, open_version
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 SUFFIX: Final = ".lance"
 MARK: Final = ".namespace"
-BRANCHES: Final = "tree"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 PROVIDERS: Final = ("alance", "lance")
 # What Spark puts among the properties of a table by itself.
@@ -63,10 +62,10 @@ class Catalog:
         except TableNotFoundError:
             return {"missing": True}
         except VersionNotFoundError as error:
-            if "tag" not in given:
+            if text is None or "tag" not in given:
                 raise
             try:
-                branch = {"path": f"{uri}/{BRANCHES}/{text}"}
+                branch = {"path": branch_path(uri, text)}
                 return {**await self._planner.opened(request, branch), "uri": branch["path"]}
             except TableNotFoundError:
                 raise error from None

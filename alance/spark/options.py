@@ -26,9 +26,12 @@ NO_PATH: Final = (
     "CREATE OR REPLACE TEMPORARY VIEW name USING alance OPTIONS (path 'uri')"
 )
 MANY_PATHS: Final = (
-    ".load() of a list of paths: expected one path, a table has one place. "
-    "Several tables: load each, and union the DataFrames"
+    ".load() of a list of paths: expected one path, a table has one place. Several tables of the "
+    "same columns: alance.spark.read(spark, [uri, ...]), or load each, and union the DataFrames"
 )
+# Names that users of other formats know, in lower case without `_`.
+ALIASES: Final = {"timestamp": "asof", "timestampasof": "asof", "versionasof": "version"}
+BRANCHES: Final = "tree"  # the folder of a table's branches
 # What Spark itself puts among the options of a source or a sink.
 OWN_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
 
@@ -38,7 +41,8 @@ class Options:
     """Where a table is, and how much memory a task may use for it.
 
     Attributes:
-        path: URI or path of the table, as of `alance.dataset`.
+        path: URI or path of the table, as of `alance.dataset`; with `branch`, of the branch.
+        branch: None: the main one, or that of the path.
         storage: options of the store; never shown.
         memory_bytes: of bytes fetched ahead and of caches in one Python worker.
         decode_threads: of one Python worker; Spark gives a task one core, and waits beside it.
@@ -47,6 +51,7 @@ class Options:
     LISTS: ClassVar[frozenset[str]] = frozenset()
 
     path: str
+    branch: str | None = None
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
     memory_bytes: int = MEMORY_BYTES
     decode_threads: int = 2
@@ -78,7 +83,8 @@ class Options:
                 continue
             if key.lower() == "paths":
                 raise InvalidInputError(MANY_PATHS)
-            name = names.get(key.lower().replace("_", ""))
+            plain = key.lower().replace("_", "")
+            name = names.get(ALIASES.get(plain, plain))
             if name is None or name == "storage":
                 if key.lower() in OWN_OF_SPARK:
                     continue
@@ -90,6 +96,8 @@ class Options:
             values[name] = _value(name, types[name], text, is_list=name in cls.LISTS)
         if not values.get("path"):
             raise InvalidInputError(NO_PATH)
+        if branch := values.get("branch"):
+            values["path"] = branch_path(values["path"], branch)
         options = cls(**values)
         options.check()
         return options
@@ -230,6 +238,11 @@ class StreamOptions(ReadOptions):
             at_least(name, getattr(self, name), 1)
 
 
+def branch_path(path: str, branch: str) -> str:
+    """Where a branch of a table is."""
+    return f"{path.rstrip('/')}/{BRANCHES}/{branch}"
+
+
 def at_least(name: str, value: int | None, least: int) -> None:
     """Raise `InvalidInputError` where a number is smaller."""
     if value is not None and value < least:
@@ -292,6 +305,7 @@ def _mapping(key: str, text: str) -> dict[str, str]:
 class SourceArguments(TypedDict, total=False):
     """The fields of `Options` that are no place."""
 
+    branch: str | None
     memory_bytes: int
     decode_threads: int
 

@@ -21,7 +21,13 @@ from alance.distributed import META
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from pyspark.sql.types import DataType, UserDefinedType
+
 MAX_PRECISION: Final = 38
+# Of a column: which type of Spark's machine learning its structs are. Only these are made of it: a
+# table may come from others, and a type's name is code that would be imported.
+USER_TYPE: Final = b"spark:user-type"
+USER_TYPES: Final = ("VectorUDT", "MatrixUDT")
 
 _SIMPLE: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.uint8(): pa.int16(),
@@ -52,7 +58,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
             struct.add(StructField(field.name, LongType(), True))
             continue
         try:
-            kind = from_arrow_type(plain(field.type))
+            kind = _user_type(field) or from_arrow_type(plain(field.type))
         except UnsupportedError as error:
             error.add_note(f"in column {field.name!r}")
             raise
@@ -93,8 +99,24 @@ def new_table_schema(
             item = pa.field("item", kind.value_type, nullable=True)
             kind = pa.list_(item, vectors[field.name])
         is_nullable = field.nullable or not keeps_required
-        fields.append(pa.field(field.name, kind, nullable=is_nullable, metadata=field.metadata))
+        user_type = type(schema[field.name].dataType).__name__
+        metadata = dict(field.metadata or {})
+        if user_type in USER_TYPES:
+            metadata[USER_TYPE] = user_type.encode()
+        fields.append(pa.field(field.name, kind, nullable=is_nullable, metadata=metadata))
     return pa.schema(fields)
+
+
+def _user_type(field: pa.Field) -> DataType | None:
+    """The type of Spark's machine learning that a column was written with; None: it has none."""
+    name = (field.metadata or {}).get(USER_TYPE, b"").decode("utf-8", "replace")
+    if name not in USER_TYPES or not pa.types.is_struct(field.type):
+        return None
+    from pyspark.ml import linalg  # needs numpy, and 0.1 s
+
+    kind: UserDefinedType = getattr(linalg, name)()
+    stored, members = from_arrow_type(plain(field.type)), kind.sqlType()
+    return kind if stored.simpleString() == members.simpleString() else None
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

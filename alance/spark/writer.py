@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from alance import InvalidInputError
+from alance import InvalidInputError, NotFoundError
 from alance.distributed import append_schema, conform
 from alance.spark.committing import (
     Target,
@@ -66,9 +66,12 @@ async def target_of(
 
     Raises:
         AlreadyExistsError: the table is there, and the options refuse one.
+        NotFoundError: there is no such branch.
         InvalidInputError: columns that do not fit the table.
     """
     dataset = await open_if_there(options)
+    if dataset is None and options.branch is not None:
+        raise NotFoundError(f"no branch {options.branch!r}: there is no table at {options.path!r}")
     vectors = options.vector_lengths()
     base: Version | None = None
     if dataset is not None and (keeps_schema or not overwrite):

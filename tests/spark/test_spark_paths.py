@@ -1,0 +1,95 @@
+"""Several tables at once, branches by an option, and vectors of Spark's machine learning."""
+
+from __future__ import annotations
+
+import lance
+import pyarrow as pa
+import pytest
+from pyspark.ml.linalg import Matrices, MatrixUDT, Vectors, VectorUDT
+from pyspark.sql.types import StructType
+
+import alance.spark
+from alance import sync
+from alance.errors import InvalidInputError
+from alance.spark.types import USER_TYPE, spark_schema
+from tests.spark.spark_cases import ids_of
+
+
+def ids(frame) -> list[int]:
+    return sorted(row.id for row in frame.select("id").collect())
+
+
+def test_several_tables_of_the_same_columns(spark, tmp_path):
+    uris = [str(tmp_path / name) for name in ("a", "b", "c")]
+    lance.write_dataset(pa.table({"id": [1, 2], "s": ["x", "y"]}), uris[0])
+    lance.write_dataset(pa.table({"s": ["z"], "id": [3]}), uris[1])
+    lance.write_dataset(pa.table({"id": ["4"]}), uris[2])
+    frame = alance.spark.read(spark, uris[:2])
+    assert sorted(map(tuple, frame.collect())) == [(1, "x"), (2, "y"), (3, "z")]
+    with pytest.raises(InvalidInputError, match="name those that all have"):
+        alance.spark.read(spark, uris)
+    with pytest.raises(InvalidInputError, match="no table"):
+        alance.spark.read(spark, [])
+    with pytest.raises(Exception, match=r"one path.*alance\.spark\.read"):
+        spark.read.format("alance").load(uris[:2])
+
+
+def test_a_branch_is_read_written_and_followed(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    lance.write_dataset(pa.table({"id": [1, 2]}), uri)
+    branch = sync.dataset(uri).create_branch("dev/a").uri
+    rows = spark.range(3, 5)
+    rows.write.format("alance").mode("append").option("branch", "dev/a").save(uri)
+    alance.spark.write(spark.range(5, 6), uri, mode="append", branch="dev/a")
+    assert ids_of(branch) == [1, 2, 3, 4, 5]
+    assert ids_of(uri) == [1, 2]
+    on_branch = spark.read.format("alance").option("branch", "dev/a")
+    assert ids(on_branch.load(uri)) == [1, 2, 3, 4, 5]
+    version = sync.dataset(branch).version
+    before = spark.read.format("alance").option("branch", "dev/a")
+    assert ids(before.option("versionAsOf", version - 1).load(uri)) == [1, 2, 3, 4]
+    assert ids(alance.spark.read(spark, uri, branch="dev/a", filter="id > 2")) == [3, 4, 5]
+    stream = spark.readStream.format("alance").option("branch", "dev/a").load(uri)
+    writer = stream.writeStream.format("alance").option("branch", "copy")
+    sync.dataset(uri).create_branch("copy")
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start(uri).awaitTermination()
+    assert ids_of(f"{uri}/tree/copy") == [1, 1, 2, 2, 3, 4, 5]
+    with pytest.raises(Exception, match="no branch 'none'"):
+        alance.spark.write(rows, uri, mode="append", branch="none")
+    with pytest.raises(Exception, match="tree/none"):
+        alance.spark.read(spark, uri, branch="none")
+    assert ids_of(uri) == [1, 2]
+
+
+def test_vectors_and_matrices_of_machine_learning_come_back(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    vectors = [Vectors.dense([1.0, 2.0]), Vectors.sparse(5, [1, 3], [0.5, 0.25]), None]
+    schema = StructType().add("id", "long").add("v", VectorUDT()).add("m", MatrixUDT())
+    rows = [(n, v, Matrices.dense(1, 2, [n, 1.0])) for n, v in enumerate(vectors)]
+    frame = spark.createDataFrame(rows, schema)
+    frame.write.format("alance").mode("append").save(uri)
+    frame.write.format("alance").mode("append").save(uri)
+    again = spark.read.format("alance").load(uri)
+    assert again.schema == schema
+    assert [tuple(row) for row in again.orderBy("id").collect()] == [
+        row for row in rows for _ in "ab"
+    ]
+    assert again.where("id = 1").select("v").first().v == vectors[1]
+    stored = lance.dataset(uri).schema.field("v")
+    assert stored.metadata[USER_TYPE] == b"VectorUDT"
+    name = f"lance.`{tmp_path}/by-name`"
+    again.writeTo(name).create()
+    spark.sql(f"DELETE FROM {name} WHERE id = 2 OR v IS NULL")
+    spark.sql(f"UPDATE {name} SET id = 7 WHERE id = 1")
+    rows_left = spark.table(name).orderBy("id").collect()
+    assert [(row.id, row.v) for row in rows_left] == [
+        (n, v) for n, v in ((0, vectors[0]), (7, vectors[1])) for _ in "ab"
+    ]
+
+
+def test_other_names_of_types_are_not_imported():
+    kind = pa.struct([("type", pa.int8()), ("size", pa.int32())])
+    for name in (b"VectorUDT", b"os.system", b"MatrixUDT", b"\xff"):
+        schema = pa.schema([pa.field("v", kind, metadata={USER_TYPE: name})])
+        assert spark_schema(schema)["v"].dataType.simpleString() == "struct<type:tinyint,size:int>"
