@@ -46,6 +46,7 @@ def register(
         warehouse: path or URI of the folder whose tables the catalog has by name. None: as it was;
             where there is none, it has tables by their path alone.
     """
+    from alance.spark.searching import Places, register_functions
     from alance.spark.source import AlanceSource, with_defaults
 
     name = spark.conf.get(NAME, None) or uuid.uuid4().hex
@@ -60,6 +61,19 @@ def register(
             spark.conf.set(catalog, CATALOG_CLASS)
     if warehouse is not None:
         spark.conf.set(WAREHOUSE, warehouse)
+    register_functions(spark, Places(dict(storage_options), _warehouses(spark)))
+
+
+def _warehouses(spark: SparkSession) -> dict[str, str]:
+    """The folders of the catalogs of a session, by name."""
+    prefix, suffix, settings = "spark.sql.catalog.", ".warehouse", spark.conf.getAll
+    return {
+        key[len(prefix) : -len(suffix)]: folder
+        for key, folder in settings.items()
+        if key.startswith(prefix)
+        and key.endswith(suffix)
+        and settings.get(key[: -len(suffix)]) == CATALOG_CLASS
+    }
 
 
 def register_once(spark: SparkSession) -> None:

@@ -1,0 +1,270 @@
+"""Table functions of SQL, `alance_nearest` and `alance_search`; they need no connector.
+
+Functions in Python say their columns when a query is analyzed, by their constant arguments, and
+give their rows in one task, or where they stand behind LATERAL, in those of the rows before them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.types import UserDefinedType
+from pyspark.sql.udtf import AnalyzeResult
+
+from alance import InvalidInputError
+from alance.spark.catalog import uri_of
+from alance.spark.options import ReadOptions
+from alance.spark.types import arrow_schema, converted, spark_schema
+from alance.spark.versions import open_version
+from alance.spark.worker import run
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql.udtf import AnalyzeArgument
+
+    from alance import Dataset
+
+DEFAULT: Final = "lance"  # the catalog of names without one
+DISTANCE: Final = "_distance"
+SCORE: Final = "_score"
+RELEVANCE: Final = "_relevance_score"
+OF_SEARCHES: Final = (RELEVANCE, SCORE, DISTANCE)
+_PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where tables are, by what a session knew when the functions were registered.
+
+    Attributes:
+        storage: options of the store.
+        warehouses: by the name of a catalog.
+    """
+
+    storage: Mapping[str, str] = field(repr=False)
+    warehouses: Mapping[str, str]
+
+    def uri(self, table: str) -> str:
+        """A path or URI as it is; the place of a name in a catalog.
+
+        Raises:
+            InvalidInputError: a catalog without a warehouse, a name that no folder can have.
+        """
+        if "/" in table and "`" not in table:
+            return table
+        parts = [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(table)]
+        if not parts:
+            raise InvalidInputError(f"table {table!r}: expected a path, a URI or a name")
+        if "/" in parts[-1]:
+            return str(parts[-1])
+        catalog = parts.pop(0) if len(parts) > 1 and parts[0] in self.warehouses else DEFAULT
+        where: dict[str, Any] = {"warehouse": self.warehouses.get(catalog), "catalog": catalog}
+        return uri_of(where, parts[:-1], parts[-1])
+
+
+@dataclass
+class Found(AnalyzeResult):
+    """The columns of a search, and the version that it is in.
+
+    Attributes:
+        options: where the table is, with the number of its version.
+    """
+
+    options: ReadOptions | None = None
+
+
+def register_functions(spark: SparkSession, places: Places) -> None:
+    """Make the functions known to a session, in the place of those that it has."""
+    from pyspark.sql.functions import udtf
+
+    nearest, search = _functions(places)
+    for name, function in (("alance_nearest", nearest), ("alance_search", search)):
+        spark.udtf.register(name, udtf(function, useArrow=False).asDeterministic())  # type: ignore[union-attr]
+
+
+def _functions(places: Places) -> tuple[type, type]:
+    class Nearest:
+        """`alance_nearest(table, column, query, k)`: see docs/spark.md."""
+
+        def __init__(self, plan: Found) -> None:
+            self._table = _Table(plan)
+
+        @staticmethod
+        def analyze(
+            table: AnalyzeArgument,
+            column: AnalyzeArgument,
+            query: AnalyzeArgument,
+            k: AnalyzeArgument | None = None,
+            filter: AnalyzeArgument | None = None,
+            columns: AnalyzeArgument | None = None,
+            version: AnalyzeArgument | None = None,
+            options: AnalyzeArgument | None = None,
+        ) -> Found:
+            return _analyzed(places, table, columns, version, (DISTANCE,))
+
+        def eval(
+            self,
+            table: str,
+            column: str,
+            query: Any,
+            k: int = 10,
+            filter: str | None = None,
+            columns: Any = None,
+            version: Any = None,
+            options: str | None = None,
+        ) -> Iterator[tuple[Any, ...]]:
+            if query is None:
+                return iter(())
+            given = {"filter": filter, **_json(options)}
+            names, vector = self._table.names, _numbers(query)
+            return self._table.rows(
+                lambda dataset: dataset.nearest(column, vector, k, columns=names, **given)
+            )
+
+    class Search:
+        """`alance_search(table, text, k)`: see docs/spark.md."""
+
+        def __init__(self, plan: Found) -> None:
+            self._table = _Table(plan)
+
+        @staticmethod
+        def analyze(
+            table: AnalyzeArgument,
+            text: AnalyzeArgument,
+            k: AnalyzeArgument | None = None,
+            vector: AnalyzeArgument | None = None,
+            on: AnalyzeArgument | None = None,
+            filter: AnalyzeArgument | None = None,
+            columns: AnalyzeArgument | None = None,
+            version: AnalyzeArgument | None = None,
+            options: AnalyzeArgument | None = None,
+        ) -> Found:
+            measures = (SCORE,) if vector is None else OF_SEARCHES
+            return _analyzed(places, table, columns, version, measures)
+
+        def eval(
+            self,
+            table: str,
+            text: str | None,
+            k: int = 10,
+            vector: Any = None,
+            on: str | None = None,
+            filter: str | None = None,
+            columns: Any = None,
+            version: Any = None,
+            options: str | None = None,
+        ) -> Iterator[tuple[Any, ...]]:
+            if text is None:
+                return iter(())
+            given = {"filter": filter, "on": on, **_json(options)}
+            names = self._table.names
+            if RELEVANCE not in self._table.schema.names:
+                return self._table.rows(
+                    lambda dataset: dataset.search_text(text, k, columns=names, **given)
+                )
+            if vector is None:
+                return iter(())
+            query = _numbers(vector)
+            return self._table.rows(
+                lambda dataset: dataset.search(text=text, vector=query, k=k, columns=names, **given)
+            )
+
+    return Nearest, Search
+
+
+class _Table:
+    """The table of a call, opened once for all rows before a LATERAL."""
+
+    def __init__(self, plan: Found) -> None:
+        assert plan.options is not None
+        self._options = plan.options
+        self._dataset: Dataset | None = None
+        self.schema = plan.schema
+        self.names = [name for name in plan.schema.names if name not in OF_SEARCHES]
+
+    def rows(self, search: Callable[[Dataset], Awaitable[pa.Table]]) -> Iterator[tuple[Any, ...]]:
+        """The rows that a search gives, as Spark takes them."""
+
+        async def searched() -> pa.Table:
+            if self._dataset is None:
+                self._dataset = await open_version(self._options, self._options.version)
+            return await search(self._dataset)
+
+        table, schema = run(searched()), arrow_schema(self.schema)
+        for batch in table.to_batches():
+            columns = [
+                _values(array, field.dataType)
+                for array, field in zip(converted(batch, schema).columns, self.schema, strict=True)
+            ]
+            yield from zip(*columns, strict=True)
+
+
+def _analyzed(
+    places: Places,
+    table: AnalyzeArgument,
+    columns: AnalyzeArgument | None,
+    version: AnalyzeArgument | None,
+    measures: Iterable[str],
+) -> Found:
+    uri = places.uri(_constant("table", table))
+    asked = None if version is None else str(_constant("version", version))
+    names = None if columns is None else _names(_constant("columns", columns))
+    options = ReadOptions(path=uri, storage=places.storage)
+
+    async def opened() -> tuple[int, pa.Schema]:
+        number = int(asked) if asked is not None and asked.isdecimal() else asked
+        dataset = await open_version(options, number)
+        return dataset.version, dataset.scanner(names).projected_schema
+
+    number, schema = run(opened())
+    fields = [column for column in schema if column.name not in OF_SEARCHES]
+    fields += [pa.field(name, pa.float32()) for name in measures]
+    pinned = ReadOptions(path=uri, storage=places.storage, version=number)
+    return Found(spark_schema(pa.schema(fields)), options=pinned)
+
+
+def _constant(name: str, argument: AnalyzeArgument) -> Any:
+    if argument.value is None:
+        raise InvalidInputError(f"{name}: expected a constant, by which the columns are known")
+    return argument.value
+
+
+def _names(value: Any) -> list[str]:
+    words = value.split(",") if isinstance(value, str) else value
+    return [word.strip() for word in words if word.strip() not in OF_SEARCHES]
+
+
+def _numbers(value: Any) -> Any:
+    """A query without decimals, which SQL makes of `0.5`."""
+    if hasattr(value, "toArray"):
+        return value.toArray().tolist()
+    if isinstance(value, list | tuple):
+        return [_numbers(part) for part in value]
+    return value if isinstance(value, int | bytes) or value is None else float(value)
+
+
+def _json(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    try:
+        options = json.loads(text)
+    except ValueError:
+        options = None
+    if not isinstance(options, dict):
+        raise InvalidInputError(f"options={text!r}: expected a JSON object")
+    return options
+
+
+def _values(array: pa.Array, kind: Any) -> list[Any]:
+    values: list[Any] = array.to_pylist(maps_as_pydicts="lossy")
+    if isinstance(kind, UserDefinedType):
+        return [
+            None if value is None else kind.deserialize(tuple(value.values())) for value in values
+        ]
+    return values
