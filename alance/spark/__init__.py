@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from alance.spark.session import register, register_once, storage_of
+from alance.spark.worker import once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     Mode: TypeAlias = Literal["create", "error", "ignore", "append", "overwrite"]
 
-__all__ = ["map_batches", "read", "register", "write"]
+__all__ = ["map_batches", "once", "read", "register", "write"]
 
 FORMAT = "alance"
 

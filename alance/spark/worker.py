@@ -7,7 +7,7 @@ which has starts its own.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from alance import Session
 from alance.blocking import OwnLoop
@@ -15,7 +15,6 @@ from alance.distributed import release_memory
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-    from typing import Any
 
     from alance.spark.options import Options
 
@@ -34,6 +33,7 @@ class _Worker:
 
 
 _worker = _Worker()
+_made: dict[str, Any] = {}
 
 
 def _forget() -> None:
@@ -62,6 +62,21 @@ def session_for(options: Options) -> Session:
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run to the end in the worker's loop; an interrupt cancels it there."""
     return _worker.loop.run(coroutine)
+
+
+def once(name: str, make: Callable[[], T]) -> T:
+    """What `make` gave in this process when it was first asked for under a name.
+
+    For what a function of `map_batches` or of a backfill needs and is slow to load, such as a
+    model. A function is pickled anew into each task, but Spark uses its workers for many tasks.
+
+    Args:
+        make: is called once in each worker, again where it failed. What it gives stays until the
+            worker ends, so the name should tell versions apart.
+    """
+    if name not in _made:
+        _made[name] = make()
+    return _made[name]  # type: ignore[no-any-return]
 
 
 def release() -> None:

@@ -169,3 +169,18 @@ def test_an_index_of_vectors(spark, tmp_path):
     asked = {"column": "v", "q": values[7], "k": 1, "nprobes": 4, "refine_factor": 20}
     assert lance.dataset(uri).to_table(["id", "_distance"], nearest=asked)["id"].to_pylist() == [7]
     assert runs_of(tmp_path) == []
+
+
+def test_an_index_of_texts(spark, uri, tmp_path, capsys):
+    """Tasks write its partitions; the driver merges nothing."""
+    expected = lance.dataset(uri).to_table(["id"], filter="s = 'v3'")["id"].to_pylist()
+    done = jobs.build_index(spark, uri, "s", "INVERTED", task_bytes=1, texts={"stem": False})
+    assert (done.counts["tasks"], done.counts["rows"]) == (5, lance.dataset(uri).count_rows())
+    found = sync.dataset(uri).search_text("v3", 1000, columns=["id"])["id"].to_pylist()
+    theirs = lance.dataset(uri).to_table(["id", "_score"], full_text_query="v3")
+    assert sorted(found) == sorted(theirs["id"].to_pylist()) == sorted(expected)
+    assert lance.dataset(uri).stats.index_stats("s_idx")["num_unindexed_rows"] == 0
+    folders = list((tmp_path / "table" / "_indices").iterdir())
+    assert [len(list(folder.iterdir())) for folder in folders] == [5 * 3 + 1]
+    assert main(["build-index", uri, "k", "--index-type", "inverted", "--quiet"]) == 1
+    assert "expected texts" in capsys.readouterr().err

@@ -119,3 +119,25 @@ def test_an_empty_table_and_wrong_input(spark, table, tmp_path, counted):
             alance.spark.map_batches(spark, table, counted, COUNTS, **options)
     with pytest.raises(Exception, match="the function gave columns"):
         alance.spark.map_batches(spark, table, counted, "missing long").collect()
+
+
+def test_a_model_is_loaded_once_a_worker(spark, table, tmp_path):
+    def load():
+        (tmp_path / f"{os.getpid()}-{len(list(tmp_path.iterdir()))}").touch()
+        return 3
+
+    def scored(batches):
+        model = alance.spark.once(f"model of {tmp_path}", load)
+        for batch in batches:
+            values = pc.multiply(batch.column("id"), model)
+            yield pa.record_batch({"value": values, "pid": [os.getpid()] * batch.num_rows})
+
+    frame = alance.spark.map_batches(
+        spark, table, scored, "value long, pid long", columns=["id"], partition_bytes=10_000
+    )
+    assert frame.rdd.getNumPartitions() > 4
+    rows = frame.collect()
+    assert sorted(row.value for row in rows) == [3 * number for number in live()]
+    loads = [int(path.name.partition("-")[0]) for path in tmp_path.iterdir()]
+    assert len(loads) == len(set(loads))
+    assert {row.pid for row in rows} <= set(loads)
