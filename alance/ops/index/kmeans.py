@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alance.io.pool import DecodePool
 
 
-LEAST_GAIN: Final = 1e-4  # of the loss: a round that gains less is the last one
+LEAST_GAIN: Final = 1e-4
 PIECES: Final = 8  # of the points of a long round, that threads share
 WORK: Final = 1 << 26  # products of a job, about: 2 ms
 
@@ -36,6 +36,7 @@ class Clustering:
         count: of clusters; there are as many points at least.
         first, dim: the columns that count.
         by_angle: points are compared by their product, and centroids have length one.
+        least_gain: of the loss: a round that gains less is the last one.
         on_round: called with the number of rounds that were done.
     """
 
@@ -46,13 +47,15 @@ class Clustering:
     max_iters: int
     by_angle: bool = False
     seed: int = 0
+    least_gain: float = LEAST_GAIN
     on_round: Callable[[int], object] | None = None
 
     async def centroids(self, pool: DecodePool) -> Float32s:
         """The same ones for the same points; shape (count, dim)."""
         work = self.points.shape[0] * self.count * self.dim
         pieces = PIECES if work > WORK else 1
-        rounds = _Rounds(await pool.run(partial(self._start, pieces)), pieces)
+        means = await pool.run(partial(self._start, pieces))
+        rounds = _Rounds(means, pieces, self.least_gain)
         num_rounds = 0
         while num_rounds < self.max_iters and not rounds.is_over:
             if pieces > 1:
@@ -83,6 +86,7 @@ class Clustering:
 class _Rounds:
     means: _kernels.KMeans
     pieces: int
+    least_gain: float
     loss: float = np.inf
     is_over: bool = False
 
@@ -92,6 +96,7 @@ class _Rounds:
             if self.pieces == 1:
                 self.means.add(0)
             last, self.loss = self.loss, self.means.update()
-            self.is_over = last - self.loss <= LEAST_GAIN * abs(last) and bool(np.isfinite(last))
+            least = self.least_gain * abs(last)
+            self.is_over = last - self.loss <= least and bool(np.isfinite(last))
             if self.is_over:
                 break

@@ -73,7 +73,7 @@ class Ivf:
         linked: the columns of the graphs.
         ways: the centroids as queries are compared with them.
         sizes: rows of each partition.
-        known: what was asked by `parts`.
+        told: what was asked by `parts`.
     """
 
     where: str
@@ -86,7 +86,7 @@ class Ivf:
     linked: OpenFragment | None
     ways: Bytes
     sizes: Int64s
-    known: dict[tuple[int, int], list[Part]] = field(default_factory=dict)
+    told: dict[tuple[int, int], list[Part]] = field(default_factory=dict)
 
     @property
     def num_partitions(self) -> int:
@@ -112,11 +112,11 @@ class Ivf:
 
     def parts(self, number: int, ef: int) -> list[Part]:
         """What a search reads of a partition: its rows, and its graph where that is followed."""
-        parts = self.known.get((number, ef))
+        parts = self.told.get((number, ef))
         if parts is None:
-            if len(self.known) >= self.num_partitions:  # there are those of another `ef`
-                self.known.clear()
-            parts = self.known[number, ef] = self._parts(number, ef)
+            if len(self.told) >= self.num_partitions:  # there are those of another `ef`
+                self.told.clear()
+            parts = self.told[number, ef] = self._parts(number, ef)
         return parts
 
     def _parts(self, number: int, ef: int) -> list[Part]:
