@@ -179,3 +179,66 @@ def test_from_a_version_on_and_rate_in_rows(spark, tmp_path):
     query = out_of_table(spark, tmp_path, start=1, max_rows_per_batch=15, filter="id % 2 = 0")
     assert len([one for one in query.recentProgress if one.numInputRows]) == 3
     assert ids_of(str(tmp_path / "copy")) == list(range(10, 40, 2))
+
+
+def test_each_batch_is_handed_to_a_function(spark, tmp_path):
+    uri, copy, batches = str(tmp_path / "table"), str(tmp_path / "copy"), []
+    alance.spark.write(spark.range(10), uri)
+    alance.spark.write(spark.createDataFrame([], "id long, batch int"), copy)
+
+    def upsert(frame, number):
+        batches.append(number)
+        frame.createOrReplaceTempView("arrived")
+        frame.sparkSession.sql(
+            f"MERGE INTO alance.`{copy}` t USING (SELECT id, {number} AS batch FROM arrived) s "
+            "ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+        )
+
+    def follow():
+        stream = spark.readStream.format("alance").load(uri)
+        writer = stream.writeStream.foreachBatch(upsert)
+        writer = writer.option("checkpointLocation", str(tmp_path / "follow"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    follow()
+    alance.spark.write(spark.range(10, 15), uri, mode="append")
+    follow()
+    forget(tmp_path / "follow", batches[-1])
+    follow()
+    assert batches[-1] == batches[-2]
+    rows = spark.read.format("alance").load(copy).collect()
+    assert sorted((row.id, row.batch) for row in rows) == [
+        *((n, batches[0]) for n in range(10)),
+        *((n, batches[-1]) for n in range(10, 15)),
+    ]
+
+
+def test_columns_that_come_and_go_while_a_query_follows_a_table(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    alance.spark.write(spark.range(10).selectExpr("id", "id * 2 as twice"), uri)
+    out_of_table(spark, tmp_path)
+    before = spark.readStream.format("alance").load(uri)
+    lance.dataset(uri).add_columns({"more": "id + 1"})
+    alance.spark.write(
+        spark.range(10, 12).selectExpr("id", "0 as twice", "5 as more"), uri, mode="append"
+    )
+
+    def follow(stream):
+        writer = stream.writeStream.format("alance")
+        writer = writer.option("checkpointLocation", f"{tmp_path}/following")
+        writer.trigger(availableNow=True).start(str(tmp_path / "copy")).awaitTermination()
+
+    with pytest.raises(Exception, match="more"):  # the copy has no such column
+        out_of_table(spark, tmp_path)
+    follow(before)
+    rows = spark.read.format("alance").load(str(tmp_path / "copy"))
+    assert rows.columns == ["id", "twice"]
+    assert sorted(map(tuple, rows.collect())) == [
+        *((n, 2 * n) for n in range(10)),
+        (10, 0),
+        (11, 0),
+    ]
+    lance.dataset(uri).drop_columns(["twice"])
+    alance.spark.write(spark.range(12, 13).selectExpr("id", "6 as more"), uri, mode="append")
+    with pytest.raises(Exception, match="twice"):
+        follow(before)
