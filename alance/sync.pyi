@@ -90,6 +90,7 @@ from alance.types import (
     Missing,
     Mode,
     NewIndex,
+    NewTextIndex,
     NewVectorIndex,
     Params,
     Place,
@@ -101,6 +102,7 @@ from alance.types import (
     StorageOptions,
     TableName,
     TagContents,
+    TextIndexArguments,
     TextSearchArguments,
     Transaction,
     Transforms,
@@ -857,6 +859,7 @@ class IndexBuild:
         done: Sequence[IndexPart] = ...,
         metric: str = ...,
         vectors: VectorIndexArguments | None = ...,
+        texts: TextIndexArguments | None = ...,
     ) -> IndexPlan: ...
     @classmethod
     def merge(
@@ -884,7 +887,7 @@ class IndexPlan:
     @property
     def build(self) -> str: ...
     @property
-    def new(self) -> NewIndex | NewVectorIndex: ...
+    def new(self) -> NewIndex | NewVectorIndex | NewTextIndex: ...
     @property
     def parts(self) -> tuple[IndexPart, ...]: ...
     @property
@@ -906,6 +909,8 @@ class IndexTask:
     def memory_bytes(self) -> int: ...
     @property
     def read_version(self) -> int: ...
+    @property
+    def texts(self) -> NewTextIndex | None: ...
 
 def check_store(
     uri: str | os.PathLike[str],

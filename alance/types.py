@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from alance.ops.index.index_arguments import IndexArguments, ScalarIndexArguments
     from alance.ops.index.listing import IndexDescription, IndexSegmentDescription
     from alance.ops.index.new import NewIndex
-    from alance.ops.index.new_text import TextIndexArguments
+    from alance.ops.index.new_text import NewTextIndex, TextIndexArguments
     from alance.ops.index.new_vector import NewVectorIndex, VectorIndexArguments
     from alance.ops.index.progress import IndexProgress
     from alance.ops.read.explain import Explanation
@@ -131,6 +131,7 @@ _PLACES: Final = {
     "Transaction": "alance.format.table.transaction",
     "Transforms": "alance.ops.columns.sources",
     "Updates": "alance.ops.rows.update",
+    "NewTextIndex": "alance.ops.index.new_text",
     "NewVectorIndex": "alance.ops.index.new_vector",
     "VectorIndexArguments": "alance.ops.index.new_vector",
     "VersionInfo": "alance.versioning.load",
@@ -176,6 +177,7 @@ __all__ = [
     "Missing",
     "Mode",
     "NewIndex",
+    "NewTextIndex",
     "NewVectorIndex",
     "Occur",
     "Operator",

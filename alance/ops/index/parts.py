@@ -107,7 +107,7 @@ class IndexPlan:
     """
 
     read_version: int
-    new: New
+    new: NewIndex | NewVectorIndex | NewTextIndex
     build: str
     tasks: tuple[IndexTask, ...]
     parts: tuple[IndexPart, ...] = ()
