@@ -78,6 +78,8 @@ class PageWriter(DataFileWriter):
     def _at_once(self, batch: pa.RecordBatch) -> bytes | None:
         if self._plain is None or self._extra_buffers:
             return None
+        if self._plain.metadata != self._schema.metadata:  # some came while rows were written
+            return None
         return self._plain.encode(batch, statistics=self._has_statistics)
 
     @property

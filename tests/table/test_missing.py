@@ -155,7 +155,7 @@ def test_errors_can_be_pickled(error: errors.AlanceError) -> None:
 
 def test_the_page_has_the_status_of_each_class() -> None:
     page = (ROOT / "docs" / "service.md").read_text()
-    table = page[page.index("## Errors") : page.index("```python\nSTATUSES")]
+    table = page[page.index("## Errors") : page.index("## Out of the box")]
     named = set(re.findall(r"`(\w+Error)`", table))
     classes = {
         name

@@ -33,9 +33,15 @@ WIDTHS: Final = (1, 8, 16, 32, 64, 128)  # bits of values
 
 @dataclass(frozen=True, slots=True)
 class SmallFiles:
-    """The small files of one schema and version."""
+    """The small files of one schema and version.
 
-    expected: pa.Schema  # of their batches; others are cast
+    Attributes:
+        expected: the schema of their batches; others are cast.
+        metadata: of the schema, as they have it.
+    """
+
+    expected: pa.Schema
+    metadata: dict[str, str]
     kernel: _kernels.SmallFiles
 
     def encode(self, batch: pa.RecordBatch, *, statistics: bool) -> bytes | None:
@@ -67,7 +73,7 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
         *FOOTER_NUMBERS[version],
     )
     names = [pa.field(field.name, field.arrow_type, field.nullable) for field in schema.fields]
-    return SmallFiles(pa.schema(names), kernel)
+    return SmallFiles(pa.schema(names), dict(schema.metadata), kernel)
 
 
 def _kind(field: Field) -> tuple[int, int, int, int, bool] | None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 OPTIONS: Final = VectorIndexOptions()
+# Of the square of a mean's length: two that k-means has put 1/1024 before and behind one, where it
+# had a cluster without rows.
+SAME: Final = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +80,7 @@ async def split_large(
             training.metric,
             training.centroids.dtype,
         )
-        means = np.unique(means, axis=0)
+        means = _apart(means)
         if len(means) > 1:  # else its vectors are all alike
             centroids.append(means)
             parted.append(partition)
@@ -91,6 +94,21 @@ async def split_large(
     left_out = np.array(parted, np.int64)
     rest = tuple(replace(segment, left_out=left_out) for segment in carried)
     return Split(replace(training, centroids=more), rest, np.concatenate(ids_of))
+
+
+def _apart(means: np.ndarray) -> np.ndarray:
+    """The means without those that are nearly another one, as k-means gives for equal vectors.
+
+    Which of two such means a vector is nearest to is chance: a search of one partition might look
+    into the other.
+    """
+    points = means.astype(np.float64)
+    apart: list[int] = []
+    for number, point in enumerate(points):
+        away = ((points[apart] - point) ** 2).sum(axis=1)
+        if not (away <= SAME * (point**2).sum()).any():
+            apart.append(number)
+    return means[apart]
 
 
 async def _sampled(base: Snapshot, column: str, training: Training, ids: Int64s) -> Float32s:
