@@ -23,11 +23,11 @@ except ImportError as error:
 from alance.serve.answers import plain_answer, rows_answer, stream_answer
 from alance.serve.asked import asked
 from alance.serve.errors import status_of
-from alance.serve.gate import ARROW, JSON, Gate, Refused
+from alance.serve.gate import ARROW, JSON, Gate, Refused, type_of
 from alance.serve.values import strict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from starlette.requests import Request
 
@@ -126,8 +126,11 @@ class Routes:
         run = getattr(self, f"_{name}", None) if name in VERBS else None
         if run is None:
             raise Refused(404, "NotFound", f"{name!r}: expected one of {', '.join(sorted(VERBS))}")
+        is_arrow = type_of(request.headers.get("content-type", "")) == ARROW
         if name == "rows":
-            return await self._rows(request, table)
+            return await self._rows(request, table, is_arrow)
+        if is_arrow:  # of more bytes than are read as JSON
+            raise Refused(415, "UnknownType", f"{name}: {ARROW}, expected {JSON}")
         values = asked(name, await request.body())
         response: Response = await run(request, table, values)
         return response
@@ -183,7 +186,8 @@ class Routes:
         dataset = table.now
         column = values.pop("column", None) or _vector_column(dataset)
         vector = values.pop("vector")
-        rows = await dataset.nearest(column, vector, **self._searched(dataset, values))
+        searched = self._searched(dataset, values, vector)
+        rows = await dataset.nearest(column, vector, **searched)
         return await rows_answer(request, dataset, rows)
 
     async def _text(self, request: Request, table: ServedTable, values: Any) -> Response:
@@ -194,14 +198,14 @@ class Routes:
 
     async def _search(self, request: Request, table: ServedTable, values: Any) -> Response:
         dataset = table.now
-        rows = await dataset.search(**self._searched(dataset, values))
+        rows = await dataset.search(**self._searched(dataset, values, values["vector"]))
         return await rows_answer(request, dataset, rows)
 
     async def _reload(self, _: Request, table: ServedTable, values: Any) -> Response:
         await table.reload()
         return plain_answer(table.now)
 
-    async def _rows(self, request: Request, table: ServedTable) -> Response:
+    async def _rows(self, request: Request, table: ServedTable, is_arrow: bool) -> Response:
         """Add rows, once for each idempotency key; answered when they are committed."""
         if not self._service.ingest:
             raise Refused(403, "Forbidden", "rows: this service was started without ingestion")
@@ -211,7 +215,7 @@ class Routes:
                 f"idempotency-key: {len(token)} characters, expected 1 to {TOKEN_LENGTH}"
             )
         body = await request.body()
-        if request.headers.get("content-type", "").startswith(ARROW):
+        if is_arrow:
             rows: Any = await asyncio.to_thread(_arrow_rows, body)
         else:
             rows = asked("rows", body)["rows"]
@@ -250,8 +254,15 @@ class Routes:
             )
         return table
 
-    def _searched(self, dataset: Dataset, values: dict[str, Any]) -> dict[str, Any]:
-        self._bound("k", values.get("k", 0))
+    def _searched(
+        self, dataset: Dataset, values: dict[str, Any], vector: Sequence[object] = ()
+    ) -> dict[str, Any]:
+        """What a search is asked for; of several vectors each has `k` rows."""
+        k, refine = values.get("k", 10), values.get("refine_factor", 1)
+        self._bound("k", k)
+        if any(isinstance(part, list) for part in vector):
+            self._bound(f"k={k} rows of {len(vector)} vectors", k * len(vector))
+        self._bound(f"k={k} rows with refine_factor={refine}", k * refine)
         self._bound("candidates", values.get("candidates", 0))
         return {"columns": _shown(dataset), **values}
 
@@ -299,7 +310,10 @@ async def _closable(batches: Any) -> Any:
 
 
 def _arrow_rows(body: bytes) -> pa.Table:
+    """The rows of a stream that is whole: reading alone does not look at offsets and texts."""
     try:
-        return pa.ipc.open_stream(body).read_all()
+        rows = pa.ipc.open_stream(body).read_all()
+        rows.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise InvalidInputError(f"rows: no stream of Arrow: {error}") from error
+    return rows

@@ -10,10 +10,12 @@ import asyncio
 import hmac
 import json
 import logging
+import re
 import time
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from alance.serve.asked import MEMBERS
 from alance.serve.bounds import JSON_BYTES
 
 if TYPE_CHECKING:
@@ -83,7 +85,8 @@ class Gate:
             await answer.refuse(error)
         finally:
             verb = path.rsplit("/", 1)[-1] if scope["method"] == "POST" else "read"
-            verb = verb if answer.status not in (404, 405) else "unknown"
+            is_known = verb in MEMBERS or verb == "read"  # callers write paths, nobody else
+            verb = verb if is_known and answer.status not in (404, 405) else "unknown"
             self._counts[verb, answer.status] += 1
             self._seconds[verb] += time.perf_counter() - begun
 
@@ -91,8 +94,8 @@ class Gate:
         given = headers.get(b"authorization", b"")
         if self._token is not None and not hmac.compare_digest(given, self._token):
             raise Refused(401, "Unauthorized", "expected the header `Authorization: Bearer TOKEN`")
-        host = headers.get(b"host", b"").decode("latin-1").rpartition("]")
-        name = host[0] + host[1] if host[1] else host[2].partition(":")[0]
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        name = re.sub(r":\d*$", "", host)
         if self._hosts and name not in self._hosts:
             raise Refused(421, "WrongHost", f"host {name!r}: expected {sorted(self._hosts)}")
 
@@ -125,7 +128,7 @@ class Gate:
         self, headers: dict[bytes, bytes], method: str, receive: Receive
     ) -> bytes | None:
         """All of a body; None: the caller has left."""
-        kind = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+        kind = type_of(headers.get(b"content-type", b"").decode("latin-1"))
         is_arrow = kind == ARROW
         parts: list[bytes] = []
         most = self._bounds.body_bytes if is_arrow else min(JSON_BYTES, self._bounds.body_bytes)
@@ -183,6 +186,11 @@ class Gate:
             yield f"# HELP alance_serve_requests_{name} Requests now."
             yield f"# TYPE alance_serve_requests_{name} gauge"
             yield f"alance_serve_requests_{name} {value}"
+
+
+def type_of(content_type: str) -> str:
+    """The type that a header names, without its parameters."""
+    return content_type.partition(";")[0].strip().lower()
 
 
 async def _until_gone(receive: Receive) -> None:

@@ -250,7 +250,7 @@ def _queries(q: object, dim: int, column: str, *, is_multi: bool) -> tuple[Float
         q = q.to_pylist() if not isinstance(q, pa.Scalar) else q.as_py()
     try:
         values = np.asarray(q, np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"query of column {column!r}: expected numbers ({error})") from None
     is_batch = values.ndim == 2 + is_multi
     shape = values.shape if is_batch else (1, *values.shape)

@@ -158,7 +158,7 @@ def _column(name: object, values: Any, schema: pa.Schema | None) -> pa.Array:
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
         return pa.array(values, None if schema is None or index < 0 else schema.field(index).type)
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"column {name!r}: {error}") from error
 
 
