@@ -17,8 +17,10 @@ class Bounds:
         requests: that are worked on at once; others wait.
         waiting: that wait for their turn at most; further ones are answered 503 at once.
         body_bytes: of a request; of a JSON body 1 MiB at most, as only Arrow is read off the loop.
-        rows: of an answer that is made as a whole: `k`, keys, positions, rows in an order.
-        sql_memory: of one query in SQL, as DuckDB writes sizes.
+        rows: of an answer that is made as a whole: `k` (times the vectors that are asked for, or
+            times `refine_factor`), keys, positions, rows in an order.
+        sql_memory: of one query in SQL, as DuckDB writes sizes. DuckDB does not count what a
+            function makes as one value: `range(100000000)` takes gigabytes all the same.
         seconds: for a request, from its turn to the last byte of its answer.
 
     Raises:

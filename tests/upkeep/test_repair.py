@@ -126,6 +126,35 @@ async def test_what_contradicts_the_files_is_mended_in_a_new_version(path: Path,
     assert ids(path) == LIVE[:-2]
 
 
+TOGETHER = [
+    ("fragment 2: physical_rows 7 -> 25", "fragment 0: deleted rows 9 -> 1", "of version 99 -> 3"),
+    ("fragment 0: a second one of that id becomes 4", "another one has its UUID"),
+    ("highest fragment id 1 -> 3", "no longer covers fragments [77]", "fragment 3: bytes of"),
+    ("a segment is left out, its files", "fragment 0: a second one of that id becomes 4"),
+]
+
+
+@pytest.mark.parametrize("told", TOGETHER)
+@pytest.mark.parametrize("stable", [False, True])
+async def test_several_damages_are_mended_together_and_no_row_is_lost(
+    tmp_path: Path, told: tuple[str, ...], stable: bool
+) -> None:
+    path = tmp_path / "t"
+    theirs = lance.write_dataset(ROWS, path, max_rows_per_file=25, enable_stable_row_ids=stable)
+    theirs.create_scalar_index("id", "BTREE")
+    theirs.delete("id in (3, 44)")
+    for name in told:
+        edit(path, CHANGES[name])
+    before = objects(path)
+    done = await alance.repair(path, dry_run=False)
+    assert (done.left, done.new_version) == ((), 4)
+    assert before.items() <= objects(path).items()
+    assert ids(path) == LIVE
+    await (await alance.dataset(path)).validate()
+    again = await alance.repair(path, dry_run=False)
+    assert (again.remedies, again.new_version) == ((), None)
+
+
 @pytest.mark.parametrize("content", [b"", b"junk", None])
 async def test_a_manifest_that_cannot_be_read_is_passed_over(
     path: Path, content: bytes | None
