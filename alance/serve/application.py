@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from alance.serve.service import Service
 
 TOKEN_LENGTH = 200
+DICTIONARY_BATCH = 2  # enum MessageHeader of Arrow
 
 
 def application(service: Service) -> tuple[Gate, Starlette]:
@@ -312,8 +314,41 @@ async def _closable(batches: Any) -> Any:
 def _arrow_rows(body: bytes) -> pa.Table:
     """The rows of a stream that is whole: reading alone does not look at offsets and texts."""
     try:
+        for message in pa.ipc.MessageReader.open_stream(body):
+            if message.type != "schema" and _is_compressed(message.metadata.to_pybytes()):
+                raise InvalidInputError("rows: compressed Arrow, expected a stream without")
         rows = pa.ipc.open_stream(body).read_all()
         rows.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
+        str(rows.schema)  # its names are text
+    except (pa.ArrowException, OSError, ValueError, struct.error) as error:
+        if isinstance(error, InvalidInputError):
+            raise
         raise InvalidInputError(f"rows: no stream of Arrow: {error}") from error
+    if rows.num_rows > 8 * len(body):  # of nulls, which have no bytes
+        raise InvalidInputError(f"rows: {rows.num_rows} rows of {len(body)} bytes")
     return rows
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Whether a batch has its bytes compressed: a few of these may stand for gigabytes.
+
+    Source: Arrow's Message.fbs, RecordBatch.compression; pyarrow does not tell it.
+    """
+
+    def member(table: int, number: int) -> int:
+        members = table - struct.unpack_from("<i", metadata, table)[0]
+        (size,) = struct.unpack_from("<H", metadata, members)
+        place = 4 + 2 * number
+        if place >= size:
+            return 0
+        (offset,) = struct.unpack_from("<H", metadata, members + place)
+        return table + offset if offset else 0
+
+    def below(place: int) -> int:
+        return int(place + struct.unpack_from("<I", metadata, place)[0])
+
+    message = below(0)
+    batch = below(member(message, 2))
+    if metadata[member(message, 1)] == DICTIONARY_BATCH:
+        batch = below(member(batch, 1))
+    return member(batch, 3) != 0

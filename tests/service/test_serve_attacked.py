@@ -48,9 +48,10 @@ async def client(uri: str) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-def stream_of(batch: pa.RecordBatch) -> bytes:
+def stream_of(batch: pa.RecordBatch, compression: str | None = None) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as writer:
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
         writer.write_batch(batch)
     return bytes(sink.getvalue())
 
@@ -70,6 +71,36 @@ async def test_rows_whose_texts_would_lie_outside_of_the_body_are_refused(
     answer = await client.post("/rows", content=damaged, headers=headers)
     assert (answer.status_code, answer.json()["error"]) == (400, "InvalidInputError")
     assert (await client.post("/count")).json() == {"version": 1, "rows": 2}
+
+
+async def test_names_that_are_no_text_are_refused(client: httpx.AsyncClient) -> None:
+    stream = stream_of(pa.record_batch({"id": [7], "other": ["x"]})).replace(b"other", b"oth\xffr")
+    headers = {"content-type": ARROW, "idempotency-key": "x"}
+    answer = await client.post("/rows", content=stream, headers=headers)
+    assert (answer.status_code, answer.json()["error"]) == (400, "InvalidInputError")
+
+
+BOMBS = {
+    "compressed Arrow": stream_of(pa.record_batch({"id": [7] * 100_000}), "zstd"),
+    "compressed": stream_of(
+        pa.record_batch({"text": pa.array(["x" * 999]).dictionary_encode()}), "lz4"
+    ),
+    "rows of": stream_of(pa.record_batch({"id": pa.nulls(10_000_000)})),
+}
+
+
+@pytest.mark.parametrize("told", BOMBS)
+async def test_few_bytes_that_stand_for_many_are_refused(
+    client: httpx.AsyncClient, told: str
+) -> None:
+    headers = {"content-type": ARROW, "idempotency-key": "x"}
+    answer = await client.post("/rows", content=BOMBS[told], headers=headers)
+    assert answer.status_code == 400
+    assert told in answer.json()["detail"]
+    rows = pa.record_batch({"id": [7, 8], "text": pa.array(["x", "y"]).dictionary_encode()})
+    whole = {**headers, "idempotency-key": "y"}
+    answer = await client.post("/rows", content=stream_of(rows), headers=whole)
+    assert answer.status_code == 201, answer.text
 
 
 @pytest.mark.parametrize(
