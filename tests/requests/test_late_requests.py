@@ -143,11 +143,9 @@ async def test_closing_leaves_nothing_behind(late: alance.Dataset, lab: Lab) -> 
         break
     await batches.aclose()  # type: ignore[attr-defined]
     assert len(asyncio.all_tasks()) == before
-    for _ in range(50):
-        if not lab.stats()["in_flight"]:
-            break
-        await asyncio.sleep(0.02)
-    assert not lab.stats()["in_flight"]
+    async with asyncio.timeout(60):  # a busy machine has its time to see that they are withdrawn
+        while lab.stats()["in_flight"]:  # noqa: ASYNC110 - the server tells nobody
+            await asyncio.sleep(0.02)
 
 
 async def test_a_limit_reads_no_more_than_it_needs(late: alance.Dataset, lab: Lab) -> None:
