@@ -2,7 +2,7 @@
 
 The stores are the lab, which the environment names, and a folder. What a page takes for granted (a
 table of its own, rows to be added) is made by a function of its name below. The page about Spark
-is in `tests/spark`, that about training in `tests/torch`.
+is in `tests/spark`, that about training in `tests/torch`, first days in `tests/test_first_day.py`.
 """
 
 from __future__ import annotations
@@ -191,8 +191,8 @@ SETUPS = {
     "upkeep": upkeep,
     "versions": versions,
 }
-# tests/spark/test_spark_docs.py, tests/torch/test_torch_docs.py
-ELSEWHERE = {"spark", "training"}
+# tests/test_first_day.py, tests/spark/test_spark_docs.py, tests/torch/test_torch_docs.py
+ELSEWHERE = {"first-day", "spark", "training"}
 RUN = [
     path
     for path in PAGES
