@@ -56,16 +56,20 @@ def blocks(path: Path) -> list[Block]:
     ]
 
 
+async def run_block(block: Block, names: dict[str, Any]) -> None:
+    """Run a Python block with these names, and leave its own among them."""
+    code = block.compiled()
+    result = eval(code, names)  # gives a coroutine where the block awaits
+    if code.co_flags & CO_COROUTINE:
+        await result
+
+
 async def run_page(path: Path, names: dict[str, Any]) -> None:
     """Run the Python blocks of a page, one after the other, with these names to begin with."""
     names["__name__"] = "__main__"  # so that functions of the page can be pickled by value
     for block in blocks(path):
-        if block.language != "python":
-            continue
-        code = block.compiled()
-        result = eval(code, names)  # gives a coroutine where the block awaits
-        if code.co_flags & CO_COROUTINE:
-            await result
+        if block.language == "python":
+            await run_block(block, names)
 
 
 def run_example(name: str, folder: Path) -> str:

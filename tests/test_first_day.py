@@ -13,13 +13,12 @@ import socket
 import subprocess
 import sys
 import tomllib
-from inspect import CO_COROUTINE
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 import alance
-from tests.pages import ROOT, Block, blocks
+from tests.pages import ROOT, Block, blocks, run_block
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,13 +83,6 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     shell.close()
 
 
-async def run(block: Block, names: dict[str, Any]) -> None:
-    code = block.compiled()
-    result = eval(code, names)
-    if code.co_flags & CO_COROUTINE:
-        await result
-
-
 def check_shown(shown: str, printed: list[str]) -> None:
     """The lines of a page are among those that were printed, in this order.
 
@@ -119,7 +111,7 @@ async def test_the_stories_run_as_they_are_told(
     compared = 0
     for block in blocks(PAGE):
         if block.language == "python":
-            await run(block, names)
+            await run_block(block, names)
         elif block.language == "text":
             check_shown(block.code, printed)
             compared += 1
@@ -161,7 +153,7 @@ async def test_the_notebook_runs_from_top_to_bottom(
             continue
         assert cell["outputs"] == []
         source = "".join(cell["source"])
-        await run(Block(cell["id"], "python", 1, source), names)
+        await run_block(Block(cell["id"], "python", 1, source), names)
         last = ast.parse(source).body[-1]
         if isinstance(last, ast.Expr) and isinstance(last.value, ast.Name):
             shown[cell["id"]] = names[last.value.id]
