@@ -242,3 +242,26 @@ def test_columns_that_come_and_go_while_a_query_follows_a_table(spark, tmp_path)
     alance.spark.write(spark.range(12, 13).selectExpr("id", "6 as more"), uri, mode="append")
     with pytest.raises(Exception, match="twice"):
         follow(before)
+
+
+def test_from_a_table_by_name_to_a_table_by_name(spark, tmp_path):
+    lake = spark.conf.get("spark.sql.catalog.lance.warehouse")
+    spark.range(10).writeTo("lance.streamed").create()
+
+    def follow():
+        writer = spark.readStream.table("lance.streamed").writeStream
+        writer = writer.option("checkpointLocation", str(tmp_path / "named"))
+        writer.trigger(availableNow=True).toTable("lance.copied").awaitTermination()
+
+    try:
+        follow()
+        spark.range(10, 13).writeTo("lance.streamed").append()
+        follow()
+        version = lance.dataset(f"{lake}/copied.lance").version
+        forget(tmp_path / "named", 1)
+        follow()
+        assert ids_of(f"{lake}/copied.lance") == list(range(13))
+        assert lance.dataset(f"{lake}/copied.lance").version == version
+    finally:
+        spark.sql("DROP TABLE lance.streamed")
+        spark.sql("DROP TABLE IF EXISTS lance.copied")

@@ -120,7 +120,28 @@ class AlanceTable
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     ObjectNode request = Server.request("save").put("mode", "append");
     return new AlanceWrite(
-        this, info, request, () -> ((SupportsWrite) other).newWriteBuilder(info));
+        this, info, request, () -> ((SupportsWrite) other).newWriteBuilder(ofThis(info)));
+  }
+
+  /** What a sink in Python is told of a write: it knows the table by the options alone. */
+  private LogicalWriteInfo ofThis(LogicalWriteInfo info) {
+    CaseInsensitiveStringMap all = new CaseInsensitiveStringMap(merged(info.options()));
+    return new LogicalWriteInfo() {
+      @Override
+      public CaseInsensitiveStringMap options() {
+        return all;
+      }
+
+      @Override
+      public String queryId() {
+        return info.queryId();
+      }
+
+      @Override
+      public StructType schema() {
+        return info.schema();
+      }
+    };
   }
 
   @Override
