@@ -22,11 +22,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from alance.spark.source import AlanceSource
+
 NAME: Final = "spark.alance.registration"  # in a session's configuration
 # `lance` has tables by name and by path; the name of the format, as `parquet` does, by path.
 CATALOGS: Final = ("spark.sql.catalog.lance", "spark.sql.catalog.alance")
 CATALOG_CLASS: Final = "alance.spark.AlanceCatalog"  # in the connector
 WAREHOUSE: Final = CATALOGS[0] + ".warehouse"
+PYTHON_SOURCE: Final = (
+    "org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource"
+)
 
 _options: Final[dict[str, dict[str, str]]] = {}
 
@@ -53,7 +58,7 @@ def register(
     if storage_options is None:
         storage_options = _options.get(name, {})
     has_connector = add_connector(spark)
-    spark.dataSource.register(with_defaults(storage_options) if storage_options else AlanceSource)
+    _register_source(spark, with_defaults(storage_options) if storage_options else AlanceSource)
     _options[name] = dict(storage_options)
     spark.conf.set(NAME, name)
     for catalog in CATALOGS:
@@ -62,6 +67,24 @@ def register(
     if warehouse is not None:
         spark.conf.set(WAREHOUSE, warehouse)
     register_functions(spark, Places(dict(storage_options), _warehouses(spark)))
+
+
+def _register_source(spark: SparkSession, source: type[AlanceSource]) -> None:
+    """Make a data source known under its name, beside the one of the connector.
+
+    Spark's own `register` refuses a name that a jar has, unless the `python3` that it starts by
+    itself (PYSPARK_PYTHON or the one in PATH, not `spark.pyspark.python`) found a source of that
+    name. Sessions of another process (Connect) have only that one.
+    """
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        spark.dataSource.register(source)
+        return
+    from pyspark.sql.udf import _wrap_function
+
+    kind = getattr(context._jvm, PYTHON_SOURCE)
+    manager = spark._jsparkSession.sessionState().dataSourceManager()
+    manager.registerDataSource(source.name(), kind(_wrap_function(context, source)))
 
 
 def _warehouses(spark: SparkSession) -> dict[str, str]:
