@@ -78,17 +78,23 @@ def files(folder: Path) -> set[Path]:
     return {one for one in folder.rglob("*") if one.is_file()}
 
 
-async def stuck(lab: Lab, hits: int = 1) -> None:
-    """Until so many requests have no answer to come."""
-    while lab.stats()["in_flight"] < hits:  # noqa: ASYNC110 - the server tells nobody
+async def stuck(lab: Lab, since: int) -> None:
+    """Until a request has no answer to come: one from this number on, of those with a fault if
+    there are faults.
+    """
+    has_faults = bool(lab.config()["faults"])
+    while not any(  # noqa: ASYNC110 - the server tells nobody
+        "t2" not in request and ("fault" in request or not has_faults) for request in lab.log(since)
+    ):
         await asyncio.sleep(0.01)
 
 
 async def cancelled(lab: Lab, call: Awaitable[object]) -> BaseException | None:
     """What a call ends with that is cancelled once the store does not answer it."""
+    since = lab.stats()["requests"]
     task = asyncio.ensure_future(call)
     async with asyncio.timeout(FREE_S):
-        waiting = asyncio.ensure_future(stuck(lab))
+        waiting = asyncio.ensure_future(stuck(lab, since))
         await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
         task.cancel()

@@ -126,8 +126,9 @@ async def test_one_put_that_is_not_answered(lab: Lab, step: str, is_cancelled: b
     async with alance.Session() as session:
         dataset = await alance.write_dataset(rows(0), uri, storage_options=options, session=session)
         lab.config(faults=[{"op": "PUT", "key": f"/{step}/", "action": "stall", "times": 1}])
+        since = lab.stats()["requests"]
         first = asyncio.create_task(dataset.insert(rows(1)))
-        await stuck(lab)
+        await stuck(lab, since)
         async with asyncio.timeout(FREE_S):
             for number in range(2, 5):
                 await dataset.insert(rows(number))
