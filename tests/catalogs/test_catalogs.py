@@ -231,25 +231,25 @@ async def test_a_folder_in_a_store(lab: Lab) -> None:
 
 
 async def test_a_call_opens_the_table_of_namespaces_once(lab: Lab) -> None:
-    catalog = await alance.connect("s3://lab/counted", storage_options=lab.lance_options())
+    catalog = await alance.connect("s3://lab/counted-catalog", storage_options=lab.lance_options())
     await catalog.create_namespace("ns")
     await catalog.create_table("a", ROWS)
     await catalog.create_table(("ns", "b"), ROWS)
     await catalog.table_exists("a")  # the rows are in memory
-    opened = f"counted/{MANIFEST}/_versions/"
-    root = ["counted/a.lance/"]
+    opened = f"counted-catalog/{MANIFEST}/_versions/"
+    root = ["counted-catalog/a.lance/"]
     calls: list[tuple[Any, list[str]]] = [
         (lambda: catalog.place("a"), [opened, *root]),
         (lambda: catalog.place(("ns", "b")), [opened]),
-        (lambda: catalog.table_exists("missing"), [opened, "counted/missing.lance/"]),
-        (lambda: catalog.list_tables(), [opened, "counted/"]),
+        (lambda: catalog.table_exists("missing"), [opened, "counted-catalog/missing.lance/"]),
+        (lambda: catalog.list_tables(), [opened, "counted-catalog/"]),
         (lambda: catalog.list_tables("ns"), [opened]),
         (lambda: catalog.list_namespaces(), [opened]),
     ]
     for call, lists in calls:
         before = lab.stats()["requests"]
         await call()
-        log = [record for record in lab.log(before) if "counted/" in str(record)]
+        log = [record for record in lab.log(before) if "counted-catalog/" in str(record)]
         assert [(record["op"], record["prefix"]) for record in log] == [
             ("LIST", prefix) for prefix in lists
         ]
