@@ -64,7 +64,7 @@ class Summary:
 
 
 class Watch:
-    """Times a job, and tells how many tasks of Spark are done while it runs.
+    """Times a job, and tells how many tasks of Spark are done while it runs and at its end.
 
     An error of alance that Spark has wrapped leaves the job as it was. The tasks are those of the
     thread that enters: `with Watch(...) as watch`.
@@ -74,6 +74,7 @@ class Watch:
         self._spark, self._job, self._tell = spark, job, on_progress
         self._group = f"alance-{job}-{uuid.uuid4().hex[:8]}"
         self._ended = threading.Event()
+        self._has_failed = False
         self._thread: threading.Thread | None = None
         self._start = time.monotonic()
         self.step = "begin"
@@ -89,6 +90,7 @@ class Watch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, *_: object
     ) -> None:
+        self._has_failed = error is not None
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -103,7 +105,11 @@ class Watch:
 
     def _poll(self, context: Any) -> None:
         tracker, told = context.statusTracker(), None
-        while not self._ended.wait(POLL_S):
+        is_last = False
+        while not is_last:
+            is_last = self._ended.wait(POLL_S)  # short jobs are told of once, at their end
+            if is_last and self._has_failed:
+                return
             done = total = 0
             for job in tracker.getJobIdsForGroup(self._group):
                 info = tracker.getJobInfo(job)
