@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakKeyDictionary
 
-from alance.errors import StoreError
+from alance.errors import AlanceError, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -108,6 +109,11 @@ class Background:
         self._leave(task)
         if cancelled is not None:
             raise cancelled
+
+    async def discard(self, work: Coroutine[object, object, object], store: Store) -> None:
+        """Remove what nobody needs from a store, as `finish`; what fails is left to a cleanup."""
+        with suppress(AlanceError):
+            await self.finish(work, DISCARD_S, grace_of(store))
 
     @property
     def num_left(self) -> int:

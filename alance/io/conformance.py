@@ -20,7 +20,6 @@ from alance.errors import (
     ForkedError,
     NotFoundError,
 )
-from alance.io.background import DISCARD_S, grace_of
 from alance.io.store_report import StoreCheck, StoreReport
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ async def examine(store: Store, folder: str, background: Background) -> StoreRep
                 failure = f"{type(error).__name__}: {error}"
             done.append(StoreCheck(name, purpose, failure))
     finally:
-        await background.finish(trial.clean(), DISCARD_S, grace_of(store))
+        await background.discard(trial.clean(), store)
     return StoreReport(store.root, tuple(done))
 
 

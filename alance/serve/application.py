@@ -25,6 +25,7 @@ from alance.serve.answers import plain_answer, rows_answer, stream_answer
 from alance.serve.asked import asked
 from alance.serve.errors import status_of
 from alance.serve.gate import ARROW, JSON, Gate, Refused, type_of
+from alance.serve.served import key_names
 from alance.serve.values import strict
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ TOKEN_LENGTH = 200
 DICTIONARY_BATCH = 2  # enum MessageHeader of Arrow
 
 
-def application(service: Service) -> tuple[Gate, Starlette]:
+def application(service: Service) -> Gate:
     """The application of a service behind its gate."""
     routes = Routes(service)
     paths: Mapping[str, tuple[str, Any]] = {
@@ -59,7 +60,7 @@ def application(service: Service) -> tuple[Gate, Starlette]:
         HTTPException: routes.not_there,
     }
     inner = Starlette(routes=listed, exception_handlers=handlers)
-    return Gate(inner, service.bounds, service.token, service.hosts), inner
+    return Gate(inner, service.bounds, service.token, service.hosts)
 
 
 class Routes:
@@ -113,8 +114,8 @@ class Routes:
         dataset, name = table.now, request.path_params["key"]
         column = request.query_params.get("column", table.key)
         given = request.query_params.get("columns")
-        parts = name.split(",") if column is not None and "," in column else [name]
-        (key,) = table.keys_of(dataset, [parts if len(parts) > 1 else name], column)
+        has_parts = column is not None and len(key_names(column)) > 1 and "," in name
+        (key,) = table.keys_of(dataset, [name.split(",") if has_parts else name], column)
         columns = _shown(dataset) if given is None else given.split(",")
         values = await dataset.get(key, _key_column(column), columns)
         if values is None:
@@ -282,7 +283,7 @@ VERBS = frozenset(
 def _key_column(column: str | None) -> Any:
     if column is None:
         return None
-    names = [name.strip() for name in column.split(",")]
+    names = key_names(column)
     return names if len(names) > 1 else names[0]
 
 

@@ -175,8 +175,13 @@ class ServedTable:
                 log.warning("%s: no newer version: %s", self.uri, error)
 
 
+def key_names(column: str) -> list[str]:
+    """The columns of a key, which have commas between them."""
+    return [name.strip() for name in column.split(",")]
+
+
 def _types_of(dataset: Dataset, column: str) -> list[Any]:
-    names = [name.strip() for name in column.split(",")]
+    names = key_names(column)
     for name in names:
         if name not in dataset.schema.names:
             raise alance.ColumnNotFoundError(

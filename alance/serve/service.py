@@ -82,7 +82,7 @@ class Service:
         }
         from alance.serve.application import application
 
-        self._gate, _ = application(self)
+        self._gate = application(self)
 
     @property
     def app(self) -> Any:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from alance.errors import (
-    AlanceError,
     CommitConflictError,
     CorruptFileError,
     NotFoundError,
@@ -27,7 +26,6 @@ from alance.errors import (
 )
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import TRANSACTIONS, NamingScheme, manifest_name
-from alance.io.background import DISCARD_S, grace_of
 from alance.io.store import without_number
 from alance.io.tasks import all_of
 from alance.versioning import load
@@ -392,5 +390,4 @@ async def _probe(store: Store, folder: str, background: Background, patience: Pa
         await put(first)
         return await put(second) is Settled.THEIRS
     finally:
-        with contextlib.suppress(AlanceError):
-            await background.finish(store.delete([path]), DISCARD_S, grace_of(store))
+        await background.discard(store.delete([path]), store)

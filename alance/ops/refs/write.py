@@ -25,7 +25,6 @@ from alance.io.tasks import all_of
 from alance.ops.refs.clone import clone_into
 from alance.ops.upkeep.place import forget_commits
 from alance.ops.version import opening
-from alance.ops.version.discards import in_time
 from alance.versioning import load, refs
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.settle import Patience, Settled, put_settled
@@ -199,13 +198,13 @@ async def create_branch(
         try:
             await put_new(snapshot, record, content, f"branch {name!r}")
         except asyncio.CancelledError:
-            await in_time(engine, table.store, take_back())
+            await engine.background.discard(take_back(), table.store)
             raise
         try:
             return await clone_into(source, table, name, options)
         except BaseException as error:
             if not may_be_visible(error):
-                await in_time(engine, table.store, delete_all(snapshot, [record]))
+                await engine.background.discard(delete_all(snapshot, [record]), table.store)
             raise
 
     return await engine.background.to_the_end(make(), CREATE_S, grace_of(table.store))

@@ -21,7 +21,7 @@ from alance.format.table.operations import Delete, Update
 from alance.format.table.row_ids_encode import row_ids_bytes
 from alance.io.tasks import all_of
 from alance.ops.version.commits import PreparedChange
-from alance.ops.version.discards import discard_objects, in_time
+from alance.ops.version.discards import discard_objects
 from alance.ops.version.lineage import lineage_reader
 from alance.versioning.rules import TableRules
 
@@ -102,7 +102,7 @@ async def prepare_rows(
 
     async def discard() -> None:
         discards = [vectors.discard(), *([] if files is None else [files.discard()])]
-        await in_time(snapshot.engine, snapshot.table.store, all_of(discards))
+        await snapshot.engine.background.discard(all_of(discards), snapshot.table.store)
 
     try:
         await snapshot.prepare(handles)

@@ -28,7 +28,6 @@ from alance.ops.index.remap import bound_fragments, move_indices
 from alance.ops.upkeep import compact_plan
 from alance.ops.upkeep.compact_rewrite import rewrite
 from alance.ops.version.commits import commit_change, latest
-from alance.ops.version.discards import in_time
 from alance.ops.version.opening import at_version
 from alance.ops.version.snapshot import Snapshot
 from alance.versioning.outcome import may_be_visible
@@ -387,7 +386,7 @@ class RewriteResult:
 
 async def discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:
     """Remove the files of results that no version will have."""
-    await in_time(snapshot.engine, snapshot.table.store, _discard(snapshot, results))
+    await snapshot.engine.background.discard(_discard(snapshot, results), snapshot.table.store)
 
 
 async def _discard(snapshot: Snapshot, results: Sequence[RewriteResult]) -> None:

@@ -17,7 +17,6 @@ from alance.format.proto import table_pb2
 from alance.format.table.naming import data_file_name
 from alance.io.tasks import all_of
 from alance.ops.blobs.files import BlobFiles
-from alance.ops.version.discards import in_time
 from alance.ops.write.options import Limits, Progress
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ class DataFiles:
 
     async def discard(self) -> None:
         """Remove all files, as far as the store can be reached; see `io.background`."""
-        await in_time(self._engine, self.table.store, self._discard())
+        await self._engine.background.discard(self._discard(), self.table.store)
 
     async def _discard(self) -> None:
         endings = {file.ending for file in self._files if file.ending is not None}

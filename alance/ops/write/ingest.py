@@ -19,7 +19,6 @@ from alance.errors import InvalidInputError
 from alance.file.small_batches import BatchSizes
 from alance.io import observing
 from alance.io.observing import Reading
-from alance.ops.version.discards import in_time
 from alance.ops.write.append import queue_of
 from alance.ops.write.ingest_chunk import Chunk, Item, checked_sequence
 from alance.ops.write.ingest_history import read_history
@@ -253,7 +252,7 @@ class Ingest:
             self._fail(error)
         finally:
             if self._error is not None:
-                await in_time(self.last.engine, self.last.table.store, self._drop())
+                await self.last.engine.background.discard(self._drop(), self.last.table.store)
             self._moved.set()
 
     def _is_done(self) -> bool:
