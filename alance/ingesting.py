@@ -31,11 +31,16 @@ if TYPE_CHECKING:
     from typing import Self
 
     from alance.io.credentials import StorageOptions
+    from alance.ops.upkeep import auto_compact as upkeep
+    from alance.ops.upkeep import compact_plan
+    from alance.ops.upkeep.auto_compact import AutoCompactionMetrics, Compactor
     from alance.ops.write import ingest_open, sources
     from alance.ops.write.ingest import Ingest
     from alance.ops.write.sources import Data
     from alance.versioning.table import Table
 else:
+    upkeep = Deferred("alance.ops.upkeep.auto_compact")
+    compact_plan = Deferred("alance.ops.upkeep.compact_plan")
     ingest_open = Deferred("alance.ops.write.ingest_open")
     sources = Deferred("alance.ops.write.sources")
 
@@ -57,6 +62,7 @@ def ingest(
     stable_row_ids: bool = False,
     properties: Mapping[str, str] | None = None,
     blobs: BlobOptions | None = None,
+    auto_compact: int | None = None,
     store: object | None = None,
     storage_options: StorageOptions | None = None,
     session: Session | None = None,
@@ -89,6 +95,9 @@ def ingest(
         data_storage_version, stable_row_ids: of a new table.
         properties: noted in each transaction.
         blobs: how blobs of version 2 are written; see `BlobOptions`.
+        auto_compact: join small fragments in the background as soon as there are so many, as
+            `Optimize.auto_compact` does, with the table's options of compaction; `close` looks a
+            last time, and waits for it. None: never.
 
     Raises:
         InvalidInputError: a bad URI or option.
@@ -107,6 +116,7 @@ def ingest(
         data_storage_version=data_storage_version,
         stable_row_ids=stable_row_ids,
         properties=dict(properties or {}),
+        auto_compact=auto_compact,
     )
     session = session or Session.of_loop()
     table = open_table(session.engine.registry, uri, store=store, storage_options=storage_options)
@@ -130,6 +140,7 @@ class Sink:
         self._schema = schema
         self._options = options
         self._ingest: Ingest | None = None
+        self._compactor: Compactor | None = None
         self._is_open = False
         self._opening = asyncio.Lock()
 
@@ -147,6 +158,11 @@ class Sink:
     def metrics(self) -> IngestMetrics:
         """What was done so far, as a snapshot."""
         return IngestMetrics() if self._ingest is None else self._ingest.metrics
+
+    @property
+    def compaction(self) -> AutoCompactionMetrics | None:
+        """What was compacted in the background so far; None: nothing is."""
+        return None if self._compactor is None else self._compactor.metrics
 
     @property
     def last_sequence(self) -> int:
@@ -222,11 +238,19 @@ class Sink:
         """
         is_open, self._is_open = self._is_open, False
         if is_open and self._ingest is not None:
-            await self._ingest.close()
+            try:
+                await self._ingest.close()
+                if self._compactor is not None:
+                    await self._compactor.close()
+            except BaseException:
+                await self.abort()
+                raise
 
     async def abort(self) -> None:
         """Drop all that is not committed, and end. May be called twice."""
         self._is_open = False
+        if self._compactor is not None:
+            await self._compactor.abort()
         if self._ingest is not None:
             await self._ingest.abort()
 
@@ -234,9 +258,7 @@ class Sink:
         if self._is_open or self._ingest is not None:
             raise InvalidInputError(f"dataset {self._table.uri!r}: a sink has one block")
         await self._session.engine.pool.load(ingest_open)
-        self._ingest = await ingest_open.open_ingest(
-            self._session, self._table, self._schema, self._options
-        )
+        await self._begin(self._schema)
         self._is_open = True
         return self
 
@@ -255,11 +277,22 @@ class Sink:
         """Create the table with the columns of the first batch."""
         async with self._opening:
             if self._ingest is None:
-                self._ingest = await ingest_open.open_ingest(
-                    self._session, self._table, schema, self._options
-                )
+                await self._begin(schema)
             assert self._ingest is not None
             return self._ingest
+
+    async def _begin(self, schema: pa.Schema | None) -> None:
+        """Begin, if there is a table or columns to create it with."""
+        least = self._options.auto_compact
+        if least is not None:
+            await self._session.engine.pool.load(upkeep, compact_plan)
+        self._ingest = await ingest_open.open_ingest(
+            self._session, self._table, schema, self._options
+        )
+        if self._ingest is not None and least is not None:
+            options = compact_plan.CompactionOptions()
+            self._compactor = upkeep.Compactor(self._ingest.last, options, least)
+            self._ingest.on_commit = self._compactor.tell
 
     def _check(self) -> None:
         if not self._is_open:

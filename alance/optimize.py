@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from alance.deferred import Deferred, lazy
+from alance.errors import InvalidInputError
 from alance.ops.version.commit_options import CommitOptions
 from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from typing import Unpack
+    from types import TracebackType
+    from typing import Self, Unpack
 
     from alance.datasets import Dataset
     from alance.ops.index import manage as index_manage
-    from alance.ops.upkeep import compact, compact_plan
+    from alance.ops.upkeep import auto_compact, compact, compact_plan
+    from alance.ops.upkeep.auto_compact import AutoCompactionMetrics, Compactor
     from alance.ops.upkeep.compact import (
         CompactionMetrics,
         CompactionPlan,
@@ -24,11 +27,14 @@ if TYPE_CHECKING:
     from alance.ops.upkeep.compact_plan import CompactionArguments, CompactionOptions
     from alance.ops.version.commit_options import CommitArguments
 else:
+    auto_compact = Deferred("alance.ops.upkeep.auto_compact")
     compact = Deferred("alance.ops.upkeep.compact")
     compact_plan = Deferred("alance.ops.upkeep.compact_plan")
     index_manage = Deferred("alance.ops.index.manage")
 
 __all__ = [
+    "AutoCompaction",
+    "AutoCompactionMetrics",
     "Compaction",
     "CompactionMetrics",
     "CompactionOptions",
@@ -39,6 +45,7 @@ __all__ = [
 ]
 
 _PLACES: Final = {
+    "AutoCompactionMetrics": "alance.ops.upkeep.auto_compact",
     "CompactionMetrics": "alance.ops.upkeep.compact",
     "CompactionOptions": "alance.ops.upkeep.compact_plan",
     "CompactionPlan": "alance.ops.upkeep.compact",
@@ -99,6 +106,43 @@ class Optimize:
         )
         return type(self._dataset)(after)
 
+    def auto_compact(
+        self,
+        *,
+        min_fragments: int = 32,
+        interval: float = 60.0,
+        **options: Unpack[CompactionArguments],
+    ) -> AutoCompaction:
+        """Compaction in the background, as long as a block lasts; many small commits need it.
+
+            async with dataset.optimize.auto_compact(interval=300):
+                await serve()
+
+        A task looks for new versions now and then. It joins the fragments at the end of the table,
+        from where none has more rows than all others together, so that rows are written again only
+        where their fragment at least doubles. Writers go on. Appends are never disturbed. A delete
+        or update of rows that are being joined wins over the compaction; where the compaction was
+        first, it runs again, as beside any other writer.
+
+        What fails is logged, counted in `metrics`, and tried again later. At the end of the block
+        the task looks a last time. If the block ends with an error, or is cancelled, a compaction
+        under way is dropped, and none of its files stays.
+
+        Old versions keep the small files until a cleanup. Fragments that an index covers are joined
+        with others that it covers.
+
+        Cost: a LIST each `interval`; a GET for a new version; what `compact_files` costs.
+
+        Args:
+            min_fragments: compact as soon as so many can be joined; a whole number of 2 or more.
+            interval: seconds between looks.
+            options: see `CompactionOptions`.
+
+        Raises:
+            InvalidInputError: an option out of its range; raised when the block begins.
+        """
+        return AutoCompaction(self._dataset, min_fragments, interval, options)
+
     async def optimize_indices(
         self,
         *,
@@ -140,6 +184,57 @@ class Optimize:
             options=CommitOptions(**commit),
         )
         return type(self._dataset)(after)
+
+
+class AutoCompaction:
+    """Compaction in the background, within an `async with` block; see `Optimize.auto_compact`."""
+
+    __slots__ = ("_compactor", "_dataset", "_interval", "_min_fragments", "_options")
+
+    def __init__(
+        self, dataset: Dataset, min_fragments: int, interval: float, options: CompactionArguments
+    ) -> None:
+        self._dataset = dataset
+        self._min_fragments = min_fragments
+        self._interval = interval
+        self._options = options
+        self._compactor: Compactor | None = None
+
+    @property
+    def metrics(self) -> AutoCompactionMetrics | None:
+        """What was done so far; None: the block has not begun."""
+        return None if self._compactor is None else self._compactor.metrics
+
+    @property
+    def dataset(self) -> Dataset:
+        """The last version that was seen or made."""
+        if self._compactor is None:
+            return self._dataset
+        return type(self._dataset)(self._compactor.last)
+
+    async def __aenter__(self) -> Self:
+        if self._compactor is not None:
+            raise InvalidInputError(f"{self._dataset.uri!r}: a background compaction has one block")
+        await self._dataset._load(auto_compact, compact_plan)
+        self._compactor = auto_compact.Compactor(
+            self._dataset._snapshot,
+            compact_plan.CompactionOptions(**self._options),
+            self._min_fragments,
+            self._interval,
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._compactor is not None
+        if error is None:
+            await self._compactor.close()
+        else:
+            await self._compactor.abort()
 
 
 class Compaction:

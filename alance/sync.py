@@ -30,6 +30,7 @@ os.register_at_fork(after_in_child=_background.forget)
 
 # The classes that have a blocking face, by the modules that show them.
 _CLASSES: Final = {
+    "AutoCompaction": "alance.optimize",
     "BlobFile": "alance",
     "Branches": "alance",
     "Catalog": "alance",

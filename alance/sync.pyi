@@ -61,7 +61,7 @@ from alance import optimize as optimize
 from alance import trace as trace
 from alance.indexing import IndexPart, IndexSegment
 from alance.operations import DataReplacementGroup, Operation
-from alance.optimize import RewriteResult
+from alance.optimize import AutoCompactionMetrics, RewriteResult
 from alance.types import (
     Alteration,
     BranchContents,
@@ -668,6 +668,8 @@ class Sink:
     @property
     def metrics(self) -> IngestMetrics: ...
     @property
+    def compaction(self) -> AutoCompactionMetrics | None: ...
+    @property
     def last_sequence(self) -> int: ...
     @property
     def dataset(self) -> Dataset | None: ...
@@ -801,6 +803,13 @@ class Optimize:
         max_retries: int = ...,
         **options: Unpack[CompactionArguments],
     ) -> Dataset: ...
+    def auto_compact(
+        self,
+        *,
+        min_fragments: int = ...,
+        interval: float = ...,
+        **options: Unpack[CompactionArguments],
+    ) -> AutoCompaction: ...
     def optimize_indices(
         self,
         *,
@@ -809,6 +818,14 @@ class Optimize:
         retrain: bool = ...,
         **commit: Unpack[CommitArguments],
     ) -> Dataset: ...
+
+class AutoCompaction:
+    @property
+    def metrics(self) -> AutoCompactionMetrics | None: ...
+    @property
+    def dataset(self) -> Dataset: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
 
 class Compaction:
     @classmethod
@@ -978,6 +995,7 @@ def ingest(
     stable_row_ids: bool = ...,
     properties: Mapping[str, str] | None = ...,
     blobs: BlobOptions | None = ...,
+    auto_compact: int | None = ...,
     store: object | None = ...,
     storage_options: StorageOptions | None = ...,
     session: Session | None = ...,

@@ -93,6 +93,7 @@ def stub() -> str:
         sync.Catalog,
         sync.MergeInsert,
         sync.Optimize,
+        sync.AutoCompaction,
         sync.Compaction,
         sync.CompactionPlan,
         sync.CompactionTask,

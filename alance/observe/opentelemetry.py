@@ -22,6 +22,8 @@ EXPECTED: Final = ("ok", "cancelled", "AlreadyExistsError", "NotFoundError")  # 
 # By reading: its unit. What is missing here is not exported.
 _READINGS: Final = {
     "appends_waiting": "{append}",
+    "auto_compactions_failed_total": "{compaction}",
+    "auto_compactions_total": "{compaction}",
     "block_cache_bytes": "By",
     "block_cache_hits_total": "{look}",
     "block_cache_misses_total": "{look}",

@@ -50,6 +50,7 @@ __all__ = [
     "CompactionPlan",
     "CompactionTask",
     "RewriteResult",
+    "carry_out",
     "commit",
     "compact_files",
     "discard",
@@ -306,7 +307,16 @@ async def compact_files(
     snapshot: Snapshot, options: CompactionOptions, commit_options: CommitOptions
 ) -> Snapshot:
     """Plan, execute and commit. Where no version comes of it, no file stays."""
-    todo = await plan(snapshot, options)
+    return await carry_out(snapshot, await plan(snapshot, options), options, commit_options)
+
+
+async def carry_out(
+    snapshot: Snapshot,
+    todo: CompactionPlan,
+    options: CompactionOptions,
+    commit_options: CommitOptions,
+) -> Snapshot:
+    """Execute a plan of a version and commit. Where no version comes of it, no file stays."""
     at_once = min(options.num_threads or TASKS_AT_ONCE, max(1, len(todo.tasks)))
     limit = asyncio.Semaphore(at_once)
     done: list[RewriteResult] = []

@@ -26,7 +26,7 @@ from alance.ops.write.ingest_options import IngestMetrics
 from alance.versioning.outcome import may_be_visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
 
@@ -70,6 +70,7 @@ class Ingest:
         self._num_rows = self._num_bytes = self._num_skipped = 0  # of all that was accepted
         self._buffered_bytes = 0
         self._rarely = IngestMetrics()  # what seldom changes: waits, versions
+        self.on_commit: Callable[[Snapshot], object] | None = None  # called with each version made
         self._committed_items = 0
         self._flush_to = 0
         self._is_closing = False
@@ -325,6 +326,8 @@ class Ingest:
             committed_rows=metrics.committed_rows + chunk.num_rows,
             last_version=snapshot.version,
         )
+        if self.on_commit is not None:
+            self.on_commit(snapshot)
         self._wake.set()
         self._moved.set()
 

@@ -38,6 +38,7 @@ class IngestOptions:
     data_storage_version: FileVersion | None = None
     stable_row_ids: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    auto_compact: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_buffer_bytes", "commit_rows", "commit_bytes", "history"):
@@ -48,6 +49,11 @@ class IngestOptions:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InvalidInputError(f"{name}={value!r}: expected a time above 0 s, or None")
+        least = self.auto_compact
+        if least is not None and (type(least) is not int or least < 2):
+            raise InvalidInputError(
+                f"auto_compact={least!r}: expected None, or a whole number of 2 or more"
+            )
         if self.producer is not None and not (isinstance(self.producer, str) and self.producer):
             raise InvalidInputError(f"producer={self.producer!r}: expected a name")
         self.writing({})
