@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     Change: TypeAlias = Callable[[table_pb2.Manifest, list[table_pb2.IndexMetadata]], object]
 
 ROWS = pa.table({"id": range(100), "name": [f"name {n % 7}" for n in range(100)]})
+OTHER = uuid.UUID(int=0)  # of a second segment, whose files are there
 LIVE = [n for n in range(100) if n not in (3, 44)]
 BROKEN = Path(__file__).parents[1] / "golden" / "v0_1" / "broken"
 
@@ -38,6 +40,8 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     dataset = lance.write_dataset(ROWS, path, max_rows_per_file=25)
     dataset.create_scalar_index("id", "BTREE")
     dataset.delete("id in (3, 44)")
+    (own,) = (path / "_indices").iterdir()
+    shutil.copytree(own, path / "_indices" / str(OTHER))
     return path
 
 
@@ -67,9 +71,15 @@ def segment(indices: list[table_pb2.IndexMetadata]) -> table_pb2.IndexMetadata:
     """A second segment of the index, which covers what the first one does."""
     other = table_pb2.IndexMetadata()
     other.CopyFrom(indices[0])
-    other.uuid.uuid = bytes(16)
+    other.uuid.uuid = OTHER.bytes
     other.files.clear()
     return other
+
+
+def lost(index: table_pb2.IndexMetadata) -> None:
+    """A segment of early writers, which list no files, and its folder is gone."""
+    index.uuid.uuid = bytes(range(16))
+    index.files.clear()
 
 
 def same_ids(message: table_pb2.Manifest) -> None:
@@ -99,6 +109,7 @@ CHANGES: dict[str, Change] = {
     "a segment is left out, its files": lambda _, indices: setattr(
         indices[0].files[0], "path", "gone.lance"
     ),
+    "a segment is left out, its files are": lambda _, indices: lost(indices[0]),
     "of version 99 -> 3": lambda _, indices: setattr(indices[0], "dataset_version", 99),
 }
 

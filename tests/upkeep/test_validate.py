@@ -199,11 +199,20 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "an index file": (
         lambda m, i: setattr(i[0].files[0], "path", "none"), r"index 'id_idx': .*no such object"
     ),
+    "an index without files": (
+        lambda m, i: _lost(i[0]), r"index 'id_idx': no file in '_indices/00010203-"
+    ),
     "flags": (
         lambda m, _: (setattr(m, "reader_feature_flags", 2), setattr(m, "writer_feature_flags", 2)),
         "there are deletion files, and the flags do not say so",
     ),
 }  # fmt: skip
+
+
+def _lost(index: table_pb2.IndexMetadata) -> None:
+    """Early writers list no files of a segment."""
+    index.uuid.uuid = bytes(range(16))
+    index.files.clear()
 
 
 @pytest.mark.parametrize("what", CHANGES)

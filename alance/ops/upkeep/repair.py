@@ -17,9 +17,8 @@ from alance.format.table.manifest import parse_manifest
 from alance.format.table.operations_meta import Restore
 from alance.format.table.transaction import Transaction
 from alance.io.tasks import all_of
-from alance.ops.cleanup.files import index_folder
 from alance.ops.upkeep.remedies import Facts, Remedies
-from alance.ops.upkeep.validate import AT_ONCE, deletions_of, findings, rows_of_file
+from alance.ops.upkeep.validate import AT_ONCE, deletions_of, findings, of_segment, rows_of_file
 from alance.ops.version.commits import commit_on
 from alance.ops.version.snapshot import Snapshot
 from alance.session import Session
@@ -30,7 +29,6 @@ from alance.versioning.table import open_table
 if TYPE_CHECKING:
     import os
 
-    from alance.format.proto import table_pb2
     from alance.format.table.conflicts import Rebased
     from alance.format.table.manifest import Manifest
     from alance.io.credentials import StorageOptions
@@ -180,11 +178,9 @@ async def _mended(snapshot: Snapshot) -> tuple[list[str], Manifest]:
     limit = asyncio.Semaphore(AT_ONCE)
     facts = await all_of(_facts(snapshot, handle, limit) for handle in snapshot.handles)
     segments = snapshot.manifest.indices
-    are_whole = await all_of(_is_whole(snapshot, index, limit) for index in segments)
+    all_texts = await all_of(of_segment(snapshot, index, limit) for index in segments)
     gone = {
-        index.uuid.uuid.hex()
-        for index, is_whole in zip(segments, are_whole, strict=True)
-        if not is_whole
+        index.uuid.uuid.hex() for index, texts in zip(segments, all_texts, strict=True) if texts
     }
     remedies = Remedies(snapshot.manifest)
     remedies.mend_files(facts)
@@ -218,26 +214,6 @@ async def _facts(snapshot: Snapshot, handle: FragmentHandle, limit: asyncio.Sema
                 return Facts(None, sizes=sizes)
             deleted = len(vector.rows)
         return Facts(num_rows, deleted, sizes)
-
-
-async def _is_whole(
-    snapshot: Snapshot, index: table_pb2.IndexMetadata, limit: asyncio.Semaphore
-) -> bool:
-    """Whether the files of an index segment are there with their sizes."""
-    if index.HasField("base_id"):
-        return True
-    folder = index_folder(index.uuid.uuid)
-    for file in index.files:
-        async with limit:
-            try:
-                size = await snapshot.engine.scheduler.size(
-                    snapshot.table.folder(f"{folder}/{file.path}"), reason="repair"
-                )
-            except (NotFoundError, CorruptFileError):
-                return False
-        if file.size_bytes not in (0, size):
-            return False
-    return True
 
 
 async def _good_version(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from alance.format.plans import Plan
+    from alance.format.proto import table_pb2
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.fragment import DataFile, Fragment
     from alance.format.table.lineage import Lineage
@@ -78,7 +80,8 @@ async def findings(snapshot: Snapshot) -> list[str]:
             vectors[fragment_id] = vector
     if snapshot.has_stable_row_ids:
         all_texts += await _row_ids(snapshot, vectors)
-    all_texts += [text for texts in await all_of(_index_files(snapshot, limit)) for text in texts]
+    of_indices = await all_of(of_segment(snapshot, index, limit) for index in manifest.indices)
+    all_texts += [text for texts in of_indices for text in texts]
     return all_texts
 
 
@@ -213,27 +216,36 @@ async def _row_ids(snapshot: Snapshot, vectors: dict[int, DeletionVector]) -> li
     return texts + await snapshot.engine.pool.run(rest)
 
 
-def _index_files(snapshot: Snapshot, limit: asyncio.Semaphore) -> list[Any]:
-    async def size_of(what: str, path: str, told: int) -> list[str]:
+async def of_segment(
+    snapshot: Snapshot, index: table_pb2.IndexMetadata, limit: asyncio.Semaphore
+) -> list[str]:
+    """What is wrong with the files of an index segment: those that the manifest lists are to be
+    there with their sizes; where it lists none, there is to be some file.
+
+    Cost: a HEAD a file, or a LIST.
+    """
+    if index.HasField("base_id") or index.name in SYSTEM:
+        return []
+    what, folder = f"index {index.name!r}", index_folder(index.uuid.uuid)
+    texts = []
+    for file in index.files:
+        path = f"{folder}/{file.path}"
         async with limit:
             try:
                 size = await snapshot.engine.scheduler.size(
                     snapshot.table.folder(path), reason="validate"
                 )
             except (NotFoundError, CorruptFileError) as error:
-                return [f"{what}: {error}"]
-        return (
-            [f"{what}: {path!r} has {size} bytes, expected {told}"] if told not in (0, size) else []
-        )
-
-    return [
-        size_of(
-            f"index {index.name!r}", f"{index_folder(index.uuid.uuid)}/{file.path}", file.size_bytes
-        )
-        for index in snapshot.manifest.indices
-        if not index.HasField("base_id")
-        for file in index.files
-    ]
+                texts.append(f"{what}: {error}")
+                continue
+        if file.size_bytes not in (0, size):
+            texts.append(f"{what}: {path!r} has {size} bytes, expected {file.size_bytes}")
+    if not index.files:
+        store, prefix = snapshot.engine.registry.resolve(snapshot.table.folder(folder))
+        async with limit, aclosing(store.list(prefix)) as objects:  # type: ignore[type-var]  # a generator
+            if await anext(objects, None) is None:
+                texts.append(f"{what}: no file in {folder!r}")
+    return texts
 
 
 def manifest_findings(manifest: Manifest) -> Iterator[str]:
