@@ -4,6 +4,9 @@ Made by `python -m tools.stubs`.
 """
 
 import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, Self, Unpack
 
 import pandas as pd
 import polars as pl
@@ -59,10 +62,54 @@ from alance import trace as trace
 from alance.indexing import IndexPart, IndexSegment
 from alance.operations import DataReplacementGroup, Operation
 from alance.optimize import AutoCompactionMetrics, RewriteResult
-from alance.types import Alteration, BranchContents, CleanupExplanation, CleanupStats, Columns, Combine, CommitArguments, CommitLock, CompactionArguments, Data, DataFragment, DatasetStats, Explanation, ExternalStore, Field, FieldMessage, FileDescription, Fragment, FragmentScanArguments, HybridArguments, IndexArguments, IndexDescription, IndexProgress, KeyColumn, Missing, Mode, NewIndex, NewTextIndex, NewVectorIndex, Params, Place, Reference, ResolvedCompactionOptions, ScalarIndexArguments, ScanArguments, SearchArguments, StorageOptions, TableName, TagContents, TextIndexArguments, TextSearchArguments, Transaction, Transforms, Updates, VectorIndexArguments, VersionInfo
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Literal, Self, Unpack
+from alance.types import (
+    Alteration,
+    BranchContents,
+    CleanupExplanation,
+    CleanupStats,
+    Columns,
+    Combine,
+    CommitArguments,
+    CommitLock,
+    CompactionArguments,
+    Data,
+    DataFragment,
+    DatasetStats,
+    Explanation,
+    ExternalStore,
+    Field,
+    FieldMessage,
+    FileDescription,
+    Fragment,
+    FragmentScanArguments,
+    HybridArguments,
+    IndexArguments,
+    IndexDescription,
+    IndexProgress,
+    KeyColumn,
+    Missing,
+    Mode,
+    NewIndex,
+    NewTextIndex,
+    NewVectorIndex,
+    Params,
+    Place,
+    Reference,
+    ResolvedCompactionOptions,
+    ScalarIndexArguments,
+    ScanArguments,
+    SearchArguments,
+    StorageOptions,
+    TableName,
+    TagContents,
+    TextIndexArguments,
+    TextSearchArguments,
+    Transaction,
+    Transforms,
+    Updates,
+    VectorIndexArguments,
+    VersionInfo,
+)
 
 class Dataset:
     def sql(
@@ -436,7 +483,8 @@ class Dataset:
         *,
         seed: int | None = ...,
     ) -> pa.Table: ...
-    def to_reader(self, columns: Columns = ..., **options: Unpack[ScanArguments]
+    def to_reader(
+        self, columns: Columns = ..., **options: Unpack[ScanArguments]
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
     def __len__(self) -> int: ...
@@ -530,7 +578,8 @@ class DatasetFragment:
         left_on: str = ...,
         right_on: str | None = ...,
     ) -> tuple[DataFragment, tuple[int, ...], bytes]: ...
-    def to_reader(self, columns: Columns = ..., **options: Unpack[FragmentScanArguments]
+    def to_reader(
+        self, columns: Columns = ..., **options: Unpack[FragmentScanArguments]
     ) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
     def __len__(self) -> int: ...
