@@ -162,7 +162,8 @@ class UpkeepVerbs(Handle):
         indices, what they cover, and the sizes of their files. Values are not read.
 
         Cost: one GET a data file (two where a footer is larger than 64 KiB), one a deletion file,
-        a HEAD an index file (of early writers, which list none, a LIST a segment). Nothing is taken from caches.
+        a HEAD an index file, or a LIST for a segment whose files are not listed. Nothing is taken
+        from caches.
 
         Raises:
             CorruptFileError: with all findings, one a line.
