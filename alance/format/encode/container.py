@@ -27,7 +27,7 @@ from alance.format.field import BLOB, BLOB_V2_TYPE
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.fields import leaf_columns
 from alance.format.layouts.place import PLANAR_LAYOUT
-from alance.format.proto import encodings_v2_0_pb2, file2_pb2, file_pb2
+from alance.format.proto import copied, encodings_v2_0_pb2, file2_pb2, file_pb2
 from alance.format.search_buffer import table_of
 from alance.format.types import logical_type
 
@@ -281,8 +281,7 @@ def _messages(field: Field) -> Iterator[file_pb2.Field]:
         for child in field.children:
             yield from _messages(child)
         return
-    own = file_pb2.Field()
-    own.CopyFrom(field.message)
+    own = copied(field.message)
     own.extension_name = ""
     own.metadata.clear()
     own.metadata.update({BLOB: b"true", "lance-encoding:packed": b"true"})

@@ -15,7 +15,7 @@ import numpy as np
 
 from alance._version import __version__
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.format.proto import table_pb2
+from alance.format.proto import copied, table_pb2
 from alance.format.table import apply_columns, apply_meta, apply_rows
 from alance.format.table.apply_columns import drop_dead_files, drop_tombstones
 from alance.format.table.apply_indices import retain
@@ -184,8 +184,7 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
 
 def manifest_bytes(version: Next) -> bytes:
     """The content of a manifest's file: dictionaries, indices, transaction, manifest, footer."""
-    message = table_pb2.Manifest()
-    message.CopyFrom(version.head)
+    message = copied(version.head)
     parts = place_values(message.fields, 0)
     position = sum(len(part) for part in parts)
     if version.indices:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
-from alance.format.proto import table_pb2
+from alance.format.proto import copied, table_pb2
 from alance.format.table.apply_indices import prune
 from alance.format.table.fragment import ROW_ID_FIELD
 from alance.format.table.lineage import mark_created, mark_updated
@@ -126,8 +126,7 @@ def without_dead_files(
     live = set(fields)
     copies = []
     for fragment in fragments:
-        copy = table_pb2.DataFragment()
-        copy.CopyFrom(fragment)
+        copy = copied(fragment)
         copy.ClearField("files")
         copy.files.extend(file for file in fragment.files if _is_live(file, live))
         copies.append(copy)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import InvalidInputError
-from alance.format.proto import table_pb2
+from alance.format.proto import copied, table_pb2
 from alance.format.table.conflict_case import removed, touched, updated
 from alance.format.table.deletions import new_deletion_file
 from alance.format.table.operations import Delete, Update
@@ -124,20 +124,13 @@ def _refreshed(
     """Our record of a fragment; made of the newer one where ours differs by its deletions only."""
     if before is None or now is None or before == now or bare(ours) != bare(before):
         return ours
-    fragment = copy_of(now)
+    fragment = copied(now)
     fragment.deletion_file.CopyFrom(ours.deletion_file)
-    return fragment
-
-
-def copy_of(record: table_pb2.DataFragment) -> table_pb2.DataFragment:
-    """A copy."""
-    fragment = table_pb2.DataFragment()
-    fragment.CopyFrom(record)
     return fragment
 
 
 def bare(record: table_pb2.DataFragment) -> table_pb2.DataFragment:
     """A copy without its deletion file."""
-    copy = copy_of(record)
+    copy = copied(record)
     copy.ClearField("deletion_file")
     return copy

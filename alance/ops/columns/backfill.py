@@ -19,7 +19,7 @@ from alance.errors import InvalidInputError
 from alance.file.batches import fixed_bytes, one_batch
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import to_arrow
-from alance.format.proto import table_pb2
+from alance.format.proto import copied, table_pb2
 from alance.format.table.apply_columns import TOMBSTONE
 from alance.io.tasks import all_of
 from alance.ops.columns.sources import GroupedValues, source_of
@@ -246,8 +246,7 @@ class Backfill:
         return handle.num_physical_rows if spread.num_live else 0
 
     def _fragment(self, handle: FragmentHandle, new: Schema) -> table_pb2.DataFragment:
-        fragment = table_pb2.DataFragment()
-        fragment.CopyFrom(handle.fragment.message)
+        fragment = copied(handle.fragment.message)
         record = self._written[handle.id].record
         if record is not None:
             file = fragment.files.add()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.proto import file_pb2
+from alance.format.proto import copied
 from alance.format.schema import Schema, check_not_reserved
 from alance.format.types import is_nested
 
@@ -120,8 +120,7 @@ def _grown(old: Field, new: Field, ids: Iterator[int], path: str) -> tuple[Field
 
 def renumbered(field: Field, ids: Iterator[int], parent_id: int) -> Field:
     """A field and all below it with new ids, depth-first."""
-    message = file_pb2.Field()
-    message.CopyFrom(field.message)
+    message = copied(field.message)
     message.id, message.parent_id = next(ids), parent_id
     children = tuple(renumbered(child, ids, message.id) for child in field.children)
     return replace(field, id=message.id, parent_id=parent_id, message=message, children=children)
@@ -169,8 +168,7 @@ def changed(
     def visit(field: Field) -> Field:
         if field.id != field_id:
             return replace(field, children=tuple(visit(child) for child in field.children))
-        message = file_pb2.Field()
-        message.CopyFrom(field.message)
+        message = copied(field.message)
         message.name = field.name if name is None else name
         message.nullable = field.nullable if nullable is None else nullable
         return replace(field, name=message.name, nullable=message.nullable, message=message)
@@ -187,8 +185,7 @@ def recast(schema: Schema, field_id: int, arrow: pa.DataType, ids: Iterator[int]
     import pyarrow as pa
 
     def visit(field: Field, parent_id: int) -> Field:
-        message = file_pb2.Field()
-        message.CopyFrom(field.message)
+        message = copied(field.message)
         message.parent_id = parent_id
         if field.id != field_id:
             children = tuple(visit(child, field.id) for child in field.children)

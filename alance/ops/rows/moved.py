@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypedDict
 import numpy as np
 
 from alance.errors import InvalidInputError
-from alance.format.proto import table_pb2
+from alance.format.proto import copied, table_pb2
 from alance.format.table.deletions import ARROW_MAX_ROWS, NewDeletionFile, new_deletion_file
 from alance.format.table.naming import DELETIONS
 from alance.format.table.operations import Delete, Update
@@ -145,8 +145,7 @@ def with_row_ids(
     for fragment in fragments:
         part = row_ids[start : start + fragment.physical_rows]
         start += len(part)
-        copy = table_pb2.DataFragment()
-        copy.CopyFrom(fragment)
+        copy = copied(fragment)
         if len(part):
             copy.inline_row_ids = row_ids_bytes(part)
         copies.append(copy)

@@ -18,7 +18,7 @@ from alance.errors import (
     RetryableConflictError,
 )
 from alance.format.index.remap import NewFragment, OldFragment
-from alance.format.proto import table_pb2
+from alance.format.proto import copied, table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.operations import Rewrite, RewriteGroup
 from alance.format.table.operations_meta import ReserveFragments
@@ -270,8 +270,7 @@ async def _reserved(
     for result in results:
         new = []
         for fragment in result.new_fragments:
-            copy = table_pb2.DataFragment()
-            copy.CopyFrom(fragment)
+            copy = copied(fragment)
             copy.id = next_id
             next_id += 1
             new.append(copy)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from alance.errors import AlanceError
+from alance.format.proto import copied
 from alance.format.table.apply_indices import SYSTEM, covered, with_coverage
 from alance.format.table.fragments import Records
 from alance.format.table.indices import Index
@@ -56,8 +57,7 @@ class Remedies:
         """Counts and sizes as the files have them; `facts` in the order of the fragments."""
         for place, (record, told) in enumerate(zip(self._fragments, facts, strict=True)):
             texts: list[str] = []
-            fragment = type(record)()
-            fragment.CopyFrom(record)
+            fragment = copied(record)
             if told.rows and fragment.physical_rows != told.rows:
                 texts.append(f"physical_rows {fragment.physical_rows} -> {told.rows}")
                 fragment.physical_rows = told.rows
@@ -97,8 +97,7 @@ class Remedies:
             if not is_moved or record.HasField("deletion_file"):
                 stay.append(record)
                 continue
-            fragment = type(record)()
-            fragment.CopyFrom(record)
+            fragment = copied(record)
             fragment.id = following
             self._say(f"fragment {record.id}: a second one of that id becomes {following}")
             following += 1
@@ -180,8 +179,7 @@ class Remedies:
 
     def manifest(self) -> Manifest:
         """The version as it is to be written."""
-        head = type(self._manifest.head)()
-        head.CopyFrom(self._manifest.head)
+        head = copied(self._manifest.head)
         ids = [below.id for below in head.fields]
         if head.HasField("max_allocated_field_id") and max(ids) > head.max_allocated_field_id:
             self._say(f"highest field id {head.max_allocated_field_id} -> {max(ids)}")
