@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -42,22 +43,33 @@ def table(values: np.ndarray[Any, Any], first: int = 0) -> pa.Table:
 
 
 def search(path: Path, query: np.ndarray[Any, Any], **options: Any) -> list[int]:
+    return nearest(lance.dataset(path), query, **options)
+
+
+def nearest(dataset: lance.LanceDataset, query: np.ndarray[Any, Any], **options: Any) -> list[int]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         asked = {"column": "v", "q": query, "k": 10, **options}
-        found = lance.dataset(path).to_table(["id", "_distance"], nearest=asked)
+        found = dataset.to_table(["id", "_distance"], nearest=asked)
     ids: list[int] = found["id"].to_pylist()
     return ids
 
 
+@cache
+def exact(metric: str, dtype: str, num_rows: int) -> list[list[int]]:
+    """Of each query the 10 nearest rows of `clustered(num_rows, 1, dtype)`, by pylance."""
+    dataset = lance.write_dataset(table(clustered(num_rows, 1, dtype)), "memory://exact")
+    return [nearest(dataset, query, metric=metric) for query in clustered(60, 99, dtype)]
+
+
 def recall(path: Path, metric: str, dtype: str, **options: Any) -> float:
     """Of the 10 nearest rows, the share that pylance finds by the index."""
-    queries = clustered(60, 99, dtype)
+    dataset = lance.dataset(path)
+    right = exact(metric, dtype, dataset.count_rows())
     hits = 0
-    for query in queries:
-        exact = search(path, query, use_index=False, metric=metric)
-        hits += len(set(exact) & set(search(path, query, **options)))
-    return hits / (10 * len(queries))
+    for query, rows in zip(clustered(60, 99, dtype), right, strict=True):
+        hits += len({*rows} & {*nearest(dataset, query, **options)})
+    return hits / (10 * len(right))
 
 
 KINDS: list[tuple[str, dict[str, Any]]] = [
@@ -101,9 +113,10 @@ async def test_by_the_same_centroids_and_codebook_pylance_gives_the_same_answers
         book = np.random.default_rng(3).standard_normal((8, 1 << options.get("num_bits", 8), 2))
         more["pq_codebook"] = (book * (0.3 if metric == "cosine" else 4)).astype(dtype)
     ours, theirs = await both_built(tmp_path, table(values), kind, **more)
+    datasets = [lance.dataset(place) for place in (ours, theirs)]
     for query in clustered(20, 99, dtype):
         for nprobes in (1, 3):
-            answers = [search(place, query, nprobes=nprobes) for place in (ours, theirs)]
+            answers = [nearest(dataset, query, nprobes=nprobes) for dataset in datasets]
             assert sorted(answers[0]) == sorted(answers[1])
 
 
