@@ -146,6 +146,8 @@ class Session:
     def engine(self) -> Engine:
         """The moving parts, made at the first use inside a running loop."""
         loop = asyncio.get_running_loop()
+        if self._loop is loop and self._engine is not None and not self._closed:
+            return self._engine
         if self._is_own and self._loop is not loop:
             return Session.of_loop()._engine_of(loop)
         return self._engine_of(loop)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from alance.expr.logic import Junction, junction, negation
@@ -34,7 +35,7 @@ from alance.format.numbers import as_mask
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.arrays import Mask
+    from alance.arrays import Int64s, Mask
     from alance.expr.pruning import Check
 
     Path: TypeAlias = tuple[str, ...]
@@ -71,6 +72,17 @@ class Ask:
             [_nested(values, self.column.path)], [self.column.path[0]]
         )
         return as_mask(broadcast(self.condition.evaluate(batch), len(values)))
+
+    def rows_in(self, values: pa.Array) -> Int64s:
+        """The places of the values for which the condition is true, among ones in order, nulls
+        first: they are searched where they are whole numbers, dates or times.
+
+        Raises:
+            pyarrow.ArrowException, ValueError, Problem: values that it cannot take.
+        """
+        check = self.check
+        rows = check.ranges.rows_in(values) if isinstance(check, Within) else None
+        return np.flatnonzero(self.matches(values)) if rows is None else rows
 
     @property
     def is_of_nulls(self) -> bool:

@@ -1,4 +1,4 @@
-"""Keys of rows as arrays in the types of their columns, and which rows have them."""
+"""Keys of rows: as arrays in the types of their columns, as a filter, and which rows have them."""
 
 from __future__ import annotations
 
@@ -11,15 +11,20 @@ import pyarrow.compute as pc
 from alance.errors import InvalidInputError
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.exact import exact_value, scalar_of, scale_of
-from alance.expr.parameters import array_of, literal_of
-from alance.expr.tree import Literal, Problem
+from alance.expr.logic import is_among, is_in, junction
+from alance.expr.nested import member
+from alance.expr.parameters import array_of, items_of, literal_of
+from alance.expr.predicate import Predicate
+from alance.expr.tree import Column, Literal, Problem, plain_type
 from alance.format.numbers import as_mask, as_numbers, as_scalar, to_arrow
+from alance.format.paths import join_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from fractions import Fraction
 
     from alance.arrays import Int64s, Mask
+    from alance.expr.tree import Node
 
     Number: TypeAlias = Fraction | float
 
@@ -94,6 +99,30 @@ def _stored(literal: Literal, type_: pa.DataType) -> int | None:
     return int(whole)
 
 
+def predicate_among(
+    schema: pa.Schema, names: Sequence[Sequence[str]], values: Sequence[pa.Array], text: str
+) -> Predicate:
+    """The filter that each of some columns has one of its keys.
+
+    Args:
+        schema: has the columns.
+        names: of each column, with those of nested fields.
+        values: of each column, as of `key_array`, without nulls.
+        text: the same as SQL, for messages.
+    """
+    parts, paths = [], []
+    for path, items in zip(names, values, strict=True):
+        column: Node = Column((path[0],), plain_type(schema.field(path[0]).type))
+        for name in path[1:]:
+            column = member(column, name)
+        given, _ = items_of(items, "keys")
+        is_array = isinstance(given, pa.Array)
+        parts.append(is_among(column, given) if is_array else is_in(column, given))
+        paths.append(join_path(path))
+    condition = parts[0] if len(parts) == 1 else junction(True, parts)
+    return Predicate(text, tuple(paths), condition, has_params=True)
+
+
 def places_of(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
     """Where among some rows each key is, -1: nowhere; and whether it is there more than once.
 
@@ -102,9 +131,9 @@ def places_of(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[Int64
         rows: the same columns of the rows, without nulls.
     """
     of_keys, of_rows = (keys[0], rows[0]) if len(keys) == 1 else _codes(keys, rows)
+    # A null is among no rows without nulls.
     hits = pc.index_in(of_keys, value_set=of_rows)
-    is_there = as_mask(hits.is_valid()) & as_mask(of_keys.is_valid())
-    places = np.where(is_there, as_numbers(hits.fill_null(0)), -1).astype(np.int64)
+    places = as_numbers(hits.fill_null(-1) if hits.null_count else hits).astype(np.int64)
     if len(of_rows) < 2:
         return places, np.zeros(len(places), np.bool_)
     firsts = as_numbers(pc.index_in(of_rows, value_set=of_rows))

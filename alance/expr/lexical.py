@@ -21,6 +21,7 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
 from alance.errors import InvalidInputError
+from alance.expr.parameters import LONG_LIST
 from alance.format.numbers import text_array, to_arrow
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ Tree: TypeAlias = Any  # sqlglot's node; its base class has had several names
 
 # Lists after IN of so many texts, or of so many whole numbers, are read apart, as an array: the
 # parser takes 10 microseconds for an item, and 150 for a term of OR; this a tenth of one.
-LONG_LIST: Final = 64
 _TEXT: Final = "'(?:[^']|'')*+'"
 _WHOLE: Final = r"-?\d{1,18}+"
 _LONG: Final = "|".join(

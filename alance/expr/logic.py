@@ -218,7 +218,9 @@ def is_among(node: Node, values: pa.Array) -> Node:
         values: texts, bytes or int64, without nulls.
     """
     kind, value_set = node.type, None
-    if isinstance(node, Column) and is_text(kind) and is_text(values.type):
+    if isinstance(node, Column) and values.type.equals(kind):
+        value_set = values
+    elif isinstance(node, Column) and is_text(kind) and is_text(values.type):
         value_set = pc.cast(values, kind)
     elif isinstance(node, Column) and pa.types.is_integer(kind) and not is_text(values.type):
         numbers, scale = as_numbers(values), scale_of(kind)
@@ -285,7 +287,10 @@ def _look_up(node: Node, value_set: pa.Array, items: tuple[Literal, ...] | pa.Ar
             return hits
         return pc.if_else(pc.is_valid(rows), hits, as_scalar(None, pa.bool_()))
 
-    return meaning(call("in", look_up, node), Membership(node, items))
+    said = Membership(node, items)
+    if isinstance(node, Column):
+        return Call("in", look_up, (node,), pa.bool_(), said)
+    return meaning(call("in", look_up, node), said)
 
 
 def _value_set(values: list[pa.Scalar], type_: pa.DataType) -> pa.Array:

@@ -22,7 +22,6 @@ from alance.errors import InvalidInputError
 from alance.expr.arithmetic import number_literal
 from alance.expr.casts import MAX_PRECISION, is_bytes, is_text
 from alance.expr.exact import EPOCH, MAX_EXPONENT, PER_SECOND
-from alance.expr.lexical import LONG_LIST
 from alance.expr.logic import INT64_MAX
 from alance.expr.tree import FAILURES, Literal, Problem, one_line, plain
 from alance.format.numbers import as_scalar, text_array, to_arrow
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
 Items: TypeAlias = "Sequence[Literal] | pa.Array"
 NOTHING: Final = Literal(as_scalar(None, pa.null()))
+LONG_LIST: Final = 64  # so many values are an array; see `lexical`
 
 
 class Parameters:
@@ -99,7 +99,7 @@ class Parameters:
         value = self._value(tree)
         if not _is_list(value):
             raise Problem(f"{_name(tree)}: expected a list of values, found {_type(value)}")
-        return _items(value, _name(tree))
+        return items_of(value, _name(tree))
 
     def _value(self, tree: Tree) -> object:
         if isinstance(self._values, Mapping):
@@ -114,16 +114,22 @@ def _is_list(value: object) -> bool:
     return isinstance(value, Collection) and not is_scalar
 
 
-def _items(value: object, name: str) -> tuple[Items, bool]:
+def items_of(value: object, name: str) -> tuple[Items, bool]:
     """The values of a list, without nulls, and whether it has some.
 
     Many texts, bytes or whole numbers come as an array: one of them costs a tenth of a literal.
+
+    Args:
+        name: of the list, for messages.
+
+    Raises:
+        Problem: what is no list of scalars.
     """
     try:
         array = array_of(value)
-        valid = array if isinstance(array, list) else pc.drop_null(array)
+        valid = array if isinstance(array, list) or not array.null_count else pc.drop_null(array)
         if isinstance(valid, pa.Array) and pa.types.is_integer(valid.type):
-            valid = pc.cast(valid, pa.int64()) if _is_signed(valid) else valid.to_pylist()
+            valid = valid.cast(pa.int64()) if _is_signed(valid) else valid.to_pylist()
     except FAILURES as error:
         raise Problem(f"{name}: {one_line(error)}") from None
     if isinstance(valid, pa.Array) and (

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.compare import float_literal, float_values
 from alance.expr.exact import exact_value, scale_of
-from alance.format.numbers import as_mask, as_numbers
+from alance.format.numbers import as_mask, as_numbers, positions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,12 +73,37 @@ class Ranges:
 
     def hits(self, bounds: StoredBounds) -> tuple[Mask, Mask]:
         """Whether some value, and whether every one, of each zone may be, or is, inside."""
-        low, high = np.zeros((2, len(bounds.has_low)), np.int64)
-        high += len(self.edges)
-        low[bounds.has_low] = np.searchsorted(self.edges, bounds.lows, "right")
-        high[bounds.has_high] = np.searchsorted(self.edges, bounds.highs, "right")
+        low = self._places(bounds.lows, bounds.has_low, 0)
+        high = self._places(bounds.highs, bounds.has_high, len(self.edges))
         is_inside = (low & 1).astype(np.bool_) ^ self.begins
         return is_inside | (high > low), is_inside & (high == low)
+
+    def _places(self, values: Values, is_known: Mask, otherwise: int) -> Int64s:
+        """How many edges are at or below each value, of those that are known."""
+        places = np.searchsorted(self.edges, values, "right")
+        if len(places) == len(is_known):
+            return places
+        spread = np.full(len(is_known), otherwise, np.int64)
+        spread[is_known] = places
+        return spread
+
+    def rows_in(self, values: pa.Array) -> Int64s | None:
+        """The places of values inside, among ones in order, nulls first.
+
+        None where they are no whole numbers that can be searched.
+        """
+        numbers = _whole_numbers(values)
+        if numbers is None or self.edges.dtype != np.int64 or numbers.dtype == np.uint64:
+            return None
+        nulls = values.null_count
+        cuts = np.searchsorted(numbers[nulls:], self.edges) + nulls
+        ends = ([nulls] if self.begins else []) + cuts.tolist()
+        if len(ends) % 2:
+            ends.append(len(values))
+        if len(ends) == 2:
+            return np.arange(*ends)
+        starts, stops = np.array(ends, np.int64).reshape(-1, 2).T
+        return positions_of(starts, stops - starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,14 +218,19 @@ def _of_array(values: pa.Array) -> Ranges:
     if is_text(values.type) or is_bytes(values.type):
         large = pa.large_string() if is_text(values.type) else pa.large_binary()
         contents = as_bytes(pc.cast(values, large)).to_pylist()
+        contents.sort()
         firsts, stops = _array(contents), _array([content + b"\0" for content in contents])
     else:
         firsts = as_numbers(values).astype(np.int64)
-        if len(firsts) and firsts.max() == INT64.max:
+        firsts.sort()
+        if len(firsts) and firsts[-1] == INT64.max:
             firsts = firsts.astype(np.object_)
         stops = firsts + 1
-    steps = np.repeat(np.array([1, -1], np.int64), len(firsts))
-    return _joined(0, np.concatenate([firsts, stops]), steps)
+    is_first = np.ones(len(firsts) + 1, np.bool_)  # of what stands next to each other
+    np.greater(firsts[1:], stops[:-1], out=is_first[1:-1])
+    edges = np.empty(2 * (np.count_nonzero(is_first) - 1), firsts.dtype)
+    edges[::2], edges[1::2] = firsts[is_first[:-1]], stops[is_first[1:]]
+    return Ranges(False, edges)
 
 
 def _array(values: list[Value]) -> Values:
@@ -232,12 +262,12 @@ def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
     scale = scale_of(type_)
     if scale is None:
         return is_set, _array(as_bytes(bounds.filter(bounds.is_valid())).to_pylist())
+    numbers = _whole_numbers(bounds)
+    if numbers is not None:
+        numbers = numbers[is_set]
+        is_large = numbers.dtype == np.uint64 and (numbers > INT64.max).any()
+        return is_set, numbers.astype(np.object_ if is_large else np.int64)
     width, is_signed = type_.bit_width // 8, scale.low < 0
-    if width <= 8:
-        wholes = np.frombuffer(bounds.buffers()[1], f"<{'i' if is_signed else 'u'}{width}")
-        wholes = wholes[bounds.offset : bounds.offset + len(bounds)][is_set]
-        is_large = width == 8 and not is_signed and (wholes > INT64.max).any()
-        return is_set, wholes.astype(np.object_ if is_large else np.int64)
     content = bytes(bounds.buffers()[1])
     places = (np.flatnonzero(is_set) + bounds.offset) * width
     return is_set, _array(
@@ -246,6 +276,18 @@ def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
             for place in places.tolist()
         ]
     )
+
+
+def _whole_numbers(values: pa.Array) -> Values | None:
+    """Values as whole numbers of their unit, shared, those of nulls anything; None: they are none,
+    or of more than 8 bytes.
+    """
+    scale = scale_of(values.type)
+    if scale is None or values.type.bit_width not in (8, 16, 32, 64):
+        return None
+    kind = f"<{'i' if scale.low < 0 else 'u'}{values.type.bit_width // 8}"
+    numbers = np.frombuffer(values.buffers()[1], kind)
+    return numbers[values.offset : values.offset + len(values)]
 
 
 def as_bytes(text: pa.Array) -> pa.Array:

@@ -322,7 +322,7 @@ def _matching(ask: Ask, pages: Sequence[TreePage]) -> RowSet:
     if not values:
         return NO_ROWS
     joined = plain(values[0] if len(values) == 1 else pa.concat_arrays(values))
-    return RowSet((ids[0] if len(ids) == 1 else np.concatenate(ids))[ask.matches(joined)])
+    return RowSet((ids[0] if len(ids) == 1 else np.concatenate(ids))[ask.rows_in(joined)])
 
 
 def _page_bounds(tables: Sequence[PageTable]) -> Bounds:

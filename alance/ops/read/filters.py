@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.ops.version.conditions import Bound
+from alance.ops.version.conditions import Among, Bound
 from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ MAX_CHARACTERS: Final = 256 << 10
 MAX_TEXT: Final = 16 << 10
 MAX_TEXTS: Final = 1024
 VALUE_BYTES: Final = 1 << 10  # the work of a parameter; of one in a list a tenth
+KEY_BYTES: Final = 64  # of a key, as bytes to decode: 2 us
 MOMENTS: Final = re.compile(r"\b(now|today|current_)", re.IGNORECASE)  # mean another one each time
 
 
@@ -128,6 +129,9 @@ async def parsed_predicate(snapshot: Snapshot, condition: Condition | None) -> P
         return await _remembered.get(
             snapshot, condition, schema, lambda: parse_over(schema.arrow, condition)
         )
+    if isinstance(condition, Among):
+        work = KEY_BYTES * sum(map(len, condition.values))
+        return await snapshot.engine.decode(lambda: parse_over(schema.arrow, condition), work)
     if not isinstance(condition, Bound):
         return parse_over(schema.arrow, condition)
     text, params = condition.text, condition.params
@@ -148,6 +152,10 @@ def _count(params: Sequence[object] | Mapping[str, object]) -> int:
 
 def parse_over(schema: pa.Schema, condition: Condition) -> Predicate:
     """A filter over the columns of an Arrow schema; see `parse_predicate`."""
+    if isinstance(condition, Among):
+        from alance.expr.keys import predicate_among
+
+        return predicate_among(schema, condition.names, condition.values, condition.text)
     from alance.expr import predicate_from_arrow
 
     if isinstance(condition, Bound):

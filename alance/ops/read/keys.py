@@ -1,4 +1,4 @@
-"""Rows by their keys: a filter `key IN ?`, so that indices are asked where there are some.
+"""Rows by their keys: a filter on these, so that indices are asked where there are some.
 
 What callers ask for in one turn of the loop, of the same columns, is one lookup; at most a few are
 under way at once, and what comes meanwhile waits for the next.
@@ -18,11 +18,13 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, RowNotFoundError
 from alance.format.numbers import to_arrow
+from alance.ops.read.filters import KEY_BYTES
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.ordering import output_schema
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.version.first_use import SQL
+from alance.ops.version.conditions import Among
+from alance.ops.version.first_use import FILTER
 from alance.ops.version.projection import plain_names
 
 if TYPE_CHECKING:
@@ -37,8 +39,8 @@ Missing: TypeAlias = Literal["error", "skip", "null"]
 # The column of a key, or those of one that is a tuple; None: the table's primary key.
 KeyColumn: TypeAlias = "str | Sequence[str] | None"
 
+KEYS: Final = ("alance.expr.keys", *FILTER)
 AT_ONCE: Final = 4  # lookups of one kind under way: each does for all that wait
-KEY_BYTES: Final = 64  # the work of a key, as bytes to decode: 2 us
 NAMED: Final = 3  # missing keys that an error names
 
 
@@ -49,10 +51,11 @@ class KeyColumns:
     Attributes:
         paths: as `columns=` names them.
         is_single: keys are values of one column, not tuples.
-        filter: is true of the rows with some keys, and of others where keys are tuples.
+        filter: as SQL, for messages.
     """
 
     paths: tuple[str, ...]
+    names: tuple[Sequence[str], ...]
     types: tuple[pa.DataType, ...]
     is_single: bool
     filter: str
@@ -75,9 +78,10 @@ class KeyColumns:
         for path, type_ in zip(paths, types, strict=True):
             if not is_key_type(type_):
                 raise InvalidInputError(f"column {path!r}: values of {type_} are no keys")
-        parts = [f"{_quoted(schema.names_of(path))} IN ?" for path in paths]
+        names = tuple(schema.names_of(path) for path in paths)
+        text = " AND ".join(f"{_quoted(own)} IN ?" for own in names)
         is_single = isinstance(column, str) or (column is None and len(paths) == 1)
-        return cls(paths, types, is_single, " AND ".join(parts))
+        return cls(paths, names, types, is_single, text)
 
     def arrays(self, keys: Iterable[object]) -> list[pa.Array]:
         """Keys as one array a column, in its type.
@@ -97,8 +101,9 @@ class KeyColumns:
         return [key_array(*given) for given in zip(columns, self.types, self.paths, strict=True)]
 
     def options(self, arrays: Sequence[pa.Array]) -> ScanOptions:
-        """A scan of the rows with some keys."""
-        return ScanOptions(filter=self.filter, params=list(arrays))
+        """A scan of the rows with some keys, and of others where keys are tuples."""
+        values = [array.drop_null() if array.null_count else array for array in arrays]
+        return ScanOptions(filter=Among(self.names, values, self.filter))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +148,14 @@ class KeyReads:
         from alance.expr.keys import places_of
 
         snapshot = self.snapshot
-        options = self.keys.options([array.drop_null() for array in arrays])
+        options = self.keys.options(arrays)
         plan = await plan_scan(snapshot, self.read, options)
         async with aclosing(scan(snapshot, plan)) as batches:
             parts = [batch async for batch in batches]
         schema = output_schema(snapshot, self.read, options)
-        table = pa.Table.from_batches(parts, schema=schema).combine_chunks()
+        table = pa.Table.from_batches(parts, schema=schema)
+        if len(parts) > 1:
+            table = table.combine_chunks()
 
         def place() -> tuple[pa.Table, Int64s, Mask]:
             from alance.expr.tree import plain
@@ -178,7 +185,7 @@ class _Batch:
         async with reads.slots:
             reads.gathering.remove(self)
             columns = zip(*self._keys, strict=True)
-            arrays = [pa.concat_arrays(parts) for parts in columns]
+            arrays = [pa.concat_arrays(parts) if len(parts) > 1 else parts[0] for parts in columns]
             table, places, are_several = await reads.rows(arrays)
 
             def rows() -> list[dict[str, Any]]:
@@ -245,7 +252,7 @@ async def options_of(
 
 
 async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
-    await snapshot.engine.pool.load(*SQL, "alance.expr.keys")
+    await snapshot.engine.pool.load(*KEYS)
     key: Hashable = column if column is None or isinstance(column, str) else tuple(column)
     names = plain_names(columns)
     if columns is not None and names is None:
@@ -257,6 +264,8 @@ async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> Key
 
 def _in_order(table: pa.Table, places: Int64s) -> pa.Table:
     """The rows at some places; -1 is a row of nulls."""
+    if np.array_equal(places, np.arange(len(table))):
+        return table
     if not (places < 0).any():
         return table.take(to_arrow(places))
     fields = [field.with_nullable(True) for field in table.schema]

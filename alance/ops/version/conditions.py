@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     import pyarrow.compute as pc
 
 # Values for `?` in their order, or for `:name`; None: there are none.
@@ -23,11 +24,29 @@ class Bound:
     params: Sequence[object] | Mapping[str, object]
 
 
-Condition: TypeAlias = "str | pc.Expression | Bound"
+@dataclass(frozen=True, slots=True, eq=False)
+class Among:
+    """That the value of each of some columns is one of a list.
+
+    Attributes:
+        names: of each column, as `Schema.names_of` gives them.
+        values: of each column, in its type, without nulls.
+        text: the same as SQL, for messages.
+    """
+
+    names: Sequence[Sequence[str]]
+    values: Sequence[pa.Array]
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Condition: TypeAlias = "str | pc.Expression | Bound | Among"
 
 
 def bound(
-    condition: str | pc.Expression | None, params: Params, what: str = "filter"
+    condition: str | pc.Expression | Among | None, params: Params, what: str = "filter"
 ) -> Condition | None:
     """A condition with the values of its parameters.
 

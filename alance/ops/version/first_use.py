@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from alance.file_version import FileVersion
 from alance.io.pool import is_imported
 from alance.io.tasks import all_of
-from alance.ops.version.conditions import Bound
+from alance.ops.version.conditions import Among, Bound
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -63,7 +63,7 @@ async def load_readers(
         needed += FILTER
         if any(isinstance(text, str | Bound) for text in texts):
             needed += SQL
-        if not all(isinstance(text, str | Bound) for text in texts):
+        if not all(isinstance(text, str | Bound | Among) for text in texts):
             needed.append(ENGINE)
     if not _loaded.issuperset(needed):
         await snapshot.engine.pool.load(*needed)
