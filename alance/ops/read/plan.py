@@ -16,8 +16,9 @@ from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import META, plain_names, project
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from alance.arrays import Int64s
     from alance.expr import Predicate
     from alance.ops.lookup.look_up import IndexUse
     from alance.ops.read.options import ScanOptions
@@ -246,26 +247,33 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
             else:
                 spans[handle.id] = runs
         handles.append(handle)
-    plan = replace(
+    first, late = plan.first_schema, plan.late_schema
+    if len(picked) == len(handles):
+        first, late = at_once(first, late, picked, is_sure=use.told is not None)
+    return replace(
         plan,
+        first_schema=first,
+        late_schema=late,
         handles=handles,
         spans=spans,
         picked=picked,
         picked_by=use.told,
         index_lines=tuple(use.lines),
     )
-    return all_at_once(plan) if len(picked) == len(handles) else plan
 
 
-def all_at_once(plan: ScanPlan) -> ScanPlan:
-    """The plan with all columns read first, where that is for few rows."""
-    num_rows = sum(len(rows) for rows in plan.picked.values())
-    most = UNSURE_ROWS if plan.picked_by is None else AT_ONCE_ROWS
-    if plan.late_schema is None or num_rows > most:
-        return plan
-    first, late = plan.first_schema, plan.late_schema
+def at_once(
+    first: Schema, late: Schema | None, picked: Mapping[int, Int64s], *, is_sure: bool
+) -> tuple[Schema, Schema | None]:
+    """The fields that are read first, and late: all first, where that is for few rows.
+
+    Args:
+        picked: the rows, as of `ScanPlan`.
+        is_sure: the filter is true of them, if the index is right.
+    """
+    most = AT_ONCE_ROWS if is_sure else UNSURE_ROWS
+    if late is None or sum(map(len, picked.values())) > most:
+        return first, late
     # The two are of one split of the fields, which is remembered: so is what is made of both.
-    both = first.remember(
-        all_at_once, lambda: Schema((*first.fields, *late.fields), first.metadata)
-    )
-    return replace(plan, first_schema=both, late_schema=None)
+    both = first.remember(at_once, lambda: Schema((*first.fields, *late.fields), first.metadata))
+    return both, None

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from contextlib import aclosing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -34,7 +35,7 @@ from alance.ops.read.groups import (
     with_neighbours,
 )
 from alance.ops.read.late import SplitReader
-from alance.ops.read.plan import all_at_once
+from alance.ops.read.plan import at_once
 from alance.ops.read.take import opened_fragments, prepare_take
 from alance.ops.read.window import RowWindow
 
@@ -110,10 +111,10 @@ async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
     """Fragments to open at once, in order: all of them to be scanned, or taken from by an index,
     or to be read whole. Of these there is nothing to open, so that a window has any number.
     """
-    at_once = _ahead(snapshot, plan) + 1
+    at_a_time = _ahead(snapshot, plan) + 1
     if plan.picked and len(plan.picked) == len(plan.handles):
-        return _cut([(SplitReader(snapshot, plan, at_once), plan.handles, False)])
-    reader = SplitReader(snapshot, plan, at_once)
+        return _cut([(SplitReader(snapshot, plan, at_a_time), plan.handles, False)])
+    reader = SplitReader(snapshot, plan, at_a_time)
     if plan.reads_files_whole:
         row_bytes = fixed_row_bytes(plan.first_schema)
 
@@ -124,7 +125,9 @@ async def _windows(snapshot: Snapshot, plan: ScanPlan) -> Iterator[Window]:
         return _cut([(reader, run, small) for small, run in await snapshot.engine.pool.run(runs)])
     if not plan.picked:
         return _cut([(reader, plan.handles, False)])
-    taker = SplitReader(snapshot, all_at_once(plan), at_once)
+    is_sure = plan.picked_by is not None
+    first, late = at_once(plan.first_schema, plan.late_schema, plan.picked, is_sure=is_sure)
+    taker = SplitReader(snapshot, replace(plan, first_schema=first, late_schema=late), at_a_time)
     by_index = itertools.groupby(plan.handles, lambda handle: handle.id in plan.picked)
     return _cut((taker if picked else reader, list(run), False) for picked, run in by_index)
 
