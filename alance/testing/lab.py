@@ -218,16 +218,16 @@ class Lab:
     def recording(self) -> Iterator[Recording]:
         """Collect the requests of a block; they are there at its end.
 
-        Waits for a second at most until those under way have ended.
+        Waits for a second at most until they have ended; not for those of before.
         """
         start = self.stats()["requests"]
         recording = Recording()
         yield recording
         for _ in range(100):
-            if self.stats()["in_flight"] <= 0:
+            recording.records = self.log(start)
+            if all("t2" in record for record in recording.records):
                 break
             time.sleep(0.01)
-        recording.records = self.log(start)
 
     def gcs_options(self) -> dict[str, str]:
         """Storage options to reach the same objects as `gs://`."""

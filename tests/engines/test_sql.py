@@ -123,7 +123,7 @@ async def test_a_query_that_is_cancelled_is_free_at_once(uri: str, lab: Lab, que
     if query == "wait":  # for a store that does not answer
         place = {"uri": "s3://lab/silent", "storage_options": lab.lance_options()}
         tables["silent"] = await alance.write_dataset(pa.table({"x": range(9)}), **place)
-        lab.config(latency_ms=60_000)
+        lab.config(faults=[{"action": "stall"}])
         query = "select * from silent"
     running = asyncio.create_task(dataset.sql(query, tables=tables))
     await asyncio.sleep(0.2)

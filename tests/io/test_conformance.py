@@ -148,7 +148,7 @@ async def test_who_is_cancelled_while_a_server_is_asked_is_free(lab: Lab) -> Non
     uri, options = reached(lab, "s3")
     store, folder = StoreRegistry().open(uri, storage_options=options)
     background = Background()
-    lab.config(latency_ms=600_000)
+    lab.config(faults=[{"action": "stall"}])
     asking = asyncio.create_task(check_conditional_puts(store, folder, background))
     await asyncio.sleep(0.1)
     asking.cancel()

@@ -111,7 +111,7 @@ async def test_while_nothing_is_answered_to_a_new_session(lab: Lab, name: str) -
     async with alance.Session() as session:
         more = {"storage_options": options, "session": session}
         dataset = await alance.dataset(uri, **more)
-        lab.config(latency_ms=3_600_000)
+        lab.config(faults=[{"action": "stall"}])
         error = await cancelled(lab, VERBS[name](dataset, uri, more))
         assert isinstance(error, asyncio.CancelledError)
     lab.calm()

@@ -158,7 +158,7 @@ async def test_a_copy_that_failed_goes_on_where_it_ended(table: str, lab: Lab) -
 async def test_a_cancelled_copy_makes_no_table_and_can_be_made_again(table: str, lab: Lab) -> None:
     options, uri = lab.lance_options(), "s3://lab/deep/cancelled"
     dataset = await alance.dataset(table)
-    lab.config(latency_ms=60_000)
+    lab.config(faults=[{"action": "stall"}])
     copying = asyncio.create_task(dataset.deep_clone(uri, storage_options=options))
     await asyncio.sleep(0.1)
     copying.cancel()
