@@ -2,16 +2,20 @@
 
     python -m tests.suites
 
-All suites run, also after one that failed; the exit code is that of the first that did.
+All suites run, beside each other: much of their time is waiting for a server, or for a limit of
+time. What the first says is seen at once, that of the others when it has ended. The exit code is
+that of the first that failed.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -39,7 +43,6 @@ class Suite:
     absent: str | None = None
 
 
-# In two processes; Spark has two of its own.
 FAST: Final = "not soak and not browser and not azure and not torch and not spark"
 
 
@@ -48,7 +51,8 @@ def suites() -> list[Suite]:
     no_spark = "no PySpark" if importlib.util.find_spec("pyspark") is None else None
     no_spark = MISSING if find_java() is None else no_spark
     return [
-        Suite("most", "make test", ("-n", "2", "--dist", "loadfile", "-m", FAST)),
+        # Three processes keep two processors busy; each takes some 700 MB.
+        Suite("most", "make test", ("-n", "3", "--dist", "loadfile", "-m", FAST)),
         Suite("Spark", "make test-spark", ("-m", "spark", "tests/spark"), no_spark),
         Suite(
             "browser",
@@ -63,16 +67,23 @@ def suites() -> list[Suite]:
 
 def run(wanted: Sequence[Suite]) -> int:
     """Run the suites, then print a line of each; the exit code of the first that failed, or 0."""
-    ran, absent, codes = [], [], []
-    with tempfile.TemporaryDirectory() as folder:
-        for number, suite in enumerate(wanted):
-            if suite.absent is not None:
-                absent.append(f"  {suite.name:<8} {suite.command}: {suite.absent}")
-                continue
+    present = [suite for suite in wanted if suite.absent is None]
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
+        begun = []
+        for number, suite in enumerate(present):
             results = Path(folder, f"{number}.xml")
             command = [sys.executable, "-m", "pytest", *suite.arguments, f"--junitxml={results}"]
-            codes.append(subprocess.run(command, check=False).returncode)
+            said = processes.enter_context(Path(folder, f"{number}.txt").open("w+"))
+            output = None if number == 0 else said
+            process = subprocess.Popen(command, stdout=output, stderr=output)
+            begun.append((suite, processes.enter_context(process), said, results))
+        codes, ran = [], []
+        for suite, process, said, results in begun:
+            codes.append(process.wait())
+            said.seek(0)
+            shutil.copyfileobj(said, sys.stdout)
             ran.append(f"  {suite.name:<8} {counts(results)} (exit code {codes[-1]})")
+    absent = [f"  {each.name:<8} {each.command}: {each.absent}" for each in wanted if each.absent]
     print("\nWhat ran:", *ran, sep="\n")
     print("What did not run:", *absent, sep="\n", flush=True)
     return next((code for code in codes if code), 0)
