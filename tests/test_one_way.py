@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import alance
@@ -11,15 +12,22 @@ import alance
 PACKAGE = Path(alance.__file__).parent
 
 
+@cache
+def _names() -> dict[str, set[str]]:
+    """What the code of each module of the package names."""
+    return {
+        str(path.relative_to(PACKAGE)): {
+            node.id if isinstance(node, ast.Name) else node.attr
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, (ast.Name, ast.Attribute))
+        }
+        for path in PACKAGE.rglob("*.py")
+    }
+
+
 def modules_that_name(name: str) -> set[str]:
     """Modules of the package whose code names something."""
-    return {
-        str(path.relative_to(PACKAGE))
-        for path in PACKAGE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if (isinstance(node, ast.Name) and node.id == name)
-        or (isinstance(node, ast.Attribute) and node.attr == name)
-    }
+    return {module for module, names in _names().items() if name in names}
 
 
 def test_plans_are_stepped_in_one_place() -> None:

@@ -68,7 +68,7 @@ def program(number: int, lab: Lab) -> str:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("runs", [20, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("runs", [8, pytest.param(100, marks=pytest.mark.soak)])
 async def test_short_programs_end_well(lineitem_lab: Lab, runs: int) -> None:
     room = asyncio.Semaphore(os.cpu_count() or 1)
 
