@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
 
 import lance
 import pyarrow as pa
 
 import alance
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NUM_ROWS: Final = 26_000
 COLUMNS: Final = {
@@ -96,13 +96,26 @@ def rows(count: int = NUM_ROWS, first: int = 0) -> pa.Table:
 
 
 def by_pylance(path: Path, **options: Any) -> lance.LanceDataset:
-    """A table of several fragments with indices that pylance made; some rows are deleted."""
-    dataset = lance.write_dataset(rows(), path, max_rows_per_file=10_000, **options)
-    dataset.delete("id % 17 = 3 or (id > 12000 and id < 12100)")
-    for column, kind in COLUMNS.items():
-        dataset.create_scalar_index(column, kind)  # type: ignore[arg-type]
-    dataset.delete("id % 19 = 4")
+    """A table of several fragments with indices that pylance made; some rows are deleted.
+
+    It is made once, and copied.
+    """
+    for name, content in _files_by_pylance(**options).items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(content)
     return lance.dataset(path)
+
+
+@cache
+def _files_by_pylance(**options: Any) -> dict[str, bytes]:
+    with TemporaryDirectory() as folder:
+        dataset = lance.write_dataset(rows(), folder, max_rows_per_file=10_000, **options)
+        dataset.delete("id % 17 = 3 or (id > 12000 and id < 12100)")
+        for column, kind in COLUMNS.items():
+            dataset.create_scalar_index(column, kind)  # type: ignore[arg-type]
+        dataset.delete("id % 19 = 4")
+        files = [path for path in Path(folder).rglob("*") if path.is_file()]
+        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 async def by_alance(path: Path, **options: Any) -> alance.Dataset:

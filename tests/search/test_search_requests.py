@@ -38,9 +38,21 @@ def _searched(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None
     items = pa.array(vectors().reshape(-1))
     columns = {"id": np.arange(NUM_ROWS), "vec": pa.FixedSizeListArray.from_arrays(items, DIM)}
     dataset = lance.write_dataset(pa.table(columns), path, max_rows_per_file=20_000)
+    # Drawn from the rows: pylance's training takes many seconds, and no request depends on it.
+    centroids = vectors()[200 : 200 + PARTITIONS]
+    some = vectors()[1000:1256]
+    distances = np.linalg.norm(some[:, None] - centroids, axis=2)
+    residuals = some - centroids[distances.argmin(1)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dataset.create_index("vec", "IVF_PQ", num_partitions=PARTITIONS, num_sub_vectors=16)
+        dataset.create_index(
+            "vec",
+            "IVF_PQ",
+            num_partitions=PARTITIONS,
+            num_sub_vectors=16,
+            ivf_centroids=centroids,
+            pq_codebook=np.ascontiguousarray(residuals.reshape(256, 16, -1).swapaxes(0, 1)),
+        )
     shutil.copytree(path, Path(lab_server.root) / "lab" / "searched")
     dataset = lance.write_dataset(pa.table(columns).slice(0, 6000), path.with_name("linked"))
     dataset.create_index("vec", "IVF_HNSW_SQ", num_partitions=2, m=6)
