@@ -943,6 +943,12 @@ def manifest_fragments(
     | None
 ): ...
 
+# Of each record, whose field ends at a stop and which has so many bytes, the first of its row ids
+# and their number, where they are one range. -1: they are not, or lie elsewhere; ask the record.
+def row_id_ranges(
+    content: bytes, stops: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]: ...
+
 # --- row_range.cpp ---
 
 # Of columns that all have the rows `start` to `stop`: widths of values, 0 for bits, -4 or -8 for

@@ -92,7 +92,7 @@ class Ranges:
 
         None where they are no whole numbers that can be searched.
         """
-        numbers = _whole_numbers(values)
+        numbers = whole_numbers(values)
         if numbers is None or self.edges.dtype != np.int64 or numbers.dtype == np.uint64:
             return None
         nulls = values.null_count
@@ -262,7 +262,7 @@ def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
     scale = scale_of(type_)
     if scale is None:
         return is_set, _array(as_bytes(bounds.filter(bounds.is_valid())).to_pylist())
-    numbers = _whole_numbers(bounds)
+    numbers = whole_numbers(bounds)
     if numbers is not None:
         numbers = numbers[is_set]
         is_large = numbers.dtype == np.uint64 and (numbers > INT64.max).any()
@@ -278,7 +278,7 @@ def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
     )
 
 
-def _whole_numbers(values: pa.Array) -> Values | None:
+def whole_numbers(values: pa.Array) -> Values | None:
     """Values as whole numbers of their unit, shared, those of nulls anything; None: they are none,
     or of more than 8 bytes.
     """

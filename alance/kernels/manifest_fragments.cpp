@@ -211,9 +211,66 @@ nb::object manifest_fragments(const Bytes& message) {
       column<int32_t>(records, [](const Record& record) { return record.form; }), forms);
 }
 
+constexpr uint32_t kExternal = 6, kColumn = 12;  // of DataFragment: row ids that lie elsewhere
+constexpr uint32_t kSegments = 1;                // of RowIdSequence
+constexpr uint32_t kRange = 1;                   // of U64Segment
+constexpr uint32_t kStart = 1, kStop = 2;        // of a range
+
+// The row ids of a fragment that are one range; false: they are not, or something is wrong.
+bool read_range(std::string_view sequence, uint64_t& start, uint64_t& stop) {
+  ProtoWire segments(sequence);
+  if (!segments.next() || segments.field != kSegments || segments.wire != 2) return false;
+  ProtoWire segment(segments.bytes());
+  if (!segments.ok || !segments.done()) return false;
+  if (!segment.next() || segment.field != kRange || segment.wire != 2) return false;
+  ProtoWire range(segment.bytes());
+  if (!segment.ok || !segment.done()) return false;
+  start = stop = 0;
+  while (range.next()) {
+    if (range.wire != 0 || range.field > kStop) return false;
+    (range.field == kStart ? start : stop) = range.varint();
+  }
+  return range.ok && start <= stop && stop - start <= UINT32_MAX;
+}
+
+// (the first row id of each fragment; how many there are, from there on, one after the other). -1:
+// look at the record itself.
+nb::tuple row_id_ranges(const Bytes& content, const In<int64_t>& stops, const In<int64_t>& sizes) {
+  const int64_t count = static_cast<int64_t>(stops.size());
+  if (sizes.size() != stops.size()) corrupt("row ids: other numbers of stops and sizes");
+  Owned<uint64_t> firsts(count);
+  Owned<int64_t> counts(count);
+  {
+    nb::gil_scoped_release release;
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t stop = stops.data()[i], size = sizes.data()[i];
+      if (size < 0 || stop < size || static_cast<size_t>(stop) > content.size())
+        corrupt("row ids: records beyond their bytes");
+      ProtoWire record({reinterpret_cast<const char*>(content.data()) + stop - size,
+                        static_cast<size_t>(size)});
+      uint64_t first = 0, last = 0;
+      int found = 0;
+      bool is_range = false;
+      while (record.next()) {
+        found += record.field == kRowIds || record.field == kExternal || record.field == kColumn;
+        if (record.field == kRowIds && record.wire == 2)
+          is_range = read_range(record.bytes(), first, last);
+        else
+          record.skip();
+      }
+      is_range &= record.ok && found == 1;
+      firsts[i] = is_range ? first : 0;
+      counts[i] = is_range ? static_cast<int64_t>(last - first) : kNone;
+    }
+  }
+  return nb::make_tuple(firsts.numpy(), counts.numpy());
+}
+
 }  // namespace
 }  // namespace alance
 
 void register_manifest_fragments(nanobind::module_& m) {
   m.def("manifest_fragments", &alance::manifest_fragments, nanobind::arg("message"));
+  m.def("row_id_ranges", &alance::row_id_ranges, nanobind::arg("content"),
+        nanobind::arg("stops"), nanobind::arg("sizes"));
 }

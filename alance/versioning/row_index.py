@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 HALF: Final = np.uint64(32)
 RUN_ROWS: Final = 256  # to look so many rows up takes as long as to move those of a run
+# The work of a row that is looked up, of a run that is moved, and of its rows, as bytes to decode.
+ROW_WORK: Final = 8
+RUN_WORK: Final = 256
+ROWS_A_BYTE: Final = 4
 NO_LENGTHS: Final = np.empty(0, np.uint32)
 
 
@@ -212,8 +216,8 @@ class RowIdIndex:
         return RowSet.of_runs(ids, self.lengths[is_here].astype(np.int64))
 
     def addresses_in(self, row_ids: RowSet) -> RowSet:
-        """The addresses of those of some row ids that live rows have. CPU."""
-        if self.lengths is None or len(row_ids) < RUN_ROWS * len(self.lows):
+        """The addresses of those of some row ids that live rows have. CPU; see `work`."""
+        if self.lengths is None or not self._moves_runs(row_ids):
             addresses, missing = self.find(row_ids.to_numpy())
             return RowSet(addresses[~missing])
         runs = zip(
@@ -222,6 +226,15 @@ class RowIdIndex:
         return RowSet.union(
             row_ids.moved(start, start + length, address - start) for start, length, address in runs
         )
+
+    def work(self, row_ids: RowSet) -> int:
+        """What `addresses_in` costs, as bytes to decode."""
+        if self._moves_runs(row_ids):
+            return RUN_WORK * len(self.lows) + len(row_ids) // ROWS_A_BYTE
+        return ROW_WORK * len(row_ids)
+
+    def _moves_runs(self, row_ids: RowSet) -> bool:
+        return self.lengths is not None and len(row_ids) >= RUN_ROWS * len(self.lows)
 
 
 def _starts(index: RowIdIndex) -> UInt64s:

@@ -164,3 +164,18 @@ async def test_rows_of_many_fragments_are_decoded_at_once(
     table = await dataset.to_table(filter=f"id in ({', '.join(map(str, keys))})")
     assert table["id"].to_pylist() == keys
     assert decoded == [len(keys)]
+
+
+async def test_few_of_many_fragments_are_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "many"
+    table = pa.table({"id": range(500), "kind": [n % 5 for n in range(500)]})
+    theirs = lance.write_dataset(table, path, max_rows_per_file=5, enable_stable_row_ids=True)
+    theirs.create_scalar_index("id", "BTREE")
+    theirs.create_scalar_index("kind", "BITMAP")
+    theirs.delete("id in (7, 8)")
+    dataset = await alance.dataset(path)
+    handles = dataset._snapshot.handles
+    assert await dataset.count_rows("kind = 3") == 99
+    assert await dataset.get(444, column="id") == {"id": 444, "kind": 4}
+    looked_at = [place for place, handle in enumerate(handles._made) if handle is not None]
+    assert looked_at == [1, 88]

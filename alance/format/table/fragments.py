@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, overload
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.proto import table_pb2
 from alance.format.table.flags import SEQUENCES
@@ -17,7 +18,7 @@ from alance.format.table.fragment import Fragment
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from alance.arrays import Int32s, Int64s, UInt64s
+    from alance.arrays import Int32s, Int64s, Mask, UInt64s
 
 # What of a record is not part of its form; see `Records`.
 OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")
@@ -246,6 +247,16 @@ class Fragments(Sequence[Fragment]):
             except DecodeError as error:
                 raise CorruptFileError(f"fragments of the manifest: {error}") from error
         return self._forms
+
+    def row_id_ranges(self) -> tuple[UInt64s, Mask]:
+        """The first row id of each fragment, whose others follow on; shape (n,).
+
+        And of which that is so: live rows are all of them, and the record tells their ids.
+        """
+        records = self.records
+        firsts, counts = _kernels.row_id_ranges(records.content, records.stops, records.sizes)
+        is_told = (self.physical_rows > 0) & (records.deleted < 0)
+        return firsts, is_told & (counts == self.physical_rows)
 
     def position_of(self, fragment_id: int) -> int | None:
         """The place of a fragment in the list; None: not there."""

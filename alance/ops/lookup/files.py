@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from alance.errors import CorruptFileError
 from alance.expr.compare import float_values, total_order
+from alance.expr.pruning_sets import whole_numbers
 from alance.expr.tree import plain
 from alance.file.fragment import open_fragment
 from alance.format.index import bitmap, btree
@@ -259,9 +260,13 @@ def _pages_of(table: PageTable, numbers: Int64s, batch: pa.RecordBatch) -> list[
     if (nulls != table.null_counts[numbers]).any():
         raise CorruptFileError(f"B-tree index: other nulls in {what} than its table says")
     for ends, told in ((stops - sizes, table.low), (stops - 1, table.high)):
-        if not _are_same(values.take(to_arrow(ends)), told.take(to_arrow(numbers))):
+        if not _are_same(_at(values, ends), _at(told, numbers)):
             raise CorruptFileError(f"B-tree index: {what} not as its table says")
     return split_pages(values, as_numbers(ids).view(np.int64), sizes)
+
+
+def _at(values: pa.Array, places: Int64s) -> pa.Array:
+    return values.slice(places[0], 1) if len(places) == 1 else values.take(to_arrow(places))
 
 
 def sort_key(values: pa.Array) -> pa.Array:
@@ -276,13 +281,24 @@ def check_order(values: pa.Array, what: str, *, distinct: bool = False) -> None:
         CorruptFileError: they are not.
     """
     nulls = values.null_count
-    keys = sort_key(plain(values).slice(nulls))
+    keys = plain(values).slice(nulls)
+    numbers = whole_numbers(keys)
+    if numbers is not None and not keys.null_count:
+        before, after = numbers[:-1], numbers[1:]
+        is_wrong = bool((np.greater_equal if distinct else np.greater)(before, after).any())
+    else:
+        is_wrong = _is_out_of_order(keys, distinct)
+    if is_wrong or (distinct and nulls > 1):
+        raise CorruptFileError(f"index: {what} of type {values.type} not in order")
+
+
+def _is_out_of_order(keys: pa.Array, distinct: bool) -> bool:
+    keys = sort_key(keys)
     if pa.types.is_fixed_size_binary(keys.type):
         keys = keys.cast(pa.binary())
     before, after = keys.slice(0, max(0, len(keys) - 1)), keys.slice(1)
     wrong = (pc.greater_equal if distinct else pc.greater)(before, after)
-    if keys.null_count or (distinct and nulls > 1) or pc.any(wrong).as_py():
-        raise CorruptFileError(f"index: {what} of type {values.type} not in order")
+    return bool(keys.null_count or pc.any(wrong).as_py())
 
 
 def _are_same(left: pa.Array, right: pa.Array) -> bool:

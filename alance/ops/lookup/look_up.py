@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 USEFUL_ROWS: Final = 16 << 10  # so many rows are worth a lookup whatever the table has
 USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
 MAX_ROWS: Final = 8 << 20  # whose numbers are held in memory
-WORK: Final = 8  # looking up a stable row id, as bytes to decode
 KEPT_BYTES: Final = 300  # of a set that is kept, beside its rows
 SET_BYTES: Final = 2  # of a row in a set, at most
 PART_BYTES: Final = 64  # beside these, of each part of up to 65 536 rows
@@ -292,7 +291,7 @@ class _Lookup:
         def addresses() -> RowSet:
             return _within(segment, index.addresses_in(row_ids))
 
-        return await self.snapshot.engine.decode(addresses, len(row_ids) * WORK)
+        return await self.snapshot.engine.decode(addresses, index.work(row_ids))
 
 
 def _within(segment: Segment, rows: RowSet) -> RowSet:

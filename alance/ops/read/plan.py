@@ -14,9 +14,11 @@ from alance.ops.read.options import condition_of
 from alance.ops.read.rows import TAKEN_SHARE, ScanPlan, num_rows_of
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import META, plain_names, project
+from alance.ops.version.snapshot import Handles
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from alance.arrays import Int64s
     from alance.expr import Predicate
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 FEW_ROWS: Final = 128  # of a fragment, taken by place however small it is
 DENSE_SHARE: Final = 2  # one row in so many of the spans that they are in: these are scanned
-PICKING: Final = 256  # the work of a fragment of which indices give rows, as bytes to decode
+# The work of a fragment of which indices give rows, and of any, as bytes to decode.
+PICKING: Final = 256
+PASSING: Final = 8
 AT_ONCE_ROWS: Final = 4096  # up to here late columns are read together with the filter's
 UNSURE_ROWS: Final = 16  # the same where the index is not exact, so that few rows may be kept
 
@@ -199,7 +203,7 @@ async def with_indices(snapshot: Snapshot, plan: ScanPlan, *, counts: bool = Fal
         return plan
     if counts and use.is_exact:
         return counting(plan, use)
-    work = PICKING * min(len(plan.handles), len(use.covered))
+    work = PICKING * min(len(use.rows), len(use.covered)) + PASSING * len(plan.handles)
     return await snapshot.engine.decode(lambda: picking(plan, use), work)
 
 
@@ -214,16 +218,22 @@ def may_ask(snapshot: Snapshot, options: ScanOptions) -> bool:
 
 def counting(plan: ScanPlan, use: IndexUse) -> ScanPlan:
     """The plan of a count, without the fragments whose rows indices count."""
-    counted: list[FragmentHandle] = []
-    handles: list[FragmentHandle] = []
-    for handle in plan.handles:
-        (counted if handle.id in use.covered else handles).append(handle)
-    from alance.format.row_set import RowSet
-
+    handles = without(plan.handles, use.covered)
     rows = use.rows
-    if len(counted) < len(use.covered):
+    if len(plan.handles) - len(handles) < len(use.covered):
+        from alance.format.row_set import RowSet
+
+        counted = (handle for handle in plan.handles if handle.id in use.covered)
         rows &= RowSet.of_fragments((handle.id, handle.num_physical_rows) for handle in counted)
     return replace(plan, handles=handles, counted=rows, index_lines=tuple(use.lines))
+
+
+def without(
+    handles: Sequence[FragmentHandle], left_out: AbstractSet[int]
+) -> Sequence[FragmentHandle]:
+    """Fragments but some, by id: of these there are no handles then, if there were none."""
+    ids = handles.ids if isinstance(handles, Handles) else [handle.id for handle in handles]
+    return [handles[place] for place, own in enumerate(ids) if own not in left_out]
 
 
 def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
@@ -231,12 +241,10 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
 
     Fragments of which many rows are left are scanned, in some spans. CPU.
     """
-    handles, picked, spans = [], {}, dict(plan.spans)
-    hit = set(use.rows.fragments())
-    for handle in plan.handles:
+    picked, spans = {}, dict(plan.spans)
+    handles = without(plan.handles, use.covered.difference(use.rows.fragments()))
+    for handle in handles:
         if handle.id in use.covered:
-            if handle.id not in hit:
-                continue
             count = use.rows.count_of(handle.id)
             runs = use.rows.spans_of(handle.id) if count > FEW_ROWS else []
             is_dense = num_rows_of(runs) <= DENSE_SHARE * count
@@ -246,7 +254,6 @@ def picking(plan: ScanPlan, use: IndexUse) -> ScanPlan:
                 picked[handle.id] = use.rows.offsets_of(handle.id)
             else:
                 spans[handle.id] = runs
-        handles.append(handle)
     first, late = plan.first_schema, plan.late_schema
     if len(picked) == len(handles):
         first, late = at_once(first, late, picked, is_sure=use.told is not None)

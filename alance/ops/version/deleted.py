@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
@@ -47,7 +49,7 @@ def _kept(snapshot: Snapshot) -> dict[FragmentHandle, RowSet | None]:
     """The deleted rows of fragments that have some, where they were asked for before."""
 
     def make() -> dict[FragmentHandle, RowSet | None]:
-        handles = [handle for handle in snapshot.handles if handle.fragment.deletion_file]
-        return dict.fromkeys(handles)
+        places = np.flatnonzero(snapshot.manifest.fragments.records.deleted >= 0)
+        return dict.fromkeys(snapshot.handles[place] for place in places.tolist())
 
     return snapshot.remember(_kept, make)

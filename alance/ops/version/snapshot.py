@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Final, overload
 
 import numpy as np
 
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 __all__ = ["FragmentHandle", "Snapshot", "TakenColumns"]
+
+# To index row ids, as bytes to decode: of a fragment whose ids are a range, of a row of others.
+FRAGMENT_WORK: Final = 16
+ROW_WORK: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,13 +320,21 @@ class Snapshot:
         return self._row_index
 
     async def _build_row_index(self) -> RowIdIndex:
-        await self.prepare(self.handles)
-        await self.load_meta(self.handles, [ROW_ID])
+        fragments = self.manifest.fragments
+        firsts, is_range = fragments.row_id_ranges()
+        handles = [self.handles[number] for number in np.flatnonzero(~is_range).tolist()]
+        await self.prepare(handles)
+        await self.load_meta(handles, [ROW_ID])
 
         def build() -> RowIdIndex:
-            return RowIdIndex.of(_runs(handle) for handle in self.handles)
+            addresses = fragments.ids[is_range].astype(np.uint64) << np.uint64(32)
+            lengths = fragments.physical_rows[is_range].astype(np.uint32)
+            whole = RowIdRuns(firsts[is_range], addresses, lengths)
+            return RowIdIndex.of([whole, *map(_runs, handles)])
 
-        return await self.engine.pool.run(build)
+        work = FRAGMENT_WORK * len(fragments)
+        work += ROW_WORK * sum(handle.num_physical_rows for handle in handles)
+        return await self.engine.decode(build, work)
 
     async def locate_addresses(self, addresses: Int64s) -> tuple[Int64s, Int64s]:
         """The fragments (as positions in the list) and row offsets of addresses; shape (n,) each.
@@ -367,6 +379,12 @@ class Handles(Sequence[FragmentHandle]):
 
     def __len__(self) -> int:
         return len(self._made)
+
+    @property
+    def ids(self) -> list[int]:
+        """Of the fragments, which are not looked at."""
+        ids: list[int] = self._snapshot.manifest.fragments.ids.tolist()
+        return ids
 
     @overload
     def __getitem__(self, index: int) -> FragmentHandle: ...

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.errors import AlanceError
-from alance.format.proto import table_pb2
+from alance.format.proto import rowids_pb2, table_pb2
 from alance.format.table import manifest
 from alance.format.table.fragments import Fragments, Records
 from alance.format.table.manifest import Manifest, parse_manifest
+from alance.format.table.row_ids import parse_row_ids, row_id_segments
 
 
 def grown(path: Path, **options: Any) -> list[bytes]:
@@ -137,3 +139,60 @@ def test_wrong_bytes(manifests: list[bytes], data: st.DataObject) -> None:
     found = outcome(bytes(content), lambda one: parse_manifest(memoryview(one), "here"))
     expected = outcome(bytes(content), whole)
     assert found == expected
+
+
+def test_row_ids_of_many_fragments_are_those_of_each(manifests: list[bytes]) -> None:
+    num_ranges = 0
+    for content in manifests:
+        fragments = parse_manifest(memoryview(content), "here").fragments
+        firsts, are_ranges = fragments.row_id_ranges()
+        for first, is_range, fragment in zip(firsts, are_ranges, fragments, strict=True):
+            inline, rows = fragment.message.inline_row_ids, fragment.message.physical_rows
+            if is_range:
+                num_ranges += 1
+                assert not fragment.message.HasField("deletion_file")
+                assert parse_row_ids(inline, rows).tolist() == [*range(first, first + rows)]
+            elif inline and not fragment.message.HasField("deletion_file"):
+                (segment,) = row_id_segments(inline)
+                assert segment.WhichOneof("segment") != "range"
+    assert bool(num_ranges) is bool(manifests and fragments[0].message.inline_row_ids)
+
+
+RANGE = rowids_pb2.U64Segment(range={"start": 7, "end": 9})
+UNUSUAL: list[dict[str, Any]] = [
+    {},
+    {"inline_row_ids": b""},
+    {"inline_row_ids": b"\xff"},
+    {"inline_row_ids": rowids_pb2.RowIdSequence(segments=[RANGE, RANGE]).SerializeToString()},
+    {"inline_row_ids": rowids_pb2.RowIdSequence(segments=[RANGE]).SerializeToString()[:-1]},
+    {
+        "inline_row_ids": rowids_pb2.RowIdSequence(
+            segments=[{"range": {"start": 9, "end": 7}}]
+        ).SerializeToString()
+    },
+    {
+        "inline_row_ids": rowids_pb2.RowIdSequence(
+            segments=[{"range": {"start": 1, "end": 1 << 60}}]
+        ).SerializeToString()
+    },
+    {"external_row_ids": {"path": "x"}},
+    {"column_row_ids": {}},
+]
+
+
+@pytest.mark.parametrize("record", UNUSUAL)
+def test_row_ids_that_are_no_range_are_left_to_the_record(record: dict[str, Any]) -> None:
+    records = Records.of([table_pb2.DataFragment(id=3, physical_rows=2, **record)])
+    firsts, counts = _kernels.row_id_ranges(records.content, records.stops, records.sizes)
+    assert (firsts.tolist(), counts.tolist()) == ([0], [-1])
+
+
+def test_row_ids_of_records_beyond_their_bytes() -> None:
+    stops = np.array([5], np.int64)
+    for size in (-1, 6):
+        with pytest.raises(ValueError, match="beyond their bytes"):
+            _kernels.row_id_ranges(b"12345", stops, np.array([size], np.int64))
+    with pytest.raises(ValueError, match="beyond their bytes"):
+        _kernels.row_id_ranges(b"1234", stops, np.array([2], np.int64))
+    with pytest.raises(ValueError, match="other numbers"):
+        _kernels.row_id_ranges(b"12345", stops, np.empty(0, np.int64))
