@@ -10,7 +10,7 @@ from alance.ops.read import count
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.take import take, take_addresses, take_rows
 from alance.ops.version import opening
-from alance.ops.version.defaults import BLOB_BYTES, SMALL_ROWS
+from alance.ops.version.defaults import BLOB_BYTES, GROUP_BYTES, SMALL_ROWS
 from alance.scanner import Scanner
 from alance.verbs import Verbs
 from alance.verbs.engines import EngineVerbs
@@ -352,6 +352,24 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs):
         """
         options = ScanOptions(filter=filter, params=params)
         return await count.count_scanned(self._snapshot, options)
+
+    async def aggregate(
+        self,
+        aggregates: Mapping[str, str],
+        group_by: Columns = None,
+        *,
+        memory_bytes: int = GROUP_BYTES,
+        **options: Unpack[ScanArguments],
+    ) -> pa.Table:
+        """Aggregates of the rows of a scan, or of each group of them; see `Scanner.aggregate`.
+
+            await dataset.aggregate({"n": "count(*)", "total": "sum(price)"}, ["kind"])
+
+        Args:
+            options: the fields of `ScanOptions`, such as `filter`.
+        """
+        scanner = self.scanner(**options)
+        return await scanner.aggregate(aggregates, group_by, memory_bytes=memory_bytes)
 
     async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
         """The first rows."""

@@ -16,17 +16,19 @@ from alance.ops.read import count, ordering
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.read.window import cut_table
+from alance.ops.version.defaults import GROUP_BYTES
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 
     import pandas as pd
     import polars as pl
 
     from alance.format.field import Field
     from alance.io.pool import DecodePool
+    from alance.ops.read import aggregate as aggregating
     from alance.ops.read import blob_bytes, explain
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import ScanOptions
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 else:
+    aggregating = Deferred("alance.ops.read.aggregate")
     blob_bytes = Deferred("alance.ops.read.blob_bytes")
     explain = Deferred("alance.ops.read.explain")
     search = Deferred("alance.ops.search.nearest")
@@ -164,6 +167,54 @@ class Scanner:
         if self._is_search:
             return len(await self._search([]))
         return await count.count_scanned(self._snapshot, self._options)
+
+    async def aggregate(
+        self,
+        aggregates: Mapping[str, str],
+        group_by: Columns = None,
+        *,
+        memory_bytes: int = GROUP_BYTES,
+    ) -> pa.Table:
+        """Aggregates of the rows of the scan, or of each group of them.
+
+            await dataset.aggregate({"n": "count(*)", "total": "sum(price)"}, ["kind"])
+
+        Nulls are not counted by `count(x)`, and have no part in the others, which are null where
+        all values are. NaN is greater than all numbers. A sum of integers is int64 or uint64, one
+        of floats float64, one of decimals has ten more digits; `avg` is float64, of decimals a
+        decimal of four more digits after the point.
+
+        Cost: a scan of the columns that are named, in batches that are folded as they come.
+        `count(*)` alone is a count. Without a filter, limit or group, `min` and `max` of columns
+        of integers, texts, dates and times read only the zones that statistics name. Memory: that
+        of a scan, 32 MiB of batches, and the groups; of many groups a quarter of `memory_bytes`
+        of batches, and the groups three times.
+
+        Args:
+            aggregates: by name of the output, SQL text: `count(*)`, or `count`, `min`, `max`,
+                `sum` or `avg` of an expression. Columns of the scan itself have no part in it.
+            group_by: names or paths of columns, or SQL expressions by name; null is a group of its
+                own. None: all rows are one group, also if there are none.
+            memory_bytes: that groups may take.
+
+        Returns:
+            The groups in the order of their first rows: what they are grouped by, then the
+            aggregates.
+
+        Raises:
+            InvalidInputError: an unknown column, bad SQL, values of a type that has no such
+                aggregate, a sum that its type does not hold, more groups than `memory_bytes` hold.
+            UnsupportedError: DISTINCT, and aggregates that only `Dataset.sql` has.
+        """
+        await load_readers(self._snapshot, {"": "true"})
+        await self._snapshot.engine.pool.load(aggregating)
+        return await aggregating.aggregate(
+            self._snapshot, aggregates, group_by, self._options, self._rows, memory_bytes
+        )
+
+    def _rows(self, columns: Columns) -> Scanner:
+        """The same scan of other columns."""
+        return Scanner(self._snapshot, columns, self._options)
 
     async def explain(self) -> Explanation:
         """What the scan would ask of the store, before it does: requests, bytes and rounds, pages

@@ -24,7 +24,7 @@ from alance.ops.version.projection import META, ROW_ADDRESS, plain_names
 if TYPE_CHECKING:
     from alance.ops.read import sorting
     from alance.ops.read.options import ScanOptions
-    from alance.ops.version.projection import Columns
+    from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import Snapshot
 else:
     sorting = Deferred("alance.ops.read.sorting")
@@ -46,7 +46,11 @@ def output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) ->
 
 
 def _output_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
-    projection = projection_of(snapshot, columns, options)
+    return schema_of(snapshot, projection_of(snapshot, columns, options))
+
+
+def schema_of(snapshot: Snapshot, projection: Projection) -> pa.Schema:
+    """The Arrow schema of the batches that a projection gives."""
     fields = [field.to_arrow() for field in snapshot.schema.project(projection.fields).fields]
     fields += [pa.field(name, pa.uint64()) for name in projection.meta]
     schema = projection.apply(empty_batch(pa.schema(fields))).schema

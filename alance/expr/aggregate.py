@@ -1,0 +1,64 @@
+"""Aggregates as SQL text: `sum(price * 2)`, `count(*)`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+from alance.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from alance.expr.lexical import Tree
+
+Aggregator: TypeAlias = Literal["count", "min", "max", "sum", "avg"]
+
+AGGREGATORS: Final[tuple[Aggregator, ...]] = get_args(Aggregator)
+_NAMES: Final[dict[str, Aggregator]] = {**{name: name for name in AGGREGATORS}, "mean": "avg"}
+_CALL: Final = re.compile(r"\s*\w+\s*\((.*)\)\s*", re.DOTALL)
+_EXPECTED: Final = f"expected {', '.join(AGGREGATORS)} of one expression, or count(*)"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateCall:
+    """An aggregate of one expression.
+
+    Attributes:
+        text: as the caller wrote it.
+        argument: the SQL text of what is aggregated; None: rows, as in `count(*)`.
+    """
+
+    text: str
+    function: Aggregator
+    argument: str | None
+
+
+def parse_aggregate(text: str) -> AggregateCall:
+    """An aggregate from SQL text.
+
+    Raises:
+        InvalidInputError: no call of an aggregate of one expression; what the expression names
+            is not looked at.
+        UnsupportedError: `count(distinct x)`, or an aggregate that is not computed here.
+    """
+    from sqlglot import exp
+
+    from alance.expr.lexical import Source
+
+    tree: Tree = Source(text, "aggregate").parse()
+    while isinstance(tree, exp.Paren):
+        tree, text = tree.this, text.strip()[1:-1]
+    inside = _CALL.fullmatch(text)
+    if not isinstance(tree, exp.Anonymous) or inside is None:
+        raise InvalidInputError(f"aggregate {text!r}: {_EXPECTED}")
+    function = _NAMES.get(str(tree.this).lower())
+    if function is None:
+        raise UnsupportedError(f"aggregate {text!r}: {_EXPECTED}; `Dataset.sql` has others")
+    if any(isinstance(argument, exp.Distinct) for argument in tree.expressions):
+        raise UnsupportedError(f"aggregate {text!r}: DISTINCT; `Dataset.sql` has it")
+    if len(tree.expressions) != 1:
+        raise InvalidInputError(f"aggregate {text!r}: {_EXPECTED}")
+    is_star = isinstance(tree.expressions[0], exp.Star)
+    if is_star and function != "count":
+        raise InvalidInputError(f"aggregate {text!r}: {_EXPECTED}")
+    return AggregateCall(text, function, None if is_star else inside[1].strip())

@@ -1,0 +1,227 @@
+"""Aggregates of a scan: `count`, `min`, `max`, `sum` and `avg`, of all its rows or by group.
+
+Three things answer them, each the least that can: counts of rows come from the manifest or from
+indices, ends of columns from the zones that statistics name, and all else from a scan of the
+columns that are aggregated, whose batches are folded as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.expr.aggregate import parse_aggregate
+from alance.expr.tree import Column
+from alance.file.batches import empty_columns
+from alance.ops.read.extremes import extreme_rows
+from alance.ops.read.grouping import Groups, Measure, check_key
+from alance.ops.read.ordering import schema_of
+from alance.ops.version.projection import META, project
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from alance.expr.aggregate import AggregateCall
+    from alance.io.pool import DecodePool
+    from alance.ops.read.options import ScanOptions
+    from alance.ops.version.projection import Columns, Output
+    from alance.ops.version.snapshot import Snapshot
+
+KEY: Final = "key "  # before the number of a key, as a column of the scan
+VALUE: Final = "value "
+
+
+class Rows(Protocol):
+    """A scan of some columns of the rows that are aggregated."""
+
+    def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """Them, as a generator that can be closed."""
+
+    async def count_rows(self) -> int:
+        """How many they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """What is asked, as columns of a scan and what is made of them.
+
+    Attributes:
+        texts: SQL text by the name of the scan's column.
+        schema: of the scan.
+        keys: the scan's columns to group by, by their name in the output.
+        measures: in the order of the output.
+        ends: by the scan's column, the table's column that it is, where statistics may tell
+            its ends.
+    """
+
+    texts: Mapping[str, str]
+    schema: pa.Schema
+    keys: Mapping[str, str]
+    measures: Sequence[Measure]
+    ends: Mapping[str, str]
+
+
+async def aggregate(
+    snapshot: Snapshot,
+    aggregates: Mapping[str, str],
+    group_by: Columns,
+    options: ScanOptions,
+    rows: Callable[[Columns], Rows],
+    memory_bytes: int,
+) -> pa.Table:
+    """The aggregates of rows; see `Scanner.aggregate`."""
+    if isinstance(memory_bytes, bool) or not isinstance(memory_bytes, int) or memory_bytes < 1:
+        raise InvalidInputError(f"memory_bytes={memory_bytes!r}: expected a positive integer")
+    asked = planned(snapshot, aggregates, group_by)
+    pool, measures = snapshot.engine.pool, list(asked.measures)
+    tables: list[pa.Table] = []
+    if not asked.keys:
+        ends = ends_of(asked, options)
+        if ends:
+            names = {name: asked.ends[name] for own in ends if (name := own.column) is not None}
+            batches = extreme_rows(snapshot, list(dict.fromkeys(names.values())), options, {})
+            tables.append(await folded(pool, batches, asked, ends, memory_bytes, names))
+            measures = [measure for measure in measures if measure not in ends]
+        if measures and all(measure.column is None for measure in measures):
+            count = pa.array([await rows([]).count_rows()], pa.int64())
+            tables.append(pa.table([count] * len(measures), [own.name for own in measures]))
+            measures = []
+    if measures or not tables:
+        used = [*asked.keys.values(), *(own.column for own in measures if own.column is not None)]
+        texts = {name: asked.texts[name] for name in dict.fromkeys(used)}
+        scanned = rows(texts or []).to_batches()
+        names = {name: name for name in texts}
+        tables.append(await folded(pool, scanned, asked, measures, memory_bytes, names))
+    columns = {name: table[name] for table in tables for name in table.column_names}
+    return pa.table({name: columns[name] for name in (*asked.keys, *aggregates)})
+
+
+def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns) -> Aggregation:
+    """
+    Raises:
+        InvalidInputError: no aggregates, bad ones, unknown columns, or values of a type that
+            has no such aggregate, or is none to group by.
+        UnsupportedError: an aggregate that is not computed here.
+    """
+    if not isinstance(aggregates, Mapping) or not (aggregates or group_by):
+        raise InvalidInputError(
+            f"aggregates={aggregates!r}: expected names, and what is asked, such as "
+            "{'total': 'sum(price)'}"
+        )
+    calls = {name: parse_aggregate(text) for name, text in aggregates.items()}
+    keys = _key_texts(snapshot, group_by)
+    for name in calls:
+        if name in keys:
+            raise InvalidInputError(f"{name!r} is the name of an aggregate and of a group_by")
+    texts = {f"{KEY}{number}": text for number, text in enumerate(keys.values())}
+    values = _values(calls.values())
+    texts.update({name: text for text, name in values.items()})
+    projection = project(snapshot.schema, texts, flat=True)
+    schema = schema_of(snapshot, projection)
+    for number, name in enumerate(keys):
+        check_key(name, schema.field(f"{KEY}{number}").type)
+    measures = []
+    for name, call in calls.items():
+        column = None if call.argument is None else values[call.argument]
+        kind = pa.null() if column is None else schema.field(column).type
+        measures.append(Measure(name, call.function, column, kind))
+        measures[-1].check()
+    arrow = snapshot.schema.to_arrow()
+    ends = {own.name: column for own in projection.outputs if (column := _ordered(own, arrow))}
+    named_keys = {name: f"{KEY}{number}" for number, name in enumerate(keys)}
+    return Aggregation(texts, schema, named_keys, measures, ends)
+
+
+def ends_of(asked: Aggregation, options: ScanOptions) -> list[Measure]:
+    """The measures of all rows that statistics may tell, of columns of which nothing else is asked.
+
+    Statistics say nothing of the rows that a filter, a limit or a search leaves.
+    """
+    is_whole = options.filter is None and options.limit is None and not options.offset
+    is_search = options.nearest is not None or options.full_text_query is not None
+    if not is_whole or is_search or not options.use_stats or options.include_deleted_rows:
+        return []
+    others = {own.column for own in asked.measures if own.function not in ("min", "max")}
+    return [own for own in asked.measures if own.column in asked.ends and own.column not in others]
+
+
+async def folded(
+    pool: DecodePool,
+    batches: AsyncIterator[pa.RecordBatch],
+    asked: Aggregation,
+    measures: Sequence[Measure],
+    memory_bytes: int,
+    names: Mapping[str, str],
+) -> pa.Table:
+    """The groups of batches. Memory: a chunk of batches beside the groups.
+
+    Args:
+        names: of the columns in the batches, by those in the scan's schema.
+    """
+    schema = pa.schema([asked.schema.field(name) for name in names])
+    groups = Groups(schema, list(asked.keys.values()), measures, memory_bytes)
+    chunk: list[pa.RecordBatch] = []
+    num_rows = num_bytes = 0
+    async with aclosing(batches) as stream:  # type: ignore[type-var]  # a generator
+        async for batch in stream:
+            arrays = [batch.column(name) for name in names.values()]
+            chunk.append(_batch(arrays, schema, batch.num_rows))
+            num_rows += batch.num_rows
+            num_bytes += chunk[-1].nbytes
+            if groups.is_chunk(num_rows, num_bytes):
+                await pool.run(partial(groups.add, chunk))
+                chunk, num_rows, num_bytes = [], 0, 0
+    if chunk:
+        await pool.run(partial(groups.add, chunk))
+    table = await pool.run(groups.result)
+    return table.rename_columns([*asked.keys, *(own.name for own in measures)])
+
+
+def _batch(arrays: list[pa.Array], schema: pa.Schema, num_rows: int) -> pa.RecordBatch:
+    if not arrays:
+        return empty_columns(num_rows)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _key_texts(snapshot: Snapshot, group_by: Columns) -> dict[str, str]:
+    """The SQL text of each key by its name."""
+    if group_by is None or isinstance(group_by, Mapping):
+        return dict(group_by or {})
+    if isinstance(group_by, str) or not all(isinstance(name, str) for name in group_by):
+        raise InvalidInputError(f"group_by={group_by!r}: expected a list of names")
+    texts = {name: _quoted(snapshot, name) for name in group_by}
+    if len(texts) < len(group_by):
+        raise InvalidInputError(f"group_by={group_by!r}: a name is there twice")
+    return texts
+
+
+def _quoted(snapshot: Snapshot, name: str) -> str:
+    """A column of the table as SQL text."""
+    if name in META:
+        return name
+    snapshot.schema.field(name)
+    names = snapshot.schema.names_of(name)
+    return ".".join(f"`{part.replace('`', '``')}`" for part in names)
+
+
+def _values(calls: Iterable[AggregateCall]) -> dict[str, str]:
+    """The scan's column for each text that is aggregated."""
+    texts = dict.fromkeys(call.argument for call in calls if call.argument is not None)
+    return {text: f"{VALUE}{number}" for number, text in enumerate(texts)}
+
+
+def _ordered(output: Output, schema: pa.Schema) -> str | None:
+    """The table's column that an output is, if its bounds can be told by `extreme_rows`."""
+    value = None if output.computed is None else output.computed.value
+    if not isinstance(value, Column) or len(value.path) > 1 or value.path[0] in META:
+        return None
+    kind = schema.field(value.path[0]).type
+    is_moment = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return value.path[0] if pa.types.is_integer(kind) or is_moment or is_text else None

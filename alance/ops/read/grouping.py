@@ -1,0 +1,279 @@
+"""Aggregates of batches, folded as they come: what is held is one row for each group.
+
+Batches are gathered to chunks, and Arrow groups each chunk by itself. Its rows are *partials* (a
+sum, a count, an end), which are grouped again once there are as many as groups: so each is looked
+at a few times however many chunks there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.errors import InvalidInputError
+from alance.expr.tree import FAILURES, one_line
+from alance.format.numbers import as_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from alance.expr.aggregate import Aggregator
+
+CHUNK_ROWS: Final = 1 << 19  # grouped at once; sums of them of 32 bits stay within 64
+CHUNK_BYTES: Final = 32 << 20
+ROWS_OF_GROUP: Final = 8  # of a chunk at least, else grouping it leaves most of the work to merges
+MERGED_ROWS: Final = 1 << 16  # partials that wait at least, before they are merged
+ROWS: Final = "count_all"
+INT64_MAX: Final = (1 << 63) - 1
+WHOLE: Final = pa.decimal128(38, 0)
+
+# By the first word of a partial's name: what gives it, and what joins those of one group.
+_GIVEN: Final = {
+    ROWS: ROWS,
+    "count": "count",
+    "sum": "sum",
+    "min": "min",
+    "max": "max",
+    "nan": "any",
+}
+_JOINED: Final = {**_GIVEN, ROWS: "sum", "count": "sum"}
+_NEEDED: Final[Mapping[Aggregator, tuple[str, ...]]] = {
+    "count": ("count",),
+    "sum": ("sum",),
+    "avg": ("sum", "count"),
+    "min": ("min",),
+    "max": ("max",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One aggregate of one column of the batches.
+
+    Attributes:
+        name: of the output.
+        column: of the batches; None: rows are counted.
+        type: of that column's values.
+    """
+
+    name: str
+    function: Aggregator
+    column: str | None
+    type: pa.DataType
+
+    @property
+    def partials(self) -> list[str]:
+        """The names of the partials that it is made of."""
+        if self.column is None:
+            return [ROWS]
+        kinds = [*_NEEDED[self.function]]
+        if self.function == "max" and pa.types.is_floating(self.type):
+            kinds.append("nan")
+        return [f"{kind} {self.column}" for kind in kinds]
+
+    def check(self) -> None:
+        """
+        Raises:
+            InvalidInputError: values of this type have no such aggregate.
+        """
+        if self.column is None or self.function == "count" or pa.types.is_null(self.type):
+            return
+        fits = pa.types.is_integer(self.type) or pa.types.is_floating(self.type)
+        fits = fits or pa.types.is_decimal(self.type)
+        fits = fits or pa.types.is_duration(self.type)
+        if self.function in ("min", "max"):
+            fits = fits or not (pa.types.is_nested(self.type) or pa.types.is_interval(self.type))
+        if not fits:
+            raise InvalidInputError(f"{self.name!r}: {self.type} has no {self.function}")
+
+    def of(self, partials: pa.Table) -> pa.ChunkedArray:
+        """The values of the groups, from their partials."""
+        if self.column is None:
+            return partials[ROWS]
+        values = partials[f"{_NEEDED[self.function][0]} {self.column}"]
+        if self.function == "avg":
+            return _mean(values, partials[f"count {self.column}"], self.type)
+        if self.function == "count":
+            return values
+        if self.function == "sum":
+            return _sum(values, self.type)
+        values = values.cast(self.type)
+        if f"nan {self.column}" in self.partials:
+            is_nan = pc.fill_null(partials[f"nan {self.column}"], as_scalar(False))
+            values = pc.if_else(is_nan, pa.scalar(float("nan"), self.type), values)
+        return values
+
+
+@dataclass(slots=True)
+class Groups:
+    """The groups of the batches so far, and their partials. To be used by one thread at a time.
+
+    Args:
+        schema: of the batches.
+        keys: the columns that they are grouped by.
+        measures: what is asked of each group.
+        memory_bytes: that groups may take.
+    """
+
+    schema: pa.Schema
+    keys: Sequence[str]
+    measures: Sequence[Measure]
+    memory_bytes: int
+    _merged: pa.Table | None = None
+    _waiting: list[pa.Table] = field(default_factory=list)
+
+    def add(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Fold some batches in. CPU.
+
+        Raises:
+            InvalidInputError: groups take more than they may.
+        """
+        table = pa.Table.from_batches(batches, schema=self.schema)
+        part = self._grouped(self._inputs(table), _GIVEN)
+        for place, name in enumerate(part.column_names):
+            if place >= len(self.keys) and name.startswith("sum "):
+                part = part.set_column(place, name, _exact(part.column(place)))
+        self._waiting.append(part)
+        merged = 0 if self._merged is None else self._merged.num_rows
+        if sum(waiting.num_rows for waiting in self._waiting) >= max(2 * merged, MERGED_ROWS):
+            self._merge()
+        self._check_memory()
+
+    def is_chunk(self, num_rows: int, num_bytes: int) -> bool:
+        """Whether so much is worth grouping: the more groups there are, the larger a chunk."""
+        groups = max((part.num_rows for part in self._parts()), default=0)
+        few, many = min(CHUNK_BYTES, self.memory_bytes), max(CHUNK_BYTES, self.memory_bytes // 4)
+        most = many if groups * ROWS_OF_GROUP > CHUNK_ROWS else few
+        return num_rows >= max(CHUNK_ROWS, groups * ROWS_OF_GROUP) or num_bytes >= most
+
+    def result(self) -> pa.Table:
+        """The groups in the order of their first rows: keys, then measures. CPU.
+
+        Raises:
+            InvalidInputError: a sum that its type does not hold; see also `add`.
+        """
+        if not self._parts():
+            self.add([])
+        self._merge()
+        (merged,) = self._parts()
+        columns = [merged[key] for key in self.keys]
+        for measure in self.measures:
+            try:
+                columns.append(measure.of(merged))
+            except FAILURES as error:  # an `InvalidInputError` is one of them
+                raise InvalidInputError(f"{measure.name!r}: {one_line(error)}") from error
+        names = [*self.keys, *(measure.name for measure in self.measures)]
+        return pa.table(columns, names=names)
+
+    def _inputs(self, table: pa.Table) -> pa.Table:
+        """A column for each partial, in the form that Arrow computes it from."""
+        columns = {key: table[key] for key in self.keys}
+        for measure in self.measures:
+            for partial in measure.partials:
+                kind, _, column = partial.partition(" ")
+                if partial != ROWS and partial not in columns:
+                    columns[partial] = _input(kind, table[column])
+        if not columns:  # rows without columns are counted
+            columns[""] = pa.chunked_array([pa.nulls(table.num_rows)])
+        return pa.table(columns)
+
+    def _merge(self) -> None:
+        parts = self._parts()
+        if len(parts) > 1:
+            self._merged = self._grouped(pa.concat_tables(parts), _JOINED)
+        elif parts:
+            self._merged = parts[0]
+        self._waiting = []
+
+    def _parts(self) -> list[pa.Table]:
+        return self._waiting if self._merged is None else [self._merged, *self._waiting]
+
+    def _grouped(self, table: pa.Table, functions: Mapping[str, str]) -> pa.Table:
+        """The groups of a table of inputs, or of partials."""
+        calls: list[tuple[str | list[str], str]] = []
+        given = list(self.keys)
+        partials = [name for measure in self.measures for name in measure.partials]
+        partials = list(dict.fromkeys(partials))
+        for name in partials:
+            function = functions[name.partition(" ")[0]]
+            is_count = function == ROWS
+            calls.append(([] if is_count else name, function))
+            given.append(ROWS if is_count else f"{name}_{function}")
+        groups = table.group_by(list(self.keys), use_threads=False).aggregate(calls)
+        return groups.select(given).rename_columns([*self.keys, *partials])
+
+    def _check_memory(self) -> None:
+        if sum(part.nbytes for part in self._parts()) <= self.memory_bytes:
+            return
+        self._merge()
+        if self._merged is not None and self._merged.nbytes > self.memory_bytes:
+            raise InvalidInputError(
+                f"group_by: {self._merged.num_rows} groups take {self._merged.nbytes} bytes, more "
+                f"than memory_bytes={self.memory_bytes}; `Dataset.sql` can group on disk"
+            )
+
+
+def check_key(name: str, kind: pa.DataType) -> None:
+    """
+    Raises:
+        InvalidInputError: rows cannot be grouped by values of this type.
+    """
+    if pa.types.is_nested(kind):
+        raise InvalidInputError(f"group_by {name!r}: {kind} is no type to group by")
+
+
+def _input(kind: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """What Arrow computes a partial from: values of a type that its kernels take."""
+    if kind == "count":
+        return values
+    if kind == "nan":
+        return pc.is_nan(values)
+    if pa.types.is_float16(values.type):
+        values = values.cast(pa.float32())
+    elif pa.types.is_duration(values.type):
+        values = values.cast(pa.int64())
+    if kind != "sum":
+        return values
+    if values.type in (pa.int64(), pa.uint64()):
+        ends = pc.min_max(values)
+        largest = max(abs(ends["min"].as_py() or 0), abs(ends["max"].as_py() or 0))
+        # Arrow's sum of integers wraps around.
+        return values.cast(WHOLE) if largest * len(values) > INT64_MAX else values
+    if pa.types.is_decimal128(values.type):
+        return values.cast(pa.decimal128(38, values.type.scale))
+    return values
+
+
+def _exact(sums: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Sums of a chunk in the type in which they are added: for integers, one that holds all."""
+    return sums.cast(WHOLE) if pa.types.is_integer(sums.type) else sums
+
+
+def _sum(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Sums of values of a type, in the type that they have in the output."""
+    if pa.types.is_decimal128(kind):
+        return sums.cast(pa.decimal128(min(38, kind.precision + 10), kind.scale))
+    if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+        return sums
+    whole = pa.uint64() if pa.types.is_unsigned_integer(kind) else pa.int64()
+    try:
+        sums = sums.cast(whole)
+    except pa.ArrowInvalid:
+        cure = "`sum(cast(x as decimal(38, 0)))` gives decimals"
+        raise InvalidInputError(f"a sum is beyond {whole}; {cure}") from None
+    return sums.cast(kind) if pa.types.is_duration(kind) else sums
+
+
+def _mean(sums: pa.ChunkedArray, counts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Sums by counts; null of none. Of decimals with four more digits, the rest cut off."""
+    some = pc.if_else(pc.equal(counts, as_scalar(0)), as_scalar(None, pa.int64()), counts)
+    if pa.types.is_duration(kind):
+        return pc.divide(sums.cast(pa.int64()), some).cast(kind)
+    if pa.types.is_decimal128(kind):
+        wide = pc.divide(sums.cast(pa.decimal256(38, kind.scale)), some.cast(pa.decimal256(19, 0)))
+        mean = pa.decimal128(min(38, kind.precision + 4), min(38, kind.scale + 4))
+        return wide.cast(options=pc.CastOptions(mean, allow_decimal_truncate=True))
+    return pc.divide(sums.cast(pa.float64()), some.cast(pa.float64()))
