@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from alance.ops.search.text.query import TextQuery
-    from alance.ops.version.conditions import Among, Condition, Params
+    from alance.ops.version.conditions import Condition, Params
 
 BlobHandling: TypeAlias = Literal["all_binary", "blobs_descriptions", "all_descriptions"]
 
@@ -114,7 +114,7 @@ class ScanOptions:
         fast_search: leave out rows that no index covers.
     """
 
-    filter: str | pc.Expression | Among | None = None
+    filter: str | pc.Expression | None = None
     params: Params = None
     limit: int | None = None
     offset: int | None = None
