@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import lance
 import pyarrow as pa
 
 import alance
+from tests.indices.copies import write_copy
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NUM_ROWS: Final = 26_000
 COLUMNS: Final = {
@@ -96,26 +97,17 @@ def rows(count: int = NUM_ROWS, first: int = 0) -> pa.Table:
 
 
 def by_pylance(path: Path, **options: Any) -> lance.LanceDataset:
-    """A table of several fragments with indices that pylance made; some rows are deleted.
-
-    It is made once, and copied.
-    """
-    for name, content in _files_by_pylance(**options).items():
-        (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_bytes(content)
+    """A table of several fragments with indices that pylance made; some rows are deleted."""
+    write_copy(path, _make_by_pylance, **options)
     return lance.dataset(path)
 
 
-@cache
-def _files_by_pylance(**options: Any) -> dict[str, bytes]:
-    with TemporaryDirectory() as folder:
-        dataset = lance.write_dataset(rows(), folder, max_rows_per_file=10_000, **options)
-        dataset.delete("id % 17 = 3 or (id > 12000 and id < 12100)")
-        for column, kind in COLUMNS.items():
-            dataset.create_scalar_index(column, kind)  # type: ignore[arg-type]
-        dataset.delete("id % 19 = 4")
-        files = [path for path in Path(folder).rglob("*") if path.is_file()]
-        return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+def _make_by_pylance(path: Path, **options: Any) -> None:
+    dataset = lance.write_dataset(rows(), path, max_rows_per_file=10_000, **options)
+    dataset.delete("id % 17 = 3 or (id > 12000 and id < 12100)")
+    for column, kind in COLUMNS.items():
+        dataset.create_scalar_index(column, kind)  # type: ignore[arg-type]
+    dataset.delete("id % 19 = 4")
 
 
 async def by_alance(path: Path, **options: Any) -> alance.Dataset:

@@ -18,6 +18,7 @@ import alance
 from alance.errors import CorruptFileError
 from alance.format.index.addresses import rows_bytes
 from alance.format.index.ngram import parse_postings, postings_bytes
+from tests.indices.copies import write_copy
 from tests.indices.index_cases import entries, ids, plan_of
 from tests.spoiling import spoiled_copies
 
@@ -33,7 +34,11 @@ FILTERS = {
 }
 
 
-def table(path: Path) -> lance.LanceDataset:
+def table(path: Path) -> None:
+    write_copy(path, make_table)
+
+
+def make_table(path: Path) -> None:
     numbers = range(9_000)
     columns = {
         "id": numbers,
@@ -45,7 +50,6 @@ def table(path: Path) -> lance.LanceDataset:
     dataset = lance.write_dataset(pa.table(columns), path, max_rows_per_file=4_000)
     for column, kind in COLUMNS.items():
         dataset.create_scalar_index(column, kind)  # type: ignore[arg-type]
-    return dataset
 
 
 async def test_every_spoiled_file_gives_rows_that_are_asked_for_or_an_error(
