@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING
 
 import lance.file
@@ -130,10 +131,15 @@ def test_a_table_larger_than_its_buffer() -> None:
         opened(bytes(content))
 
 
+@cache
+def small_file() -> bytes:
+    return file_bytes(table().slice(0, 500), "2.2")
+
+
 @settings(max_examples=60)
 @given(st.data())
 def test_damage_is_an_error_of_ours_or_none(data: st.DataObject) -> None:
-    content = bytearray(file_bytes(table().slice(0, 500), "2.2"))
+    content = bytearray(small_file())
     at = trailer_at(bytes(content))
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(at - 64, at + TRAILER.size - 1))
