@@ -84,6 +84,7 @@ from alance.types import (
     FragmentScanArguments,
     HybridArguments,
     IndexArguments,
+    IndexConfig,
     IndexDescription,
     IndexProgress,
     KeyColumn,
@@ -191,7 +192,7 @@ class Dataset:
     def create_scalar_index(
         self,
         column: str,
-        index_type: str,
+        index_type: str | IndexConfig,
         name: str | None = ...,
         *,
         replace: bool = ...,

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from alance.ops.index.new_text import NewTextIndex, TextIndexArguments
     from alance.ops.index.new_vector import NewVectorIndex, VectorIndexArguments
     from alance.ops.index.progress import IndexProgress
+    from alance.ops.index.value_options import IndexConfig, ValueIndexArguments
     from alance.ops.read.explain import Explanation
     from alance.ops.read.keys import KeyColumn, Missing
     from alance.ops.read.options import (
@@ -98,6 +99,7 @@ _PLACES: Final = {
     "FragmentScanArguments": "alance.ops.read.options",
     "HybridArguments": "alance.ops.search.text.search_options",
     "IndexArguments": "alance.ops.index.index_arguments",
+    "IndexConfig": "alance.ops.index.value_options",
     "IndexDescription": "alance.ops.index.listing",
     "IndexMetadata": "alance.format.proto.table_pb2",
     "IndexProgress": "alance.ops.index.progress",
@@ -133,6 +135,7 @@ _PLACES: Final = {
     "Updates": "alance.ops.rows.update",
     "NewTextIndex": "alance.ops.index.new_text",
     "NewVectorIndex": "alance.ops.index.new_vector",
+    "ValueIndexArguments": "alance.ops.index.value_options",
     "VectorIndexArguments": "alance.ops.index.new_vector",
     "VersionInfo": "alance.versioning.load",
 }
@@ -169,6 +172,7 @@ __all__ = [
     "FragmentScanArguments",
     "HybridArguments",
     "IndexArguments",
+    "IndexConfig",
     "IndexDescription",
     "IndexMetadata",
     "IndexProgress",
@@ -204,6 +208,7 @@ __all__ = [
     "Transaction",
     "Transforms",
     "Updates",
+    "ValueIndexArguments",
     "VectorIndexArguments",
     "VersionInfo",
 ]

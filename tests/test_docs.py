@@ -87,7 +87,12 @@ async def indices() -> Names:
     numbers = np.random.default_rng(0).random(32_000, np.float32)
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(numbers), 32)
     table = rows(0, 1000, user=users, country=countries, v=vectors)
-    return {"alance": alance, "dataset": await alance.write_dataset(table, "table")}
+    facts = pa.array([f'{{"address": {{"zip": {n}}}}}' for n in range(8000, 8004)], pa.json_())
+    return {
+        "alance": alance,
+        "dataset": await alance.write_dataset(table, "table"),
+        "people": await alance.write_dataset(pa.table({"facts": facts}), "people"),
+    }
 
 
 async def ingest() -> Names:

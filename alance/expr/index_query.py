@@ -23,7 +23,7 @@ from alance.expr.tree import (
     Call,
     Column,
     Comparison,
-    JsonMember,
+    JsonValue,
     Literal,
     Membership,
     Node,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     Path: TypeAlias = tuple[str, ...]
     Ways: TypeAlias = tuple[tuple[str, ...], ...]
+    Steps: TypeAlias = tuple[tuple[str | None, int | None], ...]
 
 MAX_POINTS: Final = 1024  # values that are looked up one by one
 MAX_WAYS: Final = 64  # of a text to match
@@ -104,14 +105,14 @@ class Ask:
         return None
 
     @cached_property
-    def member(self) -> tuple[str, Ask] | None:
-        """The key of the JSON member that it is about alone, and the question of its values."""
-        members: dict[str, Column] = {}
-        condition = _of_members(self.condition, members)
-        if condition is None or len(members) != 1:
+    def of_json(self) -> tuple[Steps, Ask] | None:
+        """The path of the JSON value that it is about alone, and the question of such values."""
+        values: dict[Steps, Column] = {}
+        condition = _of_json(self.condition, values)
+        if condition is None or len(values) != 1:
             return None
-        ((key, column),) = members.items()
-        return key, Ask(column, condition)
+        ((steps, column),) = values.items()
+        return steps, Ask(column, condition)
 
     @cached_property
     def is_of_items(self) -> bool:
@@ -214,32 +215,37 @@ def _columns(node: Node) -> Sequence[Column]:
     return [column for arg in node.args for column in _columns(arg)]
 
 
-def _of_members(node: Node, members: dict[str, Column]) -> Node | None:
-    """The node with columns in place of members of JSON; None where it is about something else.
+def _of_json(node: Node, values: dict[Steps, Column]) -> Node | None:
+    """The node with columns in place of values of JSON; None where it is about something else.
 
     Args:
-        members: the columns by key, of one type each; filled.
+        values: the columns by path, of one type each; filled.
     """
     if isinstance(node, Literal):
         return node
     said = node.meaning if isinstance(node, Call) else None
-    if isinstance(said, JsonMember) and isinstance(said.node, Column):
-        column = members.setdefault(said.key, Column((said.key,), node.type))
+    if isinstance(said, JsonValue):
+        if not said.is_scalar or not isinstance(said.node, Column):
+            return None
+        column = values.setdefault(said.steps, Column(("value",), node.type))
         return column if column.type == node.type else None
     if not isinstance(node, Call | Junction):
         return None
-    args = [_of_members(arg, members) for arg in node.args]
+    args = [_of_json(arg, values) for arg in node.args]
     whole = tuple(arg for arg in args if arg is not None)
     if len(whole) < len(args):
         return None
     if isinstance(node, Junction):
         return Junction(node.is_and, whole)
     if isinstance(said, Comparison):
-        left, right = _of_members(said.left, members), _of_members(said.right, members)
+        left, right = _of_json(said.left, values), _of_json(said.right, values)
         said = Comparison(said.op, left, right) if left and right else None
     elif isinstance(said, Membership):
-        value = _of_members(said.node, members)
+        value = _of_json(said.node, values)
         said = Membership(value, said.items) if value else None
+    elif isinstance(said, Pattern):
+        value = _of_json(said.node, values)
+        said = Pattern(value, said.prefix, said.parts) if value else None
     else:
         said = None
     return Call(node.name, node.function, whole, node.type, said)

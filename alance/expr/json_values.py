@@ -6,6 +6,7 @@ A number, text or boolean is taken for the other where it can be read as such, a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -18,7 +19,7 @@ from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.expr.arithmetic import whole_argument
 from alance.expr.text import as_text, literal_text
-from alance.expr.tree import JsonMember, Literal, Node, Problem, call, meaning
+from alance.expr.tree import Call, JsonValue, Literal, Node, Problem, call, meaning
 from alance.format.jsonb import json_text, jsonb
 from alance.format.numbers import as_scalar, to_arrow
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
 
 # Kinds of values as the kernel tells them.
-NOTHING, NULL, BOOLEAN, ARRAY = 0, 1, 2, 5
+NOTHING, NULL, BOOLEAN, TEXT, ARRAY = 0, 1, 2, 4, 5
+KIND_NAMES: Final = ("nothing", "null", "booleans", "numbers", "texts", "arrays", "objects")
 LAST: Final = -2
 
 _STEP: Final = re.compile(
@@ -58,7 +60,8 @@ class Texts(NamedTuple):
 def get(name: str, args: list[Node]) -> Node:
     """json_get(json, key): the JSON text of a member or item; null where there is none."""
     steps = [_key(name, args[1])]
-    return _reading(name, args, steps, lambda texts: texts.values, plain=False)
+    values = _reading(name, args, steps, lambda texts: texts.values, plain=False)
+    return _meaning(values, args[0], steps, is_scalar=False)
 
 
 def get_text(name: str, args: list[Node]) -> Node:
@@ -83,13 +86,22 @@ def get_truth(name: str, args: list[Node]) -> Node:
 
 def _member(name: str, args: list[Node], read: Callable[[Texts], pa.Array]) -> Node:
     step = _key(name, args[1])
-    values = _reading(name, args, [step], read)
-    return values if step.name is None else meaning(values, JsonMember(args[0], step.name))
+    return _meaning(_reading(name, args, [step], read), args[0], [step], is_scalar=True)
+
+
+def _meaning(values: Node, document: Node, steps: Sequence[Step], *, is_scalar: bool) -> Node:
+    """The node with the path that it reads: a value inside of a value is one of the document."""
+    inside = document.meaning if isinstance(document, Call) else None
+    if isinstance(inside, JsonValue) and not inside.is_scalar:
+        return meaning(values, JsonValue(inside.node, (*inside.steps, *steps), is_scalar))
+    return meaning(values, JsonValue(document, tuple(steps), is_scalar))
 
 
 def extract(name: str, args: list[Node]) -> Node:
     """json_extract(json, path): the JSON text of a value; null where there is none."""
-    return _reading(name, args, _path(name, args[1]), lambda texts: texts.values, plain=False)
+    steps = _path(name, literal_text(name, args[1]))
+    values = _reading(name, args, steps, lambda texts: texts.values, plain=False)
+    return _meaning(values, args[0], steps, is_scalar=False)
 
 
 def exists(name: str, args: list[Node]) -> Node:
@@ -99,7 +111,7 @@ def exists(name: str, args: list[Node]) -> Node:
         texts = _find(documents, steps, plain=False)
         return _where_valid(to_arrow(texts.kinds != NOTHING), documents)
 
-    steps = _path(name, args[1])
+    steps = _path(name, literal_text(name, args[1]))
     return call(name, test, as_text(name, args[0]))
 
 
@@ -109,12 +121,13 @@ def array_length(name: str, args: list[Node]) -> Node:
     def count(texts: Texts) -> pa.Array:
         return to_arrow(_kernels.json_lengths(*_buffers(texts.values)))
 
-    return _reading(name, args, _path(name, args[1]), count, plain=False)
+    steps = _path(name, literal_text(name, args[1]))
+    return _reading(name, args, steps, count, plain=False)
 
 
 def array_contains(name: str, args: list[Node]) -> Node:
     """json_array_contains(json, path, value): a literal, as JSON or as the text that it is."""
-    steps, items = _path(name, args[1]), _as_items(name, args[2])
+    steps, items = _path(name, literal_text(name, args[1])), _as_items(name, args[2])
 
     def test(documents: pa.Array) -> pa.Array:
         buffers = _buffers(_find(documents, steps, plain=False).values)
@@ -124,6 +137,46 @@ def array_contains(name: str, args: list[Node]) -> Node:
         return _where_valid(to_arrow(answers.view(np.bool_)), documents)
 
     return call(name, test, as_text(name, args[0]))
+
+
+def path_steps(path: str) -> tuple[Step, ...]:
+    """The steps of the path of an index.
+
+    Raises:
+        Problem: no path, or one with parts that are not evaluated here.
+    """
+    return tuple(_path("JSON index", path))
+
+
+def scalars(documents: pa.Array, steps: Sequence[Step]) -> pa.Array:
+    """The values at a path: of the one type int64, float64, text or boolean that all have.
+
+    Whole numbers beside others, or beyond int64, are float64. Null where there is none, or a JSON
+    null; of the type null where there is no value at all.
+
+    Raises:
+        Problem: values of several types, arrays or objects.
+    """
+    texts = _find(documents, steps, plain=True)
+    kinds = np.unique(texts.kinds[texts.kinds > NULL]).tolist()
+    if not kinds:
+        return pa.nulls(len(documents))
+    if len(kinds) > 1 or kinds[0] >= ARRAY:
+        said = ", ".join(KIND_NAMES[kind] for kind in kinds)
+        raise Problem(
+            f"values at the path: expected numbers, texts or booleans alone, found {said}"
+        )
+    is_there = to_arrow(texts.kinds > NULL)
+    values = pc.if_else(is_there, texts.values, as_scalar(None, pa.large_string()))
+    if kinds == [BOOLEAN]:
+        return pc.equal(values, as_scalar("true", pa.large_string()))
+    if kinds == [TEXT]:
+        return pc.cast(values, pa.string())
+    if pc.all(pc.match_substring_regex(values, r"^-?\d{1,19}$")).as_py():
+        # Of 19 digits some are beyond int64.
+        with contextlib.suppress(pa.ArrowInvalid):
+            return pc.cast(values, pa.int64())
+    return pc.cast(values, pa.float64())
 
 
 def _reading(
@@ -234,13 +287,12 @@ def _key(name: str, node: Node) -> Step:
     return Step(key, int(key) if re.fullmatch(r"\+?[0-9]{1,18}", key) else None)
 
 
-def _path(name: str, node: Node) -> list[Step]:
+def _path(name: str, text: str) -> list[Step]:
     """The steps of a JSON path.
 
     Raises:
         Problem: no path, or one with parts that are not evaluated here.
     """
-    text = literal_text(name, node)
     path = text.strip()
     if path.startswith("$"):
         path = path[1:]

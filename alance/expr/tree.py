@@ -259,14 +259,20 @@ class AnyItem:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JsonMember:
-    """The scalar that a JSON object has by a key, of one type; null where there is none."""
+class JsonValue:
+    """The value at a path of a JSON document; null where there is none.
+
+    Attributes:
+        steps: down from the document: to the member of a name, or to the item of an index.
+        is_scalar: as a number, text or boolean; else its JSON text.
+    """
 
     node: Node
-    key: str
+    steps: tuple[tuple[str | None, int | None], ...]
+    is_scalar: bool
 
 
-Meaning: TypeAlias = Comparison | Membership | Pattern | AnyItem | JsonMember
+Meaning: TypeAlias = Comparison | Membership | Pattern | AnyItem | JsonValue
 
 
 def meaning(node: Node, what: Meaning) -> Node:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from alance.ops.index.listing import IndexDescription
     from alance.ops.index.new_vector import VectorIndexArguments
     from alance.ops.index.progress import IndexProgress
+    from alance.ops.index.value_options import IndexConfig, ValueIndexArguments
     from alance.ops.search import prewarm
 else:
     index_list = Deferred("alance.ops.index.listing")
@@ -48,7 +49,7 @@ class IndexVerbs(Handle):
     async def create_scalar_index(
         self,
         column: str,
-        index_type: str,
+        index_type: str | IndexConfig,
         name: str | None = None,
         *,
         replace: bool = True,
@@ -62,27 +63,31 @@ class IndexVerbs(Handle):
         index does so for the items of lists (`array_has`, `array_has_any`, `array_has_all`), an
         n-gram index for each three letters or digits of texts (`contains`, `LIKE`, `regexp_like`).
         Zone maps and bloom filters are small, and rule out zones of 8192 rows: by their least and
-        greatest value, by the values that they have (`=`, `IN`). Filters ask them by themselves
-        (`scanner().explain()` says which), here and in pylance. Rows appended later are found by
-        scanning, until `optimize.optimize_indices()`. "INVERTED" (or "FTS") is of texts,
-        for searches by words: see `create_index`.
+        greatest value, by the values that they have (`=`, `IN`). "JSON" is an index of one of these
+        kinds of the values at a `path` of JSON documents (`json_get_int(json_get(j, 'a'), 'b')`),
+        which are of one type: whole numbers, numbers, texts or booleans. Filters ask them by
+        themselves (`scanner().explain()` says which), here and in pylance. Rows appended later
+        are found by scanning, until `optimize.optimize_indices()`. "INVERTED" (or "FTS") is of
+        texts, for searches by words: see `create_index`.
 
         Cost: a scan of the column; PUTs of the index's files; a commit. Memory: 256 MiB of values
         and row numbers, more go to the local disk; of indices with row sets the rows of one key.
 
         Args:
             column: name or dotted path.
-            index_type: "BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER";
-                "INVERTED" or "FTS".
+            index_type: "BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER",
+                "JSON"; "INVERTED" or "FTS". Or what has an `index_type` and `parameters`, as
+                pylance's `IndexConfig`.
             name: default: `{column}_idx`.
             replace: an index of that name on that column is replaced; False: an error.
             train: False makes an index that covers no row yet.
             options: of the commit, such as `max_retries`: attempts after the first one, where
-                others rewrote the fragments or were first to make a version; of texts see
-                `alance.types.TextIndexArguments`.
+                others rewrote the fragments or were first to make a version; of zones and of
+                JSON see `alance.types.ValueIndexArguments`, of texts `TextIndexArguments`.
 
         Raises:
-            InvalidInputError: an unknown column, or one that such an index cannot be of.
+            InvalidInputError: an unknown column, or one that such an index cannot be of; options
+                that make no sense; JSON values of several types, arrays or objects at the path.
             UnsupportedError: another type of index.
             AlreadyExistsError: the name is in use.
             RetryableConflictError: others rewrote the fragments at every attempt.
@@ -94,10 +99,9 @@ class IndexVerbs(Handle):
             await self._load(index_texts)
             texts = index_new_text.NewTextIndex.of(column, name, left, replace=replace, train=train)
             return type(self)(await index_texts.create_text_index(self._snapshot, texts, commit))
-        if left:
-            raise TypeError(f"index of values: unexpected arguments {', '.join(sorted(left))}")
         await self._load(index_manage)
-        new = index_new.NewIndex(column, index_type, name, replace, train)
+        arguments = cast("ValueIndexArguments", left)
+        new = index_new.NewIndex(column, index_type, name, replace, train, arguments)
         return type(self)(await index_manage.create_index(self._snapshot, new, commit))
 
     async def create_index(

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader
+from lance.indices import IndexConfig
 
 import alance
+from alance.errors import InvalidInputError
 from alance.format.index.addresses import parse_rows
 from alance.format.index.ngram import parse_postings
 from tests.indices.further_cases import COLUMNS, FILTERS, KINDS, by_alance, by_pylance, rows
@@ -253,3 +255,71 @@ async def test_zeros_and_nan_are_bounds_as_by_pylance(tmp_path: Path) -> None:
         lance.write_dataset(table, ours)
         await (await alance.dataset(ours)).create_scalar_index("f", "ZONEMAP")
         assert contents(ours) == contents(theirs), chosen
+
+
+OPTIONS: list[tuple[str, str, dict[str, Any]]] = [
+    ("z", "ZONEMAP", {"rows_per_zone": 1_000}),
+    ("f", "ZONEMAP", {"rows_per_zone": 20_000}),
+    ("b", "BLOOMFILTER", {"number_of_items": 1_000, "probability": 0.01}),
+    ("k", "BLOOMFILTER", {"number_of_items": 500}),
+    ("b", "BLOOMFILTER", {"probability": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("column", "kind", "options"), OPTIONS)
+async def test_options_of_zones_are_those_of_pylance_and_stay(
+    tmp_path: Path, column: str, kind: str, options: dict[str, Any]
+) -> None:
+    table = rows().select(["id", column])
+    theirs = lance.write_dataset(table, tmp_path / "theirs", max_rows_per_file=10_000)
+    theirs.create_scalar_index(column, IndexConfig(kind.lower(), options))
+    dataset = await alance.write_dataset(table, tmp_path / "t", max_rows_per_file=10_000)
+    dataset = await dataset.create_scalar_index(column, kind, **options)
+    alike = await dataset.create_scalar_index(column, IndexConfig(kind.lower(), options))
+    name = f"{column}_idx"
+    expected = theirs.stats.index_stats(name)["indices"]
+    for other in (dataset, alike, await alance.dataset(tmp_path / "theirs")):
+        assert (await other.index_statistics(name))["indices"] == expected
+    records = [
+        await record_of(await alance.dataset(place), name)
+        for place in (tmp_path / "t", tmp_path / "theirs")
+    ]
+    assert records[0] == records[1]
+    await alance.write_dataset(table.slice(0, 2_500), tmp_path / "t", mode="append")
+    dataset = await (await alance.dataset(tmp_path / "t")).optimize.optimize_indices(retrain=True)
+    (after,) = (await dataset.index_statistics(name))["indices"]
+    counts = ("num_zones", "num_blocks")
+    assert {key: after[key] for key in after if key not in counts} == {
+        key: value for key, value in expected[0].items() if key not in counts
+    }
+    conditions = [condition for condition in FILTERS if condition.startswith(f"{column} ")]
+    for condition in conditions:
+        if " and " in condition or " or " in condition:
+            continue
+        kept = dataset.to_table(["id"], filter=condition)
+        expected_rows = lance.dataset(tmp_path / "t").to_table(["id"], filter=condition)
+        assert sorted((await kept)["id"].to_pylist()) == sorted(expected_rows["id"].to_pylist())
+
+
+async def record_of(dataset: alance.Dataset, name: str) -> tuple[bytes, list[str]]:
+    """The details of an index, and the names of its files."""
+    (message,) = [index for index in dataset._snapshot.manifest.indices if index.name == name]
+    return message.index_details.value, [file.path for file in message.files]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "expected"),
+    [
+        ("ZONEMAP", {"rows_per_zone": 0}, "rows_per_zone=0"),
+        ("BLOOMFILTER", {"number_of_items": 1 << 30}, "number_of_items="),
+        ("BLOOMFILTER", {"probability": 1.0}, "probability=1.0"),
+    ],
+)
+async def test_options_of_zones_that_make_no_sense_are_refused(
+    tmp_path: Path, kind: str, options: Any, expected: str
+) -> None:
+    dataset = await alance.write_dataset(rows(10), tmp_path / "t")
+    with pytest.raises(InvalidInputError, match=expected):
+        await dataset.create_scalar_index("z", kind, **options)
+    with pytest.raises(TypeError, match="unexpected arguments"):
+        await dataset.create_scalar_index("z", "BTREE", **options)

@@ -10,6 +10,7 @@ Source: what pylance 14.0.2 writes.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -32,7 +33,13 @@ ITEMS: Final = "bloomfilter_item"
 PROBABILITY: Final = "bloomfilter_probability"
 NUM_ITEMS: Final = 8192
 WRONG: Final = 0.00057
-NUM_BYTES: Final = 32 << 10  # of a filter of so many items that is so often wrong
+LEAST_BYTES: Final = 32  # a block of a filter
+
+
+def filter_bytes(items: int, wrong: float) -> int:
+    """The bytes of a filter of so many values that is so often wrong: as in Parquet."""
+    bits = -8 * items / math.log(1 - wrong ** (1 / 8))
+    return max(LEAST_BYTES, 1 << math.ceil(math.log2(bits / 8)))
 
 
 def is_hashed(type_: pa.DataType) -> bool:

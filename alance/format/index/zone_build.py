@@ -13,7 +13,7 @@ from alance.expr.compare import float_values
 from alance.expr.tree import plain
 from alance.format.index import bloom
 from alance.format.index.addresses import rows_bytes
-from alance.format.index.zones import MAP_COLUMNS, MAP_ROWS, NULLS, PLACES, ZONE_ROWS
+from alance.format.index.zones import MAP_COLUMNS, MAP_ROWS, NULLS, PLACES, ZoneOptions
 from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.format.row_set import HALF
 
@@ -22,19 +22,24 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int64s
 
-FILTER_ZONES: Final = 256  # of a batch of bloom filters: 8 MiB
+BATCH_ZONES: Final = 256
+BATCH_BYTES: Final = 8 << 20  # of bloom filters
 
 
 class ZoneBuilder:
-    """Cuts rows into zones of 8192 rows of one fragment, and sums each up.
+    """Cuts rows into zones of so many rows of one fragment, and sums each up.
 
     Args:
         type_: of the values.
+        options: of the zones.
         has_filters: bloom filters, else the bounds of each zone.
     """
 
-    def __init__(self, type_: pa.DataType, *, has_filters: bool) -> None:
+    def __init__(self, type_: pa.DataType, options: ZoneOptions, *, has_filters: bool) -> None:
         self._has_filters = has_filters
+        self._options = options
+        self._filter_bytes = bloom.filter_bytes(options.rows, options.wrong) if has_filters else 0
+        self._batch_zones = min(BATCH_ZONES, BATCH_BYTES // max(1, self._filter_bytes)) or 1
         self._open: list[tuple[pa.Array, Int64s]] = []  # rows of the last zone, which may go on
         self._num_open = 0
         self._null_rows: list[Int64s] = []
@@ -59,7 +64,7 @@ class ZoneBuilder:
         for start, stop in self._cuts(rows):
             self._open.append((values.slice(start, stop - start), rows[start:stop]))
             self._num_open += stop - start
-        return self._ready(FILTER_ZONES)
+        return self._ready(self._batch_zones)
 
     def _cuts(self, rows: Int64s) -> Iterator[tuple[int, int]]:
         """Spans of rows, each of one zone; what was open is closed where another begins."""
@@ -68,10 +73,10 @@ class ZoneBuilder:
             if self._open and start < stop and self._open[-1][1][-1] >> HALF != rows[start] >> HALF:
                 self._close()
             while start < stop:
-                end = min(stop, start + ZONE_ROWS - self._num_open)
+                end = min(stop, start + self._options.rows - self._num_open)
                 yield start, end
                 start = end
-                if self._num_open == ZONE_ROWS:
+                if self._num_open == self._options.rows:
                     self._close()
 
     def finish(self) -> list[pa.RecordBatch]:
@@ -84,9 +89,10 @@ class ZoneBuilder:
         rows = np.concatenate([np.empty(0, np.int64), *self._null_rows])
         metadata = {NULLS: "1"}
         if self._has_filters:
-            metadata |= {bloom.ITEMS: str(bloom.NUM_ITEMS), bloom.PROBABILITY: str(bloom.WRONG)}
+            wrong = np.format_float_positional(self._options.wrong, trim="-")
+            metadata |= {bloom.ITEMS: str(self._options.rows), bloom.PROBABILITY: wrong}
         else:
-            metadata[MAP_ROWS] = str(ZONE_ROWS)
+            metadata[MAP_ROWS] = str(self._options.rows)
         return metadata, np.frombuffer(rows_bytes(rows), np.uint8)
 
     def _close(self) -> None:
@@ -98,7 +104,7 @@ class ZoneBuilder:
         fragment, start = first >> HALF, first & ((1 << HALF) - 1)
         place = (fragment, start, last - first + 1)
         if self._has_filters:
-            content = np.zeros(bloom.NUM_BYTES, np.uint8)
+            content = np.zeros(self._filter_bytes, np.uint8)
             _kernels.bloom_add(bloom.hashes_of(values), content)
             self._zones.append((*place, values.null_count > 0, content.tobytes()))
         else:

@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError
+from alance.format.index import bloom
 from alance.format.numbers import as_numbers
 from alance.format.row_set import HALF, RowSet
 
@@ -33,6 +34,19 @@ MAP_COLUMNS: Final = ("min", "max", "null_count", "nan_count", *PLACES)
 MAP_ROWS: Final = "rows_per_zone"
 NULLS: Final = "null_bitmap"
 ZONE_ROWS: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneOptions:
+    """How rows are summed up.
+
+    Attributes:
+        rows: of a zone; of bloom filters the values that each is made for.
+        wrong: how often a bloom filter is wrong about a value; above 0, below 1.
+    """
+
+    rows: int = ZONE_ROWS
+    wrong: float = bloom.WRONG
 
 
 @dataclass(frozen=True, slots=True)

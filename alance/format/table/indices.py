@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
+
 from alance.errors import CorruptFileError
 from alance.format.table.roaring import parse_roaring
 
@@ -22,6 +25,20 @@ _UUID_BYTES = 16
 MAX_FRAGMENT: Final = 1 << 22
 ADDRESSES_FROM: Final = 1  # the version of B-trees that hold addresses, whatever ids rows have
 _OF_ROW_IDS: Final = ("Bitmap", "LabelList", "NGram", "Inverted", "Vector")
+JSON: Final = "Json"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonTarget:
+    """What a JSON index is of: the values at a path, in the files of an index of another kind.
+
+    Attributes:
+        path: as it was asked for; `$.` may be left out.
+        kind: of the files, such as `BTree`.
+    """
+
+    path: str
+    kind: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +61,15 @@ class Index:
     fragment_ids: frozenset[int] | None
     created_at: datetime | None
     message: table_pb2.IndexMetadata
+
+    @property
+    def files_kind(self) -> str:
+        """The kind whose files it has: its own, or of a JSON index that of its target.
+
+        Raises:
+            CorruptFileError: details that are no message.
+        """
+        return self.kind if self.kind != JSON else json_target(self.message).kind
 
     @classmethod
     def from_protobuf(cls, message: table_pb2.IndexMetadata) -> Index:
@@ -94,12 +120,39 @@ def holds_row_ids(message: table_pb2.IndexMetadata) -> bool:
     False where that is not sure. Kinds that tell of zones of fragments hold no numbers of rows.
     """
     kind = kind_of(message)
+    if kind == JSON:
+        return json_target(message).kind in _OF_ROW_IDS
     if kind == "BTree":
         return message.index_version < ADDRESSES_FROM
     return kind in _OF_ROW_IDS
 
 
+def json_target(message: table_pb2.IndexMetadata) -> JsonTarget:
+    """What a JSON index is of.
+
+    Raises:
+        CorruptFileError: details that are no message.
+    """
+    # The message has a path and an `Any`, which has the fields of an `Any` itself.
+    try:
+        details = any_pb2.Any.FromString(message.index_details.value)
+        target = any_pb2.Any.FromString(details.value)
+    except DecodeError as error:
+        raise CorruptFileError(f"index {message.name}: details {error!r}") from error
+    return JsonTarget(details.type_url, _kind_of_type(target.type_url))
+
+
+def json_details(path: str, type_url: str, content: bytes) -> bytes:
+    """The details of a JSON index: its path, and the details of an index of its target's kind."""
+    target = any_pb2.Any(type_url=type_url, value=content)
+    details = any_pb2.Any(type_url=path, value=target.SerializeToString())
+    return details.SerializeToString()
+
+
 def kind_of(message: table_pb2.IndexMetadata) -> str:
     """The type of an index's details without `IndexDetails`; empty: not told."""
-    name = message.index_details.type_url.rpartition("/")[2].rpartition(".")[2]
-    return name.removesuffix("IndexDetails")
+    return _kind_of_type(message.index_details.type_url)
+
+
+def _kind_of_type(type_url: str) -> str:
+    return type_url.rpartition("/")[2].rpartition(".")[2].removesuffix("IndexDetails")

@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
+from google.protobuf import wrappers_pb2
 
 from alance.format.index import bitmap, bloom, btree
 from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.build import PageTableBuilder, RowSetBuilder
 from alance.format.index.zone_build import ZoneBuilder
 from alance.format.index.zones import MAP_FILE
-from alance.format.table.indices import ADDRESSES_FROM
+from alance.format.table.indices import ADDRESSES_FROM, json_details
+from alance.ops.index.column_values import ColumnValues, OtherTypeError
 from alance.ops.index.keyed import RowKeys
 from alance.ops.index.segment_files import NO_END, FileEnd, NewSegment
 from alance.ops.index.sort import MEMORY, RowSorter
+from alance.ops.index.value_options import PLAIN, ValueOptions, check_suits
 from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES
 from alance.ops.read.options import ScanOptions
@@ -33,8 +37,8 @@ if TYPE_CHECKING:
         Collection,
     )
 
-    from alance.format.field import Field
     from alance.format.index.bitmap import KeyedSets
+    from alance.format.index.zones import ZoneOptions
     from alance.format.proto import table_pb2
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.version.snapshot import Snapshot
@@ -45,9 +49,11 @@ DETAILS: Final = {
     BITMAP: (0, "/lance.table.BitmapIndexDetails", b""),
     LABELS: (1, "/lance.table.LabelListIndexDetails", b""),
     NGRAMS: (0, "/lance.table.NGramIndexDetails", b""),
-    ZONES: (0, "/lance.table.ZoneMapIndexDetails", b"\x08\x80@\x10\x00\x18\x01"),
+    ZONES: (0, "/lance.table.ZoneMapIndexDetails", b"\x10\x00\x18\x01"),
     BLOOM: (0, "/lance.index.pb.BloomFilterIndexDetails", b""),
 }
+
+JSON_DETAILS: Final = "/lance.index.pb.JsonIndexDetails"
 
 
 @dataclass(slots=True, eq=False)
@@ -55,10 +61,11 @@ class SegmentBuilder(NewSegment):
     """Builds one segment.
 
     Attributes:
-        kind: as of `DETAILS`.
+        kind: as of `DETAILS`; of a JSON index that of its target.
     """
 
     kind: str
+    options: ValueOptions = PLAIN
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """The record of the segment, whose files are then there.
@@ -67,22 +74,36 @@ class SegmentBuilder(NewSegment):
 
         Raises:
             UnsupportedError: files of the table's version do not hold the type.
+            InvalidInputError: JSON values of several types, or of one that such an index is not of.
             StoreError: the store failed.
             OSError: the local disk is full.
         """
-        if self.kind in (ZONES, BLOOM):
-            await write_zones(self.files, self.column, self.leaf, self.kind, fragment_ids)
-            return self._record(fragment_ids)
-        keys = RowKeys.of(self.kind, self.leaf)
-        async with aclosing(sorted_rows(self.snapshot, self.column, keys, fragment_ids)) as rows:
-            await self._write(keys, rows)
+        path = self.options.path
+        values = ColumnValues(self.column, self.leaf.arrow_type)
+        if path is not None:
+            values = ColumnValues.of_json(self.column, path)
+        while True:
+            try:
+                await self._build_of(values, fragment_ids)
+                break
+            except OtherTypeError as other:
+                check_suits(self.column, self.kind, other.type)
+                values = ColumnValues(self.column, other.type, path, is_told=True)
         return self._record(fragment_ids)
+
+    async def _build_of(self, values: ColumnValues, fragment_ids: Collection[int]) -> None:
+        if self.kind in (ZONES, BLOOM):
+            await write_zones(self.files, values, self.kind, self.options.zones, fragment_ids)
+            return
+        keys = RowKeys.of(self.kind, values.type)
+        async with aclosing(sorted_rows(self.snapshot, values, keys, fragment_ids)) as rows:
+            await self._write(keys, rows)
 
     async def build_from(
         self, merged: AsyncGenerator[pa.RecordBatch, None], fragment_ids: Collection[int]
     ) -> table_pb2.IndexMetadata:
         """The same from the runs of all these fragments, merged: nothing is scanned."""
-        keys = RowKeys.of(self.kind, self.leaf)
+        keys = RowKeys.of(self.kind, self.leaf.arrow_type)
         async with aclosing(merged):
             await self._write(keys, merged, of_sets=self.kind == BITMAP)
         return self._record(fragment_ids)
@@ -101,6 +122,13 @@ class SegmentBuilder(NewSegment):
         version, type_url, content = DETAILS[self.kind]
         if self.kind == BTREE and self.snapshot.has_stable_row_ids:
             version = ADDRESSES_FROM
+        if self.kind == ZONES:
+            # Field 1 is the rows of a zone.
+            rows = wrappers_pb2.UInt64Value(value=self.options.zones.rows)
+            content = rows.SerializeToString() + content
+        if self.options.path is not None:
+            content = json_details(self.options.path, type_url, content)
+            type_url = JSON_DETAILS
         return self.record(fragment_ids, version=version, details=(type_url, content))
 
 
@@ -171,19 +199,28 @@ async def write_row_sets(
 
 
 async def write_zones(
-    files: SegmentFiles, column: str, leaf: Field, kind: str, fragment_ids: Collection[int]
+    files: SegmentFiles,
+    values: ColumnValues,
+    kind: str,
+    options: ZoneOptions,
+    fragment_ids: Collection[int],
 ) -> None:
     """Write the file of a zone map, or of bloom filters. Cost: a scan of the column.
 
-    Memory: 8 MiB of filters, and a bit for each null.
+    Memory: 8 MiB of filters, or a filter where that is more, and a bit for each null.
     """
     pool, has_filters = files.snapshot.engine.pool, kind == BLOOM
-    zones = ZoneBuilder(leaf.arrow_type, has_filters=has_filters)
+    zones = ZoneBuilder(values.type, options, has_filters=has_filters)
+
+    def summed(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        return zones.add(values.of(batch.column(0)), batch.column(1))
 
     async def zone_batches() -> AsyncGenerator[pa.RecordBatch, None]:
-        async for batch in _scanned(files.snapshot, column, ROW_ADDRESS, fragment_ids):
-            for ready in await pool.run(lambda batch=batch: zones.add(*batch.columns)):  # type: ignore[misc]
-                yield ready
+        scanned = _scanned(files.snapshot, values.column, ROW_ADDRESS, fragment_ids)
+        async with aclosing(scanned) as batches:
+            async for batch in batches:
+                for ready in await pool.run(partial(summed, batch)):
+                    yield ready
         for ready in await pool.run(zones.finish):
             yield ready
 
@@ -197,7 +234,7 @@ async def write_zones(
 
 async def sorted_rows(
     snapshot: Snapshot,
-    column: str,
+    values: ColumnValues,
     keys: RowKeys,
     fragment_ids: Collection[int],
     memory: int = MEMORY,
@@ -212,13 +249,17 @@ async def sorted_rows(
     has_ids = snapshot.has_stable_row_ids and keys.kind != BTREE
     pool = snapshot.engine.pool
 
+    def keyed(batch: pa.RecordBatch) -> pa.RecordBatch:
+        return keys.add(values.of(batch.column(0)), batch.column(1))
+
     async def read() -> AsyncGenerator[pa.RecordBatch, None]:
-        scanned = _scanned(snapshot, column, ROW_ID if has_ids else ROW_ADDRESS, fragment_ids)
+        numbers = ROW_ID if has_ids else ROW_ADDRESS
+        scanned = _scanned(snapshot, values.column, numbers, fragment_ids)
         async with aclosing(scanned) as batches:
             async for batch in batches:
-                keyed = await pool.run(lambda batch=batch: keys.add(*batch.columns))  # type: ignore[misc]
-                if keyed.num_rows:
-                    yield keyed
+                rows = await pool.run(partial(keyed, batch))
+                if rows.num_rows:
+                    yield rows
 
     async with aclosing(read()) as batches:
         sorting = RowSorter(pool, memory).sorted(batches, keys.schema)

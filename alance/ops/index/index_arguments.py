@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from alance.ops.index.new_text import TextIndexArguments
 from alance.ops.index.new_vector import VectorIndexArguments
+from alance.ops.index.value_options import ValueIndexArguments
 from alance.ops.version.commit_options import CommitArguments
 
 
@@ -11,5 +12,5 @@ class IndexArguments(VectorIndexArguments, TextIndexArguments, total=False):
     """Those of vectors, or those of texts."""
 
 
-class ScalarIndexArguments(TextIndexArguments, CommitArguments, total=False):
-    """Those of the commit, and of texts."""
+class ScalarIndexArguments(ValueIndexArguments, TextIndexArguments, CommitArguments, total=False):
+    """Those of the commit, of values, and of texts."""

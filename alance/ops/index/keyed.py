@@ -21,7 +21,6 @@ from alance.ops.lookup.segments import BTREE, LABELS, NGRAMS
 
 if TYPE_CHECKING:
     from alance.arrays import UInt64s
-    from alance.format.field import Field
     from alance.format.index.bitmap import KeyedSets
 
 
@@ -39,11 +38,11 @@ class RowKeys:
     null_rows: list[UInt64s] = field(default_factory=list)
 
     @classmethod
-    def of(cls, kind: str, leaf: Field) -> RowKeys:
-        """Of an index of a kind on a field."""
+    def of(cls, kind: str, type_: pa.DataType) -> RowKeys:
+        """Of an index of a kind on values of a type."""
         if kind == LABELS:
-            return cls(kind, plain_type(plain_type(leaf.arrow_type).value_type))
-        return cls(kind, pa.uint32() if kind == NGRAMS else leaf.arrow_type)
+            return cls(kind, plain_type(plain_type(type_).value_type))
+        return cls(kind, pa.uint32() if kind == NGRAMS else type_)
 
     @property
     def form(self) -> KeyedSets:

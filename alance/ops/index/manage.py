@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from alance.errors import InvalidInputError, NotFoundError
+from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.index import bloom
 from alance.format.index.details import index_type
 from alance.format.index.ngram import POSTING_LISTS
-from alance.format.index.zones import MAP_FILE, MAP_ROWS, ZONE_ROWS
+from alance.format.index.zones import MAP_FILE, MAP_ROWS, ZONE_ROWS, ZoneOptions
 from alance.format.table.apply_indices import SYSTEM
-from alance.format.table.indices import Index
+from alance.format.table.indices import JSON, Index, json_target
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import SegmentBuilder
-from alance.ops.index.new import KINDS, check_new, commit_segments, indexed_column
+from alance.ops.index.new import check_new, commit_segments, indexed_column
 from alance.ops.index.texts import texts_like
+from alance.ops.index.value_options import KINDS, OF_JSON, ValueOptions
 from alance.ops.index.vectors import vectors_like
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.segments import (
@@ -44,7 +45,9 @@ async def create_index(snapshot: Snapshot, new: NewIndex, options: CommitOptions
     async def attempt(base: Snapshot) -> Snapshot:
         checked = check_new(base, new)
         covered = [handle.id for handle in base.handles] if new.train else []
-        builder = SegmentBuilder(base, checked.column, checked.leaf, checked.name, checked.kind)
+        builder = SegmentBuilder(
+            base, checked.column, checked.leaf, checked.name, checked.kind, checked.options
+        )
         return await commit_segments(base, {builder: covered}, checked.old, options)
 
     return await with_retries(snapshot, attempt, options.max_retries)
@@ -84,7 +87,7 @@ async def optimize_indices(
         old: list[table_pb2.IndexMetadata] = []
         warnings = []
         for name, segments in groups.items():
-            builder: NewSegment | None = _builder_like(base, segments)
+            builder: NewSegment | None = await _builder_like(base, segments)
             of_vectors = builder is None
             least = merged if merged is not None else 1
             if merged is None and of_vectors:
@@ -140,23 +143,23 @@ async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
 
 
 async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
-    files = IndexFiles(snapshot, index)
-    if index.kind in (BITMAP, LABELS):
+    files, kind = IndexFiles(snapshot, index), index.files_kind
+    if kind in (BITMAP, LABELS):
         return {"num_bitmaps": len(await files.keys())}
-    if index.kind == NGRAMS:
+    if kind == NGRAMS:
         return {"num_ngrams": len(await files.keys(POSTING_LISTS))}
-    if index.kind == ZONES:
-        num_zones, metadata = await files.head(MAP_FILE)
-        return {"num_zones": num_zones, "rows_per_zone": int(metadata.get(MAP_ROWS, ZONE_ROWS))}
-    if index.kind == BLOOM:
-        num_zones, metadata = await files.head(bloom.FILE)
+    if kind in (ZONES, BLOOM):
+        options = await _zone_options(snapshot, index)
+        num_zones, _ = await files.head(MAP_FILE if kind == ZONES else bloom.FILE)
+        if kind == ZONES:
+            return {"num_zones": num_zones, "rows_per_zone": options.rows}
         return {
-            "type": index.kind,
+            "type": kind,
             "num_blocks": num_zones,
-            "number_of_items": int(metadata.get(bloom.ITEMS, bloom.NUM_ITEMS)),
-            "probability": float(metadata.get(bloom.PROBABILITY, bloom.WRONG)),
+            "number_of_items": options.rows,
+            "probability": options.wrong,
         }
-    if index.kind != BTREE:
+    if kind != BTREE:
         return {"index_type": index_type(index.message), "uuid": str(index.uuid)}
     table = await files.page_table()
     if not table.num_pages:
@@ -176,16 +179,44 @@ def _segments(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:
     return segments
 
 
-def _builder_like(
+async def _builder_like(
     base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
 ) -> SegmentBuilder | None:
     """A builder of a segment like others; None where such are not written."""
-    kinds = {(Index.from_protobuf(message).kind, tuple(message.fields)) for message in segments}
-    index = Index.from_protobuf(segments[0])
-    column = indexed_column(base, index)
-    if len(kinds) != 1 or index.kind not in KINDS.values() or column is None:
+    indices = [Index.from_protobuf(message) for message in segments]
+    targets = [json_target(index.message) for index in indices if index.kind == JSON]
+    kinds = {(index.kind, index.files_kind, index.fields) for index in indices}
+    column = indexed_column(base, indices[0])
+    kind, path = indices[0].files_kind, targets[0].path if targets else None
+    allowed = KINDS.values() if path is None else OF_JSON
+    is_alike = len(kinds) == 1 and len({target.path for target in targets}) <= 1
+    if not is_alike or kind not in allowed or column is None:
         return None
-    return SegmentBuilder(base, column, base.schema.field(column), index.name, index.kind)
+    if path is not None and kind == BTREE and base.has_stable_row_ids:
+        return None
+    options = ValueOptions(path, await _zone_options(base, indices[-1]))
+    return SegmentBuilder(base, column, base.schema.field(column), indices[0].name, kind, options)
+
+
+async def _zone_options(snapshot: Snapshot, index: Index) -> ZoneOptions:
+    """How the rows of an index of zones were summed up; of others what is usual.
+
+    Raises:
+        CorruptFileError: numbers that are none.
+    """
+    files, kind = IndexFiles(snapshot, index), index.files_kind
+    if kind not in (ZONES, BLOOM):
+        return ZoneOptions()
+    _, metadata = await files.head(MAP_FILE if kind == ZONES else bloom.FILE)
+    rows = metadata.get(MAP_ROWS if kind == ZONES else bloom.ITEMS, str(ZONE_ROWS))
+    wrong = metadata.get(bloom.PROBABILITY, str(bloom.WRONG))
+    try:
+        options = ZoneOptions(int(rows), float(wrong))
+    except ValueError as error:
+        raise CorruptFileError(f"index {index.name}: {error}") from error
+    if options.rows < 1 or not 0 < options.wrong < 1:
+        raise CorruptFileError(f"index {index.name}: zones of {rows} rows, wrong by {wrong}")
+    return options
 
 
 async def _num_small(base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]) -> int:

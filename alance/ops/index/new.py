@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-
-import pyarrow as pa
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
-from alance.format.index.bloom import is_hashed
 from alance.format.paths import join_path
 from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM
 from alance.format.table.operations_meta import CreateIndex
-from alance.ops.lookup.segments import (
-    BITMAP,
-    BLOOM,
-    BTREE,
-    LABELS,
-    NGRAMS,
-    ZONES,
-    struct_paths,
+from alance.ops.index.value_options import (
+    OF_STABLE_JSON,
+    IndexConfig,
+    ValueIndexArguments,
+    ValueOptions,
+    check_suits,
+    kind_and_options,
 )
+from alance.ops.lookup.segments import struct_paths
 from alance.ops.version.commits import commit_change
 
 if TYPE_CHECKING:
@@ -33,39 +30,23 @@ if TYPE_CHECKING:
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
-KINDS: Final = {
-    "BTREE": BTREE,
-    "BITMAP": BITMAP,
-    "LABEL_LIST": LABELS,
-    "NGRAM": NGRAMS,
-    "ZONEMAP": ZONES,
-    "BLOOMFILTER": BLOOM,
-}
-ORDERED: Final = "a boolean, number, text, bytes, decimal, date or time"
-# What columns an index of a kind can be of.
-COLUMNS: Final = {
-    BTREE: ORDERED,
-    BITMAP: ORDERED,
-    LABELS: "a list of such as a bitmap index can be of",
-    NGRAMS: "text",
-    ZONES: ORDERED,
-    BLOOM: "a whole number, float32, float64, text, bytes, date or time",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class NewIndex:
     """An index that is to be made.
 
     Attributes:
+        kind: as `create_scalar_index` takes it, or with its arguments.
         train: False: it covers no fragment yet.
+        arguments: as of `ValueIndexArguments`.
     """
 
     column: str
-    kind: str
+    kind: str | IndexConfig
     name: str | None = None
     replace: bool = True
     train: bool = True
+    arguments: ValueIndexArguments = field(default_factory=lambda: ValueIndexArguments())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +55,9 @@ class Checked:
 
     Attributes:
         column: the path of its field, in the case of the field's name.
+        kind: of a JSON index that of its target.
         leaf: the field of the column.
+        options: how it is made.
         old: the segments that it replaces.
     """
 
@@ -82,6 +65,7 @@ class Checked:
     kind: str
     name: str
     leaf: Field
+    options: ValueOptions
     old: tuple[table_pb2.IndexMetadata, ...]
 
     @property
@@ -98,17 +82,21 @@ def check_new(base: Snapshot, new: NewIndex) -> Checked:
         InvalidInputError: an unknown column, or one that such an index cannot be of.
         AlreadyExistsError: the name is in use.
     """
-    kind = KINDS.get(new.kind.upper()) if isinstance(new.kind, str) else None
-    if kind is None:
-        raise UnsupportedError(
-            f"index of type {new.kind!r}: not written by this alance, "
-            f"expected {', '.join(KINDS)}, INVERTED, or of vectors IVF_FLAT, IVF_SQ, IVF_PQ"
-        )
+    index_type, arguments = new.kind, dict(new.arguments)
+    if isinstance(index_type, IndexConfig):
+        arguments |= index_type.parameters
+        index_type = index_type.index_type
+    kind, options = kind_and_options(index_type, arguments)
     refuse_reuse(base)
     column = base.schema.in_this_case(new.column)
-    leaf = _leaf(base, column, kind)
+    leaf = _leaf(base, column, kind, options)
+    if options.path is not None and base.has_stable_row_ids and kind not in OF_STABLE_JSON:
+        raise UnsupportedError(
+            f"JSON index of {column!r}: {kind} beside stable row ids, whose numbers pylance 14 "
+            "mistakes; expected target_index_type BITMAP or NGRAM"
+        )
     name, old = check_name(base, new.name, column, leaf, replace=new.replace)
-    return Checked(column, kind, name, leaf, old)
+    return Checked(column, kind, name, leaf, options, old)
 
 
 def refuse_reuse(base: Snapshot) -> None:
@@ -177,7 +165,7 @@ async def commit_segments(
     return await commit_change(base, change, options, discard=discard, summary=summary)
 
 
-def _leaf(snapshot: Snapshot, column: str, kind: str) -> Field:
+def _leaf(snapshot: Snapshot, column: str, kind: str, options: ValueOptions) -> Field:
     """The field of a column that can be indexed.
 
     Raises:
@@ -185,36 +173,12 @@ def _leaf(snapshot: Snapshot, column: str, kind: str) -> Field:
     """
     leaf = snapshot.schema.field(column)
     paths = dict(struct_paths(snapshot.schema.fields))
-    if leaf.id not in paths or not _suits(kind, leaf.arrow_type):
+    if leaf.id not in paths:
         raise InvalidInputError(
-            f"column {column!r} of type {leaf.arrow_type}: no {kind} index of it; "
-            f"expected {COLUMNS[kind]}"
+            f"column {column!r}: inside of a list, which has no index of values"
         )
+    if options.path is None:
+        check_suits(column, kind, leaf.arrow_type)
+    elif not leaf.is_json:
+        raise InvalidInputError(f"column {column!r} of type {leaf.arrow_type}: expected JSON")
     return leaf
-
-
-def _suits(kind: str, type_: pa.DataType) -> bool:
-    """Whether an index of a kind can be of values of a type."""
-    if kind == LABELS:
-        is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
-        return is_list and _is_ordered(type_.value_type)
-    if kind == NGRAMS:
-        return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
-    return is_hashed(type_) if kind == BLOOM else _is_ordered(type_)
-
-
-def _is_ordered(type_: pa.DataType) -> bool:
-    kinds = pa.types
-    checks = (
-        kinds.is_boolean,
-        kinds.is_integer,
-        kinds.is_floating,
-        kinds.is_string,
-        kinds.is_large_string,
-        kinds.is_binary,
-        kinds.is_large_binary,
-        kinds.is_fixed_size_binary,
-        kinds.is_decimal,
-        kinds.is_temporal,
-    )
-    return any(check(type_) for check in checks) and not kinds.is_interval(type_)

@@ -16,6 +16,7 @@ from alance.format.index.build import RowSetBuilder
 from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import SegmentBuilder, sorted_rows
+from alance.ops.index.column_values import ColumnValues
 from alance.ops.index.keyed import RowKeys
 from alance.ops.index.merge import RunMerger
 from alance.ops.index.new import NewIndex, check_new
@@ -191,7 +192,7 @@ def _checked(snapshot: Snapshot, new: New) -> Checked | CheckedVectors | Checked
         return check_new_text(snapshot, new)
     if isinstance(new, NewIndex):
         checked = check_new(snapshot, new)
-        if checked.kind not in (BTREE, BITMAP):
+        if checked.kind not in (BTREE, BITMAP) or checked.options.path is not None:
             raise UnsupportedError(f"index of type {new.kind!r}: not built in parts")
         return checked
     return check_new_vectors(snapshot, new)
@@ -214,8 +215,10 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
         memory = task.memory_bytes
         rows = await coded_rows(snapshot, task.column, leaf, task.build, ids, memory)
     else:
-        keys = RowKeys.of(task.kind, leaf)
-        rows = sorted_rows(snapshot, task.column, keys, ids, task.memory_bytes)
+        keys = RowKeys.of(task.kind, leaf.arrow_type)
+        rows = sorted_rows(
+            snapshot, ColumnValues(task.column, leaf.arrow_type), keys, ids, task.memory_bytes
+        )
     pool, num_rows = snapshot.engine.pool, 0
 
     async def counted() -> AsyncGenerator[pa.RecordBatch, None]:

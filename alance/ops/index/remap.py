@@ -18,7 +18,7 @@ from alance.format.index.remap import AddressMap
 from alance.format.index.text.params import is_written_here
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
-from alance.format.table.indices import Index, holds_row_ids
+from alance.format.table.indices import JSON, Index, holds_row_ids
 from alance.format.table.operations import RewrittenIndex
 from alance.ops.index.remap_scalar import moved_ngrams, moved_row_sets, moved_tree
 from alance.ops.index.remap_text import moved_texts
@@ -79,9 +79,9 @@ def bound_fragments(snapshot: Snapshot) -> dict[str, frozenset[int]]:
     bound: dict[str, frozenset[int]] = {}
     for message in snapshot.manifest.indices:
         index = Index.from_protobuf(message)
-        if message.name in SYSTEM or index.kind in OF_ZONES or not index.fragment_ids:
+        if message.name in SYSTEM or index.files_kind in OF_ZONES or not index.fragment_ids:
             continue
-        if not _follows(snapshot, index) and not _is_translated(index):
+        if not _follows(snapshot, index) and not _is_translated(snapshot, index):
             bound[message.name] = bound.get(message.name, frozenset()) | index.fragment_ids
     return bound
 
@@ -112,7 +112,7 @@ async def move_indices(
             index = Index.from_protobuf(message)
             if _follows(snapshot, index):
                 kept.add(message.uuid.uuid)
-            elif _is_translated(index):
+            elif _is_translated(snapshot, index):
                 new = SegmentFiles(snapshot)
                 files.append(new)
                 if await _translate(snapshot, index, inside, new, uncover=uncover):
@@ -128,12 +128,14 @@ def _follows(snapshot: Snapshot, index: Index) -> bool:
     return snapshot.has_stable_row_ids and holds_row_ids(index.message)
 
 
-def _is_translated(index: Index) -> bool:
-    if index.kind not in _KINDS or index.message.covering_fields:
+def _is_translated(snapshot: Snapshot, index: Index) -> bool:
+    if index.files_kind not in _KINDS or index.message.covering_fields:
         return False
+    if index.kind == JSON and index.files_kind == BTREE and snapshot.has_stable_row_ids:
+        return False  # it does not say which numbers it has
     if index.kind == TEXTS and not is_written_here(index.message.index_details.value):
         return False
-    versions, _, names = _KINDS[index.kind]
+    versions, _, names = _KINDS[index.files_kind]
     told = {file.path for file in index.message.files}
     return index.message.index_version in versions and (not told or names is None or told == names)
 
@@ -159,7 +161,7 @@ async def _translate(
     assert index.fragment_ids is not None
     staying = index.fragment_ids - moving
     moves = await snapshot.engine.pool.run(lambda: AddressMap.of(groups, staying))
-    translate = _KINDS[index.kind][1]
+    translate = _KINDS[index.files_kind][1]
     try:
         await translate(snapshot, index, moves, new)
     except _UNREADABLE as error:

@@ -22,7 +22,7 @@ from alance.format.row_set import NO_ROWS, RowSet
 from alance.format.statistics import Bounds
 from alance.io.tasks import all_of
 from alance.ops.lookup.files import KEPT_SETS
-from alance.ops.lookup.segments import BLOOM, BTREE, JSON, LABELS, NGRAMS, ZONES
+from alance.ops.lookup.segments import BLOOM, BTREE, LABELS, NGRAMS, ZONES
 from alance.ops.lookup.zones import ask_filters, ask_zones, bound
 
 if TYPE_CHECKING:
@@ -97,22 +97,22 @@ async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
         pyarrow.ArrowException, ValueError, Problem: values that the question cannot take.
     """
     files = segment.files
-    if segment.index.kind == JSON:
-        assert ask.member is not None
-        ask = ask.member[1]
-    if segment.index.kind in (BTREE, JSON):
+    if segment.steps is not None:
+        assert ask.of_json is not None
+        ask = ask.of_json[1]
+    if segment.kind == BTREE:
         table = await files.page_table()
         _same_type(ask, table.low)
         pages = _pages_of(ask, table, files.where, snapshot.engine.cache)
         return AskedTree(snapshot, segment, ask, files, table, pages)
-    if segment.index.kind == ZONES:
+    if segment.kind == ZONES:
         return await ask_zones(snapshot, segment, ask)
-    if segment.index.kind == BLOOM:
+    if segment.kind == BLOOM:
         return await ask_filters(snapshot, segment, ask)
-    if segment.index.kind == NGRAMS:
+    if segment.kind == NGRAMS:
         return await _ask_ngrams(snapshot, segment, ask)
     keys = await files.keys()
-    values = _as_lists(ask, keys) if segment.index.kind == LABELS else plain(keys)
+    values = _as_lists(ask, keys) if segment.kind == LABELS else plain(keys)
     _same_type(ask, values)
     mask = await snapshot.engine.decode(lambda: ask.matches(values), int(keys.nbytes))
     places = np.flatnonzero(mask).tolist()
@@ -121,9 +121,13 @@ async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
 
 def takes(segment: Segment, ask: Ask) -> bool:
     """Whether an index of which there is a segment may narrow a question down."""
-    if segment.index.kind == JSON:
-        return ask.member is not None and ask.member[0] == segment.json_key
-    test = TAKES.get(segment.index.kind)
+    if segment.steps is not None:
+        if ask.of_json is None or ask.of_json[0] != segment.steps:
+            return False
+        ask = ask.of_json[1]
+        if segment.kind == NGRAMS and not pa.types.is_string(ask.column.type):
+            return False
+    test = TAKES.get(segment.kind)
     return test is None or test(ask)
 
 

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from google.protobuf import any_pb2
-from google.protobuf.message import DecodeError
 
-from alance.errors import CorruptFileError
+from alance.expr.json_values import path_steps
+from alance.expr.tree import Problem
 from alance.format.row_set import RowSet
 from alance.format.table.apply_indices import FRAGMENT_REUSE
-from alance.format.table.indices import Index, holds_row_ids
+from alance.format.table.indices import JSON, Index, holds_row_ids, json_target
 from alance.ops.lookup.files import IndexFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from alance.expr.json_values import Step
     from alance.format.field import Field
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
@@ -28,7 +28,6 @@ BITMAP: Final = "Bitmap"
 LABELS: Final = "LabelList"
 NGRAMS: Final = "NGram"
 ZONES: Final = "ZoneMap"
-JSON: Final = "Json"
 BLOOM: Final = "BloomFilter"
 # The kinds that answer filters, by their versions; of those that cover as much the first that takes
 # a question, and is worth it, is asked: the bitmap index knows the number of rows before it reads.
@@ -37,7 +36,6 @@ VERSIONS: Final = {
     BTREE: (0, 1),
     LABELS: (0, 1),
     NGRAMS: (0,),
-    JSON: (0,),
     BLOOM: (0,),
     ZONES: (0,),
 }
@@ -51,6 +49,8 @@ class Segment:
         covered: the live fragments that it answers for.
         domain: the addresses of all their rows, deleted ones included.
         has_row_ids: it holds stable row ids; else addresses.
+        kind: of its files.
+        steps: of a JSON index the path of its values.
     """
 
     index: Index
@@ -58,18 +58,8 @@ class Segment:
     covered: frozenset[int]
     domain: RowSet
     has_row_ids: bool
-
-    @property
-    def json_key(self) -> str | None:
-        """Of a JSON index the key of the values that its B-tree has; None: it has others."""
-        # The message has a path and an `Any`, which has the fields of an `Any` itself.
-        try:
-            details = any_pb2.Any.FromString(self.index.message.index_details.value)
-            target = any_pb2.Any.FromString(details.value)
-        except DecodeError as error:
-            raise CorruptFileError(f"index {self.index.name}: details {error!r}") from error
-        is_tree = target.type_url.endswith("BTreeIndexDetails") and not self.has_row_ids
-        return details.type_url if is_tree and details.type_url.isidentifier() else None
+    kind: str
+    steps: tuple[Step, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +112,17 @@ def _segments_of(snapshot: Snapshot) -> Segments:
         if len(message.fields) != 1 or message.fields[0] not in paths or message.covering_fields:
             continue
         index = Index.from_protobuf(message)
-        if index.kind not in VERSIONS:
+        kind, steps = index.files_kind, None
+        if index.kind == JSON:
+            if (untaken := _untaken(snapshot, index, kind)) is not None:
+                lines.append(f"index {index.name} not used: {untaken}")
+                continue
+            steps = path_steps(json_target(message).path)
+        if kind not in VERSIONS:
             continue
         version = message.index_version
-        if version not in VERSIONS[index.kind]:
-            lines.append(f"index {index.name} not used: version {version} of {index.kind} indices")
+        if version not in VERSIONS[kind]:
+            lines.append(f"index {index.name} not used: version {version} of {kind} indices")
             continue
         covered = frozenset(live.keys() & (index.fragment_ids or frozenset()))
         if covered:
@@ -134,11 +130,10 @@ def _segments_of(snapshot: Snapshot) -> Segments:
             if domain is None:
                 domain = RowSet.of_fragments((key, live[key]) for key in sorted(covered))
                 domains[covered] = domain
-            may_have_ids = holds_row_ids(message) or index.kind == JSON
-            has_row_ids = snapshot.has_stable_row_ids and may_have_ids
-            key = (paths[message.fields[0]], index.name, index.kind)
+            has_row_ids = snapshot.has_stable_row_ids and holds_row_ids(message)
+            key = (paths[message.fields[0]], index.name, kind)
             files = IndexFiles(snapshot, index)
-            segment = Segment(index, files, covered, domain, has_row_ids)
+            segment = Segment(index, files, covered, domain, has_row_ids, kind, steps)
             groups.setdefault(key, []).append(segment)
     by_path: dict[Path, list[list[Segment]]] = {}
     for (path, *_), segments in sorted(groups.items(), key=lambda group: _order(group[1])):
@@ -146,10 +141,22 @@ def _segments_of(snapshot: Snapshot) -> Segments:
     return Segments(by_path, lines)
 
 
+def _untaken(snapshot: Snapshot, index: Index, kind: str) -> str | None:
+    """Why a JSON index is not asked; None: it can be."""
+    try:
+        path_steps(json_target(index.message).path)
+    except Problem as problem:
+        return str(problem)
+    if kind == BTREE and snapshot.has_stable_row_ids:
+        return "a B-tree of JSON values, beside stable row ids, does not say which numbers it has"
+    # A filter has hashes of values: of a number other ones as int64 than as float64.
+    return "bloom filters of JSON values do not say their type" if kind == BLOOM else None
+
+
 def _order(segments: Sequence[Segment]) -> tuple[int, int]:
     """What covers more is first."""
     covered = sum(len(segment.covered) for segment in segments)
-    return -covered, list(VERSIONS).index(segments[0].index.kind)
+    return -covered, list(VERSIONS).index(segments[0].kind)
 
 
 def struct_paths(fields: Sequence[Field], above: Path = ()) -> Iterator[tuple[int, Path]]:

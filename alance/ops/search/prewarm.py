@@ -60,17 +60,18 @@ async def prewarm_index(
 
 async def _parts(snapshot: Snapshot, index: Index, *, with_positions: bool) -> list[Part]:
     """What reads the parts of a segment, so many of them at once as are kept."""
-    if index.kind == BTREE:
+    kind = index.files_kind
+    if kind == BTREE:
         files = IndexFiles(snapshot, index)
         table = await files.page_table()
         return [partial(files.pages, table, part) for part in _ranges(table.num_pages, KEPT_PAGES)]
-    if index.kind in SETS:
-        files, form = IndexFiles(snapshot, index), SETS[index.kind]
+    if kind in SETS:
+        files, form = IndexFiles(snapshot, index), SETS[kind]
         num_keys = len(await files.keys(form))
         return [partial(files.row_sets, part, form) for part in _ranges(num_keys, KEPT_SETS)]
-    if index.kind == ZONES:
+    if kind == ZONES:
         return [partial(zone_map_of, snapshot, IndexFiles(snapshot, index))]
-    if index.kind == BLOOM:
+    if kind == BLOOM:
         files = IndexFiles(snapshot, index)
         _, has_nulls = await filter_zones(snapshot, files)
         return [*filter_parts(files, len(has_nulls))]
