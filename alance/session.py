@@ -33,7 +33,7 @@ D = TypeVar("D")
 
 CACHE_BYTES: Final = 256 << 20  # footers and page tables of some 10^5 columns
 BLOCK_CACHE_BYTES: Final = 64 << 20  # a thousand blocks of 64 KiB
-IO_BUFFER_BYTES: Final = 256 << 20  # fetched and not yet decoded bytes of one scan
+IO_BUFFER_BYTES: Final = 256 << 20  # of one scan, not yet decoded; of all takes, with output
 CACHE_DIR_BYTES: Final = 1 << 30  # of ten thousand data files, or five hundred very wide ones
 
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([KMGT])i?B?|B)?", re.IGNORECASE)
@@ -55,7 +55,8 @@ class Session:
         cache_bytes: budget of the search cache (manifests, footers, page tables, deletions);
             256 MiB.
         max_requests: requests in flight to one store; by default what suits the kind of store.
-        io_buffer_bytes: bytes that one scan may have fetched ahead of the consumer; 256 MiB.
+        io_buffer_bytes: bytes that one scan may have fetched ahead of the consumer, and that all
+            large takes at once may hold of what they read and give; 256 MiB.
         block_cache_bytes: budget of the block cache: data of remote stores that takes of many
             concurrent callers asked for; 64 MiB. Scans and single callers do not fill it.
         decode_threads: threads that decode; by default one a processor, at most 8.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from alance.file.fragment import Found, OpenFragment
     from alance.file.leaves import OpenLeaf
     from alance.format.plans import Plan
+
+PLACED_AT_ONCE: Final = 1 << 17  # rows of columns that a call places: 1 to 4 milliseconds
 
 
 def placed_rows(
@@ -140,7 +142,11 @@ class _Asked:
                     is_whole = leaf.column.container.is_whole
                     other = at if leaf.leaf.multiplier != 1 else None
                     batches.setdefault((first, last, is_whole, other), []).append(at)
-        every = [_Batch(everywhere, 0, len(self.ends))] if everywhere else []
+        step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
+        every = [
+            _Batch(everywhere[first : first + step], 0, len(self.ends))
+            for first in range(0, len(everywhere), step)
+        ]
         some = [_Batch(leaves, first, last) for (first, last, *_), leaves in batches.items()]  # type: ignore[arg-type]
         return every + some
 
@@ -204,7 +210,11 @@ def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[FoundRows]:
         left = frozenset(range(len(leaves))).difference(everywhere)
         runs = {at: asked.runs(at, apart.get(at, ())) for at in sorted(left)}
         batches = asked.batches(everywhere, runs)
-        plans = [asked.place(batch) for batch in batches]
+        plans: list[_kernels.RowPlan] = []
+        for batch in batches:
+            if plans:
+                yield TURN
+            plans.append(asked.place(batch))
         if not any(plan.unknown for plan in plans):
             break
         yield TURN

@@ -70,6 +70,12 @@ class Pieces(NamedTuple):
         """Where the last piece ends, of pieces of one object."""
         return int(self.stops[-1])
 
+    def bytes_over(self, gap: int) -> int:
+        """Bytes of the pieces, and of gaps between neighbours of up to so many."""
+        gaps = self.starts[1:] - self.stops[:-1]
+        gaps[[end - 1 for end in self.ends[:-1]]] = 0  # from one object to the next
+        return self.num_bytes + int(gaps[(gaps > 0) & (gaps <= gap)].sum())
+
     def split(self, most: int) -> list[Pieces]:
         """The same as pieces of at most so many objects each, in order."""
         if len(self.paths) <= most:

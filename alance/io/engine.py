@@ -77,20 +77,34 @@ class Engine:
         """
         if not unread:
             return all_read
-        if not inline:
-            paths = {path for rows in unread for path in rows.paths}
-            if (read := self.scheduler.reader(paths, reason)) is not None:
-                return read
+        if not inline and (read := self.source(unread, reason)) is not None:
+            return read
         pieces = [rows.pieces for rows in unread]
         held = await self.scheduler.hold(pieces, reason=reason, callers=callers)
         for rows, content in zip(unread, held.contents, strict=True):
             rows.content = content
         return held.reader
 
+    def source(self, unread: Sequence[Unread], reason: str) -> Reader | None:
+        """What reads the bytes of rows in the thread that decodes them, which holds few at a time;
+        None where a store has to be waited for.
+        """
+        if not unread:
+            return all_read
+        return self.scheduler.reader({path for rows in unread for path in rows.paths}, reason)
+
     async def hold(self, pieces: Sequence[Pieces], reason: str, callers: int = 1) -> Reader:
         """What brings the bytes of pieces, which are read now, to the kernel that decodes them."""
         held = await self.scheduler.hold(pieces, reason=reason, callers=callers, is_part=True)
         return held.reader
+
+    def held_bytes(self, pieces: Sequence[Pieces]) -> int:
+        """Memory that a `hold` of pieces takes, about: what is read over small gaps included."""
+        num_bytes = 0
+        for own in pieces:
+            store, _ = self.registry.resolve(own.paths[0])
+            num_bytes += own.bytes_over(store.profile.take_gap)
+        return num_bytes
 
     def local_file(self, location: str) -> OpenFile | None:
         """The file at a location, if it is local and kept open. Costs a stat."""

@@ -61,11 +61,11 @@ class Scheduler:
     Args:
         registry: finds the store of a location.
         max_requests: requests under way to one store; None: what suits its kind.
-        io_buffer_bytes: bytes under way to one store.
+        io_buffer_bytes: bytes under way to one store; the room of takes.
         block_cache_bytes: what crowds of callers ask of remote stores is kept up to this size.
 
     Attributes:
-        room: for bytes of large takes, which are read and not decoded yet.
+        room: for large takes: what they read ahead, and their output.
     """
 
     def __init__(
@@ -280,12 +280,13 @@ class Scheduler:
         return [store.root + name for name in await folders]
 
     def readings(self) -> Iterator[Reading]:
-        """Queues of the stores, and what the block cache did and holds."""
+        """Queues of the stores, what the block cache did and holds, and what large takes hold."""
         for lane in list(self._lanes.values()):
             yield from lane.readings()
         yield Reading("block_cache_hits_total", "", self._blocks.hits)
         yield Reading("block_cache_misses_total", "", self._blocks.misses)
         yield Reading("block_cache_bytes", "", self._blocks.num_bytes)
+        yield Reading("take_bytes", "", self.room.num_taken)
 
     def speed(self, location: str) -> Speed:
         """How fast an object's store is, as far as was seen."""

@@ -39,6 +39,7 @@ _READINGS: Final = {
     "ingest_rows_total": "{row}",
     "requests_under_way": "{request}",
     "requests_waiting": "{request}",
+    "take_bytes": "By",
 }
 
 

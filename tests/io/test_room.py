@@ -16,9 +16,9 @@ class Callers:
         self.leave: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def enter(self, name: str, num_bytes: int, rank: int = 0) -> None:
+    async def enter(self, name: str, num_bytes: int) -> None:
         async def hold() -> None:
-            async with self.room.taken(num_bytes, rank):
+            async with self.room.taken(num_bytes):
                 self.inside.append(name)
                 try:
                     await self.leave[name].wait()
@@ -55,15 +55,18 @@ async def test_no_more_is_held_than_there_is_room_for() -> None:
     await callers.end("huge")
 
 
-async def test_a_lower_rank_goes_first() -> None:
+async def test_who_came_first_goes_first_whatever_would_fit() -> None:
     callers = Callers(Room(10))
-    await callers.enter("a", 10)
-    await callers.enter("second part", 10, 1)
-    await callers.enter("first part", 10, 0)
+    await callers.enter("a", 6)
+    await callers.enter("large", 10)
+    await callers.enter("small", 1)
+    assert callers.inside == ["a"]
     await callers.end("a")
-    assert callers.inside == ["first part"]
-    await callers.end("first part")
-    await callers.end("second part")
+    assert callers.inside == ["large"]
+    await callers.end("large")
+    assert callers.inside == ["small"]
+    await callers.end("small")
+    assert callers.room.num_taken == 0
 
 
 async def test_who_is_cancelled_leaves_room() -> None:

@@ -171,6 +171,9 @@ class _Engine(Engine):
             raise TakePlanned
         return read
 
+    def source(self, unread: Sequence[Unread], reason: str) -> None:
+        """None: what others read in their threads is planned here."""
+
     async def hold(self, pieces: Sequence[Pieces], reason: str, callers: int = 1) -> Reader:
         read = await Engine.hold(self, pieces, reason)
         if reason == "take":

@@ -33,7 +33,7 @@ from alance.io.readahead import Job
 from alance.io.tasks import all_of
 from alance.ops.read.groups import LATE_BYTES
 from alance.ops.read.rows import CHUNK_BYTES, Kept, LateRows, RowFilter
-from alance.ops.read.take import INLINE_BYTES, keep_grown
+from alance.ops.read.taking import INLINE_BYTES, keep_grown
 from alance.ops.version.snapshot import TakenColumns
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from alance.ops.read.groups import (
 )
 from alance.ops.read.late import SplitReader
 from alance.ops.read.plan import at_once
-from alance.ops.read.take import opened_fragments, prepare_take
+from alance.ops.read.taking import opened_fragments, prepare_take
 from alance.ops.read.window import RowWindow
 
 if TYPE_CHECKING:

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, RowNotFoundError
-from alance.file.batches import empty_batch, empty_columns, one_batch, side_by_side
-from alance.file.fragment import open_fragment
-from alance.file.fragment import take_rows as take_fragments
-from alance.file.open import open_file
-from alance.file.taken import TakenRows
-from alance.file.tracing import describe
+from alance.file.batches import empty_batch, empty_columns, one_batch
 from alance.format.numbers import to_arrow
-from alance.format.plans import all_read, together
 from alance.io.joined import Joint
-from alance.io.tasks import all_of
 from alance.ops.read.placed import by_key, by_position
 from alance.ops.read.positions import as_positions
 from alance.ops.read.rows import with_meta
-from alance.ops.version.first_use import ARROW, beside, load_readers
+from alance.ops.read.taking import Rows, prepare_take, read_rows
+from alance.ops.version.first_use import ARROW, load_readers
 from alance.ops.version.projection import plain_names
 
 if TYPE_CHECKING:
@@ -32,23 +26,13 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.arrays import Int64s
-    from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.format.plans import Plan, Reader
     from alance.format.schema import Schema
-    from alance.io.cache import SearchCache
     from alance.ops.read.placed import Placed
     from alance.ops.version.projection import Columns, Projection
-    from alance.ops.version.snapshot import FragmentHandle, Snapshot, TakenColumns
+    from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
-INLINE_BYTES: Final = 256 << 10  # encoded; a tenth of a millisecond, as long as a hop to the pool
-FEW_CALLERS: Final = 8  # whose rows are put apart on the loop, 10 to 50 microseconds each
-JOINT_ROWS: Final = 16 << 10  # of takes that go together: more are placed for milliseconds
-PART_BYTES: Final = (
-    16 << 20
-)  # encoded, of a remote store: read and decoded side by side with others
-GUESSED_ROWS: Final = 1 << 10  # of more, what is read in vain costs more than a round
+JOINT_ROWS: Final = 1 << 18  # of takes that go together
 UNDER_WAY: Final = 8  # takes of one kind; what comes meanwhile shares the next
-SHARED_BYTES: Final = 1 << 20  # below this one thread is done before another begins
 
 
 async def take(snapshot: Snapshot, indices: object, columns: Columns = None) -> pa.Table:
@@ -145,21 +129,26 @@ async def _take_joined(
         placing: where the rows with some keys are.
         live: as of `take_located`.
     """
-    names = plain_names(columns)
-    if not snapshot.is_remote or (columns is not None and names is None):
-        (table,) = await _take_placed(snapshot, placing(keys), columns, [len(keys)], live=live)
-        return table
 
     async def answer(asked: Sequence[Int64s]) -> Sequence[pa.Table]:
-        await snapshot.engine.pool.share_turn()
         rows = asked[0] if len(asked) == 1 else np.concatenate(asked)
+        placed = await snapshot.engine.decode(partial(placing, rows), rows.nbytes)
         counts = [len(own) for own in asked]
-        return await _take_placed(snapshot, placing(rows), columns, counts, live=live)
+        return await _take_placed(snapshot, placed, columns, counts, live=live)
+
+    async def answer_in_turn(asked: Sequence[Int64s]) -> Sequence[pa.Table]:
+        await snapshot.engine.pool.share_turn()
+        return await answer(asked)
+
+    names = plain_names(columns)
+    if not snapshot.is_remote or (columns is not None and names is None):
+        (table,) = await answer([keys])
+        return table
 
     # Of this loop: callers of another one wait there.
     key = Joint, asyncio.get_running_loop(), placing is by_key, live, names
     joint: Joint[Int64s, pa.Table] = snapshot.remember(key, lambda: Joint(JOINT_ROWS, UNDER_WAY))
-    return await joint.ask(keys, len(keys), answer)
+    return await joint.ask(keys, len(keys), answer_in_turn)
 
 
 async def _take_placed(
@@ -185,12 +174,6 @@ async def _take_placed(
         elif not live:
             _check_live(handle, own_rows)
         rows_of.append(own_rows)
-    engine = snapshot.engine
-    taking = _take_fragments(snapshot, handles, rows_of, choice)
-    driving = engine.drive(taking, "take", callers=len(counts))
-    if places is not None or len(counts) > 1:
-        driving = beside(engine, ARROW, driving)
-    taken = TakenRows(schema, await driving)
 
     def finish(batch: pa.RecordBatch) -> list[pa.Table]:
         if projection.meta:
@@ -202,132 +185,9 @@ async def _take_placed(
         order = np.arange(batch.num_rows) if places is None else places
         return [in_order(batch, own) for own in np.split(order, np.cumsum(counts)[:-1])]
 
-    return await _decode(snapshot, taken, finish, len(counts))
-
-
-async def _decode(
-    snapshot: Snapshot,
-    taken: TakenRows,
-    finish: Callable[[pa.RecordBatch], list[pa.Table]],
-    callers: int,
-) -> list[pa.Table]:
-    """Decode on the loop what is small, in the pool what is not, and by all its threads what is
-    large.
-    """
-    engine, num_bytes = snapshot.engine, taken.num_bytes
-    pool = engine.pool
-    if num_bytes <= INLINE_BYTES and callers <= FEW_CALLERS:
-        read = await engine.reader(taken.unread, "take", inline=True, callers=callers)
-        tables = finish(taken.decode(read))
-        await pool.share_turn()
-        return tables
-    if num_bytes <= SHARED_BYTES:
-        read = await engine.reader(taken.unread, "take", callers=callers)
-        return await pool.run(lambda: finish(taken.decode(read)))
-    count = snapshot.session.decode_threads
-    held = None
-    if snapshot.is_remote:
-        count = max(count, -(-num_bytes // PART_BYTES))
-    else:
-        held = await engine.reader(taken.unread, "take", callers=callers)
-    parts = taken.split(count)
-    batches: list[pa.RecordBatch | None] = [None] * len(parts)
-    left = [*range(len(parts))]
-
-    def decode(number: int, read: Reader) -> list[pa.Table] | None:
-        batches[number] = parts[number].decode(read)
-        is_last = left.pop() == 0  # each thread has another answer
-        return finish(side_by_side(cast("list[pa.RecordBatch]", batches))) if is_last else None
-
-    async def part(number: int) -> list[pa.Table] | None:
-        if held is not None:
-            return await pool.run(partial(decode, number, held))
-        # What other takes need of the same columns goes together where it is asked for at once.
-        async with engine.scheduler.room.taken(parts[number].num_bytes, number):
-            pieces = parts[number].unread_pieces
-            read = await engine.hold(pieces, "take", callers) if pieces else all_read
-            return await pool.run(partial(decode, number, read))
-
-    answers = await all_of(part(number) for number in range(len(parts)))
-    return next(tables for tables in answers if tables is not None)
-
-
-async def prepare_take(
-    snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema
-) -> None:
-    """Learn deletions, and beside them open the files whose rows can be told only after that."""
-    if all(handle.is_prepared for handle in handles):
-        return
-    await snapshot.resolve_sizes(handles)
-    engine = snapshot.engine
-    opening = together(
-        [
-            open_fragment(schema, handle.sources, handle.num_physical_rows, engine.cache)
-            for handle in handles
-        ]
-    )
-    await all_of([engine.drive(opening, "open files"), snapshot.prepare(handles)])
-
-
-def _take_fragments(
-    snapshot: Snapshot,
-    handles: Sequence[FragmentHandle],
-    rows_of: Sequence[Int64s],
-    choice: TakenColumns,
-) -> Plan[list[FragmentTask]]:
-    """Plan rows of fragments, of which those that the cache does not know are opened: one round."""
-    cache = snapshot.engine.cache
-    opened = yield from opened_fragments(cache, handles, choice)
-    guess = snapshot.is_remote and sum(map(len, rows_of)) <= GUESSED_ROWS
-    asked = [*zip(opened, rows_of, strict=True)]
-    tasks = yield from take_fragments(choice.schema, asked, cache, guess=guess)
-    keep_grown(cache, handles, opened, choice)
-    return tasks
-
-
-def opened_fragments(
-    cache: SearchCache, handles: Sequence[FragmentHandle], choice: TakenColumns
-) -> Plan[list[OpenFragment]]:
-    """Plan the opening of fragments that the cache does not know: one round."""
-    keys = [("fragment", handle.identity, choice.key) for handle in handles]
-    fragments: list[OpenFragment | None] = [cache.peek(key) for key in keys]
-    missing = [number for number, fragment in enumerate(fragments) if fragment is None]
-    if missing:
-        opening = [_open(handles[number], choice, cache) for number in missing]
-        for number, fragment in zip(missing, (yield from together(opening)), strict=True):
-            fragments[number] = fragment
-    opened = [fragment for fragment in fragments if fragment is not None]
-    for fragment in opened:
-        describe(fragment)
-    return opened
-
-
-def keep_grown(
-    cache: SearchCache,
-    handles: Sequence[FragmentHandle],
-    opened: Sequence[OpenFragment],
-    choice: TakenColumns,
-) -> None:
-    """Put open fragments into the cache of whose pages a take has learned more."""
-    for handle, fragment in zip(handles, opened, strict=True):
-        if fragment.tables.has_grown:
-            fragment.tables.has_grown = False
-            key = ("fragment", handle.identity, choice.key)
-            cache.put(key, fragment, fragment.num_bytes)
-
-
-def _open(handle: FragmentHandle, choice: TakenColumns, cache: SearchCache) -> Plan[OpenFragment]:
-    """Plan the opening of a fragment; of callers that waited for the same files, one does it."""
-    sources = [source for source in handle.sources if not choice.ids.isdisjoint(source.columns)]
-    yield from together(
-        [open_file(source.location, source.file_bytes, cache) for source in sources]
-    )
-    opened: OpenFragment | None = cache.peek(("fragment", handle.identity, choice.key))
-    if opened is None:
-        rows = handle.num_physical_rows
-        opened = yield from open_fragment(choice.schema, handle.sources, rows, cache)
-        cache.put(("fragment", handle.identity, choice.key), opened, opened.num_bytes)
-    return opened
+    asked = Rows(handles, rows_of)
+    module = None if places is None and len(counts) == 1 else ARROW
+    return await read_rows(snapshot, asked, choice, finish, callers=len(counts), module=module)
 
 
 def _check_live(handle: FragmentHandle, rows: Int64s) -> None:

@@ -1,0 +1,246 @@
+"""Rows of fragments: planned, admitted, read, and decoded.
+
+What a take holds of memory is bytes that are read and not decoded yet, and its output. Of larger
+takes both are asked of the session's room before anything is read. Inside, parts are read ahead as
+by a scan. A take that is more than the room lets in at once goes by ranges of rows, one after the
+other.
+"""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+
+import numpy as np
+
+from alance.file.batches import one_batch, side_by_side
+from alance.file.fragment import open_fragment
+from alance.file.fragment import take_rows as take_fragments
+from alance.file.open import open_file
+from alance.file.taken import TakenRows
+from alance.file.tracing import describe
+from alance.format.plans import all_read, together
+from alance.io.readahead import Job, readahead
+from alance.io.tasks import all_of
+from alance.ops.version.first_use import beside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from alance.arrays import Int64s
+    from alance.file.fragment import OpenFragment
+    from alance.format.plans import Plan, Reader
+    from alance.format.schema import Schema
+    from alance.io.cache import SearchCache
+    from alance.ops.version.snapshot import FragmentHandle, Snapshot, TakenColumns
+
+T = TypeVar("T")
+
+INLINE_BYTES: Final = 256 << 10  # encoded; a tenth of a millisecond, as long as a hop to the pool
+FEW_CALLERS: Final = 8  # whose rows are put apart on the loop, 10 to 50 microseconds each
+SHARED_BYTES: Final = 1 << 20  # below this one thread is done before another begins
+PART_BYTES: Final = (
+    16 << 20
+)  # encoded, of a remote store: read and decoded side by side with others
+GUESSED_ROWS: Final = 1 << 10  # of more, what is read in vain costs more than a round
+
+
+class TooMuch(Exception):
+    """What several callers ask for at once is to be taken for fewer of them at a time."""
+
+
+class Rows(NamedTuple):
+    """Physical rows of fragments, ascending and unique in each."""
+
+    handles: Sequence[FragmentHandle]
+    offsets: Sequence[Int64s]
+
+    @property
+    def num_rows(self) -> int:
+        return sum(map(len, self.offsets))
+
+    def ranges(self, count: int) -> list[Rows]:
+        """The same in order, as so many of about equal size."""
+        ends = np.cumsum([0, *map(len, self.offsets)])
+        cuts = [ends[-1] * number // count for number in range(count + 1)]
+        ranges = []
+        for first, last in itertools.pairwise(cuts):
+            parts = [
+                (handle, own[max(0, first - begin) : last - begin])
+                for handle, own, begin in zip(self.handles, self.offsets, ends, strict=False)
+                if begin < last and begin + len(own) > first
+            ]
+            if parts:
+                ranges.append(Rows([handle for handle, _ in parts], [own for _, own in parts]))
+        return ranges
+
+
+async def read_rows(
+    snapshot: Snapshot,
+    rows: Rows,
+    choice: TakenColumns,
+    finish: Callable[[pa.RecordBatch], T],
+    *,
+    callers: int = 1,
+    module: str | None = None,
+) -> T:
+    """What is made of rows of fragments, in their order.
+
+    Small ones are decoded on the loop, larger ones in the pool, large ones by all its threads.
+
+    Args:
+        finish: makes the answer of the batch, where it was decoded.
+        callers: how many it is for.
+        module: that `finish` needs.
+
+    Raises:
+        TooMuch: of more than one caller.
+    """
+    engine = snapshot.engine
+    pool, room = engine.pool, engine.scheduler.room
+    taking = engine.drive(take_rows(snapshot, rows, choice), "take", callers=callers)
+    taken, decoded_bytes = await (taking if module is None else beside(engine, module, taking))
+    num_bytes = taken.num_bytes
+    if num_bytes <= INLINE_BYTES and callers <= FEW_CALLERS:
+        read = await engine.reader(taken.unread, "take", inline=True, callers=callers)
+        answer = finish(taken.decode(read))
+        await pool.share_turn()
+        return answer
+    if num_bytes <= SHARED_BYTES:
+        read = await engine.reader(taken.unread, "take", callers=callers)
+        return await pool.run(lambda: finish(taken.decode(read)))
+    most = max(room.num_bytes // 2, SHARED_BYTES)  # so that others come in beside
+    if callers > 1 and 2 * decoded_bytes > most:
+        raise TooMuch
+    parts, sizes, source = _parts(snapshot, taken)
+    largest = max(sizes)
+    if largest > most and rows.num_rows > 1:
+        ranges = rows.ranges(min(rows.num_rows, -(-largest // most)))
+        batches = [await read_rows(snapshot, part, choice, _as_is) for part in ranges]
+        return await pool.run(lambda: finish(one_batch(batches)))
+    ahead_bytes = max(largest, min(sum(sizes), most))
+    batches_of: list[pa.RecordBatch | None] = [None] * len(parts)
+    left = [*range(len(parts))]
+
+    def decode(number: int, read: Reader) -> T | None:
+        batches_of[number] = parts[number].decode(read)
+        is_last = left.pop() == 0  # each thread has another answer
+        return finish(side_by_side(cast("list[pa.RecordBatch]", batches_of))) if is_last else None
+
+    async def part(number: int) -> T | None:
+        read = source
+        if read is None:
+            pieces = parts[number].unread_pieces
+            read = await engine.hold(pieces, "take", callers) if pieces else all_read
+        return await pool.run(partial(decode, number, read))
+
+    async with room.taken(2 * decoded_bytes + ahead_bytes):
+        if source is not None:
+            answers = await all_of(part(number) for number in range(len(parts)))
+            return next(answer for answer in answers if answer is not None)
+        jobs = [Job(size, partial(part, number)) for number, size in enumerate(sizes)]
+        ahead = readahead(jobs, budget_bytes=ahead_bytes, max_jobs=len(jobs), ordered=False)
+        async with aclosing(ahead) as ready:
+            answers = [answer async for answer in ready]
+        return next(answer for answer in answers if answer is not None)
+
+
+def _parts(
+    snapshot: Snapshot, taken: TakenRows
+) -> tuple[list[TakenRows], list[int], Reader | None]:
+    """Columns of a large take that are decoded by a thread each, the memory that their bytes need,
+    and what reads these where they are decoded, if something does.
+    """
+    engine, count = snapshot.engine, snapshot.session.decode_threads
+    source = engine.source(taken.unread, "take")
+    if source is not None:
+        parts = taken.split(count)
+        return parts, [0] * len(parts), source
+    parts = taken.split(max(count, -(-taken.num_bytes // PART_BYTES)))
+    return parts, [engine.held_bytes(part.unread_pieces) for part in parts], None
+
+
+def _as_is(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return batch
+
+
+async def prepare_take(
+    snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema
+) -> None:
+    """Learn deletions, and beside them open the files whose rows can be told only after that."""
+    if all(handle.is_prepared for handle in handles):
+        return
+    await snapshot.resolve_sizes(handles)
+    engine = snapshot.engine
+    opening = together(
+        [
+            open_fragment(schema, handle.sources, handle.num_physical_rows, engine.cache)
+            for handle in handles
+        ]
+    )
+    await all_of([engine.drive(opening, "open files"), snapshot.prepare(handles)])
+
+
+def take_rows(snapshot: Snapshot, rows: Rows, choice: TakenColumns) -> Plan[tuple[TakenRows, int]]:
+    """Plan rows of fragments, of which those that the cache does not know are opened: one round.
+
+    Gives what is still to be read and decoded, and the memory of the output, estimated.
+    """
+    cache = snapshot.engine.cache
+    handles, offsets = rows
+    opened = yield from opened_fragments(cache, handles, choice)
+    asked = [*zip(opened, offsets, strict=True)]
+    guess = snapshot.is_remote and rows.num_rows <= GUESSED_ROWS
+    tasks = yield from take_fragments(choice.schema, asked, cache, guess=guess)
+    keep_grown(cache, handles, opened, choice)
+    decoded_bytes = int(sum([len(own) * fragment.row_bytes for fragment, own in asked]))
+    return TakenRows(choice.schema, tasks), decoded_bytes
+
+
+def opened_fragments(
+    cache: SearchCache, handles: Sequence[FragmentHandle], choice: TakenColumns
+) -> Plan[list[OpenFragment]]:
+    """Plan the opening of fragments that the cache does not know: one round."""
+    keys = [("fragment", handle.identity, choice.key) for handle in handles]
+    fragments: list[OpenFragment | None] = [cache.peek(key) for key in keys]
+    missing = [number for number, fragment in enumerate(fragments) if fragment is None]
+    if missing:
+        opening = [_open(handles[number], choice, cache) for number in missing]
+        for number, fragment in zip(missing, (yield from together(opening)), strict=True):
+            fragments[number] = fragment
+    opened = [fragment for fragment in fragments if fragment is not None]
+    for fragment in opened:
+        describe(fragment)
+    return opened
+
+
+def keep_grown(
+    cache: SearchCache,
+    handles: Sequence[FragmentHandle],
+    opened: Sequence[OpenFragment],
+    choice: TakenColumns,
+) -> None:
+    """Put open fragments into the cache of whose pages a take has learned more."""
+    for handle, fragment in zip(handles, opened, strict=True):
+        if fragment.tables.has_grown:
+            fragment.tables.has_grown = False
+            key = ("fragment", handle.identity, choice.key)
+            cache.put(key, fragment, fragment.num_bytes)
+
+
+def _open(handle: FragmentHandle, choice: TakenColumns, cache: SearchCache) -> Plan[OpenFragment]:
+    """Plan the opening of a fragment; of callers that waited for the same files, one does it."""
+    sources = [source for source in handle.sources if not choice.ids.isdisjoint(source.columns)]
+    yield from together(
+        [open_file(source.location, source.file_bytes, cache) for source in sources]
+    )
+    opened: OpenFragment | None = cache.peek(("fragment", handle.identity, choice.key))
+    if opened is None:
+        rows = handle.num_physical_rows
+        opened = yield from open_fragment(choice.schema, handle.sources, rows, cache)
+        cache.put(("fragment", handle.identity, choice.key), opened, opened.num_bytes)
+    return opened

@@ -1,0 +1,197 @@
+"""Large takes hold no more memory than the session's budget."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections import Counter
+from typing import TYPE_CHECKING, Any, cast
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import alance
+from alance.format.plans import Pieces
+from alance.io.room import Room
+from alance.io.scheduler import Scheduler
+from alance.ops.read.taking import Rows
+from alance.testing.stalls import Stalls
+
+if TYPE_CHECKING:
+    from alance.io.reads import Held
+    from alance.testing.lab import Lab
+
+URI = "s3://lab/bounded_takes.lance"
+ROWS = 40_000
+BUDGET = 6 << 20
+CALLERS = 16
+
+
+@pytest.fixture(scope="module")
+def values() -> pa.Table:
+    rng = np.random.default_rng(8)
+    vectors = pa.FixedSizeListArray.from_arrays(
+        pa.array(rng.standard_normal(ROWS * 32, np.float32)), 32
+    )
+    texts = [rng.bytes(40).hex() for _ in range(ROWS)]
+    return pa.table({"id": pa.array(range(ROWS)), "vec": vectors, "text": texts})
+
+
+@pytest.fixture
+def bounded(lab: Lab, values: pa.Table) -> Lab:
+    """The lab with the table, of three files."""
+    lance.write_dataset(
+        values, URI, storage_options=lab.lance_options(), mode="overwrite", max_rows_per_file=15_000
+    )
+    return lab
+
+
+class NotedRoom(Room):
+    """A room that notes how much was held at most."""
+
+    def __init__(self, num_bytes: int) -> None:
+        super().__init__(num_bytes)
+        self.most = 0
+        self._changed = asyncio.Event()
+
+    def _let_in(self) -> None:
+        super()._let_in()
+        self.most = max(self.most, self.num_taken)
+        self._changed.set()
+
+    async def queue(self, count: int) -> None:
+        """Until so many wait."""
+        while len(self._waiting) < count:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class HeldBytes:
+    """Bytes that reads of takes have brought and that are still there; shared ones count once."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.most = 0
+        self._holders: Counter[tuple[int, int]] = Counter()  # of buffers, by place and size
+        hold = Scheduler.hold
+
+        def noted(scheduler: Scheduler, *args: Any, **options: Any) -> asyncio.Future[Held]:
+            read = hold(scheduler, *args, **options)
+            read.add_done_callback(self._brought)
+            return read
+
+        monkeypatch.setattr(Scheduler, "hold", noted)
+
+    def _brought(self, read: asyncio.Future[Held]) -> None:
+        held = read.result()
+        objects = held._objects.values()
+        keys = [(id(own), len(own)) for landed in objects for own in landed._buffers]
+        self._count(keys, 1)
+        weakref.finalize(held, self._count, keys, -1)
+
+    def _count(self, keys: list[tuple[int, int]], step: int) -> None:
+        for key in keys:
+            self.now += step * key[1] if self._holders[key] == (step < 0) else 0
+            self._holders[key] += step
+        self.most = max(self.most, self.now)
+
+
+def noted_room(session: alance.Session) -> NotedRoom:
+    room = NotedRoom(session.io_buffer_bytes)
+    session.engine.scheduler.room = room
+    return room
+
+
+async def opened(lab: Lab, session: alance.Session) -> alance.Dataset:
+    return await alance.dataset(URI, storage_options=lab.lance_options(), session=session)
+
+
+@pytest.mark.parametrize("is_alike", [True, False])
+async def test_takes_at_once_hold_no_more_than_the_budget(
+    bounded: Lab, values: pa.Table, monkeypatch: pytest.MonkeyPatch, is_alike: bool
+) -> None:
+    held = HeldBytes(monkeypatch)
+    picks = np.random.default_rng(3).integers(0, ROWS, (CALLERS, 5000))
+    orders = [["id", "vec", "text"], ["vec", "text"], ["text", "vec"], ["vec", "id", "text"]]
+    async with alance.Session(io_buffer_bytes=BUDGET, block_cache_bytes=0) as session:
+        dataset, room = await opened(bounded, session), noted_room(session)
+
+        async def take(number: int) -> None:
+            columns = orders[0 if is_alike else number % len(orders)]
+            rows = await dataset.take(picks[number], columns)
+            assert rows.equals(values.select(columns).take(picks[number]))
+
+        await asyncio.gather(*(take(number) for number in range(CALLERS)))
+        assert 0 < room.most <= BUDGET
+        assert room.num_taken == 0
+    # A request that takes share is kept as a whole by the last of them.
+    assert 0 < held.most <= BUDGET * 5 // 4
+    assert held.now == 0
+
+
+async def test_a_take_larger_than_the_budget_ends(
+    bounded: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = HeldBytes(monkeypatch)
+    rows = np.random.default_rng(4).permutation(ROWS)
+    theirs = lance.dataset(URI, storage_options=bounded.lance_options()).take(rows.tolist())
+    async with alance.Session(io_buffer_bytes=1 << 20, block_cache_bytes=0) as session:
+        dataset, room = await opened(bounded, session), noted_room(session)
+        assert await dataset.take(rows) == theirs
+        assert room.num_taken == 0
+    assert 0 < held.most < theirs.nbytes / 4, "it went by ranges of rows"
+
+
+async def test_who_is_cancelled_while_waiting_leaves_at_once(bounded: Lab) -> None:
+    rows = np.arange(0, ROWS, 2)
+    async with alance.Session(io_buffer_bytes=BUDGET) as session:
+        dataset, room = await opened(bounded, session), noted_room(session)
+        async with room.taken(BUDGET):
+            tasks = [asyncio.ensure_future(dataset.take(rows, [name])) for name in ("vec", "text")]
+            await room.queue(len(tasks))
+            tasks[0].cancel()
+            await asyncio.wait([tasks[0]])
+            assert tasks[0].cancelled()
+            assert room.num_taken == BUDGET
+        assert (await tasks[1]).num_rows == len(rows)
+        assert room.num_taken == 0
+        assert not room._waiting
+
+
+async def test_large_takes_at_once_do_not_keep_the_loop(bounded: Lab) -> None:
+    picks = np.random.default_rng(5).integers(0, ROWS, (CALLERS, 5000))
+    longest = []
+    for _ in range(5):
+        async with alance.Session() as session:
+            dataset = await opened(bounded, session)
+            await dataset.take(picks[0])
+            async with Stalls() as stalls:
+                await asyncio.gather(*(dataset.take(rows) for rows in picks))
+            longest.append(stalls.longest_callback)
+            if longest[-1] < 0.010:
+                return
+    pytest.fail(f"turns of {longest}: {stalls.slowest}")
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 12))
+def test_ranges_have_all_rows_in_order(counts: list[int], parts: int) -> None:
+    handles = cast("Any", [*range(len(counts))])
+    rows = Rows(handles, [np.arange(count) for count in counts])
+    ranges = rows.ranges(parts)
+    own = [
+        (handle, offset)
+        for part in ranges
+        for handle, offsets in zip(part.handles, part.offsets, strict=True)
+        for offset in offsets.tolist()
+    ]
+    assert own == [(handle, n) for handle, count in enumerate(counts) for n in range(count)]
+    assert max(part.num_rows for part in ranges) <= -(-rows.num_rows // parts)
+
+
+def test_bytes_over_small_gaps_count_and_those_between_objects_do_not() -> None:
+    starts, stops = np.array([0, 15, 100, 5]), np.array([10, 20, 130, 9])
+    pieces = Pieces(["a", "b"], [3, 4], starts, stops, 49)
+    assert [pieces.bytes_over(gap) for gap in (0, 4, 5, 80)] == [49, 49, 54, 134]
