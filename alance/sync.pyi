@@ -64,6 +64,7 @@ from alance.operations import DataReplacementGroup, Operation
 from alance.optimize import AutoCompactionMetrics, RewriteResult
 from alance.types import (
     Alteration,
+    AutoCleanupConfig,
     BranchContents,
     CleanupExplanation,
     CleanupStats,
@@ -251,6 +252,13 @@ class Dataset:
         include_files: bool = ...,
         max_files: int = ...,
     ) -> CleanupExplanation: ...
+    def tracked_files(
+        self,
+        *,
+        min_version: int | None = ...,
+        progress: Callable[[int, int], object] | None = ...,
+    ) -> Iterator[pa.RecordBatch]: ...
+    def all_files(self) -> Iterator[pa.RecordBatch]: ...
     def validate(self) -> None: ...
     def migrate_manifest_paths_v2(self) -> None: ...
     @property
@@ -1040,6 +1048,7 @@ def write_dataset(
     progress: Callable[[Progress], object] | None = ...,
     blobs: BlobOptions | None = ...,
     statistics: bool = ...,
+    auto_cleanup_options: AutoCleanupConfig | None = ...,
     store: object | None = ...,
     storage_options: StorageOptions | None = ...,
     session: Session | None = ...,

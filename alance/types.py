@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from alance.io.store_report import Purpose, StoreCheck
     from alance.io.trace_events import RequestEvent, Totals
     from alance.ops.cleanup.policy import (
+        AutoCleanupConfig,
         CleanupArguments,
         CleanupCandidateFile,
         CleanupExplanation,
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 
 _PLACES: Final = {
     "Alteration": "alance.ops.columns.alter",
+    "AutoCleanupConfig": "alance.ops.cleanup.policy",
     "BlobHandling": "alance.ops.read.options",
     "BranchContents": "alance.format.table.refs",
     "CacheStats": "alance.io.cache",
@@ -142,6 +144,7 @@ _PLACES: Final = {
 
 __all__ = [
     "Alteration",
+    "AutoCleanupConfig",
     "BlobHandling",
     "BranchContents",
     "CacheStats",

@@ -17,7 +17,7 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Unpack
 
     import pyarrow as pa
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.io.credentials import StorageOptions
     from alance.operations import Operation
+    from alance.ops.cleanup import policy as cleanup_policy
+    from alance.ops.cleanup.policy import AutoCleanupConfig
     from alance.ops.version.commit_options import CommitArguments
     from alance.ops.write import write as writer
     from alance.ops.write.options import Mode, Progress
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 else:
+    cleanup_policy = Deferred("alance.ops.cleanup.policy")
     writer = Deferred("alance.ops.write.write")
 
 
@@ -51,6 +54,7 @@ async def write_dataset(
     progress: Callable[[Progress], object] | None = None,
     blobs: BlobOptions | None = None,
     statistics: bool = True,
+    auto_cleanup_options: AutoCleanupConfig | None = None,
     store: object | None = None,
     storage_options: StorageOptions | None = None,
     session: Session | None = None,
@@ -86,6 +90,9 @@ async def write_dataset(
         blobs: how blobs of version 2 are written; see `BlobOptions`.
         statistics: files of 2.1 and 2.2 say what their zones of rows hold, by which filters skip
             them (docs/statistics.md); about 5 % of the time of writing.
+        auto_cleanup_options: of a new table: it cleans up after itself, all its writers do so
+            from then on: `{"interval": 20, "older_than_seconds": 86400}` and `retain_versions`.
+            The table's configuration has it, where it can be changed.
         manifest_store, commit_lock: what keeps the versions, where the store of objects cannot;
             see `dataset`.
         properties, message: noted in the transaction; a message of the commit.
@@ -99,18 +106,23 @@ async def write_dataset(
         CommitStateUnknownError: whether the commit landed could not be found out.
         StoreError: the store failed.
     """
+    session = session or Session.of_loop()
+    config: dict[str, str] = {}
+    if auto_cleanup_options is not None:
+        await session.engine.pool.load(cleanup_policy)
+        config = cleanup_policy.configured(auto_cleanup_options)
     options = _options(
         max_rows_per_file,
         max_bytes_per_file,
         data_storage_version,
         stable_row_ids=stable_row_ids,
         v2_manifest_paths=v2_manifest_paths,
+        config=config,
         commit=CommitOptions(**commit),
         progress=progress,
         blobs=blobs,
         statistics=statistics,
     )
-    session = session or Session.of_loop()
     await session.engine.pool.load(writer)
     return Dataset(
         await writer.write(
@@ -261,6 +273,7 @@ def _options(
     *,
     stable_row_ids: bool = False,
     v2_manifest_paths: bool = True,
+    config: Mapping[str, str] | None = None,
     commit: CommitOptions | None = None,
     progress: Callable[[Progress], object] | None = None,
     blobs: BlobOptions | None = None,
@@ -276,6 +289,7 @@ def _options(
         data_storage_version=version,
         stable_row_ids=stable_row_ids,
         v2_manifest_paths=v2_manifest_paths,
+        config=config or {},
         on_progress=progress,
         commit=commit or CommitOptions(),
     )

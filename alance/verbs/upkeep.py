@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, cast
 
 from alance.deferred import Deferred
+from alance.io.generators import outermost
 from alance.ops.version.commit_options import CommitOptions
 from alance.optimize import Optimize
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
     from datetime import timedelta
     from typing import Self, Unpack
 
+    import pyarrow as pa
+
     from alance.datasets import Dataset
-    from alance.ops.cleanup import cleanup
+    from alance.ops.cleanup import cleanup, tracked
     from alance.ops.cleanup import policy as cleanup_policy
     from alance.ops.cleanup.policy import CleanupExplanation, CleanupStats
     from alance.ops.upkeep import config, place, validate
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
 else:
     cleanup = Deferred("alance.ops.cleanup.cleanup")
     cleanup_policy = Deferred("alance.ops.cleanup.policy")
+    tracked = Deferred("alance.ops.cleanup.tracked")
     config = Deferred("alance.ops.upkeep.config")
     place = Deferred("alance.ops.upkeep.place")
     validate = Deferred("alance.ops.upkeep.validate")
@@ -152,6 +157,57 @@ class UpkeepVerbs(Handle):
             include_files=include_files,
             max_files=max_files,
         )
+
+    @outermost
+    async def tracked_files(
+        self,
+        *,
+        min_version: int | None = None,
+        progress: Callable[[int, int], object] | None = None,
+    ) -> AsyncIterator[pa.RecordBatch]:
+        """The files that the versions of this branch name, a batch a version, the newest first.
+
+        Columns: `version` (int64); `base_uri`, where the file is; `path` below it; `type`:
+        `manifest`, `data file`, `deletion file`, `transaction file` or `index file`. A file stands
+        beside each version that names it. Blobs beside a data file are not named by versions.
+
+        Cost: a LIST, and a GET for each version, 16 at once; a LIST for each segment of an index
+        whose record names no files, as those of old writers.
+
+        Args:
+            min_version: leave out versions before this one.
+            progress: told how many manifests were read, and how many there are.
+
+        Raises:
+            InvalidInputError: a negative `min_version`.
+            NotFoundError: the table is gone.
+            CorruptFileError, UnsupportedError: a manifest that cannot be read.
+        """
+        await self._load(tracked)
+        snapshot = self._snapshot
+        files = tracked.tracked_files(snapshot.engine, snapshot.table, min_version, progress)
+        async with aclosing(files) as batches:
+            async for batch in batches:
+                yield batch
+
+    @outermost
+    async def all_files(self) -> AsyncIterator[pa.RecordBatch]:
+        """The files below this branch's folder, whether a version names them or not.
+
+        Columns: `base_uri`, `path` below it, `size_bytes` (int64), `last_modified` (UTC, to the
+        microsecond). Files of other branches are in the folder of the main one; files at other
+        base paths are left out.
+
+        Cost: a LIST of the folder, a request for each 1 000 files.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        await self._load(tracked)
+        snapshot = self._snapshot
+        async with aclosing(tracked.all_files(snapshot.engine, snapshot.table)) as batches:
+            async for batch in batches:
+                yield batch
 
     async def validate(self) -> None:
         """Check that this version is what the format says.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     from alance.format.table.refs import TagContents
 
@@ -219,6 +220,44 @@ def parse_duration(text: str) -> timedelta:
     if not place or place < len(text):
         raise InvalidInputError(f"duration {text!r}: expected numbers with units, like `14d`")
     return timedelta(seconds=seconds)
+
+
+class AutoCleanupConfig(TypedDict, total=False):
+    """When a new table cleans up after itself: `auto_cleanup_options` of `write_dataset`.
+
+    Attributes:
+        interval: after each version whose number is a multiple of it; needed.
+        older_than_seconds: versions go that are older.
+        retain_versions: so many of the latest stay; what is given counts together.
+    """
+
+    interval: int
+    older_than_seconds: int
+    retain_versions: int
+
+
+def configured(options: AutoCleanupConfig) -> dict[str, str]:
+    """The table's configuration that asks for these cleanups.
+
+    Raises:
+        InvalidInputError: an unknown key, no interval, a value that is no count, or no bound:
+            then every version but the latest would go.
+    """
+    where = f"auto_cleanup_options={options!r}"
+    least = {"interval": 1, "older_than_seconds": 0, "retain_versions": 1}
+    if not isinstance(options, Mapping) or not least.keys() >= options.keys() > {"interval"}:
+        raise InvalidInputError(
+            f"{where}: expected 'interval' with 'older_than_seconds', 'retain_versions' or both"
+        )
+    for name, value in options.items():
+        if not _is_count(value, least[name]):
+            raise InvalidInputError(f"{where}: {name}: expected {least[name]} or more")
+    config = {f"{AUTO}interval": str(options["interval"])}
+    if "older_than_seconds" in options:
+        config[f"{AUTO}older_than"] = f"{options['older_than_seconds']}s"
+    if "retain_versions" in options:
+        config[f"{AUTO}retain_versions"] = str(options["retain_versions"])
+    return config
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from alance.format.table.manifest import Manifest
 
@@ -53,6 +53,7 @@ class WriteOptions:
         data_storage_version: None: that of the table, of a new one 2.2.
         stable_row_ids: of a new table: rows have ids of their own.
         v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
+        config: of a new table.
         on_progress: called after each batch.
         commit: how the version is made.
     """
@@ -61,6 +62,7 @@ class WriteOptions:
     data_storage_version: FileVersion | None = None
     stable_row_ids: bool = False
     v2_manifest_paths: bool = True
+    config: Mapping[str, str] = field(default_factory=dict)
     on_progress: Callable[[Progress], object] | None = None
     commit: CommitOptions = field(default_factory=CommitOptions)
 

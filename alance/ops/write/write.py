@@ -169,6 +169,7 @@ async def write_on(
     change = Overwrite(
         new_schema=messages_of(fields),
         fragments=fragments,
+        config_upsert_values=options.config if base is None else {},
         schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
     )
     summary = summary_of(fragments)

@@ -1,0 +1,86 @@
+"""Tables that are made to clean up after themselves: `auto_cleanup_options`, as of pylance."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+from alance import InvalidInputError, NotFoundError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = pa.table({"a": [1, 2]})
+
+
+@pytest.mark.parametrize("mode", ["create", "append", "overwrite"])
+async def test_a_new_table_cleans_up_whoever_writes_it(tmp_path: Path, mode: Any) -> None:
+    dataset = await alance.write_dataset(
+        ROWS, tmp_path / "t", mode=mode, auto_cleanup_options={"interval": 3, "retain_versions": 1}
+    )
+    assert dataset.config == {
+        "lance.auto_cleanup.interval": "3",
+        "lance.auto_cleanup.retain_versions": "1",
+    }
+    await (await dataset.insert(ROWS)).insert(ROWS)  # the third version
+    versions = [version["version"] for version in lance.dataset(tmp_path / "t").versions()]
+    assert versions == [2, 3]  # the one before stays, so that who has it open can go on
+    theirs = lance.write_dataset(ROWS, tmp_path / "t", mode="append")
+    lance.write_dataset(ROWS, theirs, mode="append")
+    theirs = lance.write_dataset(ROWS, theirs, mode="append")  # the sixth
+    assert [version["version"] for version in theirs.versions()] == [5, 6]
+
+
+async def test_the_configuration_is_that_of_pylance(tmp_path: Path) -> None:
+    options: Any = {"interval": 3, "older_than_seconds": 0}
+    theirs = lance.write_dataset(ROWS, tmp_path / "theirs", auto_cleanup_options=options)
+    ours = await alance.write_dataset(ROWS, tmp_path / "ours", auto_cleanup_options=options)
+    assert ours.config == theirs.config()
+    for path in ("ours", "theirs"):
+        dataset = await alance.dataset(tmp_path / path)
+        dataset = await (await dataset.insert(ROWS)).insert(ROWS)
+        assert [version.version for version in await dataset.versions()] == [2, 3]
+
+
+async def test_a_table_that_is_there_keeps_its_own(tmp_path: Path) -> None:
+    options: Any = {"interval": 3, "older_than_seconds": 60}
+    await alance.write_dataset(ROWS, tmp_path / "t", auto_cleanup_options=options)
+    options = {"interval": 5, "older_than_seconds": 90}
+    lance.write_dataset(ROWS, tmp_path / "p", auto_cleanup_options=options)
+    for mode in ("append", "overwrite"):
+        for path in ("t", "p"):
+            before = (await alance.dataset(tmp_path / path)).config
+            after = await alance.write_dataset(
+                ROWS,
+                tmp_path / path,
+                mode=mode,
+                auto_cleanup_options={"interval": 9, "older_than_seconds": 9},
+            )
+            assert after.config == before
+
+
+BAD: list[Any] = [
+    {},
+    "daily",
+    {"interval": 3},
+    {"older_than_seconds": 3},
+    {"interval": 0, "retain_versions": 1},
+    {"interval": True, "retain_versions": 1},
+    {"interval": 3, "older_than_seconds": -1},
+    {"interval": 3, "older_than_seconds": 1.5},
+    {"interval": 3, "older_than": "3d"},
+]
+
+
+@pytest.mark.parametrize("options", BAD)
+async def test_options_that_say_nothing_are_refused_before_rows_are_written(
+    tmp_path: Path, options: Any
+) -> None:
+    with pytest.raises(InvalidInputError, match="auto_cleanup_options="):
+        await alance.write_dataset(ROWS, tmp_path / "t", auto_cleanup_options=options)
+    with pytest.raises(NotFoundError):
+        await alance.dataset(tmp_path / "t")
