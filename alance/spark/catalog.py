@@ -11,6 +11,7 @@ that is to be known of a table is in its own versions.
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,7 @@ SUFFIX: Final = ".lance"
 MARK: Final = ".namespace"
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 PROVIDERS: Final = ("alance", "lance")
+_PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")  # of a name in SQL
 # What Spark puts among the properties of a table by itself.
 OWN_OF_SPARK: Final = frozenset({"provider", "owner", "external", "table_type"})
 
@@ -183,8 +185,9 @@ class Catalog:
         """What a procedure tells of a table, as rows."""
         arguments = dict(request["arguments"])
         table = arguments.pop("table")
-        parts = [table] if "/" in table else table.split(".")
-        options = self._options(request, uri_of(request, parts[:-1], parts[-1]))
+        catalog = request["catalog"]
+        uri = named_uri(table, {catalog: request["warehouse"]}, catalog)
+        options = self._options(request, uri)
         given = {name: value for name, value in arguments.items() if value is not None}
         rows = await PROCEDURES[request["procedure"]](await open_version(options), **given)
         return {"rows": rows}
@@ -202,6 +205,26 @@ class Catalog:
         if not namespace:
             return True
         return namespace[-1] in await self._children(request, namespace[:-1])
+
+
+def named_uri(table: str, warehouses: Mapping[str, str | None], default: str) -> str:
+    """Where a table is that a text names: a path or URI, or a name as SQL writes it.
+
+    Args:
+        warehouses: folders of tables, by the names of their catalogs.
+        default: the catalog of names without one.
+
+    Raises:
+        InvalidInputError: a catalog without a warehouse, a name that no folder can have.
+    """
+    if "/" in table and "`" not in table:
+        return table
+    parts = [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(table)]
+    if not parts:
+        raise InvalidInputError(f"table {table!r}: expected a path, a URI or a name")
+    catalog = parts.pop(0) if len(parts) > 1 and parts[0] in warehouses else default
+    where = {"warehouse": warehouses.get(catalog), "catalog": catalog}
+    return uri_of(where, parts[:-1], parts[-1])
 
 
 def uri_of(request: Mapping[str, Any], namespace: Sequence[str], name: str) -> str:

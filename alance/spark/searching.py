@@ -7,7 +7,6 @@ give their rows in one task, or where they stand behind LATERAL, in those of the
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +15,7 @@ from pyspark.sql.types import UserDefinedType
 from pyspark.sql.udtf import AnalyzeResult
 
 from alance import InvalidInputError
-from alance.spark.catalog import uri_of
+from alance.spark.catalog import named_uri
 from alance.spark.options import ReadOptions
 from alance.spark.types import arrow_schema, converted, spark_schema
 from alance.spark.versions import open_version
@@ -35,7 +34,6 @@ DISTANCE: Final = "_distance"
 SCORE: Final = "_score"
 RELEVANCE: Final = "_relevance_score"
 OF_SEARCHES: Final = (RELEVANCE, SCORE, DISTANCE)
-_PART: Final = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +54,7 @@ class Places:
         Raises:
             InvalidInputError: a catalog without a warehouse, a name that no folder can have.
         """
-        if "/" in table and "`" not in table:
-            return table
-        parts = [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(table)]
-        if not parts:
-            raise InvalidInputError(f"table {table!r}: expected a path, a URI or a name")
-        if "/" in parts[-1]:
-            return str(parts[-1])
-        catalog = parts.pop(0) if len(parts) > 1 and parts[0] in self.warehouses else DEFAULT
-        where: dict[str, Any] = {"warehouse": self.warehouses.get(catalog), "catalog": catalog}
-        return uri_of(where, parts[:-1], parts[-1])
+        return named_uri(table, self.warehouses, DEFAULT)
 
 
 @dataclass

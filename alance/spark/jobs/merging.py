@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
@@ -71,7 +71,7 @@ class When:
 
     action: Action
     condition: str | None = None
-    set: Mapping[str, str] | None = field(default=None)
+    set: Mapping[str, str] | None = None
 
 
 Clauses: TypeAlias = "str | When | Sequence[str | When]"
