@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from alance.ops.index.new_text import TextIndexArguments
     from alance.ops.index.new_vector import VectorIndexArguments
     from alance.ops.index.parts import IndexPlan, IndexSegment, IndexTask
+    from alance.ops.index.ranges import IndexPages, IndexRange
     from alance.ops.index.runs import IndexPart
     from alance.ops.version.commit_options import CommitArguments
 else:
@@ -27,15 +28,26 @@ else:
     index_new_vector = Deferred("alance.ops.index.new_vector")
     index_parts = Deferred("alance.ops.index.parts")
 
-__all__ = ["IndexBuild", "IndexPart", "IndexPlan", "IndexSegment", "IndexTask"]
+__all__ = [
+    "IndexBuild",
+    "IndexPages",
+    "IndexPart",
+    "IndexPlan",
+    "IndexRange",
+    "IndexSegment",
+    "IndexTask",
+]
 
 TASK_BYTES: Final = 64 << 20
 MAX_TASKS: Final = 512  # runs that are merged at once
+RANGE_BYTES: Final = 256 << 20
 MEMORY_BYTES: Final = 256 << 20
 
 _PLACES: Final = {
+    "IndexPages": "alance.ops.index.ranges",
     "IndexPart": "alance.ops.index.runs",
     "IndexPlan": "alance.ops.index.parts",
+    "IndexRange": "alance.ops.index.ranges",
     "IndexSegment": "alance.ops.index.parts",
     "IndexTask": "alance.ops.index.parts",
 }
@@ -121,11 +133,46 @@ class IndexBuild:
         )
 
     @classmethod
+    async def ranges(
+        cls,
+        dataset: Dataset,
+        plan: IndexPlan,
+        parts: Sequence[IndexPart],
+        *,
+        range_bytes: int = RANGE_BYTES,
+        memory_bytes: int = MEMORY_BYTES,
+    ) -> list[IndexRange]:
+        """Ranges of the values of a B-tree, of about equal bytes, which can be merged anywhere:
+
+            ranges = await IndexBuild.ranges(dataset, plan, parts)
+            pages = [await each.execute(dataset) for each in ranges]
+            segment = await IndexBuild.merge(dataset, plan, parts, pages)
+
+        Cost: none; some 10 us for 1 MiB of the parts.
+
+        Args:
+            parts: one of each task of the plan, in any order.
+            range_bytes: of a range, about; there are 128 at most. All rows of a value are in one.
+            memory_bytes: of the merge of a range, or 512 KiB for each of its parts.
+
+        Returns:
+            None where one range would do, and of other kinds of indices: then `merge` does it all.
+
+        Raises:
+            InvalidInputError: not all fragments of the plan's version once.
+        """
+        await dataset._load(index_parts)
+        return await index_parts.ranges(
+            dataset._snapshot, plan, parts, range_bytes=range_bytes, memory_bytes=memory_bytes
+        )
+
+    @classmethod
     async def merge(
         cls,
         dataset: Dataset,
         plan: IndexPlan,
         parts: Sequence[IndexPart],
+        pages: Sequence[IndexPages] = (),
         *,
         memory_bytes: int = MEMORY_BYTES,
         on_rows: Callable[[int], Any] | None = None,
@@ -139,18 +186,20 @@ class IndexBuild:
 
         Args:
             parts: one of each task of the plan, in any order.
+            pages: of all `ranges` of these parts, in any order. Then there is only their table to
+                write: one PUT.
             on_rows: called with the number of rows merged, again and again; of a bitmap index with
                 that of row sets.
 
         Raises:
-            InvalidInputError: not all fragments of the plan's version once.
+            InvalidInputError: not all fragments of the plan's version, or all ranges, once.
             NotFoundError: a part, or the version, is gone.
             CorruptFileError: a part whose bytes are not those that were written.
             StoreError: the store failed; no file of the index stays, the parts do.
         """
         await dataset._load(index_parts)
         return await index_parts.merge(
-            dataset._snapshot, plan, parts, memory_bytes=memory_bytes, on_rows=on_rows
+            dataset._snapshot, plan, parts, pages, memory_bytes=memory_bytes, on_rows=on_rows
         )
 
     @classmethod

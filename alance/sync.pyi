@@ -4,9 +4,6 @@ Made by `python -m tools.stubs`.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Literal, Self, Unpack
 
 import pandas as pd
 import polars as pl
@@ -59,7 +56,7 @@ from alance import observe as observe
 from alance import operations as operations
 from alance import optimize as optimize
 from alance import trace as trace
-from alance.indexing import IndexPart, IndexSegment
+from alance.indexing import IndexPages, IndexPart, IndexRange, IndexSegment
 from alance.operations import DataReplacementGroup, Operation
 from alance.optimize import AutoCompactionMetrics, RewriteResult
 from alance.types import (
@@ -112,6 +109,9 @@ from alance.types import (
     VectorIndexArguments,
     VersionInfo,
 )
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, Self, Unpack
 
 class Dataset:
     def sql(
@@ -903,11 +903,22 @@ class IndexBuild:
         texts: TextIndexArguments | None = ...,
     ) -> IndexPlan: ...
     @classmethod
+    def ranges(
+        cls,
+        dataset: Dataset,
+        plan: IndexPlan,
+        parts: Sequence[IndexPart],
+        *,
+        range_bytes: int = ...,
+        memory_bytes: int = ...,
+    ) -> list[IndexRange]: ...
+    @classmethod
     def merge(
         cls,
         dataset: Dataset,
         plan: IndexPlan,
         parts: Sequence[IndexPart],
+        pages: Sequence[IndexPages] = ...,
         *,
         memory_bytes: int = ...,
         on_rows: Callable[[int], Any] | None = ...,

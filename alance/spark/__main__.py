@@ -200,6 +200,7 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--max-tasks", type=int)
     command.add_argument("--sort-bytes", type=int)
     command.add_argument("--merge-bytes", type=int)
+    command.add_argument("--range-bytes", type=int)
 
     command = job("cleanup", "old versions, and files that none needs")
     command.add_argument("uri")

@@ -119,11 +119,11 @@ def test_page_tables() -> None:
             "page_idx": pa.array([0, 1, 2], pa.uint32()),
         }
         batch = pa.RecordBatch.from_pydict({**columns, **changed})
-        return parse_page_table(batch, {"batch_size": batch_size}, num_rows)
+        return parse_page_table(batch, {"batch_size": batch_size}, {"page_data.lance": num_rows})
 
     turned = parse(page_idx=pa.array([2, 0, 1], pa.uint32()))
     assert turned.low.to_pylist() == [4, 9, 1]  # type: ignore[attr-defined]
-    assert turned.rows_of(2) == (8, 9)  # type: ignore[attr-defined]
+    assert turned.place_of(2) == ("page_data.lance", 8, 9)  # type: ignore[attr-defined]
     for wrong in (
         {"num_rows": 13},
         {"num_rows": 8},

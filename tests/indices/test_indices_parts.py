@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -29,6 +30,7 @@ from alance.format.index.addresses import joined_rows, parse_rows, rows_bytes
 from alance.indexing import IndexBuild
 from alance.ops.index import runs as index_runs
 from alance.ops.index.merge import RunMerger
+from alance.ops.index.ranges import cut_ranges, pack_firsts
 from alance.ops.index.runs import IndexPart, run_schema, write_run
 from alance.ops.index.sort import sort_parts
 from tests.indices.index_cases import (
@@ -151,16 +153,25 @@ async def test_any_runs_are_merged_in_order(data: st.DataObject, memory: int) ->
             for at in range(0, run.num_rows, step):
                 yield run.slice(at, step)
 
-        path, blocks = await write_run(dataset._snapshot, "build", batches())
-        parts.append(IndexPart("a", "BTree", 1, (), path, len(run), blocks))
+        path, blocks, values_ = await write_run(dataset._snapshot, "build", batches())
+        firsts, stride = pack_firsts(values_, data.draw(st.sampled_from([1, 20, 1 << 16])))
+        part = IndexPart("a", "BTree", 1, (), path, len(run), blocks)
+        parts.append(replace(part, firsts=firsts, stride=stride))
     merger = RunMerger(dataset._snapshot, schema, memory)
     found = [batch async for batch in merger.merged(parts)]
+    size = data.draw(st.integers(1, 4_000))
+    ranges = cut_ranges("a", 1, kind, parts, range_bytes=size, memory_bytes=memory)
+    cut = [
+        batch for part in ranges async for batch in merger.merged(part.parts, part.low, part.high)
+    ]
     await alance.drop(dataset.uri)
     if not number:
         assert found == []
         return
     expected = sort_parts([run for run in runs if run.num_rows])
     assert pa.concat_batches(found).column(1) == expected.column(1)
+    if ranges:
+        assert pa.concat_batches(cut).column(1) == expected.column(1)
 
 
 async def test_memory_of_a_merge(tmp_path: Path) -> None:

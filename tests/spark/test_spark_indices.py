@@ -112,6 +112,30 @@ def test_tasks_that_fail_and_die_are_run_again(spark, uri, tmp_path, monkeypatch
     agree(uri)
 
 
+def test_ranges_of_values_are_merged_by_tasks_of_which_one_dies(spark, tmp_path, monkeypatch):
+    merge_range, mark, uri = indexing._merge_range, str(tmp_path / "mark"), str(tmp_path / "table")
+    values = np.random.default_rng(1).permutation(300_000)
+    lance.write_dataset(pa.table({"k": values // 3}), uri, max_rows_per_file=100_000)
+
+    def failing(version, item):
+        made = merge_range(version, item)
+        if pickle.loads(item).number == 1 and not os.path.exists(mark):
+            open(mark, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return made
+
+    monkeypatch.setattr(indexing, "_merge_range", failing)
+    done = jobs.build_index(spark, uri, "k", task_bytes=1, range_bytes=1 << 20)
+    assert os.path.exists(mark)
+    assert done.counts["tasks"] >= 3 + 4
+    theirs, ours = lance.dataset(uri), sync.dataset(uri)
+    theirs.validate()
+    for condition, count in (("k = 77", 3), ("k < 40000", 120_000), ("k in (5, 99999)", 6)):
+        assert "k_idx" in theirs.scanner(filter=condition).explain_plan()
+        assert theirs.count_rows(filter=condition) == ours.count_rows(condition) == count
+    assert "index k_idx" in str(ours.scanner(filter="k = 77").explain())
+
+
 def test_a_driver_that_dies_before_the_commit(spark, uri, tmp_path, monkeypatch):
     async def dies(*_):
         raise RuntimeError("killed")

@@ -4,11 +4,17 @@
 order: -NaN first, NaN last) and `ids` (uint64); `page_lookup.lance` a row for each page: `min`,
 `max`, `null_count` and `page_idx`. Rows of a page: `batch_size` in that file's metadata.
 
-Source: what pylance 14.0.2 writes.
+Where the values were written by ranges, each range is a file `part_N_page_data.lance`, whose last
+page may have fewer rows. `range_partitioned` is then `true` in the metadata of the page table, and
+`page_num_per_range_partition` lists `[N, pages]` of each file, in the order of their values.
+
+Source: what pylance 14.0.2 writes and reads.
 """
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,8 +23,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.numbers import as_numbers, to_arrow
+from alance.errors import CorruptFileError
+from alance.format.numbers import as_numbers, positions_of, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +36,7 @@ DATA_FILE: Final = "page_data.lance"
 PAGE_ROWS: Final = 4096
 BATCH_SIZE: Final = "batch_size"
 RANGE_PARTITIONED: Final = "range_partitioned"
+FILE_PAGES: Final = "page_num_per_range_partition"
 VALUES: Final = "values"
 IDS: Final = "ids"
 FENCE_ROWS: Final = 64  # of a zone of a page: to evaluate so many takes as long as to rule them out
@@ -38,19 +45,21 @@ LOOKUP_COLUMNS: Final = ("min", "max", "null_count", "page_idx")
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """The pages of a B-tree, by their place in `page_data.lance`.
+    """The pages of a B-tree, in order; their rows are counted through all files.
 
     Attributes:
         low: the first value of each page, null where that is null; `high`: the last.
         null_counts: shape (pages,).
-        page_rows: rows of each page but the last.
+        starts: the first row of each page, and the number of rows; shape (pages + 1,).
+        files: that the rows are in, in order; `file_starts`: their first rows.
     """
 
     low: pa.Array
     high: pa.Array
     null_counts: Int64s
-    page_rows: int
-    num_rows: int
+    starts: Int64s
+    files: tuple[str, ...] = (DATA_FILE,)
+    file_starts: tuple[int, ...] = (0,)
 
     @property
     def num_pages(self) -> int:
@@ -60,22 +69,23 @@ class PageTable:
     @property
     def num_bytes(self) -> int:
         """Memory, for a cache's budget."""
-        return 200 + int(self.low.nbytes) + int(self.high.nbytes) + self.null_counts.nbytes
+        values = int(self.low.nbytes) + int(self.high.nbytes)
+        return 200 + values + self.null_counts.nbytes + self.starts.nbytes
 
-    def rows_of(self, page: int) -> tuple[int, int]:
-        """The rows of a page in `page_data.lance`."""
-        return page * self.page_rows, min(self.num_rows, (page + 1) * self.page_rows)
+    def place_of(self, page: int) -> tuple[str, int, int]:
+        """The file of a page, and its rows there."""
+        start, stop = self.starts[page : page + 2].tolist()
+        file = bisect_right(self.file_starts, start) - 1
+        first = self.file_starts[file]
+        return self.files[file], start - first, stop - first
 
     def num_rows_of(self, pages: Int64s) -> int:
         """Rows of some pages."""
-        has_last = len(pages) > 0 and bool(pages[-1] == self.num_pages - 1)
-        missing = self.num_pages * self.page_rows - self.num_rows if has_last else 0
-        return len(pages) * self.page_rows - missing
+        return int((self.starts[pages + 1] - self.starts[pages]).sum())
 
     def counts(self) -> Int64s:
         """Rows of each page; shape (pages,)."""
-        starts = np.arange(self.num_pages, dtype=np.int64) * self.page_rows
-        return np.minimum(self.num_rows - starts, self.page_rows)
+        return np.diff(self.starts)
 
 
 @dataclass(frozen=True)
@@ -98,7 +108,7 @@ class TreePage:
         last = np.minimum(first + FENCE_ROWS, num_rows)
         low, high = (self.values.take(to_arrow(rows)) for rows in (first, last - 1))
         nulls = np.clip(self.values.null_count - first, 0, last - first)
-        return PageTable(low, high, nulls, FENCE_ROWS, num_rows)
+        return PageTable(low, high, nulls, np.append(first, num_rows))
 
     @property
     def num_bytes(self) -> int:
@@ -126,26 +136,24 @@ def split_pages(values: pa.Array, ids: Int64s, sizes: Int64s) -> list[TreePage]:
 
 
 def parse_page_table(
-    batch: pa.RecordBatch, metadata: Mapping[str, str], num_rows: int
+    batch: pa.RecordBatch, metadata: Mapping[str, str], num_rows: Mapping[str, int]
 ) -> PageTable:
     """The page table from the rows of `page_lookup.lance`.
 
     Args:
         batch: its columns.
         metadata: of its schema.
-        num_rows: of `page_data.lance`.
+        num_rows: of each file of pages.
 
     Raises:
         CorruptFileError: pages that are not there, or are left out.
-        UnsupportedError: pages in several files.
     """
-    if metadata.get(RANGE_PARTITIONED, "false") != "false":
-        raise UnsupportedError("B-tree index with pages in several files: not read by this alance")
     text = metadata.get(BATCH_SIZE, str(PAGE_ROWS))
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 31:
         raise CorruptFileError(f"B-tree index: {BATCH_SIZE} {text!r}, expected a number of rows")
     page_rows = int(text)
-    expected = -(-num_rows // page_rows)
+    files = _files_of(metadata, num_rows, page_rows)
+    expected = sum(pages for _, pages in files)
     missing = [name for name in LOOKUP_COLUMNS if batch.schema.get_field_index(name) < 0]
     if missing:
         raise CorruptFileError(f"B-tree index: the page table has no column {missing[0]!r}")
@@ -164,7 +172,41 @@ def parse_page_table(
         picked = pa.py_buffer(order.astype(np.int64))
         indices = pa.Array.from_buffers(pa.int64(), expected, [None, picked])
         low, high, null_counts = low.take(indices), high.take(indices), null_counts[order]
-    table = PageTable(low, high, null_counts, page_rows, num_rows)
+    rows = np.array([num_rows[name] for name, _ in files], np.int64)
+    firsts = np.cumsum(rows) - rows
+    counts = np.array([pages for _, pages in files], np.int64)
+    starts = positions_of(np.zeros(len(files), np.int64), counts) * page_rows
+    starts = np.append(starts + np.repeat(firsts, counts), rows.sum())
+    names = tuple(name for name, _ in files)
+    table = PageTable(low, high, null_counts, starts, names, tuple(firsts.tolist()))
     if (null_counts > table.counts()).any():
         raise CorruptFileError("B-tree index: more nulls in a page than rows")
     return table
+
+
+def _files_of(
+    metadata: Mapping[str, str], num_rows: Mapping[str, int], page_rows: int
+) -> list[tuple[str, int]]:
+    """The files of pages in order, and how many pages each has."""
+    if metadata.get(RANGE_PARTITIONED, "false") == "false":
+        files = [(DATA_FILE, -(-num_rows.get(DATA_FILE, 0) // page_rows))]
+    else:
+        text = metadata.get(FILE_PAGES, "")
+        try:
+            files = [(part_file(number), int(pages)) for number, pages in json.loads(text)]
+        except (ValueError, TypeError) as error:
+            raise CorruptFileError(f"B-tree index: {FILE_PAGES} {text[:80]!r}") from error
+    if len(dict(files)) != len(files):
+        raise CorruptFileError("B-tree index: a file of pages is listed twice")
+    for name, pages in files:
+        if name not in num_rows or pages != -(-num_rows[name] // page_rows):
+            raise CorruptFileError(
+                f"B-tree index: {pages} pages in {name!r} by the page table, the file has "
+                f"{num_rows.get(name)} rows"
+            )
+    return files
+
+
+def part_file(number: int) -> str:
+    """The name of a file with the pages of one range of values."""
+    return f"part_{number}_{DATA_FILE}"

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 from google.protobuf import wrappers_pb2
 
 from alance.format.index import bitmap, bloom, btree
@@ -19,6 +18,7 @@ from alance.format.index.zones import MAP_FILE
 from alance.format.table.indices import ADDRESSES_FROM, json_details
 from alance.ops.index.column_values import ColumnValues, OtherTypeError
 from alance.ops.index.keyed import RowKeys
+from alance.ops.index.runs import run_schema
 from alance.ops.index.segment_files import NO_END, FileEnd, NewSegment
 from alance.ops.index.sort import MEMORY, RowSorter
 from alance.ops.index.value_options import PLAIN, ValueOptions, check_suits
@@ -35,7 +35,10 @@ if TYPE_CHECKING:
         AsyncIterable,
         Callable,
         Collection,
+        Mapping,
     )
+
+    import pyarrow as pa
 
     from alance.format.index.bitmap import KeyedSets
     from alance.format.index.zones import ZoneOptions
@@ -89,7 +92,7 @@ class SegmentBuilder(NewSegment):
             except OtherTypeError as other:
                 check_suits(self.column, self.kind, other.type)
                 values = ColumnValues(self.column, other.type, path, is_told=True)
-        return self._record(fragment_ids)
+        return self.of_files(fragment_ids)
 
     async def _build_of(self, values: ColumnValues, fragment_ids: Collection[int]) -> None:
         if self.kind in (ZONES, BLOOM):
@@ -106,7 +109,7 @@ class SegmentBuilder(NewSegment):
         keys = RowKeys.of(self.kind, self.leaf.arrow_type)
         async with aclosing(merged):
             await self._write(keys, merged, of_sets=self.kind == BITMAP)
-        return self._record(fragment_ids)
+        return self.of_files(fragment_ids)
 
     async def _write(
         self, keys: RowKeys, rows: AsyncIterable[pa.RecordBatch], *, of_sets: bool = False
@@ -118,7 +121,8 @@ class SegmentBuilder(NewSegment):
                 self.files, keys.type, rows, keys.form, of_sets=of_sets, end=keys.end
             )
 
-    def _record(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+    def of_files(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        """The record of the segment, of the files that are there."""
         version, type_url, content = DETAILS[self.kind]
         if self.kind == BTREE and self.snapshot.has_stable_row_ids:
             version = ADDRESSES_FROM
@@ -140,6 +144,14 @@ async def write_tree(
     Args:
         rows: values of `type_` in the order of an index, and row numbers (uint64).
     """
+    table = await write_pages(files, btree.DATA_FILE, type_, rows)
+    await write_lookup(files, table, {btree.RANGE_PARTITIONED: "false"})
+
+
+async def write_pages(
+    files: SegmentFiles, name: str, type_: pa.DataType, rows: AsyncIterable[pa.RecordBatch]
+) -> pa.RecordBatch:
+    """Write a file of pages of a B-tree; gives the rows of its page table."""
     pool = files.snapshot.engine.pool
     pages = PageTableBuilder(type_)
 
@@ -148,17 +160,20 @@ async def write_tree(
             await pool.run(lambda batch=batch: pages.add(batch))  # type: ignore[misc]
             yield batch
 
-    async def table() -> AsyncGenerator[pa.RecordBatch, None]:
-        yield await pool.run(pages.finish)
+    await files.write(name, run_schema(BTREE, type_), noted())
+    return await pool.run(pages.finish)
 
-    data = [
-        pa.field(btree.VALUES, type_),
-        pa.field(btree.IDS, pa.uint64(), nullable=False),
-    ]
-    await files.write(btree.DATA_FILE, pa.schema(data), noted())
-    metadata = {btree.BATCH_SIZE: str(btree.PAGE_ROWS), btree.RANGE_PARTITIONED: "false"}
-    schema = pages.schema.with_metadata(metadata)
-    await files.write(btree.LOOKUP_FILE, schema, table())
+
+async def write_lookup(
+    files: SegmentFiles, table: pa.RecordBatch, metadata: Mapping[str, str]
+) -> None:
+    """Write the page table of a B-tree."""
+
+    async def rows() -> AsyncGenerator[pa.RecordBatch, None]:
+        yield table
+
+    schema = table.schema.with_metadata({btree.BATCH_SIZE: str(btree.PAGE_ROWS), **metadata})
+    await files.write(btree.LOOKUP_FILE, schema, rows())
 
 
 async def write_row_sets(

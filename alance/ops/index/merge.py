@@ -76,6 +76,8 @@ class _Run:
     """A part while it is merged."""
 
     part: IndexPart
+    low: Any = None
+    high: Any = None
     next_block: int = 0
     held_bytes: int = 0
     blocks: deque[_Block] = field(default_factory=deque)
@@ -99,10 +101,17 @@ class _Run:
         for batch in batches:
             nulls = batch.column(0).null_count
             if nulls:
-                self.nulls.append(batch.slice(0, nulls))
+                if self.low is None:
+                    self.nulls.append(batch.slice(0, nulls))
                 batch = batch.slice(nulls)
-            if batch.num_rows:
-                self.blocks.append(_Block(batch, keys_of(batch.column(0))))
+            keys = keys_of(batch.column(0))
+            start = 0 if self.low is None else _place(keys, self.low, 0, behind=False)
+            stop = len(keys) if self.high is None else _place(keys, self.high, 0, behind=False)
+            if start < stop:
+                if stop - start < len(keys):
+                    batch = batch.slice(start, stop - start)
+                    keys = keys_of(batch.column(0))
+                self.blocks.append(_Block(batch, keys))
                 self.held_bytes += batch.nbytes
         self.next_block += len(batches)
 
@@ -140,17 +149,23 @@ class RunMerger:
     on_rows: Callable[[int], object] | None = None
     peak_bytes: int = 0
 
-    async def merged(self, parts: Sequence[IndexPart]) -> AsyncGenerator[pa.RecordBatch, None]:
+    async def merged(
+        self, parts: Sequence[IndexPart], low: Any = None, high: Any = None
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
         """All rows in order, nulls first; of equal values in the order of the parts.
 
         Cost: each byte of the parts once, in GETs of a run's share of the memory.
+
+        Args:
+            low, high: keys, as `keys_of` gives them: only rows of values from `low` on, and before
+                `high`; None: from the nulls on, to the end.
 
         Raises:
             CorruptFileError, NotFoundError, StoreError: a part that cannot be read.
         """
         waiting: list[pa.RecordBatch] = []
         num_rows = 0
-        async for piece in self._pieces([_Run(part) for part in parts if part.blocks]):
+        async for piece in self._pieces([_Run(part, low, high) for part in parts if part.blocks]):
             waiting.append(piece)
             num_rows += piece.num_rows
             if num_rows >= BATCH_ROWS:

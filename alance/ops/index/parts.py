@@ -22,6 +22,7 @@ from alance.ops.index.merge import RunMerger
 from alance.ops.index.new import NewIndex, check_new
 from alance.ops.index.new_text import CheckedText, NewTextIndex, check_new_text
 from alance.ops.index.new_vector import KINDS, CheckedVectors, check_new_vectors
+from alance.ops.index.ranges import RANGE_BYTES, cut_ranges, join_pages, pack_firsts
 from alance.ops.index.runs import IndexPart, run_schema, write_run
 from alance.ops.index.segment_files import discard_files
 from alance.ops.index.sort import MEMORY
@@ -50,10 +51,12 @@ if TYPE_CHECKING:
     from alance.format.table.fragment import Fragment
     from alance.ops.index.new import Checked
     from alance.ops.index.new_vector import NewVectorIndex
+    from alance.ops.index.ranges import IndexPages, IndexRange
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 New: TypeAlias = "NewIndex | NewVectorIndex | NewTextIndex"
+AnyChecked: TypeAlias = "Checked | CheckedVectors | CheckedText"
 TASK_BYTES: Final = 64 << 20
 MAX_TASKS: Final = 512  # runs that are merged at once
 NUMBER_BYTES: Final = 8  # of a row, beside its value
@@ -187,7 +190,7 @@ async def plan(
     return plan
 
 
-def _checked(snapshot: Snapshot, new: New) -> Checked | CheckedVectors | CheckedText:
+def _checked(snapshot: Snapshot, new: New) -> AnyChecked:
     if isinstance(new, NewTextIndex):
         return check_new_text(snapshot, new)
     if isinstance(new, NewIndex):
@@ -235,9 +238,18 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
         for ready in [] if sets is None else await pool.run(sets.finish):
             yield ready
 
-    path, blocks = await write_run(snapshot, task.build, counted())
+    path, blocks, values = await write_run(snapshot, task.build, counted())
+    firsts, stride = pack_firsts(values) if task.kind == BTREE else (b"", 1)
     return IndexPart(
-        task.column, task.kind, task.read_version, task.fragments, path, num_rows, blocks
+        task.column,
+        task.kind,
+        task.read_version,
+        task.fragments,
+        path,
+        num_rows,
+        blocks,
+        firsts=firsts,
+        stride=stride,
     )
 
 
@@ -260,17 +272,10 @@ async def _text_part(
     )
 
 
-async def merge(
-    snapshot: Snapshot,
-    plan: IndexPlan,
-    parts: Sequence[IndexPart],
-    *,
-    memory_bytes: int = MEMORY,
-    on_rows: Callable[[int], object] | None = None,
-) -> IndexSegment:
-    """Merge the parts of all tasks to the files of an index; see `IndexBuild.merge`."""
-    base = await at_version(snapshot, plan.read_version)
-    new = _checked(base, plan.new)
+def _in_order(
+    base: Snapshot, plan: IndexPlan, new: AnyChecked, parts: Sequence[IndexPart]
+) -> tuple[list[IndexPart], list[int]]:
+    """All parts in the order of their fragments, and the numbers of these."""
     all_parts = [*plan.parts, *parts]
     ids = [fragment.id for part in all_parts for fragment in part.fragments]
     expected = [handle.id for handle in base.handles]
@@ -288,6 +293,50 @@ async def merge(
         raise InvalidInputError("index parts: not all are coded as those of the plan")
     position = {number: place for place, number in enumerate(expected)}
     all_parts.sort(key=lambda part: min(position[fragment.id] for fragment in part.fragments))
+    return all_parts, ids
+
+
+async def ranges(
+    snapshot: Snapshot,
+    plan: IndexPlan,
+    parts: Sequence[IndexPart],
+    *,
+    range_bytes: int = RANGE_BYTES,
+    memory_bytes: int = MEMORY,
+) -> list[IndexRange]:
+    """Ranges of the values of a B-tree; see `IndexBuild.ranges`."""
+    if type(range_bytes) is not int or range_bytes < 1:
+        raise InvalidInputError(f"range_bytes={range_bytes!r}: expected a positive integer")
+    base = await at_version(snapshot, plan.read_version)
+    new = _checked(base, plan.new)
+    all_parts, _ = _in_order(base, plan, new, parts)
+    if new.index_type != BTREE:
+        return []
+    return await base.engine.pool.run(
+        lambda: cut_ranges(
+            plan.new.column,
+            plan.read_version,
+            new.leaf.arrow_type,
+            all_parts,
+            range_bytes=range_bytes,
+            memory_bytes=memory_bytes,
+        )
+    )
+
+
+async def merge(
+    snapshot: Snapshot,
+    plan: IndexPlan,
+    parts: Sequence[IndexPart],
+    pages: Sequence[IndexPages] = (),
+    *,
+    memory_bytes: int = MEMORY,
+    on_rows: Callable[[int], object] | None = None,
+) -> IndexSegment:
+    """Merge the parts of all tasks to the files of an index; see `IndexBuild.merge`."""
+    base = await at_version(snapshot, plan.read_version)
+    new = _checked(base, plan.new)
+    all_parts, ids = _in_order(base, plan, new, parts)
 
     def merged(schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
         return RunMerger(base, schema, memory_bytes, on_rows).merged(all_parts)
@@ -300,6 +349,10 @@ async def merge(
         record = await merge_coded(base, new, plan.build, merged, ids)
         return IndexSegment(record, tuple(all_parts))
     builder = SegmentBuilder(base, plan.new.column, new.leaf, new.name, new.kind)
+    if pages:
+        num_rows = sum(part.num_rows for part in all_parts)
+        builder.files = await join_pages(base, pages, new.leaf.arrow_type, num_rows)
+        return IndexSegment(builder.of_files(ids), tuple(all_parts))
     try:
         schema = run_schema(new.kind, new.leaf.arrow_type)
         record = await builder.build_from(merged(schema), ids)

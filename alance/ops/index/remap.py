@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
-from alance.format.index import bitmap, btree
+from alance.format.index import bitmap
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.ngram import POSTING_LISTS
 from alance.format.index.remap import AddressMap
@@ -40,7 +40,7 @@ TEXTS: Final = "Inverted"
 VECTORS: Final = "Vector"
 # The versions of each kind that can be translated, how, and the files that it then has.
 _KINDS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str] | None]]] = {
-    BTREE: (VERSIONS[BTREE], moved_tree, frozenset({btree.DATA_FILE, btree.LOOKUP_FILE})),
+    BTREE: (VERSIONS[BTREE], moved_tree, None),  # as many files as ranges of values
     BITMAP: (VERSIONS[BITMAP], moved_row_sets, frozenset({bitmap.FILE})),
     LABELS: (VERSIONS[LABELS], moved_row_sets, frozenset({bitmap.FILE})),
     NGRAMS: (VERSIONS[NGRAMS], moved_ngrams, frozenset({POSTING_LISTS.file})),

@@ -40,10 +40,8 @@ async def moved_tree(
     Raises:
         CorruptFileError, UnsupportedError: a tree that cannot be read.
     """
-    await IndexFiles(snapshot, index).page_table()  # says that the two files belong together
-    data = await StoredFile.open(snapshot, index, btree.DATA_FILE)
-    _check_columns(data, [btree.VALUES, btree.IDS], pa.uint64())
-    type_ = data.schema.field(btree.VALUES).type
+    table = await IndexFiles(snapshot, index).page_table()  # says that the files belong together
+    type_ = table.low.type
     schema = run_schema(BTREE, type_)
 
     def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -55,7 +53,17 @@ async def moved_tree(
             values = values.filter(to_arrow(is_kept))
         return pa.RecordBatch.from_arrays([values, to_arrow(rows.view(np.uint64))], schema=schema)
 
-    async with aclosing(_batches(data, moved)) as rows:
+    async def whole() -> AsyncGenerator[pa.RecordBatch, None]:
+        for name in table.files:
+            data = await StoredFile.open(snapshot, index, name)
+            _check_columns(data, [btree.VALUES, btree.IDS], pa.uint64())
+            if data.schema.field(btree.VALUES).type != type_:
+                raise CorruptFileError(f"B-tree index: {name} is not of {type_}, as its table says")
+            async with aclosing(_batches(data, moved)) as batches:
+                async for batch in batches:
+                    yield batch
+
+    async with aclosing(whole()) as rows:
         await write_tree(new, type_, rows)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -41,6 +41,9 @@ class IndexPart:
         path: of the file, below the table's folder; in no version, cleanup removes it.
         num_rows: rows of the table that are in it.
         blocks: rows, bytes and CRC-32 of each block.
+        start: of the first of them in the file.
+        firsts: of a B-tree: the first values of some blocks, as an Arrow batch in the IPC format.
+        stride: each how many blocks.
         partitions: of an inverted index: numbers of those that were written, which have no blocks.
         files: of these: names and bytes, in the folder of `path`.
         details: and how their texts became tokens.
@@ -56,6 +59,15 @@ class IndexPart:
     partitions: tuple[int, ...] = ()
     files: tuple[tuple[str, int], ...] = ()
     details: bytes = b""
+    start: int = 0
+    firsts: bytes = b""
+    stride: int = 1
+
+    def cut(self, first: int, last: int) -> IndexPart:
+        """Some of its blocks, for who only reads them."""
+        start = self.start + sum(size for _, size, _ in self.blocks[:first])
+        blocks = self.blocks[first:last]
+        return replace(self, blocks=blocks, start=start, fragments=(), firsts=b"")
 
     @property
     def build(self) -> str:
@@ -90,8 +102,8 @@ def run_schema(kind: str, type_: pa.DataType) -> pa.Schema:
 
 async def write_run(
     snapshot: Snapshot, build: str, batches: AsyncIterable[pa.RecordBatch]
-) -> tuple[str, tuple[Block, ...]]:
-    """Write a run; gives its path below the table's folder, and its blocks.
+) -> tuple[str, tuple[Block, ...], list[pa.Array]]:
+    """Write a run; gives its path below the table's folder, its blocks and their first values.
 
     Raises:
         StoreError: the store failed; no file stays.
@@ -100,14 +112,16 @@ async def write_run(
     path = f"{INDICES}/{build}/{uuid.uuid4()}.run"
     store, place = engine.registry.resolve(snapshot.table.folder(path))
     blocks: list[Block] = []
+    firsts: list[pa.Array] = []
     async with store.open_upload(place) as upload:
         upload.background = engine.background
         async for batch in batches:
-            for block, content in await engine.pool.run(lambda batch=batch: _cut(batch)):  # type: ignore[misc]
+            for block, content, value in await engine.pool.run(lambda batch=batch: _cut(batch)):  # type: ignore[misc]
                 blocks.append(block)
+                firsts.append(value)
                 await upload.write(memoryview(content))
         await upload.finish()
-    return path, tuple(blocks)
+    return path, tuple(blocks), firsts
 
 
 async def read_blocks(
@@ -119,7 +133,7 @@ async def read_blocks(
         CorruptFileError: bytes that are no such blocks.
         NotFoundError: the file is gone.
     """
-    first = sum(num_bytes for _, num_bytes, _ in part.blocks[:start])
+    first = part.start + sum(num_bytes for _, num_bytes, _ in part.blocks[:start])
     blocks = part.blocks[start:stop]
     num_bytes = sum(size for _, size, _ in blocks)
     location = snapshot.table.folder(part.path)
@@ -142,12 +156,13 @@ async def read_blocks(
     return await snapshot.engine.decode(parse, num_bytes)
 
 
-def _cut(batch: pa.RecordBatch) -> list[tuple[Block, pa.Buffer]]:
+def _cut(batch: pa.RecordBatch) -> list[tuple[Block, pa.Buffer, pa.Array]]:
     count = max(1, -(-batch.nbytes // BLOCK_BYTES))
     step = max(1, -(-batch.num_rows // count))
     blocks = []
     for at in range(0, batch.num_rows, step):
         content = batch.slice(at, step).serialize()
         num_rows = min(step, batch.num_rows - at)
-        blocks.append(((num_rows, content.size, zlib.crc32(content)), content))
+        value = pa.concat_arrays([batch.column(0).slice(at, 1)])  # not the memory of its batch
+        blocks.append(((num_rows, content.size, zlib.crc32(content)), content, value))
     return blocks

@@ -16,10 +16,11 @@ from alance.file.fragment import open_fragment
 from alance.format.index import bitmap, btree
 from alance.format.index.btree import parse_page_table, split_pages
 from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.io.tasks import all_of
 from alance.ops.version.index_files import opened_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
@@ -55,18 +56,20 @@ class IndexFiles:
         self.where = snapshot.table.index_file(snapshot.manifest, index, bitmap.FILE)
 
     async def page_table(self) -> PageTable:
-        """The page table of a B-tree. Cost: one round of two GETs, once.
+        """The page table of a B-tree. Cost: one round of a GET for each of its files, once.
 
         Raises:
             CorruptFileError: pages that are not there, or are left out.
-            UnsupportedError: pages in several files.
         """
 
         async def load() -> PageTable:
-            lookup, data = await self._open(btree.LOOKUP_FILE, btree.DATA_FILE)
+            told = [file.path for file in self._index.message.files]
+            names = [name for name in told if name.endswith(btree.DATA_FILE)] or [btree.DATA_FILE]
+            lookup, *data = await self._open(btree.LOOKUP_FILE, *names)
+            num_rows = {name: file.num_rows for name, file in zip(names, data, strict=True)}
 
             def parse(batch: pa.RecordBatch) -> PageTable:
-                return parse_page_table(batch, lookup.schema.metadata, data.num_rows)
+                return parse_page_table(batch, lookup.schema.metadata, num_rows)
 
             return await self._rows(lookup, [(0, lookup.num_rows)], parse, btree.LOOKUP_COLUMNS)
 
@@ -88,10 +91,20 @@ class IndexFiles:
         pages: list[TreePage | None] = [cache.peek(key) for key in keys]
         missing = [at for at, page in enumerate(pages) if page is None]
         if missing:
-            (data,) = await self._open(btree.DATA_FILE)
-            absent = np.array([numbers[at] for at in missing], np.int64)
-            spans = [table.rows_of(number) for number in absent.tolist()]
-            read = await self._rows(data, spans, lambda batch: _pages_of(table, absent, batch))
+            spans: dict[str, list[tuple[int, int]]] = {}
+            absent: dict[str, list[int]] = {}
+            for at in missing:
+                name, start, stop = table.place_of(numbers[at])
+                spans.setdefault(name, []).append((start, stop))
+                absent.setdefault(name, []).append(numbers[at])
+            files = await self._open(*absent)
+
+            def reading(name: str, data: PlainFile) -> Awaitable[list[TreePage]]:
+                of_file = np.array(absent[name], np.int64)
+                return self._rows(data, spans[name], lambda batch: _pages_of(table, of_file, batch))
+
+            parts = await all_of(map(reading, absent, files))
+            read = (page for part in parts for page in part)  # in order, as the files are
             for at, page in zip(missing, read, strict=True):
                 pages[at] = page
                 if len(missing) <= KEPT_PAGES:

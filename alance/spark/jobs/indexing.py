@@ -1,4 +1,4 @@
-"""Job `build_index`: executors sort a column of their fragments, the driver merges, commits."""
+"""Job `build_index`: executors sort a column of their fragments, and merge; the driver commits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance import IndexBuild, RetryableConflictError
 from alance.distributed import fragments_of
-from alance.indexing import MAX_TASKS, TASK_BYTES
+from alance.indexing import MAX_TASKS, RANGE_BYTES, TASK_BYTES
 from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from alance import Dataset
-    from alance.indexing import IndexPart, IndexPlan, IndexSegment, IndexTask
+    from alance.indexing import (
+        IndexPages,
+        IndexPart,
+        IndexPlan,
+        IndexRange,
+        IndexSegment,
+        IndexTask,
+    )
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.types import TextIndexArguments, VectorIndexArguments
 
@@ -39,6 +46,7 @@ def build_index(
     max_tasks: int = MAX_TASKS,
     sort_bytes: int = SORT_BYTES,
     merge_bytes: int = MERGE_BYTES,
+    range_bytes: int = RANGE_BYTES,
     max_rounds: int = 5,
     metric: str = "l2",
     vectors: VectorIndexArguments | None = None,
@@ -48,8 +56,10 @@ def build_index(
 ) -> Summary:
     """Make an index of a column, over all rows of the latest version.
 
-    Each task leaves a sorted file in a folder that no version names; the driver merges them as
-    streams, and makes one commit. Of vectors it trains centroids first, by a sample of the rows.
+    Each task leaves a sorted file in a folder that no version names. Of a B-tree further tasks
+    merge a range of the values each, and write its pages; the driver writes the table of these
+    pages, and makes one commit. Few values, bitmaps and codes of vectors the driver merges, as
+    streams. Of vectors it trains centroids first, by a sample of the rows.
     Of texts tasks write the partitions of the index, and the driver commits them as they are.
     Where others rewrite fragments meanwhile, these are read again, and the rest is merged anew.
 
@@ -60,7 +70,8 @@ def build_index(
         task_bytes: values and row numbers of a task, about.
         max_tasks: tasks at most; then they are larger.
         sort_bytes: that a task sorts in memory; more go to the executor's local disk.
-        merge_bytes: of the driver's memory, about; 512 KiB a task where that is more.
+        merge_bytes: of the memory of a merge, about; 512 KiB a task where that is more.
+        range_bytes: of sorted values that are merged together, about; the driver merges less.
         max_rounds: rounds at most, each because others were first.
         metric, vectors: of a vector index, as of `IndexBuild.plan`.
         texts: options of an inverted index. A partition is written where it has `sort_bytes`, or
@@ -103,7 +114,20 @@ def build_index(
             run(IndexBuild.discard(dataset, stale))
             parts = [*plan.parts, *sorted_parts]
             try:
-                after, segment = run(_finish(dataset, plan, sorted_parts, merge_bytes, watch))
+                planned = IndexBuild.ranges(
+                    dataset,
+                    plan,
+                    sorted_parts,
+                    range_bytes=range_bytes,
+                    memory_bytes=merge_bytes,
+                )
+                ranges = [pickle.dumps(part) for part in run(planned)]
+                watch.step = f"merge: {len(ranges)} ranges"
+                work = partial(_merge_range, Version.of(dataset, where))
+                pages = [pickle.loads(result) for result in spread(spark, ranges, work)]
+                tasks += len(pages)
+                finished = _finish(dataset, plan, sorted_parts, pages, merge_bytes, watch)
+                after, segment = run(finished)
                 break
             except RetryableConflictError:
                 if rounds >= max_rounds:
@@ -132,10 +156,25 @@ def _execute(version: Version, item: bytes) -> bytes:
     return pickle.dumps(run(sort()))
 
 
+def _merge_range(version: Version, item: bytes) -> bytes:
+    """The pages of a range, on an executor."""
+    part: IndexRange = pickle.loads(item)
+
+    async def merge() -> IndexPages:
+        return await part.execute(version.dataset())
+
+    return pickle.dumps(run(merge()))
+
+
 async def _finish(
-    dataset: Dataset, plan: IndexPlan, sorted_parts: list[IndexPart], memory: int, watch: Watch
+    dataset: Dataset,
+    plan: IndexPlan,
+    sorted_parts: list[IndexPart],
+    pages: list[IndexPages],
+    memory: int,
+    watch: Watch,
 ) -> tuple[Dataset, IndexSegment]:
-    """Merge and commit, on the driver."""
+    """Merge what no task has, and commit, on the driver."""
     merged = 0
 
     def note(num_rows: int) -> None:
@@ -144,6 +183,8 @@ async def _finish(
         watch.step = f"merge: {merged:,} rows"
 
     watch.step = "merge"
-    segment = await IndexBuild.merge(dataset, plan, sorted_parts, memory_bytes=memory, on_rows=note)
+    segment = await IndexBuild.merge(
+        dataset, plan, sorted_parts, pages, memory_bytes=memory, on_rows=note
+    )
     watch.step = "commit"
     return await IndexBuild.commit(dataset, plan, segment), segment

@@ -1,0 +1,235 @@
+"""A B-tree merged by ranges of its values, which several processes or machines share.
+
+The first values of the runs' blocks, which the parts have, tell where ranges of about equal bytes
+begin, and which blocks of which runs have values of a range. Each range becomes a file of pages;
+one process joins their page tables.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from bisect import bisect_left
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.format.index import btree
+from alance.format.index.build import PageTableBuilder
+from alance.format.numbers import to_arrow
+from alance.format.proto import table_pb2
+from alance.ops.index.build import write_lookup, write_pages
+from alance.ops.index.keyed import RowKeys
+from alance.ops.index.merge import RunMerger, keys_of
+from alance.ops.index.runs import run_schema
+from alance.ops.index.segment_files import SegmentFiles
+from alance.ops.lookup.segments import BTREE
+from alance.ops.version.opening import at_version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.datasets import Dataset
+    from alance.ops.index.runs import IndexPart
+    from alance.ops.version.snapshot import Snapshot
+
+RANGE_BYTES: Final = 256 << 20
+MAX_RANGES: Final = 128
+FIRST_BYTES: Final = 64 << 10  # of a part: first values of blocks; of longer ones fewer
+NUMBER_SHIFT: Final = 128 - 53  # numbers of files are written in JSON
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRange:
+    """Values of a B-tree whose pages are to be written together. Can be pickled.
+
+    Attributes:
+        number: its place among the ranges.
+        parts: blocks of the runs that have such values.
+        low, high: keys: from `low` on, and before `high`; None: from the nulls on, to the end.
+        memory_bytes: of the merge, about.
+    """
+
+    column: str
+    read_version: int
+    segment: uuid.UUID
+    number: int
+    parts: tuple[IndexPart, ...]
+    low: Any
+    high: Any
+    memory_bytes: int
+
+    async def execute(self, dataset: Dataset) -> IndexPages:
+        """Merge the range, and write its pages. It may be done twice: one result counts.
+
+        Cost: the blocks once, a PUT. Memory: `memory_bytes`, or 512 KiB a part.
+
+        Args:
+            dataset: any version of the table that the plan is of.
+
+        Raises:
+            NotFoundError: the version, or a part, is gone.
+            CorruptFileError: a part whose bytes are not those that were written.
+            StoreError: the store failed; no file stays.
+        """
+        base = await at_version(dataset._snapshot, self.read_version)
+        type_ = RowKeys.of(BTREE, base.schema.field(self.column)).type
+        files = SegmentFiles(base, self.segment)
+        file, counts = uuid.uuid4().int >> NUMBER_SHIFT, list[int]()
+        merger = RunMerger(base, run_schema(BTREE, type_), self.memory_bytes, counts.append)
+        async with aclosing(merger.merged(self.parts, self.low, self.high)) as rows:
+            table = await write_pages(files, btree.part_file(file), type_, rows)
+        (written,) = files.files
+        content = table.serialize().to_pybytes()
+        return IndexPages(self.segment, self.number, file, written.size_bytes, content, sum(counts))
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPages:
+    """The pages of a range, in a file that no version has yet. Can be pickled.
+
+    Attributes:
+        number: of the range; `file`: in the name of the file.
+        table: the rows of its page table, as an Arrow batch in the IPC format.
+        num_rows: of the range.
+    """
+
+    segment: uuid.UUID
+    number: int
+    file: int
+    size_bytes: int
+    table: bytes
+    num_rows: int
+
+    @property
+    def path(self) -> str:
+        """Its name in the folder of the segment."""
+        return btree.part_file(self.file)
+
+
+def pack_firsts(firsts: Sequence[pa.Array], max_bytes: int = FIRST_BYTES) -> tuple[bytes, int]:
+    """The first values of some blocks, as parts have them: each how many blocks is one of them."""
+    if not firsts:
+        return b"", 1
+    stride = max(1, -(-sum(value.nbytes for value in firsts) // max_bytes))
+    values = pa.concat_arrays(firsts[::stride])
+    return pa.record_batch({btree.VALUES: values}).serialize().to_pybytes(), stride
+
+
+@dataclass(frozen=True, slots=True)
+class _Fences:
+    """The first keys of a run's blocks: `nulls` blocks begin with null, then come `keys`."""
+
+    part: IndexPart
+    nulls: int
+    keys: list[Any]
+
+    @classmethod
+    def of(cls, part: IndexPart, type_: pa.DataType) -> _Fences:
+        if not part.firsts:
+            return cls(part, 0, [])
+        schema = pa.schema([pa.field(btree.VALUES, type_)])
+        values = pa.ipc.read_record_batch(pa.py_buffer(part.firsts), schema).column(0)
+        nulls = values.null_count
+        keys = keys_of(values.slice(nulls))
+        return cls(part, nulls, [keys[at] for at in range(len(keys))])
+
+    def between(self, low: Any, high: Any) -> IndexPart:
+        """The blocks that may have values of a range."""
+        stride, start, stop = self.part.stride, 0, len(self.part.blocks)
+        if low is not None:
+            start = stride * max(0, self.nulls + bisect_left(self.keys, low) - 1)
+        if high is not None and (place := bisect_left(self.keys, high)) < len(self.keys):
+            stop = stride * (self.nulls + place)
+        return self.part.cut(start, stop)
+
+
+def cut_ranges(
+    column: str,
+    read_version: int,
+    type_: pa.DataType,
+    parts: Sequence[IndexPart],
+    *,
+    range_bytes: int,
+    memory_bytes: int,
+) -> list[IndexRange]:
+    """Ranges of about equal bytes; none where one would do. CPU.
+
+    Args:
+        type_: of the values.
+        parts: in the order that rows of equal values are to have.
+    """
+    fences = [_Fences.of(part, type_) for part in parts]
+    lows = [None, *_splitters(fences, range_bytes)]
+    if len(lows) == 1:
+        return []
+    segment, highs = uuid.uuid4(), [*lows[1:], None]
+    ranges = []
+    for number, (low, high) in enumerate(zip(lows, highs, strict=True)):
+        cut = [fence.between(low, high) for fence in fences]
+        blocks = tuple(part for part in cut if part.blocks)
+        ranges.append(
+            IndexRange(column, read_version, segment, number, blocks, low, high, memory_bytes)
+        )
+    return ranges
+
+
+def _splitters(fences: Sequence[_Fences], range_bytes: int) -> list[Any]:
+    """Keys that all ranges but the first begin with, ascending."""
+    total = sum(fence.part.num_bytes for fence in fences)
+    num_ranges = min(MAX_RANGES, -(-total // range_bytes))
+    weighted = sorted(
+        (key, fence.part.num_bytes * fence.part.stride / len(fence.part.blocks))
+        for fence in fences
+        for key in fence.keys
+    )
+    if num_ranges < 2 or not weighted:
+        return []
+    reached = np.cumsum([weight for _, weight in weighted])
+    places = np.searchsorted(reached, np.arange(1, num_ranges) * reached[-1] / num_ranges)
+    keys = [weighted[place][0] for place in places.tolist()]
+    return sorted({key for key in keys if key > weighted[0][0]})
+
+
+async def join_pages(
+    base: Snapshot, pages: Sequence[IndexPages], type_: pa.DataType, num_rows: int
+) -> SegmentFiles:
+    """Write the page table of all ranges; gives the files of the segment. Cost: a PUT.
+
+    Args:
+        type_: of the values.
+        num_rows: of all ranges.
+
+    Raises:
+        InvalidInputError: not the pages of each range once.
+        StoreError: the store failed; the files of the pages stay.
+    """
+    pages = sorted(pages, key=lambda part: part.number)
+    numbers, rows = [part.number for part in pages], sum(part.num_rows for part in pages)
+    is_one = len({part.segment for part in pages}) == 1
+    if numbers != list(range(len(pages))) or rows != num_rows or not is_one:
+        raise InvalidInputError(
+            f"index pages: {rows} rows in ranges {numbers}; expected each range of one list once, "
+            f"{num_rows} rows"
+        )
+    schema = PageTableBuilder(type_).schema
+
+    def joined() -> tuple[pa.RecordBatch, list[int]]:
+        tables = [pa.ipc.read_record_batch(pa.py_buffer(part.table), schema) for part in pages]
+        whole = pa.concat_batches(tables)
+        places = to_arrow(np.arange(whole.num_rows, dtype=np.uint32))
+        columns = [*whole.columns[:-1], places]
+        return pa.RecordBatch.from_arrays(columns, schema=schema), [t.num_rows for t in tables]
+
+    table, counts = await base.engine.pool.run(joined)
+    listed = [table_pb2.IndexFile(path=part.path, size_bytes=part.size_bytes) for part in pages]
+    files = SegmentFiles(base, pages[0].segment, listed)
+    told = [[part.file, count] for part, count in zip(pages, counts, strict=True)]
+    await write_lookup(
+        files, table, {btree.RANGE_PARTITIONED: "true", btree.FILE_PAGES: json.dumps(told)}
+    )
+    return files
