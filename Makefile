@@ -57,7 +57,7 @@ test-azure: $(VENV)/azurite/.ready $(VENV)/.ready
 test-spark: $(VENV)/.ready
 	$(BIN)/python -m alance.spark.java
 	$(MAKE) $(VENV)/.spark
-	$(BIN)/pytest -m spark tests/spark
+	$(BIN)/pytest -m "spark and not soak" tests/spark
 
 # PyTorch is some hundreds of megabytes.
 test-torch: $(VENV)/.ready

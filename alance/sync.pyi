@@ -4,6 +4,9 @@ Made by `python -m tools.stubs`.
 """
 
 import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Literal, Self, Unpack
 
 import pandas as pd
 import polars as pl
@@ -109,9 +112,6 @@ from alance.types import (
     VectorIndexArguments,
     VersionInfo,
 )
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Literal, Self, Unpack
 
 class Dataset:
     def sql(

@@ -53,7 +53,7 @@ def suites() -> list[Suite]:
     return [
         # Three processes keep two processors busy; each takes some 700 MB.
         Suite("most", "make test", ("-n", "3", "--dist", "loadfile", "-m", FAST)),
-        Suite("Spark", "make test-spark", ("-m", "spark", "tests/spark"), no_spark),
+        Suite("Spark", "make test-spark", ("-m", "spark and not soak", "tests/spark"), no_spark),
         Suite(
             "browser",
             "make test-browser",

@@ -1,0 +1,72 @@
+"""Spark Connect: what a client does on a server whose connector is given by `--jars`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import lance
+import pytest
+
+from tests.spark.cluster import connect_server, environment
+
+JOB_S = 600.0  # it takes some 10 on a machine that does nothing else
+pytestmark = pytest.mark.timeout(2 * JOB_S)
+
+
+def done_by_client(folder: Path, *what: str) -> dict[str, Any]:
+    """What a client has seen."""
+    with connect_server(folder) as url:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.spark.connect_client", str(folder), *what],
+            env=environment(SPARK_REMOTE=url),
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            timeout=JOB_S,
+        )
+    assert done.returncode == 0, done.stdout + done.stderr[-6000:]
+    seen: dict[str, Any] = json.loads((folder / "seen.json").read_text())
+    return seen
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One client does all, as each start costs seconds."""
+    return done_by_client(tmp_path_factory.mktemp("connect"))
+
+
+def test_tables_are_read_by_the_connector_and_written_by_path(seen):
+    assert "pushed filters: [k IS NOT NULL, k = 2]" in seen["plan"]
+    assert seen["read"] == sorted([2, *range(2, 100, 5)])
+    assert seen["mapped"] == 105
+
+
+def test_tables_of_sql_are_changed_and_asked(seen):
+    assert seen["changed"] == {"9": 10, "50": 4, "60": 6}
+    assert (seen["old"], seen["versions"]) == (100, 5)
+
+
+def test_searches_know_the_warehouse_of_the_client(seen):
+    assert seen["nearest"] == [1, 3]
+
+
+def test_jobs_run_from_the_client(seen):
+    assert seen["jobs"] == [10, 105]
+
+
+def test_errors_say_what_and_where_in_their_first_line(seen):
+    assert "TableNotFoundError" in seen["no table"]
+    assert "plain.lance-" in seen["no table"]
+    assert "ColumnNotFoundError: column 'x'" in seen["no column"]
+
+
+@pytest.mark.soak
+def test_streams_run_on_the_server(tmp_path):
+    seen = done_by_client(tmp_path, "streams")
+    assert seen["copied"] == list(range(105))
+    assert seen["each"] == 105
+    lance.dataset(str(tmp_path / "lake" / "copy.lance")).validate()
