@@ -44,6 +44,7 @@ _CLASSES: Final = {
     "FileWriter": "alance",
     "IndexBuild": "alance",
     "IndexPlan": "alance.indexing",
+    "IndexRange": "alance.indexing",
     "IndexTask": "alance.indexing",
     "MergeInsert": "alance",
     "Optimize": "alance.optimize",

@@ -99,6 +99,7 @@ def stub() -> str:
         sync.CompactionTask,
         sync.IndexBuild,
         sync.IndexPlan,
+        sync.IndexRange,
         sync.IndexTask,
     ]
     places = (alance, alance.optimize, alance.indexing)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import alance
+from alance import sync
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.index.btree import FILE_PAGES, RANGE_PARTITIONED, parse_page_table
 from alance.indexing import IndexBuild
@@ -127,6 +128,17 @@ async def test_pages_of_other_ranges_are_refused(tmp_path: Path) -> None:
         dataset, plan, await IndexBuild.merge(dataset, plan, parts, pages)
     )
     assert await dataset.count_rows("v < 1000") == 1000
+
+
+def test_ranges_have_a_blocking_face(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).permutation(50_000)
+    dataset = sync.write_dataset(pa.table({"v": values}), str(tmp_path))
+    plan = sync.IndexBuild.plan(dataset, "v", "BTREE")
+    parts = [task.execute(dataset) for task in plan.tasks]
+    ranges = sync.IndexBuild.ranges(dataset, plan, parts, range_bytes=200_000)
+    pages = [part.execute(dataset) for part in ranges]
+    segment = sync.IndexBuild.merge(dataset, plan, parts, pages)
+    assert sync.IndexBuild.commit(dataset, plan, segment).count_rows("v < 1000") == 1000
 
 
 def test_page_tables_that_contradict_their_files() -> None:

@@ -48,6 +48,7 @@ class IndexRange:
     """Values of a B-tree whose pages are to be written together. Can be pickled.
 
     Attributes:
+        segment: its id, which names the folder of the files.
         number: its place among the ranges.
         parts: blocks of the runs that have such values.
         low, high: keys: from `low` on, and before `high`; None: from the nulls on, to the end.
@@ -56,7 +57,7 @@ class IndexRange:
 
     column: str
     read_version: int
-    segment: uuid.UUID
+    segment: str
     number: int
     parts: tuple[IndexPart, ...]
     low: Any
@@ -78,7 +79,7 @@ class IndexRange:
         """
         base = await at_version(dataset._snapshot, self.read_version)
         type_ = RowKeys.of(BTREE, base.schema.field(self.column)).type
-        files = SegmentFiles(base, self.segment)
+        files = SegmentFiles(base, uuid.UUID(self.segment))
         file, counts = uuid.uuid4().int >> NUMBER_SHIFT, list[int]()
         merger = RunMerger(base, run_schema(BTREE, type_), self.memory_bytes, counts.append)
         async with aclosing(merger.merged(self.parts, self.low, self.high)) as rows:
@@ -98,7 +99,7 @@ class IndexPages:
         num_rows: of the range.
     """
 
-    segment: uuid.UUID
+    segment: str
     number: int
     file: int
     size_bytes: int
@@ -167,7 +168,7 @@ def cut_ranges(
     lows = [None, *_splitters(fences, range_bytes)]
     if len(lows) == 1:
         return []
-    segment, highs = uuid.uuid4(), [*lows[1:], None]
+    segment, highs = str(uuid.uuid4()), [*lows[1:], None]
     ranges = []
     for number, (low, high) in enumerate(zip(lows, highs, strict=True)):
         cut = [fence.between(low, high) for fence in fences]
@@ -227,7 +228,7 @@ async def join_pages(
 
     table, counts = await base.engine.pool.run(joined)
     listed = [table_pb2.IndexFile(path=part.path, size_bytes=part.size_bytes) for part in pages]
-    files = SegmentFiles(base, pages[0].segment, listed)
+    files = SegmentFiles(base, uuid.UUID(pages[0].segment), listed)
     told = [[part.file, count] for part, count in zip(pages, counts, strict=True)]
     await write_lookup(
         files, table, {btree.RANGE_PARTITIONED: "true", btree.FILE_PAGES: json.dumps(told)}
