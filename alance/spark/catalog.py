@@ -222,6 +222,8 @@ def named_uri(table: str, warehouses: Mapping[str, str | None], default: str) ->
     parts = [quoted.replace("``", "`") or plain for quoted, plain in _PART.findall(table)]
     if not parts:
         raise InvalidInputError(f"table {table!r}: expected a path, a URI or a name")
+    if "/" in parts[-1]:
+        return str(parts[-1])
     catalog = parts.pop(0) if len(parts) > 1 and parts[0] in warehouses else default
     where = {"warehouse": warehouses.get(catalog), "catalog": catalog}
     return uri_of(where, parts[:-1], parts[-1])

@@ -149,7 +149,6 @@ def main() -> None:
             "spark.executor.extraJavaOptions": SMALL,
             "spark.archives": archive,
             "spark.executorEnv.PYTHONPATH": ARCHIVE,
-            "spark.pyspark.python": str(folder / "python3"),
         },
         warehouse=str(folder / "lake"),
     )

@@ -43,7 +43,7 @@ def driven(folder: Path, *what: str) -> subprocess.CompletedProcess[str]:
         arguments = [master, packed(folder), str(folder), *what]
         return subprocess.run(
             [sys.executable, "-m", "tests.spark.cluster_driver", *arguments],
-            env=environment(),
+            env=environment(PYSPARK_PYTHON=str(folder / "python3")),  # of the executors
             cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,

@@ -78,7 +78,7 @@ class IndexRange:
             StoreError: the store failed; no file stays.
         """
         base = await at_version(dataset._snapshot, self.read_version)
-        type_ = RowKeys.of(BTREE, base.schema.field(self.column)).type
+        type_ = RowKeys.of(BTREE, base.schema.field(self.column).arrow_type).type
         files = SegmentFiles(base, uuid.UUID(self.segment))
         file, counts = uuid.uuid4().int >> NUMBER_SHIFT, list[int]()
         merger = RunMerger(base, run_schema(BTREE, type_), self.memory_bytes, counts.append)
