@@ -11,42 +11,40 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import lance
-import numpy as np
-
 from benchmarks.alone import measure_alone
-from benchmarks.data import FOLDER, near_directions, table
+from benchmarks.data import near_directions, table
 from benchmarks.measure import waves
-from benchmarks.sides import Ours, Theirs, opened
+from benchmarks.searchers import SIDES, K, dimension, searchers, truth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy.typing as npt
-
     from alance.testing.lab import Lab
+    from benchmarks.searchers import Searcher, Vectors
 
-    Vector = npt.NDArray[np.float32]
-
-K: Final = 10
 NPROBES: Final = (1, 2, 5, 10, 20, 50)
 CALLS: Final = 512
 CALLERS: Final = (1, 64, 256)
 KINDS: Final = ("IVF_PQ", "IVF_RQ", "IVF_HNSW_SQ")
-TABLES: Final = ("wide_vectors", "many_vectors")
+BUILT: Final = ("wide_vectors", "many_vectors")
+# Searched, each with the numbers of partitions that are asked for.
+SEARCHED: Final = {"vectors": NPROBES, "many_searched": (10, 50), "wide_searched": (10, 50)}
 ABOUT: Final = """\
 Indices are built by processes of their own, with a partition for each thousand rows (of graphs with
-four): IVF_PQ of 16 codes, IVF_RQ of one bit. Searches are for the 10 nearest of the table
-`vectors`, by one IVF_PQ for both sides; recall is the share of the true 10 that is found. The
+four): IVF_PQ of 16 codes, IVF_RQ of one bit. Searches are for the 10 nearest of 100 000 x 128
+(`vectors`), 1 000 000 x 128 (`many_searched`) and 100 000 x 768 floats (`wide_searched`), by one
+IVF_PQ of pylance for all that read tables; recall is the share of the true 10 that is found. The
 **first** search of an open table reads what the index says of itself, **others** (30, one after the
-other) the partitions that are not in memory, and **again** are the same 30 once more.
+other) the partitions that are not in memory, and **again** are the same 30 once more. LanceDB reads
+the same table by its `await`-based API. Faiss has the vectors and an IVF_PQ of the same numbers in
+memory, and neither a table nor a file: what a search can take.
 """
 
 
 def run_builds(only: str, scale: float, rounds: int) -> list[dict[str, Any]]:
     """All kinds of both tables, each in processes of its own, on a copy of the table."""
     results = []
-    for name, kind in itertools.product(TABLES, KINDS):
+    for name, kind in itertools.product(BUILT, KINDS):
         if only not in f"vectors build {name} {kind}":
             continue
         with tempfile.TemporaryDirectory(dir=table(name, scale).parent) as folder:
@@ -60,43 +58,14 @@ def run_builds(only: str, scale: float, rounds: int) -> list[dict[str, Any]]:
     return results
 
 
-def truth(path: Path, queries: Sequence[Vector] | Vector) -> list[set[int]]:
-    """The ids of the nearest rows of each query."""
-    rows = lance.dataset(path).to_table(["id", "vec"])
-    values = rows["vec"].combine_chunks().flatten().to_numpy().reshape(len(rows), -1)
-    ids = rows["id"].to_numpy()
-    squares = (values**2).sum(axis=1)
-    return [
-        set(ids[np.argpartition(squares - 2 * values @ query, K)[:K]].tolist()) for query in queries
-    ]
-
-
-class Alance(Ours["Vector"]):
-    """Searches by alance."""
-
-    async def ask(self, query: Vector, **asked: Any) -> set[int]:
-        """The ids of the rows that are found."""
-        rows = await self.dataset.nearest("vec", query, K, columns=["id"], **asked)
-        return set(rows["id"].to_pylist())
-
-
-class Pylance(Theirs["Vector"]):
-    """Searches by pylance."""
-
-    def find(self, query: Vector, **asked: Any) -> set[int]:
-        """The ids of the rows that are found."""
-        nearest = {"column": "vec", "q": query, "k": K, **asked}
-        rows = self.dataset.to_table(["id", "_distance"], nearest=nearest)
-        return set(rows["id"].to_pylist())
-
-    async def ask(self, query: Vector, **asked: Any) -> set[int]:
-        """The same, in a thread."""
-        return await asyncio.to_thread(self.find, query, **asked)
+def places(lab: Lab) -> dict[str, Lab | None]:
+    """Where tables are read from, with the lab that notes requests."""
+    return {"local": None, "lab": lab}
 
 
 async def measured(
-    side: Alance | Pylance,
-    queries: Sequence[Vector],
+    side: Searcher,
+    queries: Vectors,
     right: Sequence[set[int]],
     lab: Lab | None,
     **asked: Any,
@@ -120,55 +89,68 @@ async def measured(
 
 async def run_recall(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
     """What a first search finds and costs, others behind it, and these again; of one index."""
-    queries = near_directions(31, seed=8)
-    path = table("vectors", scale)
-    lab.rescan()
-    remote = (f"s3://{FOLDER.name}/{path.name}", lab.lance_options(), lab)
     results: list[dict[str, Any]] = []
-    right = truth(path, queries)
-    for place, (uri, options, log) in {"local": (str(path), None, None), "lab": remote}.items():
-        for refine, nprobes in itertools.product((None, 10), NPROBES):
-            if only not in f"vectors recall {place} {nprobes}":
-                continue
+    for name, (place, log) in itertools.product(SEARCHED, places(lab).items()):
+        if only not in f"vectors recall {name} {place}":
+            continue
+        path = table(name, scale)
+        lab.rescan()
+        queries = near_directions(31, seed=8, dim=dimension(path))
+        right = truth(path, queries)
+        for refine, nprobes in itertools.product((None, 10), SEARCHED[name]):
             asked: dict[str, Any] = {"nprobes": nprobes, "refine_factor": refine}
-            parts = {"first": slice(0, 1), "others": slice(1, 31), "again": slice(1, 31)}
-            found: dict[str, dict[str, Any]] = {when: {} for when in parts}
-            async with opened(uri, options, Alance, Pylance) as sides:
-                for name, side in sides.items():
-                    for when, part in parts.items():
-                        found[when][name] = await measured(
-                            side, queries[part], right[part], log, **asked
-                        )
-            for when, values in found.items():
-                results.append({"place": place, "when": when, **asked, "sides": values})
-                print(line(results[-1]), flush=True)
+            results += await _searches(name, path, place, log, queries, right, asked)
     return results
+
+
+async def _searches(
+    name: str,
+    path: Path,
+    place: str,
+    lab: Lab | None,
+    queries: Vectors,
+    right: Sequence[set[int]],
+    asked: dict[str, Any],
+) -> list[dict[str, Any]]:
+    """The rows of a table for a number of partitions: each side first, others, again."""
+    parts = {"first": slice(0, 1), "others": slice(1, 31), "again": slice(1, 31)}
+    values: dict[str, dict[str, Any]] = {when: {} for when in parts}
+    async with searchers(path, lab) as sides:
+        for side, searcher in sides.items():
+            for when, part in parts.items():
+                values[when][side] = await measured(
+                    searcher, queries[part], right[part], lab, **asked
+                )
+    rows = [
+        {"table": name, "place": place, "when": when, **asked, "sides": values[when]}
+        for when in parts
+    ]
+    print(*map(line, rows), sep="\n", flush=True)
+    return rows
 
 
 async def run_crowds(lab: Lab, only: str, scale: float) -> list[dict[str, Any]]:
     """Queries a second, of callers who each wait for one after the other."""
-    queries = list(near_directions(CALLS, seed=9))
-    path = table("vectors", scale)
-    lab.rescan()
-    remote = (f"s3://{FOLDER.name}/{path.name}", lab.lance_options())
     results: list[dict[str, Any]] = []
-    for place, (uri, options) in {"local": (str(path), None), "lab": remote}.items():
-        for callers in CALLERS:
-            if only not in f"vectors callers {place} {callers}":
-                continue
-            asked = queries[: CALLS if callers > 1 else CALLS // 8]
-            rates: dict[str, float] = {}
-            async with opened(uri, options, Alance, Pylance) as sides:
-                for name, side in sides.items():
-                    await side.crowd(asked, callers, nprobes=20)
-                    seconds = []
-                    for _ in range(3):  # the best: others use the machine, too
-                        begun = time.perf_counter()
-                        await side.crowd(asked, callers, nprobes=20)
-                        seconds.append(time.perf_counter() - begun)
-                    rates[name] = len(asked) / min(seconds)
-            results.append({"place": place, "callers": callers, "sides": rates})
-            print(results[-1], flush=True)
+    for name, (place, log), callers in itertools.product(SEARCHED, places(lab).items(), CALLERS):
+        if only not in f"vectors callers {name} {place} {callers}":
+            continue
+        path = table(name, scale)
+        lab.rescan()
+        queries = near_directions(CALLS, seed=9, dim=dimension(path))
+        asked = list(queries[: CALLS if callers > 1 else CALLS // 8])
+        rates: dict[str, float] = {}
+        async with searchers(path, log) as sides:
+            for side, searcher in sides.items():
+                await searcher.crowd(asked, callers, nprobes=20)
+                seconds = []
+                for _ in range(3):  # the best: others use the machine, too
+                    begun = time.perf_counter()
+                    await searcher.crowd(asked, callers, nprobes=20)
+                    seconds.append(time.perf_counter() - begun)
+                rates[side] = len(asked) / min(seconds)
+        results.append({"table": name, "place": place, "callers": callers, "sides": rates})
+        print(results[-1], flush=True)
     return results
 
 
@@ -183,20 +165,26 @@ def run_vectors(lab: Lab, only: str, scale: float, rounds: int) -> dict[str, Any
 
 def line(point: dict[str, Any]) -> str:
     """A row of the table of searches."""
-    ours, theirs = point["sides"]["alance"], point["sides"]["pylance"]
-    cells = [
-        point["place"],
-        point["when"],
-        str(point["nprobes"]),
-        str(point["refine_factor"] or ""),
+    sides = point["sides"]
+    ours, theirs = sides["alance"], sides["pylance"]
+    cells = [point["table"], point["place"], point["when"], str(point["nprobes"])]
+    cells.append(str(point["refine_factor"] or ""))
+    cells += [_cell(sides, name, "recall", ".3f") for name in SIDES]
+    cells += [
+        f"{_cell(sides, name, 'ms', '.1f')} ({_cell(sides, name, 'cpu_ms', '.1f')})"
+        if name in sides
+        else ""
+        for name in SIDES
     ]
-    cells += [f"{side['recall']:.3f}" for side in (ours, theirs)]
-    cells += [f"{side['ms']:.1f} ({side['cpu_ms']:.1f})" for side in (ours, theirs)]
-    cells += [f"{ours['ms'] / theirs['ms']:.2f}"]
+    cells.append(f"{ours['ms'] / theirs['ms']:.2f}")
     for what in ("requests", "rounds"):
-        remote = point["place"] != "local"
-        cells.append(f"{ours[what]:.1f} / {theirs[what]:.1f}" if remote else "")
+        numbers = " / ".join(_cell(sides, name, what, ".1f") for name in SIDES if name in sides)
+        cells.append(numbers if point["place"] != "local" else "")
     return f"| {' | '.join(cells)} |"
+
+
+def _cell(sides: dict[str, dict[str, float]], name: str, what: str, form: str) -> str:
+    return format(sides[name][what], form) if name in sides else ""
 
 
 def section(results: dict[str, Any]) -> str:
@@ -212,16 +200,19 @@ def section(results: dict[str, Any]) -> str:
         cells += [f"{ours['ms'] / theirs['ms']:.2f}"]
         cells += [f"{ours['megabytes']:.0f} / {theirs['megabytes']:.0f}"]
         parts.append(f"| {' | '.join(cells)} |")
-    names = ["where", "search", "nprobes", "refined", "recall", "pylance", "alance ms (cpu)",
-             "pylance ms (cpu)", "ratio", "requests", "rounds"]  # fmt: skip
+    names = ["table", "where", "search", "nprobes", "refined"]
+    names += ["recall", *SIDES[1:], *(f"{side} ms (cpu)" for side in SIDES)]
+    names += ["ratio", "requests", "rounds"]
     if results["recall"]:
-        parts += [f"\n| {' | '.join(names)} |", f"|{'---|' * 2}{'---:|' * (len(names) - 2)}"]
+        parts += [f"\n| {' | '.join(names)} |", f"|{'---|' * 3}{'---:|' * (len(names) - 3)}"]
     parts += map(line, results["recall"])
     if results["callers"]:
-        parts += ["\n| where | callers | alance queries/s | pylance queries/s | ratio |",
-                  "|---|---:|---:|---:|---:|"]  # fmt: skip
+        names = ["table", "where", "callers", *(f"{side} queries/s" for side in SIDES), "ratio"]
+        parts += [f"\n| {' | '.join(names)} |", f"|---|---|{'---:|' * (len(names) - 2)}"]
     for crowd in results["callers"]:
-        ours, theirs = crowd["sides"]["alance"], crowd["sides"]["pylance"]
-        cells = [crowd["place"], str(crowd["callers"]), f"{ours:,.0f}", f"{theirs:,.0f}"]
-        parts.append(f"| {' | '.join([*cells, f'{ours / theirs:.1f}'])} |")
+        rates = crowd["sides"]
+        cells = [crowd["table"], crowd["place"], str(crowd["callers"])]
+        cells += [f"{rates[side]:,.0f}" if side in rates else "" for side in SIDES]
+        cells.append(f"{rates['alance'] / rates['pylance']:.1f}")
+        parts.append(f"| {' | '.join(cells)} |")
     return "\n".join([*parts, ""])

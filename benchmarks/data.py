@@ -267,6 +267,8 @@ INDICES: Final = {
 }
 VECTOR_INDICES: Final[dict[str, tuple[Any, dict[str, int]]]] = {
     "vectors": ("IVF_PQ", {"num_partitions": 128, "num_sub_vectors": 16}),
+    "many_searched": ("IVF_PQ", {"num_partitions": 1000, "num_sub_vectors": 16}),
+    "wide_searched": ("IVF_PQ", {"num_partitions": 128, "num_sub_vectors": 96}),
     "linked": ("IVF_HNSW_SQ", {"num_partitions": 4}),
 }
 MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
@@ -286,5 +288,7 @@ MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "linked": vectors,
     "many_vectors": many_vectors,
     "wide_vectors": wide_vectors,
+    "many_searched": many_vectors,
+    "wide_searched": wide_vectors,
     "documents": documents,
 }

@@ -38,11 +38,14 @@ class Side:
 
 
 def waves(records: Sequence[dict[str, Any]]) -> int:
-    """Requests one after the other: each wave begins when all before have ended."""
+    """Requests one after the other: each wave begins when all before have ended.
+
+    A request that its client dropped has no end, and keeps none waiting.
+    """
     count, end = 0, float("-inf")
-    for one in sorted(records, key=lambda record: record["t0"]):
-        count += one["t0"] >= end
-        end = max(end, one["t2"])
+    for record in sorted(records, key=lambda record: record["t0"]):
+        count += record["t0"] >= end
+        end = max(end, record.get("t2", record["t0"]))
     return count
 
 

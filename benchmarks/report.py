@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from benchmarks import (
+    behind,
     cases_changes,
     cases_commits,
     cases_small,
@@ -14,8 +15,15 @@ from benchmarks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+SECTIONS: Final[dict[str, Callable[[Any], str]]] = {
+    "writes": cases_writes.section,
+    "small": cases_small.section,
+    "changes": cases_changes.section,
+    "vectors": cases_vectors.section,
+    "texts": cases_texts.section,
+}
 HOW: Final = """# Benchmarks
 
 ![Ratios of wall times](ratios.svg)
@@ -63,18 +71,12 @@ def report(results: dict[str, Any]) -> str:
             parts.append("\n".join([f"## {title}\n", *_table(cases, remote=remote), ""]))
     if results["alone"]:
         parts.append("\n".join(["## Memory and import\n", *_alone(results["alone"]), ""]))
-    if results.get("writes"):
-        parts.append(cases_writes.section(results["writes"]))
-    if results.get("small"):
-        parts.append(cases_small.section(results["small"]))
-    if results.get("changes"):
-        parts.append(cases_changes.section(results["changes"]))
-    if results.get("vectors"):
-        parts.append(cases_vectors.section(results["vectors"]))
-    if results.get("texts"):
-        parts.append(cases_texts.section(results["texts"]))
-    if results.get("commits"):
+    for name, section in SECTIONS.items():
+        if results[name]:
+            parts.append(section(results[name]))
+    if results["commits"]:
         parts.append(cases_commits.section(results["commits"], results["latency_ms"]))
+    parts.append(behind.section(results))
     return "\n".join(parts)
 
 
