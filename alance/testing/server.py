@@ -296,7 +296,9 @@ class Server:
         return answer
 
     async def _fail(self, conn: Connection, req: Request, rule: Rule, delay: float) -> None:
-        if rule.action == "slow" or rule.action in CUTS:
+        if rule.action == "late":
+            await self.weather.changed()
+        if rule.action in ("late", "slow") or rule.action in CUTS:
             answer = await self._apply(conn, req, delay + rule.delay_ms / 1000.0)
             self.delivery.reply(conn, req, answer, rule)
             return

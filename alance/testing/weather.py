@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import re
@@ -19,6 +20,7 @@ ACTIONS: Final = frozenset(
         "reset",
         "stall",
         "slow",
+        "late",
         "truncate",
         "reset_mid",
         "stall_mid",
@@ -43,6 +45,7 @@ class Rule:
         reset: reset the connection, and do nothing.
         stall: neither do nor answer anything until the client leaves.
         slow: `delay_ms` more, and a body at `mbps`.
+        late: do and answer it when the faults are changed, also where the client has left.
         truncate, reset_mid, stall_mid: after `after_bytes` of the body close, reset, or go silent.
         trickle: after `after_bytes` of the body one byte a second.
         apply_status, apply_reset, apply_stall: do what was asked; then as without `apply_`.
@@ -124,6 +127,7 @@ class Weather:
         self.values = dict(self.DEFAULTS)
         self.rules: list[Rule] = []
         self._die = random.Random(1)
+        self._change = asyncio.Event()  # of the faults, the next one
         self.update(over)
 
     def update(self, over: Mapping[str, Any]) -> None:
@@ -140,9 +144,15 @@ class Weather:
                 self.rules = [Rule(**fault) for fault in over["faults"]]
             except (TypeError, re.error) as error:
                 raise ValueError(f"fault: {error}") from error
+            self._change.set()
+            self._change = asyncio.Event()
         if "seed" in over:
             self._die = random.Random(over["seed"])
         self.values.update(over)
+
+    async def changed(self) -> None:
+        """Wait until the faults are set anew."""
+        await self._change.wait()
 
     def latency(self, op: str) -> float:
         """Seconds until the first byte of an answer, drawn anew."""

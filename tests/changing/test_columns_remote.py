@@ -40,7 +40,7 @@ async def opened(lab: Lab, tmp_path: Path) -> AsyncIterator[tuple[alance.Dataset
     path = Path(lab.root) / "lab" / name
     shutil.copytree(Twins.make(tmp_path).ours, path)
     lab.rescan()
-    options = {**lab.lance_options(), "client_max_retries": "1", "read_timeout": "500ms"}
+    options = {**lab.lance_options(), "client_max_retries": "1"}
     async with alance.Session() as session:
         dataset = await alance.dataset(f"s3://lab/{name}", storage_options=options, session=session)
         yield await dataset.delete("id = 0"), path  # the store is probed

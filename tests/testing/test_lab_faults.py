@@ -70,6 +70,18 @@ def test_a_stall(client: Client, is_applied: bool) -> None:
     assert client.status("HEAD", f"/{key}") == (200 if is_applied else 404)
 
 
+def test_a_write_that_comes_late(client: Client) -> None:
+    client.http.timeout = 0.2
+    with fault(client, action="late", method="PUT"):
+        with pytest.raises(TimeoutError):
+            client.ask("PUT", "/late", b"body")
+        client.http.close()
+        client.http.timeout = 10
+        assert client.status("HEAD", "/late") == 404
+        client.lab.calm()
+    assert client.status("HEAD", "/late") == 200
+
+
 @pytest.mark.parametrize("after_bytes", [0, 1, 700_000])
 @pytest.mark.parametrize("action", ["truncate", "reset_mid", "stall_mid"])
 def test_broken_bodies(client: Client, action: str, after_bytes: int) -> None:

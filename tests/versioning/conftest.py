@@ -84,7 +84,7 @@ class Committer:
 
 def remote_uri(lab: Lab, kind: str, **more: Any) -> tuple[str, dict[str, Any]]:
     """A new folder in the lab, and the options to reach it."""
-    quick = {"client_max_retries": 0, "read_timeout": "500ms", **more}
+    quick = {"client_max_retries": 0, **more}
     if kind == "s3":
         return f"s3://lab/commits-{next(_numbers)}", {**lab.lance_options(), **quick}
     return f"gs://lab/commits-{next(_numbers)}", {**lab.gcs_options(), **quick}

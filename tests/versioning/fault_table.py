@@ -9,7 +9,7 @@
 | 408, 429 or 5xx                         | it failed          | is not there               |
 | 409, 412 though there is none           | it exists          | is not there               |
 | reset or silence before it is done      | it failed          | is not there               |
-| slower than the client waits            | it failed          | is not there, but comes    |
+| done after the client has given up      | it failed          | is not there, but comes    |
 
 With retries of obstore itself, a put that it sends twice after the first was written is told to
 exist, too. So nothing that the client is told, but success, says whose object is there.
@@ -22,8 +22,7 @@ from typing import Any, Final, Literal
 
 from alance.errors import AlreadyExistsError, StoreError
 
-WAITS_MS: Final = 250  # the client's patience with one answer
-LATE_MS: Final = 500  # until a put that is late takes effect
+SILENT: Final = frozenset({"stall", "apply_stall", "stall_mid", "late"})
 
 Truth = Literal["ours", "absent", "late"]
 
@@ -60,7 +59,7 @@ MATRIX: Final = (
     *(_status(status, "absent") for status in STATUSES),
     Fault({"action": "reset"}, StoreError, "absent"),
     Fault({"action": "stall"}, StoreError, "absent"),
-    Fault({"action": "slow", "delay_ms": 2 * LATE_MS}, StoreError, "late"),
+    Fault({"action": "late"}, StoreError, "late"),
 )
 # Of the requests that find the latest version, and read what others did.
 READ_FAULTS: Final[tuple[dict[str, Any], ...]] = (
@@ -70,5 +69,10 @@ READ_FAULTS: Final[tuple[dict[str, Any], ...]] = (
     {"action": "truncate"},
     {"action": "reset_mid", "after_bytes": 20},
     {"action": "stall_mid", "after_bytes": 20},
-    {"action": "slow", "delay_ms": 2 * LATE_MS},
+    {"action": "late"},
 )
+
+
+def patience(rule: dict[str, Any]) -> str:
+    """How long the client waits for an answer: only where a fault is silence it is to give up."""
+    return "250ms" if rule.get("action") in SILENT else "60s"

@@ -14,6 +14,7 @@ from alance.versioning.manifest_store import ConditionalManifests
 from alance.versioning.settle import Patience
 from tests.simulation.append_rules import append
 from tests.versioning.conftest import Committer, remote_uri
+from tests.versioning.fault_table import patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -49,8 +50,9 @@ def name(rule: dict[str, Any]) -> str:
 async def remote(request: pytest.FixtureRequest, lab: Lab) -> AsyncIterator[Committer]:
     """A committer of a table in the lab; without and with the retries of obstore itself."""
     kind, _, retries = request.param.partition("-")
+    waits = patience(request.node.callspec.params.get("rule", {}))
     uri, options = remote_uri(
-        lab, kind, client_max_retries=int(retries), read_timeout="250ms", timeout="250ms"
+        lab, kind, client_max_retries=int(retries), read_timeout=waits, timeout=waits
     )
     made = Committer.of(uri, storage_options=options)
     yield made
@@ -134,7 +136,7 @@ async def test_without_its_file_a_transaction_is_not_committed(lab: Lab, remote:
 
 @pytest.mark.parametrize("kind", ["s3", "gcs"])
 async def test_an_append_by_handle_is_two_rounds_of_writes(lab: Lab, kind: str) -> None:
-    uri, options = remote_uri(lab, kind, read_timeout="60s")
+    uri, options = remote_uri(lab, kind)
     committer = Committer.of(uri, storage_options=options)
     made = await committer.commit(await committer.create(), "a")
     store, path = committer.engine.registry.resolve(committer.table.folder("data/b.lance"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.versioning.conftest import Committer, remote_uri
-from tests.versioning.fault_table import LATE_MS, MATRIX, READ_FAULTS, WAITS_MS, Fault
+from tests.versioning.fault_table import MATRIX, READ_FAULTS, Fault, patience
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from alance.testing.lab import Lab
 
 MANIFESTS = r"\.manifest$"
-WAITS = f"{WAITS_MS}ms"
 
 
 @pytest.fixture(params=["s3", "gcs"])
 async def opened(request: pytest.FixtureRequest, lab: Lab) -> AsyncIterator[Any]:
     """Makes committers of one new table, each as another process would have it."""
-    uri, options = remote_uri(lab, request.param, read_timeout=WAITS, timeout=WAITS)
+    asked = request.node.callspec.params
+    waits = patience(asked["fault"].rule if "fault" in asked else asked["rule"])
+    uri, options = remote_uri(lab, request.param, read_timeout=waits, timeout=waits)
     made: list[Committer] = []
 
     def another() -> Committer:
@@ -45,14 +46,11 @@ async def test_the_table_is_true(lab: Lab, opened: Callable[[], Committer], faul
     lab.config(faults=[{"op": "PUT", "times": 1, **fault.rule}])
     with pytest.raises(fault.told):
         await store.put(path, b"ours", if_absent=True)
-    lab.calm()
     file = lab.root / "lab" / path
     assert file.exists() == (fault.truth == "ours")
+    await settled(lab)
+    assert file.exists() == (fault.truth != "absent")
     if fault.truth == "late":
-        for _ in range(100):
-            if file.exists():
-                break
-            await asyncio.sleep(LATE_MS / 1000)
         assert await store.get(path) == b"ours"
 
 
@@ -62,7 +60,7 @@ async def test_alone(lab: Lab, opened: Callable[[], Committer], fault: Fault) ->
     first = await committer.create()
     lab.config(faults=[{"op": "PUT", "key": MANIFESTS, "times": 1, **fault.rule}])
     assert (await committer.commit(first, "a")).version == 2
-    await arrived(lab, fault)
+    await settled(lab)
     assert (await committer.latest()).version == 2
     assert await committer.paths() == ["a"]
 
@@ -89,17 +87,16 @@ async def test_another_commits_before_it_is_settled(
     lab.config(faults=[{"op": "PUT", "key": MANIFESTS, "times": 1, **fault.rule}])
     made = await committer.commit(first, "ours")
     assert (made.version, *others) == ((2, 3) if fault.truth == "ours" else (3, 2))
-    await arrived(lab, fault)
+    await settled(lab)
     assert (await committer.latest()).version == 3
     assert sorted(await committer.paths()) == ["ours", "rival"]
 
 
-async def arrived(lab: Lab, fault: Fault) -> None:
-    """Wait for a put that is late."""
-    if fault.truth == "late":
-        while lab.stats()["in_flight"]:  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0.02)
+async def settled(lab: Lab) -> None:
+    """Fair weather, in which a put that is late is done."""
     lab.calm()
+    while lab.stats()["in_flight"]:  # noqa: ASYNC110 - the server tells nobody
+        await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("op", ["LIST", "GET"])
