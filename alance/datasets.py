@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from alance.deferred import Deferred
 from alance.fragment import DatasetFragment
 from alance.ops.read import count
-from alance.ops.read.options import ScanOptions
+from alance.ops.read.options import ScanOptions, checked_defaults
 from alance.ops.read.take import take, take_addresses, take_rows
 from alance.ops.version import opening
 from alance.ops.version.defaults import BLOB_BYTES, GROUP_BYTES, SMALL_ROWS
@@ -58,6 +58,7 @@ async def dataset(
     session: Session | None = None,
     manifest_store: ExternalStore | None = None,
     commit_lock: CommitLock | None = None,
+    default_scan_options: Mapping[str, Any] | None = None,
 ) -> Dataset:
     """Open a dataset at its latest version, or the one asked for.
 
@@ -81,13 +82,18 @@ async def dataset(
             writers of the table must use it.
         commit_lock: for the same purpose: called with the version to be made, it gives a context
             manager, async or not, that is held meanwhile.
+        default_scan_options: `columns` and fields of `ScanOptions` that `scanner`, `to_table` and
+            what else scans take where they are not given them; `schema` is that of such a scan.
+            Takes, counts and scans of a single fragment do not ask them. Other versions that the
+            dataset gives keep them.
 
     Raises:
         NotFoundError: no dataset there, or no such version or tag.
         UnsupportedError: the table uses a feature that this alance does not know.
         InvalidInputError: a bad URI or option.
     """
-    return Dataset(
+    defaults = checked_defaults(default_scan_options)
+    opened = Dataset(
         await opening.open_snapshot(
             uri,
             version=version,
@@ -97,8 +103,12 @@ async def dataset(
             session=session,
             manifest_store=manifest_store,
             commit_lock=commit_lock,
-        )
+        ),
+        defaults,
     )
+    if defaults:
+        await opened.scanner()._load()  # what `schema` parses with
+    return opened
 
 
 class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs):
@@ -124,7 +134,9 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs):
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema."""
+        """The Arrow schema; of what is scanned by default, with `default_scan_options`."""
+        if self._scan_defaults:
+            return self.scanner().projected_schema
         return self._snapshot.schema.to_arrow()
 
     @property
@@ -302,7 +314,9 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs):
 
     def scanner(self, columns: Columns = None, **options: Unpack[ScanArguments]) -> Scanner:
         """A scan to be run, counted or explained; options are the fields of `ScanOptions`."""
-        return Scanner(self._snapshot, columns, ScanOptions(**options))
+        given: dict[str, Any] = {**self._scan_defaults, **options}
+        usual = given.pop("columns", None)
+        return Scanner(self._snapshot, usual if columns is None else columns, ScanOptions(**given))
 
     def to_batches(
         self,

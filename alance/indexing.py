@@ -228,7 +228,7 @@ class IndexBuild:
         await dataset._load(index_parts)
         options = CommitOptions(**commit)
         snapshot = await index_parts.commit(dataset._snapshot, plan, segment, options)
-        return type(dataset)(snapshot)
+        return dataset._on(snapshot)
 
     @classmethod
     async def discard(cls, dataset: Dataset, parts: Sequence[IndexPart]) -> None:

@@ -104,7 +104,7 @@ class Optimize:
             compact_plan.CompactionOptions(**options),
             CommitOptions(properties, message, max_retries),
         )
-        return type(self._dataset)(after)
+        return self._dataset._on(after)
 
     def auto_compact(
         self,
@@ -183,7 +183,7 @@ class Optimize:
             retrain=retrain,
             options=CommitOptions(**commit),
         )
-        return type(self._dataset)(after)
+        return self._dataset._on(after)
 
 
 class AutoCompaction:
@@ -210,7 +210,7 @@ class AutoCompaction:
         """The last version that was seen or made."""
         if self._compactor is None:
             return self._dataset
-        return type(self._dataset)(self._compactor.last)
+        return self._dataset._on(self._compactor.last)
 
     async def __aenter__(self) -> Self:
         if self._compactor is not None:
@@ -270,7 +270,7 @@ class Compaction:
         after = await compact.compact_files(
             dataset._snapshot, compact_plan.CompactionOptions(**options), CommitOptions()
         )
-        return type(dataset)(after)
+        return dataset._on(after)
 
     @classmethod
     async def commit(
@@ -299,4 +299,4 @@ class Compaction:
         snapshot = await compact.commit(
             dataset._snapshot, results, CommitOptions(**commit), uncover_indices=uncover_indices
         )
-        return type(dataset)(snapshot)
+        return dataset._on(snapshot)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.io.pool import DecodePool
     from alance.ops.read import aggregate as aggregating
-    from alance.ops.read import blob_bytes, explain
+    from alance.ops.read import blob_bytes, explain, scan_stats
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import ScanOptions
     from alance.ops.search import explained as search_explain
@@ -42,6 +42,7 @@ else:
     aggregating = Deferred("alance.ops.read.aggregate")
     blob_bytes = Deferred("alance.ops.read.blob_bytes")
     explain = Deferred("alance.ops.read.explain")
+    scan_stats = Deferred("alance.ops.read.scan_stats")
     search = Deferred("alance.ops.search.nearest")
     search_explain = Deferred("alance.ops.search.explained")
     text_explain = Deferred("alance.ops.search.text.explained")
@@ -115,6 +116,9 @@ class Scanner:
             addressed = self._scan(replace(options, with_row_address=True))
             asked = options.with_row_address or ROW_ADDRESS in (self._columns or ())
             batches = blob_bytes.with_bytes(self._snapshot, addressed, blobs, keep_address=asked)
+        if options.scan_stats_callback is not None:
+            await self._snapshot.engine.pool.load(scan_stats)
+            batches = scan_stats.counted(batches, options.scan_stats_callback)
         async with aclosing(batches):
             async for batch in batches:
                 yield batch

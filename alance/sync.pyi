@@ -998,6 +998,7 @@ def commit(
     detached: bool = ...,
     data_storage_version: str | FileVersion | None = ...,
     stable_row_ids: bool = ...,
+    commit_timeout: timedelta | float | None = ...,
     store: object | None = ...,
     storage_options: StorageOptions | None = ...,
     session: Session | None = ...,
@@ -1015,6 +1016,7 @@ def dataset(
     session: Session | None = ...,
     manifest_store: ExternalStore | None = ...,
     commit_lock: CommitLock | None = ...,
+    default_scan_options: Mapping[str, Any] | None = ...,
 ) -> Dataset: ...
 def connect(
     uri: str | os.PathLike[str] | object,

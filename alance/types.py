@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         OrderBy,
         ScanArguments,
     )
+    from alance.ops.read.scan_stats import ScanStatistics
     from alance.ops.read.stats import DatasetStats
     from alance.ops.rows.update import Updates
     from alance.ops.search.options import SearchArguments
@@ -125,6 +126,7 @@ _PLACES: Final = {
     "ResolvedCompactionOptions": "alance.ops.upkeep.compact_plan",
     "ScalarIndexArguments": "alance.ops.index.index_arguments",
     "ScanArguments": "alance.ops.read.options",
+    "ScanStatistics": "alance.ops.read.scan_stats",
     "SearchArguments": "alance.ops.search.options",
     "StorageOptions": "alance.io.credentials",
     "StoreCheck": "alance.io.store_report",
@@ -200,6 +202,7 @@ __all__ = [
     "ResolvedCompactionOptions",
     "ScalarIndexArguments",
     "ScanArguments",
+    "ScanStatistics",
     "SearchArguments",
     "StorageOptions",
     "StoreCheck",

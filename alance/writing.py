@@ -18,6 +18,7 @@ from alance.versioning.table import open_table
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
+    from datetime import timedelta
     from typing import Unpack
 
     import pyarrow as pa
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
     from alance.ops.write import write as writer
     from alance.ops.write.options import Mode, Progress
     from alance.ops.write.sources import Data
+    from alance.versioning import outcome
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 else:
     cleanup_policy = Deferred("alance.ops.cleanup.policy")
+    outcome = Deferred("alance.versioning.outcome")
     writer = Deferred("alance.ops.write.write")
 
 
@@ -187,6 +190,7 @@ async def commit(
     detached: bool = False,
     data_storage_version: str | FileVersion | None = None,
     stable_row_ids: bool = False,
+    commit_timeout: timedelta | float | None = None,
     store: object | None = None,
     storage_options: StorageOptions | None = None,
     session: Session | None = None,
@@ -202,14 +206,17 @@ async def commit(
         read_version: the version that the operation was computed from; None: that of the dataset,
             or the latest at the URI.
         detached: a version outside of the table's history, under a random number.
+        commit_timeout: timedelta or seconds, greater than 0: the commit with all its attempts is
+            given up then, as by `asyncio.timeout`. None: no attempt is begun after a minute.
         others: those of `write_dataset`.
 
     Raises:
         NotFoundError: no such version.
         InvalidInputError: the operation does not fit the version.
         CommitConflictError: a concurrent commit rules this one out.
-        CommitStateUnknownError: whether the commit landed could not be found out.
-        StoreError: the store failed.
+        CommitStateUnknownError: whether the commit landed could not be found out, within
+            `commit_timeout` or at all.
+        StoreError: the store failed; or `commit_timeout` is over, and no version was made.
     """
     options = _options(
         MAX_ROWS_PER_FILE,
@@ -223,17 +230,18 @@ async def commit(
     )
     if read_version is None and base is not None:
         read_version = base.version
-    await session.engine.pool.load(writer)
-    return Dataset(
-        await writer.commit_operation(
-            session,
-            table,
-            operation,
-            read_version=read_version,
-            detached=detached,
-            options=options,
+    await session.engine.pool.load(writer, outcome)
+    async with outcome.within(commit_timeout, table.uri):
+        return Dataset(
+            await writer.commit_operation(
+                session,
+                table,
+                operation,
+                read_version=read_version,
+                detached=detached,
+                options=options,
+            )
         )
-    )
 
 
 def _place(

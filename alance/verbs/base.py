@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import ModuleType
+    from typing import Any, Self
 
     from alance.ops.version.snapshot import Snapshot
 
@@ -13,10 +15,15 @@ if TYPE_CHECKING:
 class Handle:
     """One version of a dataset."""
 
-    __slots__ = ("_snapshot",)
+    __slots__ = ("_scan_defaults", "_snapshot")
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, scan_defaults: Mapping[str, Any] | None = None) -> None:
         self._snapshot = snapshot
+        self._scan_defaults = scan_defaults or {}
+
+    def _on(self, snapshot: Snapshot) -> Self:
+        """Another version of the same dataset, scanned alike; this very object if it is in hand."""
+        return self if snapshot is self._snapshot else type(self)(snapshot, self._scan_defaults)
 
     async def _load(self, *modules: str | ModuleType) -> None:
         """Import what a verb needs beyond reading, in the pool; see `DecodePool.load`."""

@@ -72,7 +72,7 @@ class ColumnVerbs(Handle):
             batch_size=batch_size,
             options=options,
         )
-        return type(self)(after)
+        return self._on(after)
 
     async def alter_columns(
         self,
@@ -97,7 +97,7 @@ class ColumnVerbs(Handle):
         """
         await self._load(columns_alter)
         options = CommitOptions(**commit)
-        return type(self)(await columns_alter.alter_columns(self._snapshot, alterations, options))
+        return self._on(await columns_alter.alter_columns(self._snapshot, alterations, options))
 
     async def drop_columns(
         self,
@@ -115,7 +115,7 @@ class ColumnVerbs(Handle):
         """
         await self._load(columns_alter)
         options = CommitOptions(**commit)
-        return type(self)(await columns_alter.drop_columns(self._snapshot, columns, options))
+        return self._on(await columns_alter.drop_columns(self._snapshot, columns, options))
 
     async def merge(
         self,
@@ -143,7 +143,7 @@ class ColumnVerbs(Handle):
         await self._load(columns_join)
         options = CommitOptions(**commit)
         after = await columns_join.merge(self._snapshot, data, left_on, right_on, options=options)
-        return type(self)(after)
+        return self._on(after)
 
     async def replace_columns(
         self,
@@ -178,4 +178,4 @@ class ColumnVerbs(Handle):
             batch_size=batch_size,
             options=options,
         )
-        return type(self)(after)
+        return self._on(after)

@@ -98,11 +98,11 @@ class IndexVerbs(Handle):
         if isinstance(index_type, str) and index_type.upper() in TEXT_KINDS:
             await self._load(index_texts)
             texts = index_new_text.NewTextIndex.of(column, name, left, replace=replace, train=train)
-            return type(self)(await index_texts.create_text_index(self._snapshot, texts, commit))
+            return self._on(await index_texts.create_text_index(self._snapshot, texts, commit))
         await self._load(index_manage)
         arguments = cast("ValueIndexArguments", left)
         new = index_new.NewIndex(column, index_type, name, replace, train, arguments)
-        return type(self)(await index_manage.create_index(self._snapshot, new, commit))
+        return self._on(await index_manage.create_index(self._snapshot, new, commit))
 
     async def create_index(
         self,
@@ -163,7 +163,7 @@ class IndexVerbs(Handle):
                 raise InvalidInputError("progress: is told of indices of vectors alone")
             await self._load(index_texts)
             texts = index_new_text.NewTextIndex.of(column, name, options, replace=replace)
-            return type(self)(await index_texts.create_text_index(self._snapshot, texts, commit))
+            return self._on(await index_texts.create_text_index(self._snapshot, texts, commit))
         await self._load(index_vectors)
         chosen = index_new_vector.VectorIndexOptions(**cast("VectorIndexArguments", options))
         snapshot = await index_vectors.create_vector_index(
@@ -172,7 +172,7 @@ class IndexVerbs(Handle):
             commit,
             progress,
         )
-        return type(self)(snapshot)
+        return self._on(snapshot)
 
     async def drop_index(
         self,
@@ -188,7 +188,7 @@ class IndexVerbs(Handle):
         """
         await self._load(index_manage)
         after = await index_manage.drop_index(self._snapshot, name, CommitOptions(**commit))
-        return type(self)(after)
+        return self._on(after)
 
     def list_indices(self) -> list[dict[str, Any]]:
         """The indices of this version, one entry a segment, by name. Cost: nothing.

@@ -94,7 +94,7 @@ class RowVerbs(Handle):
             write_options.checked_mode(mode, "append", "overwrite"),
             options=options,
         )
-        return type(self)(after)
+        return self._on(after)
 
     async def delete(
         self,
@@ -128,7 +128,7 @@ class RowVerbs(Handle):
         await self._load(delete)
         options = CommitOptions(**commit)
         condition = ScanOptions(filter=predicate, params=params)
-        return type(self)(await delete.delete(self._snapshot, condition, options))
+        return self._on(await delete.delete(self._snapshot, condition, options))
 
     async def update(
         self,
@@ -165,7 +165,7 @@ class RowVerbs(Handle):
         """
         await self._load(update)
         options = CommitOptions(**commit)
-        return type(self)(await update.update(self._snapshot, updates, where, params, options))
+        return self._on(await update.update(self._snapshot, updates, where, params, options))
 
     def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsert:
         """A merge of new data by key, to be told what it does and then executed:
@@ -350,7 +350,7 @@ class MergeInsert:
         await self._dataset._load(merge_insert)
         base: Any = self._dataset
         snapshot = await merge_insert.merge_insert(base._snapshot, self._plan, data, schema)
-        return type(base)(snapshot)  # type: ignore[no-any-return]
+        return base._on(snapshot)  # type: ignore[no-any-return]
 
     async def execute_uncommitted(
         self, data: Data, *, schema: pa.Schema | None = None

@@ -316,7 +316,7 @@ class MetadataVerbs(Handle):
         await self._load(config)
         options = CommitOptions(**commit)
         after = await config.update(self._snapshot, kind, values, options, replace=replace)
-        return type(self)(after)
+        return self._on(after)
 
     async def update_field_metadata(
         self,
@@ -339,4 +339,4 @@ class MetadataVerbs(Handle):
         await self._load(config)
         options = CommitOptions(**commit)
         after = await config.update_field_metadata(self._snapshot, fields, options, replace=replace)
-        return type(self)(after)
+        return self._on(after)

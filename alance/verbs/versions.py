@@ -67,12 +67,12 @@ class VersionVerbs(Handle):
             NotFoundError: no such version, tag or branch.
         """
         snapshot = await opening.checkout(self._snapshot, version)
-        return self if snapshot is self._snapshot else type(self)(snapshot)
+        return self._on(snapshot)
 
     async def checkout_latest(self) -> Self:
         """The latest version on this branch; this very dataset if it is. Cost: a LIST, a GET."""
         latest = await opening.checkout(self._snapshot, None)
-        return self if latest is self._snapshot else type(self)(latest)
+        return self._on(latest)
 
     async def checkout_branch(self, branch: str | None, version: int | None = None) -> Self:
         """A version of another branch, the latest by default; None or `main`: the main branch.
@@ -83,7 +83,7 @@ class VersionVerbs(Handle):
             NotFoundError: no such branch, or no such version on it.
         """
         snapshot = await opening.checkout_branch(self._snapshot, branch, version)
-        return self if snapshot is self._snapshot else type(self)(snapshot)
+        return self._on(snapshot)
 
     async def read_transaction(self, version: int | None = None) -> Transaction | None:
         """The transaction that made a version (this one by default); None where none was kept."""
@@ -139,7 +139,7 @@ class VersionVerbs(Handle):
         """
         await self._load(restore)
         options = CommitOptions(**commit)
-        return type(self)(await restore.restore(self._snapshot, version, options))
+        return self._on(await restore.restore(self._snapshot, version, options))
 
     async def create_branch(
         self,
@@ -166,7 +166,7 @@ class VersionVerbs(Handle):
         await self._load(refs_write)
         options = CommitOptions()
         after = await refs_write.create_branch(self._snapshot, name, reference, options, metadata)
-        return type(self)(after)
+        return self._on(after)
 
     async def shallow_clone(
         self,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import CommitStateUnknownError
+from alance.errors import CommitStateUnknownError, InvalidInputError, StoreError
 from alance.versioning.tokens import Notes, last_numbers
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from alance.format.table.manifest import Manifest
 
 _VISIBLE: Final = "_alance_may_be_visible"  # attribute of an exception
@@ -37,6 +42,46 @@ def mark_as_not_made(error: BaseException) -> None:
 def is_not_made(error: BaseException) -> bool:
     """Whether `mark_as_not_made` was told of an error."""
     return hasattr(error, _NOT_MADE)
+
+
+def _seconds_of(timeout: timedelta | float | None) -> float | None:
+    """A commit's `commit_timeout` in seconds; None: none.
+
+    Raises:
+        InvalidInputError: neither a timedelta nor seconds greater than 0.
+    """
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0:
+        raise InvalidInputError(
+            f"commit_timeout={timeout!r}: expected a timedelta or seconds, greater than 0"
+        )
+    return float(seconds)
+
+
+@asynccontextmanager
+async def within(timeout: timedelta | float | None, uri: str) -> AsyncIterator[None]:
+    """Give up the commit of this block after a time, or seconds; None: never.
+
+    Raises:
+        InvalidInputError: a time that is none.
+        CommitStateUnknownError: the version may have been made.
+        StoreError: it was not.
+    """
+    seconds = _seconds_of(timeout)
+    try:
+        async with asyncio.timeout(seconds) as deadline:
+            yield
+    except TimeoutError as error:
+        if not deadline.expired():
+            raise
+        what = f"dataset {uri!r}: the commit was given up after {seconds:g} s (commit_timeout)"
+        if error.__cause__ is not None and may_be_visible(error.__cause__):
+            raise CommitStateUnknownError(
+                f"{what}; the latest version tells whether it was made"
+            ) from error
+        raise StoreError(f"{what}; no version was made", retryable=True) from error
 
 
 def notes_of(manifest: Manifest) -> Notes:

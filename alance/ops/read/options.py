@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from alance.errors import InvalidInputError
 from alance.ops.version.conditions import bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     import pyarrow.compute as pc
 
+    from alance.ops.read.scan_stats import ScanStatsCallback
     from alance.ops.search.text.query import TextQuery
     from alance.ops.version.conditions import Condition, Params
 
@@ -67,6 +68,7 @@ class FragmentScanArguments(TypedDict, total=False):
     full_text_query: str | TextQuery | Mapping[str, Any] | None
     prefilter: bool
     fast_search: bool
+    scan_stats_callback: ScanStatsCallback | None
 
 
 class ScanArguments(FragmentScanArguments, total=False):
@@ -112,6 +114,8 @@ class ScanOptions:
             is the number of rows. See `Dataset.search_text`.
         prefilter: the filter comes before the search; else it is asked of what the search gives.
         fast_search: leave out rows that no index covers.
+        scan_stats_callback: called with `ScanStatistics`, on the event loop, when all batches
+            were given. Its errors are logged.
     """
 
     filter: str | pc.Expression | None = None
@@ -137,6 +141,7 @@ class ScanOptions:
     full_text_query: str | TextQuery | Mapping[str, Any] | None = None
     prefilter: bool = False
     fast_search: bool = False
+    scan_stats_callback: ScanStatsCallback | None = None
 
     def __post_init__(self) -> None:
         for name, least in (
@@ -165,12 +170,39 @@ class ScanOptions:
             )
         if self.include_deleted_rows and not self.with_row_id:
             raise InvalidInputError("include_deleted_rows=True needs with_row_id=True")
+        if self.scan_stats_callback is not None and not callable(self.scan_stats_callback):
+            raise InvalidInputError(
+                f"scan_stats_callback={self.scan_stats_callback!r}: expected a function of the "
+                f"statistics"
+            )
         bound(self.filter, self.params)
 
 
 def condition_of(options: ScanOptions) -> Condition | None:
     """The filter of a scan with the values of its parameters."""
     return bound(options.filter, options.params)
+
+
+def checked_defaults(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Arguments for all scans of a dataset.
+
+    Raises:
+        InvalidInputError: not a mapping, an unknown argument, or a value that no scan takes.
+    """
+    if not isinstance(given, Mapping | None):
+        raise InvalidInputError(
+            f"default_scan_options: expected a mapping, found {type(given).__name__}"
+        )
+    defaults = dict(given or {})
+    taken = ["columns", *(field.name for field in fields(ScanOptions))]
+    for name in defaults:
+        if name not in taken:
+            raise InvalidInputError(
+                f"default_scan_options: unknown option {name!r}, expected some of "
+                f"{', '.join(sorted(taken))}"
+            )
+    ScanOptions(**{name: value for name, value in defaults.items() if name != "columns"})
+    return defaults
 
 
 def orderings_of(order_by: OrderBy | None) -> tuple[ColumnOrdering, ...]:

@@ -1,0 +1,81 @@
+"""What a scan did, told to a callback when it has ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from alance.io.trace import Recorder, recording
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping
+
+    import pyarrow as pa
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanStatistics:
+    """What a scan asked of the store, and gave.
+
+    Attributes:
+        iops: requests sent, or reads of local files.
+        requests: ranges of bytes that were asked for; near ones share a request.
+        bytes_read: received.
+        all_counts: `rows` and `batches` given, `rounds` of requests, `retries`, `bytes_wasted`
+            (received, and asked for by nobody), `cache_hits` and `cache_misses`.
+    """
+
+    iops: int
+    requests: int
+    bytes_read: int
+    all_counts: Mapping[str, int]
+
+
+ScanStatsCallback: TypeAlias = Callable[[ScanStatistics], object]
+
+
+async def counted(
+    batches: AsyncGenerator[pa.RecordBatch, None], callback: ScanStatsCallback
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The same batches; when all were given, the callback is told of their requests.
+
+    Not called where the scan fails or is left early. An error of the callback is logged.
+    """
+    recorder, num_rows, num_batches = Recorder(), 0, 0
+    async with aclosing(batches):
+        while True:
+            # Around each step: what the consumer asks for in between is not the scan's.
+            with recording(recorder):
+                batch = await anext(batches, None)
+            if batch is None:
+                break
+            num_rows, num_batches = num_rows + len(batch), num_batches + 1
+            yield batch
+    try:
+        callback(_statistics(recorder, num_rows, num_batches))
+    except Exception:
+        _log.exception("scan_stats_callback failed")
+
+
+def _statistics(recorder: Recorder, num_rows: int, num_batches: int) -> ScanStatistics:
+    totals = recorder.totals
+    hits, looks = (sum(counts) for counts in zip((0, 0), *totals.hit_rates.values(), strict=True))
+    return ScanStatistics(
+        iops=totals.num_requests,
+        requests=sum(max(1, len(event.asked)) for event in recorder.events),
+        bytes_read=totals.num_bytes,
+        all_counts={
+            "rows": num_rows,
+            "batches": num_batches,
+            "rounds": totals.rounds,
+            "retries": totals.num_retries,
+            "bytes_wasted": totals.num_wasted,
+            "cache_hits": hits,
+            "cache_misses": looks - hits,
+        },
+    )
