@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from alance import types as types
     from alance.catalogs import Catalog, connect
     from alance.files import FileReader, FileWriter
+    from alance.format.table.fragment import DatasetBasePath
     from alance.indexing import IndexBuild
     from alance.ingesting import Sink, ingest
     from alance.io.store_report import StoreReport
@@ -83,6 +84,7 @@ _PLACES: Final = {
     "Branches": "alance.ops.refs.refs",
     "CombinedFieldsQuery": "alance.ops.search.text.query",
     "Compaction": "alance.optimize",
+    "DatasetBasePath": "alance.format.table.fragment",
     "DatasetDelta": "alance.ops.read.delta",
     "DynamoDbStore": "alance.versioning.dynamodb_store",
     "FileReader": "alance.files",
@@ -142,6 +144,7 @@ __all__ = [
     "Compaction",
     "CorruptFileError",
     "Dataset",
+    "DatasetBasePath",
     "DatasetDelta",
     "DatasetFragment",
     "DynamoDbStore",

@@ -27,6 +27,7 @@ from alance import CombinedFieldsQuery as CombinedFieldsQuery
 from alance import CommitConflictError as CommitConflictError
 from alance import CommitStateUnknownError as CommitStateUnknownError
 from alance import CorruptFileError as CorruptFileError
+from alance import DatasetBasePath as DatasetBasePath
 from alance import DynamoDbStore as DynamoDbStore
 from alance import FileVersion as FileVersion
 from alance import ForkedError as ForkedError
@@ -333,6 +334,13 @@ class Dataset:
         replace: bool = ...,
         **commit: Unpack[CommitArguments],
     ) -> Self: ...
+    @property
+    def base_paths(self) -> dict[int, DatasetBasePath]: ...
+    def add_bases(
+        self,
+        new_bases: Iterable[DatasetBasePath],
+        **commit: Unpack[CommitArguments],
+    ) -> Self: ...
     def update_field_metadata(
         self,
         fields: Mapping[str, Mapping[str, str | None]],
@@ -378,6 +386,8 @@ class Dataset:
         max_bytes_per_file: int = ...,
         progress: Callable[[Progress], object] | None = ...,
         blobs: BlobOptions | None = ...,
+        target_bases: Iterable[str] | None = ...,
+        target_all_bases: bool | None = ...,
         **commit: Unpack[CommitArguments],
     ) -> Self: ...
     def delete(
@@ -802,6 +812,8 @@ class MergeInsert:
     ) -> MergeInsert: ...
     def conflict_retries(self, max_retries: int) -> MergeInsert: ...
     def retry_timeout(self, timeout: timedelta | float) -> MergeInsert: ...
+    def target_bases(self, bases: Iterable[str]) -> MergeInsert: ...
+    def target_all_bases(self, include_primary: bool = ...) -> MergeInsert: ...
     def data_storage_version(self, version: FileVersion | str) -> MergeInsert: ...
     def use_index(self, use_index: bool) -> MergeInsert: ...
     def write_mode(
@@ -1081,6 +1093,9 @@ def write_dataset(
     blobs: BlobOptions | None = ...,
     statistics: bool = ...,
     auto_cleanup_options: AutoCleanupConfig | None = ...,
+    initial_bases: Iterable[DatasetBasePath] | None = ...,
+    target_bases: Iterable[str] | None = ...,
+    target_all_bases: bool | None = ...,
     store: object | None = ...,
     storage_options: StorageOptions | None = ...,
     session: Session | None = ...,
@@ -1099,6 +1114,9 @@ def write_fragments(
     progress: Callable[[Progress], object] | None = ...,
     blobs: BlobOptions | None = ...,
     statistics: bool = ...,
+    initial_bases: Iterable[DatasetBasePath] | None = ...,
+    target_bases: Iterable[str] | None = ...,
+    target_all_bases: bool | None = ...,
     store: object | None = ...,
     storage_options: StorageOptions | None = ...,
     session: Session | None = ...,

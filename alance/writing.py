@@ -9,6 +9,7 @@ from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
+from alance.ops.version.base_options import BaseOptions
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from alance.ops.write.options import Limits, WriteOptions
@@ -17,13 +18,14 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import timedelta
     from typing import Unpack
 
     import pyarrow as pa
 
     from alance.format.proto.table_pb2 import DataFragment
+    from alance.format.table.fragment import DatasetBasePath
     from alance.format.table.manifest import Manifest
     from alance.io.credentials import StorageOptions
     from alance.operations import Operation
@@ -58,6 +60,9 @@ async def write_dataset(
     blobs: BlobOptions | None = None,
     statistics: bool = True,
     auto_cleanup_options: AutoCleanupConfig | None = None,
+    initial_bases: Iterable[DatasetBasePath] | None = None,
+    target_bases: Iterable[str] | None = None,
+    target_all_bases: bool | None = None,
     store: object | None = None,
     storage_options: StorageOptions | None = None,
     session: Session | None = None,
@@ -96,6 +101,11 @@ async def write_dataset(
         auto_cleanup_options: of a new table: it cleans up after itself, all its writers do so
             from then on: `{"interval": 20, "older_than_seconds": 86400}` and `retain_versions`.
             The table's configuration has it, where it can be changed.
+        initial_bases: of a new table: folders elsewhere that may hold data files of it.
+        target_bases: names or paths of base paths of the table, to which new data files go in
+            turn; the table's own URI is its folder. None: there alone. See docs/bases.md.
+        target_all_bases: new data files go to all base paths in turn; True: to the table's folder
+            first, False: not there.
         manifest_store, commit_lock: what keeps the versions, where the store of objects cannot;
             see `dataset`.
         properties, message: noted in the transaction; a message of the commit.
@@ -103,7 +113,9 @@ async def write_dataset(
 
     Raises:
         AlreadyExistsError: there is a table, and the mode is `create`.
-        InvalidInputError: data of another kind, or that does not fit the schema.
+        InvalidInputError: data of another kind, or that does not fit the schema; a base path that
+            the table has not, or that is another table's folder.
+        AccessError: a base path without credentials for it (docs/security.md).
         UnsupportedError: a type, file version or table feature that is not written.
         CommitConflictError: a concurrent commit rules this one out.
         CommitStateUnknownError: whether the commit landed could not be found out.
@@ -125,6 +137,7 @@ async def write_dataset(
         progress=progress,
         blobs=blobs,
         statistics=statistics,
+        bases=BaseOptions.of(initial_bases, target_bases, target_all_bases),
     )
     await session.engine.pool.load(writer)
     return Dataset(
@@ -154,6 +167,9 @@ async def write_fragments(
     progress: Callable[[Progress], object] | None = None,
     blobs: BlobOptions | None = None,
     statistics: bool = True,
+    initial_bases: Iterable[DatasetBasePath] | None = None,
+    target_bases: Iterable[str] | None = None,
+    target_all_bases: bool | None = None,
     store: object | None = None,
     storage_options: StorageOptions | None = None,
     session: Session | None = None,
@@ -163,6 +179,8 @@ async def write_fragments(
     Args:
         dataset_or_uri: a dataset: rows are cast to its schema and get its field ids; a URI: the
             rows of a new table, or of one that is overwritten.
+        initial_bases: of a new table, with their ids; `operations.Overwrite` takes the same, as
+            messages.
         others: those of `write_dataset`.
 
     Returns:
@@ -176,6 +194,7 @@ async def write_fragments(
         progress=progress,
         blobs=blobs,
         statistics=statistics,
+        bases=BaseOptions.of(initial_bases, target_bases, target_all_bases),
     )
     session, table, base = _place(dataset_or_uri, store, storage_options, session)
     await session.engine.pool.load(writer)
@@ -286,6 +305,7 @@ def _options(
     progress: Callable[[Progress], object] | None = None,
     blobs: BlobOptions | None = None,
     statistics: bool = True,
+    bases: BaseOptions | None = None,
 ) -> WriteOptions:
     version = data_storage_version
     if isinstance(version, str) and not isinstance(version, FileVersion):
@@ -300,4 +320,5 @@ def _options(
         config=config or {},
         on_progress=progress,
         commit=commit or CommitOptions(),
+        bases=bases or BaseOptions(),
     )

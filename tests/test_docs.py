@@ -39,6 +39,10 @@ def rows(start: int, stop: int, **columns: Any) -> pa.Table:
     return pa.table({"id": ids, "price": pc.divide(ids.cast(pa.float64()), 10.0), **columns})
 
 
+async def bases() -> Names:
+    return {"rows": rows(0, 10)}
+
+
 async def blobs() -> Names:
     values = [b"a", b"bc" * 50_000, None, b"", b"d" * 9]
     batches = [
@@ -179,6 +183,7 @@ async def versions() -> Names:
 
 
 SETUPS = {
+    "bases": bases,
     "blobs": blobs,
     "columns": columns,
     "engines": engines,

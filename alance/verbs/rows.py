@@ -10,6 +10,7 @@ from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.read.options import ScanOptions
+from alance.ops.version.base_options import BaseOptions
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.conditions import bound
 from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, MERGE_BYTES
@@ -61,6 +62,8 @@ class RowVerbs(Handle):
         max_bytes_per_file: int = MAX_BYTES_PER_FILE,
         progress: Callable[[Progress], object] | None = None,
         blobs: BlobOptions | None = None,
+        target_bases: Iterable[str] | None = None,
+        target_all_bases: bool | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
         """Add rows behind those of the table, or in their place.
@@ -71,9 +74,11 @@ class RowVerbs(Handle):
         Args:
             data: anything that `write_dataset` takes; columns that it lacks are null.
             mode: `append`, or `overwrite`: rows and schema are replaced, older versions stay.
+            target_bases, target_all_bases: base paths that new data files go to, in turn.
 
         Raises:
-            InvalidInputError: data that does not fit the schema, or that the format cannot hold.
+            InvalidInputError: data that does not fit the schema, or that the format cannot hold; a
+                base path that the table has not.
             CommitConflictError: a concurrent commit rules this one out.
             CommitStateUnknownError: whether the commit landed could not be found out.
             StoreError: the store failed.
@@ -84,6 +89,7 @@ class RowVerbs(Handle):
             limits=write_options.Limits(max_rows_per_file, max_bytes_per_file, blobs=chosen),
             on_progress=progress,
             commit=CommitOptions(**commit),
+            bases=BaseOptions.of(None, target_bases, target_all_bases),
         )
         snapshot = self._snapshot
         after = await write.write_on(
@@ -275,6 +281,20 @@ class MergeInsert:
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
             raise InvalidInputError(f"timeout={timeout!r}: expected a timedelta or seconds")
         return self._with(retry_seconds=float(seconds))
+
+    def target_bases(self, bases: Iterable[str]) -> MergeInsert:
+        """The base paths that files of new fragments go to, in turn: names or paths, or the
+        table's own URI for its folder. New columns of existing rows stay in the table's folder.
+        """
+        return self._with(bases=BaseOptions.of(None, bases, None))
+
+    def target_all_bases(self, include_primary: bool = True) -> MergeInsert:
+        """Files of new fragments go to all base paths in turn, the table's folder first.
+
+        Args:
+            include_primary: False: not to the table's folder.
+        """
+        return self._with(bases=BaseOptions.of(None, None, include_primary))
 
     def data_storage_version(self, version: FileVersion | str) -> MergeInsert:
         """The file version of new data files; by default that of the table."""

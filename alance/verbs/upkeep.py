@@ -12,19 +12,22 @@ from alance.optimize import Optimize
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
     from datetime import timedelta
     from typing import Self, Unpack
 
     import pyarrow as pa
 
     from alance.datasets import Dataset
+    from alance.format.table.fragment import DatasetBasePath
     from alance.ops.cleanup import cleanup, tracked
     from alance.ops.cleanup import policy as cleanup_policy
     from alance.ops.cleanup.policy import CleanupExplanation, CleanupStats
     from alance.ops.upkeep import config, place, validate
     from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.write import bases
 else:
+    bases = Deferred("alance.ops.write.bases")
     cleanup = Deferred("alance.ops.cleanup.cleanup")
     cleanup_policy = Deferred("alance.ops.cleanup.policy")
     tracked = Deferred("alance.ops.cleanup.tracked")
@@ -305,6 +308,29 @@ class MetadataVerbs(Handle):
             CommitConflictError: another commit has changed the schema's metadata.
         """
         return await self._updated("schema_metadata_updates", values, replace, commit)
+
+    @property
+    def base_paths(self) -> dict[int, DatasetBasePath]:
+        """The folders elsewhere that may hold data files of the table, by id."""
+        return dict(self._snapshot.manifest.base_paths)
+
+    async def add_bases(
+        self, new_bases: Iterable[DatasetBasePath], **commit: Unpack[CommitArguments]
+    ) -> Self:
+        """Name folders elsewhere to which data files may go: `target_bases` of writes.
+
+        Cost: a commit. The folders are not looked at, and hold nothing until files go there.
+
+        Args:
+            new_bases: local paths become absolute; an id of 0 is given.
+
+        Raises:
+            InvalidInputError: a name, path or id that is there already, a path within the table's
+                folder, or one of no store that is known.
+            CommitConflictError: a concurrent commit has added such a one.
+        """
+        await self._load(bases)
+        return self._on(await bases.add_bases(self._snapshot, new_bases, CommitOptions(**commit)))
 
     async def _updated(
         self,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import os
     from datetime import datetime
 
-    from alance.format.table.fragment import BasePath, DataFile, Fragment
+    from alance.format.table.fragment import DataFile, DatasetBasePath, Fragment
     from alance.format.table.indices import Index
     from alance.format.table.manifest import Manifest
     from alance.io.credentials import StorageOptions
@@ -172,9 +172,18 @@ class Table:
         base = _base(manifest, file.base_id, f"data file {file.path!r}")
         return self._below(base, data_path(file, base))
 
-    def new_data_file(self, name: str) -> str:
-        """Location of a data file that is to be written."""
-        return self._in_root(f"{DATA}/{name}")
+    def new_data_file(self, name: str, base: DatasetBasePath | None = None) -> str:
+        """Location of a data file that is to be written, in this folder or below a base path.
+
+        Raises:
+            AccessError: outside of what the table's credentials were given for.
+        """
+        folder = DATA if base is None or base.is_dataset_root else ""
+        return self._below(base, join(folder, name))
+
+    def folder_of(self, base: DatasetBasePath) -> str:
+        """Location of a base path, without a trailing `/`; errors as of `new_data_file`."""
+        return self._below(base, "").rstrip("/")
 
     def deletion_file(self, manifest: Manifest, fragment: Fragment) -> str:
         """Location of a fragment's deletion file.
@@ -270,7 +279,7 @@ class Table:
             return self._in_main(path)
         return self._in_main(join(branch_folder(self.branch), path))
 
-    def _below(self, base: BasePath | None, path: str) -> str:
+    def _below(self, base: DatasetBasePath | None, path: str) -> str:
         if base is None:
             return self._in_root(path)
         root = self._bases.get(base.path)
@@ -333,7 +342,7 @@ def open_table(
     return Table(str(uri), opened, clean_path(path), None, registry, access, keeper)
 
 
-def _base(manifest: Manifest, base_id: int | None, what: str) -> BasePath | None:
+def _base(manifest: Manifest, base_id: int | None, what: str) -> DatasetBasePath | None:
     if base_id is None:
         return None
     base = manifest.base_paths.get(base_id)

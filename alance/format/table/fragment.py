@@ -135,13 +135,20 @@ class Fragment:
 
 
 @dataclass(frozen=True, slots=True)
-class BasePath:
-    """A place outside of the table's root where some of its files are."""
+class DatasetBasePath:
+    """A place outside of the table's folder where some of its files are.
 
-    id: int
-    name: str | None
-    is_dataset_root: bool
-    path: str  # absolute URI or path
+    Attributes:
+        path: absolute URI or path.
+        name: by which writers may name it.
+        is_dataset_root: data files are in `data/` of it, as in a dataset's folder; else in itself.
+        id: by which files name it; 0 of a new one: to be given.
+    """
+
+    path: str
+    name: str | None = None
+    is_dataset_root: bool = False
+    id: int = 0
 
 
 def inside(path: str, what: str) -> str:
@@ -158,13 +165,13 @@ def inside(path: str, what: str) -> str:
     return path
 
 
-def data_path(file: DataFile, base: BasePath | None) -> str:
+def data_path(file: DataFile, base: DatasetBasePath | None) -> str:
     """The path of a data file below its base: in `data/`, unless the base is no dataset."""
     path = inside(file.path, "data file")
     return path if base is not None and not base.is_dataset_root else f"{DATA}/{path}"
 
 
-def deletion_path(fragment: Fragment, base: BasePath | None) -> str:
+def deletion_path(fragment: Fragment, base: DatasetBasePath | None) -> str:
     """The path of a fragment's deletion file below its base."""
     assert fragment.deletion_file is not None
     name = fragment.deletion_file.name(fragment.id)

@@ -31,7 +31,7 @@ from alance.format.table.flags import (
     correct_file_version,
     is_perhaps_wrong,
 )
-from alance.format.table.fragment import BasePath
+from alance.format.table.fragment import DatasetBasePath
 from alance.format.table.fragments import Fragments, Records
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Manifest:
     version: int
     schema: Schema
     fragments: Fragments
-    base_paths: Mapping[int, BasePath]
+    base_paths: Mapping[int, DatasetBasePath]
     head: table_pb2.Manifest
     transaction: transaction_pb2.Transaction | None
     indices: tuple[table_pb2.IndexMetadata, ...]
@@ -88,11 +88,11 @@ class Manifest:
     ) -> Manifest:
         """A version by its messages; `schema` is that of the first."""
         bases = {
-            base.id: BasePath(
-                base.id,
+            base.id: DatasetBasePath(
+                base.path,
                 base.name if base.HasField("name") else None,
                 base.is_dataset_root,
-                base.path,
+                base.id,
             )
             for base in head.base_paths
         }

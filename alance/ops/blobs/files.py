@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
     from alance.format.encode.blobs import BlobRows
-    from alance.format.table.fragment import BasePath
+    from alance.format.table.fragment import DatasetBasePath
     from alance.io.engine import Engine
     from alance.io.upload import Upload
     from alance.versioning.table import Table
@@ -99,7 +99,7 @@ class BlobFiles:
     table: Table
     location: str
     options: BlobOptions
-    bases: Mapping[int, BasePath]
+    bases: Mapping[int, DatasetBasePath]
     _begun: list[tuple[str, Upload]] = field(default_factory=list, init=False)
     _roots: dict[str, int] | None = field(default=None, init=False)
 

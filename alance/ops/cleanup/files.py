@@ -151,7 +151,7 @@ def candidate(
     if owner is None:
         return None
     kind, name = owner
-    if name in kept:
+    if name in kept or f"{DATA}/{posixpath.basename(name)}" in kept:  # of a base path within `data`
         return None
     verified = name in expired
     if not verified and unverified_before is not None:

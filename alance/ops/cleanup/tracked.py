@@ -18,7 +18,7 @@ from alance.versioning.load import list_manifests, load_manifest
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 
-    from alance.format.table.fragment import BasePath
+    from alance.format.table.fragment import DatasetBasePath
     from alance.format.table.manifest import Manifest
     from alance.io.engine import Engine
     from alance.versioning.load import ManifestLocation
@@ -156,7 +156,7 @@ def _files(
             yield own_base, f"{top}{name}", 4
 
 
-def _base(manifest: Manifest, base_id: int | None) -> BasePath | None:
+def _base(manifest: Manifest, base_id: int | None) -> DatasetBasePath | None:
     if base_id is not None and base_id not in manifest.base_paths:
         raise CorruptFileError(
             f"version {manifest.version}: base path {base_id} is not in the manifest"

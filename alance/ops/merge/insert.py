@@ -26,6 +26,7 @@ from alance.ops.merge.source import hold
 from alance.ops.rows.moved import prepare_rows
 from alance.ops.version.commits import latest
 from alance.ops.version.first_use import load_readers
+from alance.ops.write.bases import places_of
 from alance.ops.write.blob_moves import moved_blobs
 from alance.ops.write.files import DataFiles
 from alance.ops.write.sources import open_source
@@ -129,9 +130,9 @@ async def _attempt(
     if merge.rewrites_columns:
         return await rewrite_columns(base, merge, source, rows, places, scratch, summary)
     version = plan.data_storage_version or base.manifest.data_storage_version
-    files = DataFiles(
-        base.session, base.table, base.schema, version, bases=base.manifest.base_paths
-    )
+    bases = base.manifest.base_paths
+    targets = await places_of(plan.bases, base.engine, base.table, bases)
+    files = DataFiles(base.session, base.table, base.schema, version, bases=bases, targets=targets)
     updates = plan.when_matched == "update"
     try:
         if updates:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from alance.errors import InvalidInputError
+from alance.ops.version.base_options import BaseOptions
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.defaults import MERGE_BYTES
 
@@ -34,6 +35,7 @@ class MergePlan:
         conflict_retries: times that all is done again where others changed the same rows.
         retry_seconds: after that long no attempt is begun or gone on with, but for the first.
         memory_bytes: of keys, and of source rows that are held; beyond it they are on the disk.
+        bases: base paths that files of new fragments go to.
     """
 
     on: tuple[str, ...] | None = None
@@ -48,6 +50,7 @@ class MergePlan:
     write_mode: WriteMode = "auto"
     data_storage_version: FileVersion | None = None
     commit: CommitOptions = field(default_factory=CommitOptions)
+    bases: BaseOptions = field(default_factory=BaseOptions)
 
     def check(self) -> None:
         """

@@ -17,6 +17,7 @@ from alance.io.background import grace_of
 from alance.ops.cleanup.cleanup import clean_after
 from alance.ops.version.commits import commit_on, manifests_of
 from alance.ops.version.snapshot import Snapshot
+from alance.ops.write.bases import places_of, registered
 from alance.ops.write.files import DataFiles, rows_of
 from alance.ops.write.sources import open_source
 from alance.session import queues_of
@@ -151,7 +152,7 @@ async def append_to(
     """
     schema = base.schema.to_arrow()
     source = await open_source(data, schema, session.engine.pool)
-    files = files_on(session, table, base, base.schema, options)
+    files = await files_on(session, table, base, base.schema, options)
     try:
         fragments = await files.write_all(source.batches)
         return await commit_append(session, table, base, files, fragments, options)
@@ -161,10 +162,16 @@ async def append_to(
         raise
 
 
-def files_on(
+async def files_on(
     session: Session, table: Table, base: Manifest | None, schema: Schema, options: WriteOptions
 ) -> DataFiles:
-    """Where rows go that are written on top of a version, or as the first one."""
+    """Where rows go that are written on top of a version, or as the first one.
+
+    Raises:
+        InvalidInputError: wrong base paths.
+        AccessError: a base path outside of what the table's credentials were given for.
+    """
+    bases = registered(options.bases, table, base)
     return DataFiles(
         session,
         table,
@@ -172,5 +179,6 @@ def files_on(
         options.version_for(base),
         options.limits,
         options.on_progress,
-        bases={} if base is None else base.base_paths,
+        bases=bases,
+        targets=await places_of(options.bases, session.engine, table, bases),
     )

@@ -83,6 +83,8 @@ def can_guess(data: Data, options: WriteOptions) -> bool:
         isinstance(data, pa.Table | pa.RecordBatch)
         and data.nbytes <= SMALL_BYTES
         and data.num_rows <= options.limits.max_rows_per_file
+        and not options.bases.has_targets
+        and not options.bases.initial_bases
         and not any(may_be_blobs(field) for field in data.schema)  # their URIs are of base paths
     )
 

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
     from alance.file.writer import DataFileWriter, WrittenFile
     from alance.format.schema import Schema
-    from alance.format.table.fragment import BasePath
+    from alance.format.table.fragment import DatasetBasePath
     from alance.io.engine import Engine
+    from alance.io.store import Store
     from alance.session import Session
     from alance.versioning.table import Table
 
@@ -43,6 +44,7 @@ class _File:
     writer: DataFileWriter
     name: str
     location: str
+    base: DatasetBasePath | None = None
     blobs: BlobFiles | None = None
     written: WrittenFile | None = None
     ending: asyncio.Task[None] | None = None  # small files share one
@@ -57,6 +59,7 @@ class DataFiles:
 
     Args:
         bases: the table's base paths, which URIs of blobs may lie in.
+        targets: base paths that files go to, in turn; None: the table's folder.
     """
 
     session: Session
@@ -66,7 +69,8 @@ class DataFiles:
     limits: Limits = field(default_factory=Limits)
     on_progress: Callable[[Progress], object] | None = None
     buffer_bytes: int = BUFFER_BYTES
-    bases: Mapping[int, BasePath] = field(default_factory=dict)
+    bases: Mapping[int, DatasetBasePath] = field(default_factory=dict)
+    targets: Sequence[DatasetBasePath | None] = (None,)
     _files: list[_File] = field(default_factory=list, init=False)
     _current: _File | None = field(default=None, init=False)
     _ended_rows: int = field(default=0, init=False)
@@ -176,7 +180,8 @@ class DataFiles:
 
     def _open(self) -> _File:
         name = data_file_name()
-        location = self.table.new_data_file(name)
+        base = self.targets[len(self._files) % len(self.targets)]
+        location = self.table.new_data_file(name, base)
         session, engine = self.session, self._engine
         store, path = engine.registry.resolve(location)
         upload = store.open_upload(path)
@@ -195,7 +200,7 @@ class DataFiles:
             options = self.limits.blobs
             blobs = BlobFiles(engine, self.table, location, options, self.bases)
             writer.attach(blobs)
-        self._current = _File(writer, name, location, blobs)
+        self._current = _File(writer, name, location, base, blobs)
         self._files.append(self._current)
         return self._current
 
@@ -225,10 +230,11 @@ class DataFiles:
             ((file, content),) = small
             await file.writer.publish(content)
             return
-        places = [self._engine.registry.resolve(file.location) for file, _ in small]
-        contents = [content for _, content in small]
-        paths = [path for _, path in places]
-        await places[0][0].put_many(list(zip(paths, contents, strict=True)))
+        by_store: dict[Store, list[tuple[str, bytes]]] = {}
+        for file, content in small:
+            store, path = self._engine.registry.resolve(file.location)
+            by_store.setdefault(store, []).append((path, content))
+        await all_of([store.put_many(objects) for store, objects in by_store.items()])
 
     async def _end(self, files: Sequence[_File], work: Coroutine[Any, Any, None]) -> None:
         """Begin to make files visible; waits for those long before."""
@@ -256,6 +262,8 @@ class DataFiles:
         written = file.written
         assert written is not None
         data_file = data_file_of(file.name, self.version, written)
+        if file.base is not None:
+            data_file.base_id = file.base.id
         return table_pb2.DataFragment(files=[data_file], physical_rows=written.num_rows)
 
     def _tell(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
+from alance.ops.version.base_options import BaseOptions
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 
@@ -56,6 +57,7 @@ class WriteOptions:
         config: of a new table.
         on_progress: called after each batch.
         commit: how the version is made.
+        bases: base paths of a new table, and those that new files go to.
     """
 
     limits: Limits = field(default_factory=Limits)
@@ -65,6 +67,7 @@ class WriteOptions:
     config: Mapping[str, str] = field(default_factory=dict)
     on_progress: Callable[[Progress], object] | None = None
     commit: CommitOptions = field(default_factory=CommitOptions)
+    bases: BaseOptions = field(default_factory=BaseOptions)
 
     def version_for(self, base: Manifest | None) -> FileVersion:
         """The version of new files.

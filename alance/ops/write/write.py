@@ -20,6 +20,7 @@ from alance.ops.version.commits import commit_on
 from alance.ops.version.snapshot import Snapshot
 from alance.ops.write.append import append_to, files_on, summary_of
 from alance.ops.write.append_by_uri import append_by_uri
+from alance.ops.write.bases import message_of
 from alance.ops.write.options import Mode, WriteOptions, checked_mode
 from alance.ops.write.sources import open_source
 from alance.session import Session
@@ -102,7 +103,11 @@ async def write_fragments(
         schema = table_schema(base)
     source = await open_source(data, schema, session.engine.pool)
     fields = _new_schema(source.schema, base, options) if base is None else base.schema
-    files = files_on(session, table, base, fields, options)
+    there = base
+    if there is None and options.bases.has_targets and not options.bases.initial_bases:
+        with suppress(NotFoundError):
+            there = await load.load_latest(session.engine, table)
+    files = await files_on(session, table, there, fields, options)
     try:
         fragments = await files.write_all(source.batches)
         await files.publish()
@@ -160,7 +165,7 @@ async def write_on(
         return await append_to(session, table, base, data, options)
     source = await open_source(data, schema, session.engine.pool)
     fields = _new_schema(source.schema, base, options)
-    files = files_on(session, table, base, fields, options)
+    files = await files_on(session, table, base, fields, options)
     try:
         fragments = tuple(await files.write_all(source.batches))
     except BaseException:
@@ -171,6 +176,7 @@ async def write_on(
         fragments=fragments,
         config_upsert_values=options.config if base is None else {},
         schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
+        initial_bases=tuple(map(message_of, files.bases.values())) if base is None else (),
     )
     summary = summary_of(fragments)
     return await _commit(session, table, base, change, options, files=files, summary=summary)

@@ -1,0 +1,183 @@
+"""Base paths that writers name: those of a new table, more for one that is, and where files go.
+
+A data file below a base path lies in `data/` of it, or in the base itself where that is no
+dataset's folder. Deletion files, indices and manifests are always in the table's own folder.
+
+Source: docs/format/table.md, "Base paths".
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+from alance.format.proto import table_pb2
+from alance.format.table.fragment import DatasetBasePath
+from alance.format.table.naming import VERSIONS
+from alance.format.table.operations_meta import UpdateBases
+from alance.io.store import without_number
+from alance.io.uri import parse_uri
+from alance.ops.version.commits import commit_change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from alance.format.table.manifest import Manifest
+    from alance.io.engine import Engine
+    from alance.io.uri import Address
+    from alance.ops.version.base_options import BaseOptions
+    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.snapshot import Snapshot
+    from alance.versioning.table import Table
+
+OWN: Final = None  # the table's own folder, as a place for new files
+
+
+async def add_bases(
+    snapshot: Snapshot, new_bases: Iterable[DatasetBasePath], options: CommitOptions
+) -> Snapshot:
+    """More base paths of a table. Cost: a commit.
+
+    Raises:
+        InvalidInputError: none, wrong ones, or a name, path or id that is there.
+        CommitConflictError: a concurrent commit has added such a one.
+    """
+    bases = checked(new_bases, snapshot.table)
+    if not bases:
+        raise InvalidInputError("add_bases: expected a base path")
+    change = UpdateBases(tuple(map(message_of, bases)))
+    return await commit_change(snapshot, change, options)
+
+
+def registered(
+    options: BaseOptions, table: Table, base: Manifest | None
+) -> Mapping[int, DatasetBasePath]:
+    """The base paths of a table that is written to, those to come included.
+
+    Raises:
+        InvalidInputError: new ones for a table that is, or wrong ones.
+    """
+    if base is not None:
+        if options.initial_bases:
+            raise InvalidInputError(
+                f"initial_bases: dataset {table.uri!r} exists; expected a new one, or add_bases"
+            )
+        return base.base_paths
+    bases: dict[int, DatasetBasePath] = {}
+    for new in checked(options.initial_bases, table):
+        base_id = new.id or max(bases, default=0) + 1
+        for other in bases.values():
+            same_name = new.name is not None and new.name == other.name
+            if same_name or base_id == other.id or new.path == other.path:
+                raise InvalidInputError(
+                    f"initial_bases: {new} and {other} have the same id, name or path"
+                )
+        bases[base_id] = replace(new, id=base_id)
+    return bases
+
+
+async def places_of(
+    options: BaseOptions, engine: Engine, table: Table, bases: Mapping[int, DatasetBasePath]
+) -> Sequence[DatasetBasePath | None]:
+    """Where new data files go, in turn; None: the table's own folder.
+
+    Cost: none; a LIST for each place that is the folder of a dataset.
+
+    Raises:
+        InvalidInputError: a name or path of no base path, or another table's folder.
+        AccessError: a place outside of what the table's credentials were given for.
+    """
+    if options.target_all_bases is not None:
+        places = [bases[base_id] for base_id in sorted(bases)]
+        if not places and not options.target_all_bases:
+            raise InvalidInputError("target_all_bases=False: there are no base paths")
+        chosen = [OWN, *places] if options.target_all_bases else places
+    elif options.target_bases is None:
+        return [OWN]
+    else:
+        chosen = [_named(reference, table, bases) for reference in options.target_bases]
+    for place in {base.id: base for base in chosen if base is not None}.values():
+        await _check_is_free(engine, table, place)
+    return chosen
+
+
+def checked(bases: Iterable[DatasetBasePath], table: Table) -> list[DatasetBasePath]:
+    """Base paths for the manifest of a table: local ones become absolute.
+
+    Raises:
+        InvalidInputError: something else, a path of no known kind, or within the table's folder.
+    """
+    if isinstance(bases, DatasetBasePath | str | bytes):
+        raise InvalidInputError("base paths: expected a list of DatasetBasePath")
+    own = parse_uri(
+        table.store.uri_of(table.path) or f"{without_number(table.store.root)}{table.path}"
+    )
+    ready = []
+    for base in bases:
+        if not isinstance(base, DatasetBasePath):
+            raise InvalidInputError(f"base path {base!r}: expected a DatasetBasePath")
+        if base.name == "":
+            raise InvalidInputError(f"base path {base.path!r}: its name is empty; expected None")
+        address = parse_uri(base.path)
+        if address.root == own.root and f"{address.path}/".startswith(f"{own.path}/"):
+            raise InvalidInputError(
+                f"base path {base.path!r}: is within the folder of dataset {table.uri!r}"
+            )
+        path = base.path if "://" in base.path else f"/{address.path}"
+        ready.append(replace(base, path=path))
+    return ready
+
+
+def message_of(base: DatasetBasePath) -> table_pb2.BasePath:
+    """A base path as manifests and transactions have it."""
+    message = table_pb2.BasePath(id=base.id, path=base.path, is_dataset_root=base.is_dataset_root)
+    if base.name is not None:
+        message.name = base.name
+    return message
+
+
+def _named(
+    reference: str, table: Table, bases: Mapping[int, DatasetBasePath]
+) -> DatasetBasePath | None:
+    if reference == table.uri:
+        return OWN
+    for base in bases.values():
+        if reference in (base.name, base.path):
+            return base
+    place = _address(reference)
+    for base in bases.values():
+        if place is not None and _address(base.path) == place:
+            return base
+    if place is not None and place == _address(table.uri):
+        return OWN
+    names = ", ".join(repr(base.name or base.path) for base in bases.values()) or "none"
+    raise InvalidInputError(
+        f"target base {reference!r}: dataset {table.uri!r} has no such base path; it has {names}"
+    )
+
+
+def _address(path: str) -> Address | None:
+    try:
+        return parse_uri(path)
+    except InvalidInputError:  # a name
+        return None
+
+
+async def _check_is_free(engine: Engine, table: Table, base: DatasetBasePath) -> None:
+    """Make sure that nobody else removes what is written there as files of no version.
+
+    Raises:
+        InvalidInputError: it is the folder of another table.
+    """
+    folder = table.folder_of(base)
+    if not base.is_dataset_root:
+        return
+    entries = engine.scheduler.list(f"{folder}/{VERSIONS}", reason="bases")
+    async with aclosing(entries):  # type: ignore[type-var]  # it is a generator
+        async for _ in entries:
+            raise InvalidInputError(
+                f"target base {base.path!r}: is the folder of another table, whose cleanup would "
+                f"remove new files; expected a folder of its own"
+            )
