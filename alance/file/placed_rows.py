@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 PLACED_AT_ONCE: Final = 1 << 17  # rows of columns that a call places: 1 to 4 milliseconds
+GUESSED_PLACES: Final = 64  # of more, what is read in vain costs more than a round of 30 ms
 
 
 def placed_rows(
@@ -44,8 +45,8 @@ def placed_rows(
 
     Args:
         fragments: with physical row offsets, sorted and unique.
-        guess: a round is dear: rows of pages that are not known are read by a guess, and those
-            of the others beside them.
+        guess: a round is dear: rows of pages that are not known are read by a guess, where they
+            are few, and those of the others beside them.
 
     Raises:
         CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
@@ -205,6 +206,8 @@ class _Batch(NamedTuple):
 def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[FoundRows]:
     leaves = asked.fragments[0].leaves
     apart: dict[int, set[int]] = {}  # by leaf: fragments whose rows are read by a guess
+    places = len(leaves) * (1 + np.count_nonzero(np.diff(asked.rows) != 1))
+    is_guessed = guess and places <= GUESSED_PLACES
     while True:
         everywhere = asked.everywhere(apart)
         left = frozenset(range(len(leaves))).difference(everywhere)
@@ -226,7 +229,9 @@ def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[FoundRows]:
                 hole = Hole(asked.fragments[number].tables, batch.leaves[column], page)
                 holes[hole] = number
         missing = fill_known(holes, states)
-        at_once = [hole for hole in missing if not guess or hole.leaf.column.container.is_whole]
+        at_once = [
+            hole for hole in missing if not is_guessed or hole.leaf.column.container.is_whole
+        ]
         yield TURN
         if at_once:
             yield from learn(at_once, states)

@@ -161,6 +161,22 @@ async def test_other_columns_of_an_open_handle_cost_one_round(server: Server) ->
     assert asked.seen.rounds == 1
 
 
+def spans(asked: Asked) -> set[tuple[str, int, int]]:
+    return {(event.location, event.start, event.stop) for event in asked.recorder.events}
+
+
+@pytest.mark.parametrize(("count", "is_guessed"), [(1, True), (5, False)])
+async def test_what_is_read_in_vain_saves_a_round_of_few_values_only(
+    server: Server, count: int, is_guessed: bool
+) -> None:
+    rows = [*range(5, 50_000, 11_000)][:count]  # of sixteen columns
+    dataset = await server.open()
+    cold = await server.watch(dataset.take(rows))
+    warm = await server.watch(dataset.take(rows))
+    assert cold.seen.rounds == (2 if is_guessed else 3)  # the first one is of a file's end
+    assert is_guessed or spans(warm) < spans(cold)
+
+
 async def test_many_rows_in_one_wave_and_the_fewest_requests(server: Server) -> None:
     rows = sorted(random.Random(4).sample(range(FILES * ROWS), 100))
     dataset = await server.open()

@@ -46,7 +46,7 @@ SHARED_BYTES: Final = 1 << 20  # below this one thread is done before another be
 PART_BYTES: Final = (
     16 << 20
 )  # encoded, of a remote store: read and decoded side by side with others
-GUESSED_ROWS: Final = 1 << 10  # of more, what is read in vain costs more than a round
+FEW_ROWS: Final = 1 << 10  # for which a round is dear; of more, reading takes longer
 
 
 class TooMuch(Exception):
@@ -194,7 +194,7 @@ def take_rows(snapshot: Snapshot, rows: Rows, choice: TakenColumns) -> Plan[tupl
     handles, offsets = rows
     opened = yield from opened_fragments(cache, handles, choice)
     asked = [*zip(opened, offsets, strict=True)]
-    guess = snapshot.is_remote and rows.num_rows <= GUESSED_ROWS
+    guess = snapshot.is_remote and rows.num_rows <= FEW_ROWS
     tasks = yield from take_fragments(choice.schema, asked, cache, guess=guess)
     keep_grown(cache, handles, opened, choice)
     decoded_bytes = int(sum([len(own) * fragment.row_bytes for fragment, own in asked]))
