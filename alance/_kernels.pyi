@@ -1,6 +1,6 @@
 """Inner loops in C++: contiguous buffers in and out, every bound checked, no GIL held."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -700,28 +700,43 @@ def chunk_strings(
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 def longest_string(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> int: ...
 
-# --- encode_zones.cpp ---
+# --- container.cpp ---
 
-def zone_bounds(
-    data: npt.NDArray[np.uint8],
-    kind: str,
-    valid: npt.NDArray[np.uint8],
-    cuts: npt.NDArray[np.int64],
-) -> tuple[
-    npt.NDArray[np.uint8],
-    npt.NDArray[np.uint8],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-]: ...
+class Container:
+    def __init__(
+        self, encodings: list[bytes], major: int, minor: int, search_bytes: int
+    ) -> None: ...
+    @property
+    def num_bytes(self) -> int: ...
+    def place(self, size: int) -> int: ...
+    def add_page(
+        self,
+        column: int,
+        url: str,
+        layout: bytes,
+        buffers: Sequence[npt.NDArray[np.uint8]],
+        search: Sequence[int],
+        num_rows: int,
+        priority: int,
+    ) -> list[int]: ...
+    def add_buffer(self, size: int) -> int: ...
+    def end(self, descriptor: bytes) -> bytes: ...
 
-# --- encode_zones_text.cpp ---
+# --- zones.cpp ---
 
-def zone_strings(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    valid: npt.NDArray[np.uint8],
-    cuts: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+class Zones:
+    def __init__(self, kind: str, zone_rows: int, max_zones: int) -> None: ...
+    def add_numbers(self, data: npt.NDArray[np.uint8], valid: npt.NDArray[np.uint8]) -> None: ...
+    def add_texts(
+        self,
+        offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+        data: npt.NDArray[np.uint8],
+        valid: npt.NDArray[np.uint8],
+    ) -> None: ...
+
+def statistics_buffer(
+    columns: list[int], zones: list[Zones], compress: Callable[[bytes], bytes]
+) -> bytes: ...
 
 # --- encode_fsst.cpp ---
 
@@ -853,12 +868,14 @@ def find_row_ids(
 class SmallFiles:
     def __init__(
         self,
-        kinds: list[tuple[int, int, int, int, bool]],
+        kinds: list[tuple[int, int, str, bool]],
         schema: bytes,
         column_encoding: bytes,
         page_url: str,
         major: int,
         minor: int,
+        search_bytes: int,
+        zone_rows: int,
     ) -> None: ...
     def encode(self, batch: object, statistics: bool) -> bytes | None: ...
 

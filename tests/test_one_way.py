@@ -61,6 +61,14 @@ def test_footers_and_small_files_are_read_in_one_place() -> None:
     assert modules_that_name("gather_spans") == {"file/grouped.py"}
 
 
+def test_containers_and_statistics_are_written_in_one_place() -> None:
+    sources = {path.name: path.read_text() for path in (PACKAGE / "kernels").glob("*.?pp")}
+    for text, source in (('+= "LANC"', "container.cpp"), ('= "alancest"', "zones.cpp")):
+        assert {name for name, code in sources.items() if text in code} == {source}
+    assert modules_that_name("ColumnMetadata") & in_folder("format/encode", "file") == set()
+    assert modules_that_name("statistics_buffer") == {"format/encode/statistics.py"}
+
+
 def test_small_batches_are_joined_in_one_place() -> None:
     assert modules_that_name("merged") & {"file/writer.py"} == {"file/writer.py"}
     assert modules_that_name("combine_chunks") & in_folder("ops/write", "file") == {

@@ -23,9 +23,7 @@ import numpy as np
 from alance.errors import CorruptFileError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from alance.arrays import Bytes, Int64s
+    from alance.arrays import Int64s
 
 TRAILER: Final = struct.Struct("<IHH8s")
 VERSION: Final = 1
@@ -51,13 +49,6 @@ class SearchBuffer:
                 f"{where}: {len(content)} bytes at {start} have another checksum than the "
                 f"{entry[0]} bytes that were written"
             )
-
-
-def table_of(entries: Sequence[tuple[int, Bytes]]) -> Bytes:
-    """Table and trailer of entries: (offset in the file, content) each."""
-    rows = [(at, len(content), binascii.crc32(content.data)) for at, content in entries]
-    trailer = TRAILER.pack(len(entries), VERSION, 0, MAGIC)
-    return np.frombuffer(np.array(rows, ENTRY).tobytes() + trailer, np.uint8)
 
 
 def parse_search_buffer(

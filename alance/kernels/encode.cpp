@@ -11,8 +11,8 @@ void register_encode_lz4(nb::module_& m);
 void register_encode_distinct(nb::module_& m);
 void register_encode_fsst(nb::module_& m);
 void register_encode_strings(nb::module_& m);
-void register_encode_zones(nb::module_& m);
-void register_encode_zones_text(nb::module_& m);
+void register_container(nb::module_& m);
+void register_zones(nb::module_& m);
 
 void register_encode(nb::module_& m) {
   register_encode_bitpacking(m);
@@ -23,6 +23,6 @@ void register_encode(nb::module_& m) {
   register_encode_distinct(m);
   register_encode_fsst(m);
   register_encode_strings(m);
-  register_encode_zones(m);
-  register_encode_zones_text(m);
+  register_container(m);
+  register_zones(m);
 }

@@ -1,10 +1,10 @@
 // alance._kernels: the inner loops of the format.
 //
 // A kernel knows one part of the format: how values, levels and chunks of pages lie (codecs, rows of
-// pages, full-zip rows), and in four files the messages around them: footers and tables of contents
-// (small_files.cpp), metadata of columns and manifests by the numbers of their fields
-// (column_metadata.cpp, manifest_fragments.cpp, schema_fields.cpp, over proto_wire.hpp), row id sequences
-// (sequences.cpp). Which page, file or version is meant, and what is asked of a store, Python decides.
+// pages, full-zip rows), and in six files what stands around them: footers and tables of contents
+// (small_files.cpp, and as they are written container.cpp), statistics of zones (zones.cpp), metadata of
+// columns and manifests by the numbers of their fields (column_metadata.cpp, manifest_fragments.cpp,
+// schema_fields.cpp, over proto_wire.hpp), row id sequences (sequences.cpp). Which page, file or version is meant, and what is asked of a store, Python decides.
 //
 // A kernel is pure: bytes and arrays in, arrays out. The one exception is pieces.cpp, which reads
 // files for `alance.io` and knows nothing of what it reads.

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace alance {
 
@@ -33,7 +34,8 @@ class ProtoOut {
     return message(field, packed);
   }
 
-  const std::string& text() const { return text_; }
+  const std::string& text() const& { return text_; }
+  std::string text() && { return std::move(text_); }
 
  private:
   void varint(uint64_t value) {

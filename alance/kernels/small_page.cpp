@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "container.hpp"
 #include "encode.hpp"
-#include "proto_out.hpp"
 
 namespace alance::small {
 namespace {
@@ -17,11 +17,6 @@ constexpr size_t MAX_INLINE_BYTES = 32;  // of a constant in the description of 
 constexpr int64_t ROW_BYTES = 128;      // of packed values, for each bit of their width
 constexpr char STRING_FILLER = 0x48, CHUNK_FILLER = static_cast<char>(0xFE);
 constexpr uint64_t ALL_VALID_ITEM = 1, NULLABLE_ITEM = 3;  // enum RepDefLayer
-
-template <typename T>
-void append(std::string& out, T value) {
-  out.append(reinterpret_cast<const char*>(&value), sizeof(T));
-}
 
 void pad(std::string& out, size_t to, char filler) { out.append(-out.size() % to, filler); }
 

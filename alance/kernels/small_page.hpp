@@ -13,10 +13,9 @@ constexpr int64_t MAX_ROWS = 99;  // from 100 on pages may have dictionaries
 
 // What a column is, by its field.
 struct Kind {
-  int bits;       // of a value; 0: byte strings
+  int bits;          // of a value; 0: byte strings
   int offset_bytes;  // of byte strings: 4 or 8
-  char number;    // of bounds: i, u, f, b, s; 0: there are no statistics
-  uint8_t place;  // of the kind among those of the statistics
+  std::string zones;  // the kind of its bounds in statistics; empty: it has none
   bool is_nullable;
 };
 
@@ -31,6 +30,8 @@ struct Rows {
   std::string data;             // of byte strings
 
   bool is_null(int64_t row) const { return !valid.empty() && !valid[static_cast<size_t>(row)]; }
+
+  const uint8_t* mask() const { return valid.empty() ? nullptr : valid.data(); }
 };
 
 // The rows of an array; nothing where they are not small and plain.
@@ -40,24 +41,10 @@ std::optional<Rows> rows_of(const ArrowArray& array, const Kind& kind);
 struct Page {
   std::string layout;                // a PageLayout
   std::vector<std::string> buffers;
-  size_t num_search;                 // of the buffers, which come first, that readers need first
+  size_t num_search;                 // of the buffers: the first ones, which readers need first
 };
 
 // The page of these rows; files of 2.1 say less.
 Page page_of(const Rows& rows, bool is_2_1);
-
-// The least and greatest value of the rows.
-struct Zone {
-  uint64_t nulls;
-  uint8_t flags;
-  std::string low, high;
-};
-
-Zone zone_of(const Rows& rows);
-
-// The statistics buffer of a file; empty where no column has any.
-std::string statistics_of(const std::vector<Rows>& columns);
-
-uint32_t crc_of(std::string_view content);
 
 }  // namespace alance::small

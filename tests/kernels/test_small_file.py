@@ -15,7 +15,9 @@ from alance.errors import InvalidInputError
 from alance.file.at_once import encode_file
 from alance.file.page_writer import PageWriter
 from alance.file_version import FileVersion
+from alance.format.encode.container import SEARCH_BYTES
 from alance.format.encode.small_file import small_files
+from alance.format.encode.statistics import ZONE_ROWS
 from alance.format.schema import Schema
 
 VERSIONS = (FileVersion.V2_1, FileVersion.V2_2)
@@ -137,25 +139,33 @@ def test_nulls_where_there_may_be_none_are_refused() -> None:
         encode_file(Schema.from_arrow(schema), FileVersion.V2_2, batch)
 
 
+def files_of(kinds: list[tuple[int, int, str, bool]]) -> _kernels.SmallFiles:
+    return _kernels.SmallFiles(kinds, b"", b"", "", 2, 2, SEARCH_BYTES, ZONE_ROWS)
+
+
 @pytest.mark.parametrize(
     ("kinds", "message"),
     [
         ([], "no columns"),
-        ([(7, 0, 0, 0, True)], "values of 7 bits"),
-        ([(256, 0, 0, 0, True)], "values of 256 bits"),
-        ([(0, 2, 0, 0, True)], "values of 0 bits"),
-        ([(16, 0, ord("f"), 0, True)], "bounds of half floats"),
+        ([(7, 0, "", True)], "values of 7 bits"),
+        ([(256, 0, "", True)], "values of 256 bits"),
+        ([(0, 2, "", True)], "values of 0 bits"),
+        ([(16, 0, "f2", True)], "bounds of half floats"),
+        ([(16, 0, "i4", True)], "bounds i4 of values of 16 bits"),
+        ([(0, 4, "i4", True)], "bounds i4 of values of 0 bits"),
+        ([(64, 0, "s", True)], "bounds s of values of 64 bits"),
+        ([(64, 0, "x8", True)], "kind x8"),
     ],
 )
 def test_columns_that_are_not_plain_are_refused(
-    kinds: list[tuple[int, int, int, int, bool]], message: str
+    kinds: list[tuple[int, int, str, bool]], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        _kernels.SmallFiles(kinds, b"", b"", "", 2, 2)
+        files_of(kinds)
 
 
 def test_a_batch_of_other_columns_is_not_taken() -> None:
-    files = _kernels.SmallFiles([(32, 0, ord("i"), 2, True)] * 2, b"", b"", "", 2, 2)
+    files = files_of([(32, 0, "i4", True)] * 2)
     numbers, texts = pa.array([1], pa.int32()), pa.array(["a"])
     assert files.encode(pa.record_batch([numbers], ["a"]), False) is None
     assert files.encode(pa.record_batch([numbers, texts], ["a", "b"]), False) is None

@@ -1,83 +1,164 @@
-"""Bounds of the values of zones, against plain Python."""
+"""Bounds of the values of zones, as readers of the statistics have them, against plain Python."""
 
 from __future__ import annotations
 
+import zlib
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alance import _kernels
+from alance.format.statistics import head_bytes, parse_head, parse_zones
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.statistics import Bounds
 
 NOTHING = np.empty(0, np.uint8)
-KINDS = ("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f4", "f8")
+NUMBERS = {
+    **{f"i{size}": pa.type_for_alias(f"int{8 * size}") for size in (1, 2, 4, 8)},
+    **{f"u{size}": pa.type_for_alias(f"uint{8 * size}") for size in (1, 2, 4, 8)},
+    "f2": pa.float16(),
+    "f4": pa.float32(),
+    "f8": pa.float64(),
+}
+CUTS = st.lists(st.integers(0, 1000), max_size=4)
 
 
-@given(st.sampled_from(KINDS), st.integers(0, 70), st.booleans(), st.integers(0, 1 << 30))
-def test_the_bounds_of_zones(kind: str, count: int, has_nulls: bool, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    values = rng.integers(0, 100, count).astype(kind)
-    if kind[0] == "f":
-        values[rng.random(count) < 0.2] = np.nan
-    valid = (rng.random(count) < 0.7).view(np.uint8) if has_nulls else NOTHING
-    cuts = [0, int(rng.integers(0, count + 1)), count]
-    low, high, present, nans = _kernels.zone_bounds(
-        values.view(np.uint8), kind, valid, np.array(cuts)
-    )
-    lows, highs = low.view(kind), high.view(kind)
-    for zone, (start, stop) in enumerate(pairwise(cuts)):
-        there = values[start:stop]
-        if has_nulls:
-            there = there[valid[start:stop] == 1]
-        numbers = there[~np.isnan(there)]
-        assert (present[zone], nans[zone]) == (len(there), len(there) - len(numbers))
-        if len(numbers):
-            assert (lows[zone], highs[zone]) == (numbers.min(), numbers.max())
+def pieces(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
+    """Ranges of rows that are added one after the other."""
+    return list(pairwise(sorted({0, count, *(cut % (count + 1) for cut in cuts)})))
 
 
-def zones(
-    values: list[bytes | None], cuts: list[int], offset_type: str
-) -> tuple[list[int], list[int], list[int]]:
-    offsets = np.cumsum([0, *(len(value or b"") for value in values)]).astype(offset_type)
-    data = np.frombuffer(b"".join(value or b"" for value in values), np.uint8)
-    valid = np.array([value is not None for value in values], np.uint8)
-    least, most, present = _kernels.zone_strings(offsets, data, valid, np.array(cuts, np.int64))
-    return least.tolist(), most.tolist(), present.tolist()
+def read(zones: _kernels.Zones, arrow: pa.DataType) -> tuple[int, int, Bounds]:
+    """The rows of a zone, the nulls of the file, and the bounds of each zone."""
+    content = memoryview(_kernels.statistics_buffer([3], [zones], zlib.compress))
+    size = head_bytes("x", content)
+    assert size is not None
+    head = parse_head("x", content[:size], len(content))
+    start, num_bytes = head.block(3)
+    bounds = parse_zones("x", head, 3, content[start : start + num_bytes], arrow)
+    return head.zone_rows, int(head.entries["nulls"][0]), bounds
 
 
 @given(
-    st.lists(st.none() | st.binary(max_size=12), min_size=1, max_size=20),
+    st.sampled_from(list(NUMBERS)),
+    st.integers(1, 170),
+    st.booleans(),
+    st.integers(0, 1 << 30),
+    CUTS,
+)
+def test_the_bounds_of_zones(
+    kind: str, count: int, has_nulls: bool, seed: int, cuts: list[int]
+) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.integers(0, 100, count).astype(kind)
+    if kind[0] == "f":
+        values = (values / np.asarray(7, kind) - np.asarray(5, kind)).astype(kind)
+        if kind == "f2":  # also those below 2^-14, and infinity
+            values = (values * rng.choice([1, 2.0**-16], count)).astype(kind)
+            values[rng.random(count) < 0.1] = np.inf
+        values[rng.random(count) < 0.2] = np.nan
+    valid = (rng.random(count) < 0.7).view(np.uint8) if has_nulls else NOTHING
+    given = values.astype("f4") if kind == "f2" else values
+    zones = _kernels.Zones(kind, 17, 8)
+    for start, stop in pieces(count, cuts):
+        zones.add_numbers(given[start:stop].view(np.uint8), valid[start:stop])
+    zone_rows, nulls, bounds = read(zones, NUMBERS[kind])
+    assert zone_rows == (17 if count <= 8 * 17 else 34)
+    assert nulls == (count - valid.sum() if has_nulls else 0)
+    assert len(bounds.has_nulls) == -(-count // zone_rows)
+    for zone, start in enumerate(range(0, count, zone_rows)):
+        mask = valid[start : start + zone_rows] == 1 if has_nulls else slice(None)
+        there = values[start : start + zone_rows][mask]
+        numbers = there[~np.isnan(there)]
+        rows = min(zone_rows, count - start)
+        assert bounds.has_nulls[zone] == (len(there) < rows)
+        assert bounds.has_nans[zone] == (len(numbers) < len(there))
+        assert bounds.has_values[zone] == (len(numbers) > 0)
+        ends = bounds.low[zone].as_py(), bounds.high[zone].as_py()
+        assert ends == ((numbers.min(), numbers.max()) if len(numbers) else (None, None))
+
+
+@given(
+    st.lists(st.none() | st.binary(max_size=12) | st.just(b"a" * 40), min_size=1, max_size=40),
     st.sampled_from(["i4", "i8"]),
-    st.data(),
+    CUTS,
 )
 def test_the_least_and_greatest_strings_of_zones(
-    values: list[bytes | None], offset_type: str, data: st.DataObject
+    values: list[bytes | None], offset_type: str, cuts: list[int]
 ) -> None:
-    middle = data.draw(st.integers(0, len(values)))
-    cuts = [0, middle, len(values)]
-    for zone, (least, most, present) in enumerate(
-        zip(*zones(values, cuts, offset_type), strict=True)
-    ):
-        there = [value for value in values[cuts[zone] : cuts[zone + 1]] if value is not None]
-        assert present == len(there)
-        ends = [None if place < 0 else values[place] for place in (least, most)]
-        assert ends == ([min(there), max(there)] if there else [None, None])
+    zones = _kernels.Zones("s", 8, 4)
+    for start, stop in pieces(len(values), cuts):
+        add_texts(zones, values[start:stop], offset_type)
+    zone_rows, nulls, bounds = read(zones, pa.binary())
+    assert zone_rows == (8 if len(values) <= 32 else 16)
+    assert nulls == values.count(None)
+    for zone, start in enumerate(range(0, len(values), zone_rows)):
+        there = [value for value in values[start : start + zone_rows] if value is not None]
+        low, high = bounds.low[zone].as_py(), bounds.high[zone].as_py()
+        if not there:
+            assert (low, high) == (None, None)
+            continue
+        assert min(there).startswith(low)
+        assert len(low) in (len(min(there)), 16, 32)
+        if high != max(there):
+            assert len(high) < len(max(there))
+            assert high[:-1] + bytes([high[-1] - 1]) == max(there)[: len(high)]
 
 
-def test_zones_that_are_not_those_of_the_strings_are_refused() -> None:
-    for cuts in ([0, 3], [-1, 2], [0, 2, 1]):
-        with pytest.raises(ValueError, match="zones: cuts"):
-            zones([b"a", b"b"], cuts, "i4")
-        with pytest.raises(ValueError, match="zones: cuts"):
-            _kernels.zone_bounds(np.zeros(2, np.uint8), "u1", NOTHING, np.array(cuts))
+def add_texts(zones: _kernels.Zones, values: Sequence[bytes | None], offset_type: str) -> None:
+    offsets = np.cumsum([0, *(len(value or b"") for value in values)]).astype(offset_type)
+    data = np.frombuffer(b"".join(value or b"" for value in values), np.uint8)
+    valid = np.array([value is not None for value in values], np.uint8)
+    zones.add_texts(offsets, data, valid)
+
+
+def test_texts_above_all_others_have_no_greatest_one() -> None:
+    zones = _kernels.Zones("s", 8, 4)
+    add_texts(zones, [b"\xff" * 33, b"a"], "i4")
+    _, _, bounds = read(zones, pa.binary())
+    assert (bounds.low[0].as_py(), bounds.high[0].as_py()) == (b"a", None)
+
+
+def test_columns_get_zones_of_one_width_and_empty_ones_are_left_out() -> None:
+    wide, narrow, empty = (_kernels.Zones("u1", rows, 1000) for rows in (16, 4, 64))
+    for zones in (wide, narrow):
+        zones.add_numbers(np.arange(20, dtype=np.uint8), NOTHING)
+    content = memoryview(
+        _kernels.statistics_buffer([0, 5, 9], [wide, empty, narrow], zlib.compress)
+    )
+    head = parse_head("x", content[: head_bytes("x", content)], len(content))
+    assert (head.zone_rows, head.num_rows, list(head.rows)) == (16, 20, [0, 9])
+    start, num_bytes = head.block(9)
+    bounds = parse_zones("x", head, 9, content[start : start + num_bytes], pa.uint8())
+    assert (bounds.low.to_pylist(), bounds.high.to_pylist()) == ([0, 16], [15, 19])
+    assert _kernels.statistics_buffer([1], [empty], zlib.compress) == b""
+
+
+def test_values_that_are_not_those_of_the_zones_are_refused() -> None:
+    texts, numbers = _kernels.Zones("s", 8, 8), _kernels.Zones("u4", 8, 8)
     for offsets in ([0, 2, 1], [0, 1, 3], [-1, 1, 2]):
         with pytest.raises(ValueError, match="offsets decrease or leave"):
-            _kernels.zone_strings(
-                np.array(offsets), np.zeros(2, np.uint8), np.ones(2, np.uint8), np.array([0, 2])
-            )
+            texts.add_texts(np.array(offsets), np.zeros(2, np.uint8), np.ones(2, np.uint8))
+    with pytest.raises(ValueError, match="other values than texts"):
+        texts.add_texts(np.empty(0, np.int64), NOTHING, NOTHING)
+    with pytest.raises(ValueError, match="other values than texts"):
+        numbers.add_texts(np.zeros(1, np.int64), NOTHING, NOTHING)
+    for zones, size in ((texts, 8), (numbers, 7)):
+        with pytest.raises(ValueError, match="other values than numbers"):
+            zones.add_numbers(np.zeros(size, np.uint8), NOTHING)
+    with pytest.raises(ValueError, match="validity of 1 of 2 values"):
+        numbers.add_numbers(np.zeros(8, np.uint8), np.ones(1, np.uint8))
     with pytest.raises(ValueError, match="kind x4"):
-        _kernels.zone_bounds(NOTHING, "x4", NOTHING, np.array([0, 0]))
-    with pytest.raises(ValueError, match="validity"):
-        _kernels.zone_bounds(np.zeros(2, np.uint8), "u1", np.ones(1, np.uint8), np.array([0, 2]))
+        _kernels.Zones("x4", 8, 8)
+    with pytest.raises(ValueError, match="no rows"):
+        _kernels.Zones("u4", 0, 8)
+    with pytest.raises(ValueError, match="a number for each column"):
+        _kernels.statistics_buffer([1, 2], [numbers], zlib.compress)

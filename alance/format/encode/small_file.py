@@ -16,13 +16,18 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.file_version import FileVersion
-from alance.format.encode.container import FOOTER_NUMBERS, column_encoding, file_descriptor
+from alance.format.encode.container import (
+    FOOTER_NUMBERS,
+    SEARCH_BYTES,
+    column_encoding,
+    file_descriptor,
+)
 from alance.format.encode.dictionary import MIN_VALUES
 from alance.format.encode.options import PREFIX
+from alance.format.encode.statistics import ZONE_ROWS, zones_kind
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.arrays import is_variable
 from alance.format.layouts.fields import owns_column
-from alance.format.statistics import KINDS, kind_of
 
 if TYPE_CHECKING:
     from alance.format.field import Field
@@ -68,16 +73,18 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
     kernel = _kernels.SmallFiles(
         kinds,
         file_descriptor(schema, 0).SerializeToString(deterministic=True),
-        column_encoding().SerializeToString(deterministic=True),
+        column_encoding(),
         PAGE_LAYOUT,
         *FOOTER_NUMBERS[version],
+        SEARCH_BYTES,
+        ZONE_ROWS,
     )
     names = [pa.field(field.name, field.arrow_type, field.nullable) for field in schema.fields]
     return SmallFiles(pa.schema(names), dict(schema.metadata), kernel)
 
 
-def _kind(field: Field) -> tuple[int, int, int, int, bool] | None:
-    """Bits of values, bytes of offsets, kind of bounds and its place, whether nulls may be."""
+def _kind(field: Field) -> tuple[int, int, str, bool] | None:
+    """Bits of values, bytes of offsets, kind of bounds, whether nulls may be."""
     special = field.is_blob_v1 or field.is_blob_v2 or field.is_packed or field.is_json
     if special or not field.is_leaf or not owns_column(field):
         return None
@@ -86,13 +93,10 @@ def _kind(field: Field) -> tuple[int, int, int, int, bool] | None:
     arrow = field.arrow_type
     if pa.types.is_null(arrow) or pa.types.is_dictionary(arrow) or pa.types.is_nested(arrow):
         return None
-    bounds = kind_of(arrow)
-    if bounds == "f2":
+    zones = zones_kind(field) or ""
+    if zones == "f2":
         return None
-    letter, place = (ord(bounds[0]), KINDS.index(bounds)) if bounds else (0, 0)
     if is_variable(arrow):
         large = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
-        return 0, 8 if large else 4, letter, place, field.nullable
-    if arrow.bit_width not in WIDTHS:
-        return None
-    return arrow.bit_width, 0, letter, place, field.nullable
+        return 0, 8 if large else 4, zones, field.nullable
+    return (arrow.bit_width, 0, zones, field.nullable) if arrow.bit_width in WIDTHS else None

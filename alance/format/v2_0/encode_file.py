@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
-from alance.format.container import COLUMN_ENCODING
 from alance.format.encode.arrays import leaf_values
-from alance.format.encode.container import FileBuilder, direct
+from alance.format.encode.container import FOOTER_NUMBERS, FileBuilder, column_encoding, padded
 from alance.format.encode.leaves import storage_of, validity_of
 from alance.format.layouts.fields import owns_column
 from alance.format.proto import encodings_v2_0_pb2 as pb
-from alance.format.proto import file2_pb2
 from alance.format.v2_0.arrays import ARRAY_ENCODING
 from alance.format.v2_0.encode import Buffers, EncodedArrayPage, ends_of, leaf_page, no_nulls
 
@@ -219,12 +218,13 @@ class ArrayFileBuilder(FileBuilder):
     """Where everything of one file of 2.0 goes: a `FileBuilder` with other pages."""
 
     def __init__(self, schema: Schema, columns: Columns) -> None:
-        super().__init__(schema, FileVersion.V2_0, search_bytes=0)
+        super().__init__(schema, FileVersion.V2_0)
         count = len(columns.by_field)
         self._headers = set(columns.headers)
         self._tops = {columns.by_field[field.id] for field in schema.fields}
         self._lengths = [0] * count
-        self._columns = [_column(is_blob=number in columns.blobs) for number in range(count)]
+        encodings = [column_encoding(is_blob=number in columns.blobs) for number in range(count)]
+        self._container = _kernels.Container(encodings, *FOOTER_NUMBERS[FileVersion.V2_0], 0)
 
     @property
     def num_rows(self) -> int:
@@ -233,16 +233,12 @@ class ArrayFileBuilder(FileBuilder):
 
     def add_array_page(self, column: int, page: EncodedArrayPage) -> list[Bytes]:
         """The bytes of the next page of a column: its buffers and their padding."""
-        chunks: list[Bytes] = []
-        places = [self._place(buffer, chunks) for buffer in page.buffers]
-        self._columns[column].pages.add(
-            buffer_offsets=[offset for offset, _ in places],
-            buffer_sizes=[size for _, size in places],
-            length=page.num_rows,
-            encoding=direct(ARRAY_ENCODING, page.encoding.SerializeToString(deterministic=True)),
+        layout = page.encoding.SerializeToString(deterministic=True)
+        self._container.add_page(
+            column, ARRAY_ENCODING, layout, page.buffers, (), page.num_rows, priority=0
         )
         self._lengths[column] += page.num_rows
-        return chunks
+        return [chunk for buffer in page.buffers for chunk in padded(buffer)]
 
     def add_header_rows(self, column: int, num_rows: int) -> None:
         """Rows of a struct, which get their page at the end."""
@@ -265,11 +261,3 @@ class ArrayFileBuilder(FileBuilder):
             length, self._lengths[number] = self._lengths[number], 0
             self.add_array_page(number, EncodedArrayPage(HEADER, (), length))
         return self._end(num_rows)
-
-
-def _column(*, is_blob: bool) -> file2_pb2.ColumnMetadata:
-    """A column without pages."""
-    values = pb.ColumnEncoding()
-    values.values.SetInParent()
-    encoding = pb.ColumnEncoding(blob=pb.Blob(inner=values)) if is_blob else values
-    return file2_pb2.ColumnMetadata(encoding=direct(COLUMN_ENCODING, encoding.SerializeToString()))

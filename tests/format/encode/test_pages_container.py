@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
@@ -82,3 +83,18 @@ def test_columns_of_different_length() -> None:
 def test_an_unknown_version() -> None:
     with pytest.raises(UnsupportedError, match=r"0\.1"):
         FileBuilder(SCHEMA, FileVersion.V0_1)
+
+
+def test_a_column_and_buffers_that_are_not_there() -> None:
+    container = _kernels.Container([b""], 2, 2, 100)
+    for column, search, message in ((1, (), "no column 1"), (0, (2,), "no buffer 2")):
+        with pytest.raises(ValueError, match=message):
+            container.add_page(column, "x", b"", [np.zeros(1, np.uint8)], search, 1, 0)
+
+
+def test_what_readers_need_first_is_kept_back_as_long_as_it_fits() -> None:
+    container = _kernels.Container([b"", b""], 2, 2, 100)
+    buffers = [np.zeros(60, np.uint8), np.empty(0, np.uint8), np.zeros(70, np.uint8)]
+    assert container.add_page(1, "x", b"", buffers, (0, 1), 1, 0) == [-1, 0, 0]
+    assert container.add_page(0, "x", b"", buffers, (0, 1), 1, 0) == [128, 192, 192]
+    assert container.num_bytes == 320

@@ -1,10 +1,10 @@
-// The least and the greatest value of each zone of rows, for statistics.
+// The least and the greatest number of a zone of rows, for statistics.
 #include <limits>
-#include <string>
 #include <type_traits>
 
-#include "encode_zones.hpp"
-#include "owned.hpp"
+#include "container.hpp"
+#include "encode.hpp"
+#include "zones.hpp"
 
 namespace alance {
 namespace {
@@ -14,7 +14,7 @@ constexpr int LANES = 16;  // independent comparisons, which the compiler puts i
 using Int128 = __int128;
 
 template <typename T>
-struct Found {
+struct Range {
   T low, high;
   int64_t present = 0, nans = 0;  // values that are not null; of them those that are NaN
 };
@@ -41,7 +41,7 @@ constexpr T most() {
 
 // NaNs are neither less nor greater, so they never become a bound.
 template <typename T, bool NULLS>
-inline Found<T> bounds(const uint8_t* data, const uint8_t* valid, int64_t count) {
+inline Range<T> bounds(const uint8_t* data, const uint8_t* valid, int64_t count) {
   T low[LANES], high[LANES];
   for (int j = 0; j < LANES; ++j) low[j] = most<T>(), high[j] = least<T>();
   int64_t present = NULLS ? 0 : count, nans = 0;
@@ -80,13 +80,13 @@ inline Found<T> bounds(const uint8_t* data, const uint8_t* valid, int64_t count)
 }
 
 #define ALANCE_BOUNDS(T, NAME)                                                               \
-  ALANCE_CLONES Found<T> NAME##_all(const uint8_t* data, const uint8_t* valid, int64_t n) {  \
+  ALANCE_CLONES Range<T> NAME##_all(const uint8_t* data, const uint8_t* valid, int64_t n) {  \
     return bounds<T, false>(data, valid, n);                                                 \
   }                                                                                          \
-  ALANCE_CLONES Found<T> NAME##_some(const uint8_t* data, const uint8_t* valid, int64_t n) { \
+  ALANCE_CLONES Range<T> NAME##_some(const uint8_t* data, const uint8_t* valid, int64_t n) { \
     return bounds<T, true>(data, valid, n);                                                  \
   }                                                                                          \
-  Found<T> bounds_of(T, const uint8_t* data, const uint8_t* valid, int64_t n) {              \
+  Range<T> bounds_of(T, const uint8_t* data, const uint8_t* valid, int64_t n) {              \
     return valid ? NAME##_some(data, valid, n) : NAME##_all(data, valid, n);                 \
   }
 
@@ -102,51 +102,36 @@ ALANCE_BOUNDS(uint64_t, uint64)
 ALANCE_BOUNDS(float, float32)
 ALANCE_BOUNDS(double, float64)
 
-// For each zone the bounds, the values that are not null, and of them those that are NaN.
 template <typename T>
-nb::tuple zones_of(const Bytes& data, const Bytes& valid, const In<int64_t>& cuts) {
-  auto scan = [&] {
-    nb::gil_scoped_release release;
-    constexpr int64_t width = sizeof(T);
-    const Cuts cut(cuts, valid, static_cast<int64_t>(data.size()) / width);
-    Owned<uint8_t> lows(cut.zones * width), highs(cut.zones * width);
-    Owned<int64_t> present(cut.zones), nans(cut.zones);
-    for (int64_t z = 0; z < cut.zones; ++z) {
-      const uint8_t* mask = valid.size() ? valid.data() + cut.at[z] : nullptr;
-      const Found<T> found =
-          bounds_of(T{}, data.data() + cut.at[z] * width, mask, cut.at[z + 1] - cut.at[z]);
-      store(lows.data() + z * width, found.low);
-      store(highs.data() + z * width, found.high);
-      present[z] = found.present;
-      nans[z] = found.nans;
-    }
-    return std::make_tuple(std::move(lows), std::move(highs), std::move(present), std::move(nans));
-  };
-  auto [lows, highs, present, nans] = scan();
-  return nb::make_tuple(lows.numpy(), highs.numpy(), present.numpy(), nans.numpy());
+Zone scan(const uint8_t* data, const uint8_t* valid, int64_t count) {
+  const Range<T> range = bounds_of(T{}, data, valid, count);
+  Zone zone{count, count - range.present, range.nans, range.present > range.nans, {}, {}};
+  if (zone.has_bounds) {
+    append(zone.low, range.low);
+    append(zone.high, range.high);
+  }
+  return zone;
 }
 
-nb::tuple zone_bounds(Bytes data, const char* name, Bytes valid, In<int64_t> cuts) {
-  const std::string kind = name;
-  if (kind == "i1") return zones_of<int8_t>(data, valid, cuts);
-  if (kind == "i2") return zones_of<int16_t>(data, valid, cuts);
-  if (kind == "i4") return zones_of<int32_t>(data, valid, cuts);
-  if (kind == "i8") return zones_of<int64_t>(data, valid, cuts);
-  if (kind == "i16") return zones_of<Int128>(data, valid, cuts);
-  if (kind == "u1") return zones_of<uint8_t>(data, valid, cuts);
-  if (kind == "u2") return zones_of<uint16_t>(data, valid, cuts);
-  if (kind == "u4") return zones_of<uint32_t>(data, valid, cuts);
-  if (kind == "u8") return zones_of<uint64_t>(data, valid, cuts);
-  if (kind == "f4") return zones_of<float>(data, valid, cuts);
-  if (kind == "f8") return zones_of<double>(data, valid, cuts);
-  corrupt("zones of values of kind " + kind);
+template <typename T>
+bool is_less(const std::string& a, const std::string& b) {
+  return load<T>(reinterpret_cast<const uint8_t*>(a.data())) <
+         load<T>(reinterpret_cast<const uint8_t*>(b.data()));
+}
+
+template <typename T>
+constexpr NumberKind kind_of(std::string_view name) {
+  return {name, sizeof(T), &scan<T>, &is_less<T>};
 }
 
 }  // namespace
-}  // namespace alance
 
-void register_encode_zones(nanobind::module_& m) {
-  using namespace alance;
-  m.def("zone_bounds", &zone_bounds, nb::arg("data"), nb::arg("kind"), nb::arg("valid"),
-        nb::arg("cuts"));
-}
+const NumberKind NUMBER_KINDS[NUM_NUMBER_KINDS] = {
+    kind_of<int8_t>("i1"),   kind_of<int16_t>("i2"),  kind_of<int32_t>("i4"),
+    kind_of<int64_t>("i8"),  kind_of<Int128>("i16"),  kind_of<uint8_t>("u1"),
+    kind_of<uint16_t>("u2"), kind_of<uint32_t>("u4"), kind_of<uint64_t>("u8"),
+    kind_of<float>("f2"),    kind_of<float>("f4"),    kind_of<double>("f8"),
+    kind_of<uint8_t>("b"),
+};
+
+}  // namespace alance

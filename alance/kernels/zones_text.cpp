@@ -1,9 +1,9 @@
-// The least and the greatest text of each zone of rows, for statistics.
+// The least and the greatest text of a zone of rows, for statistics.
 #include <algorithm>
 #include <bit>
 
-#include "encode_zones.hpp"
-#include "owned.hpp"
+#include "encode.hpp"
+#include "zones.hpp"
 
 namespace alance {
 namespace {
@@ -67,7 +67,7 @@ struct Places {
 template <typename Offset>
 Places short_strings(const Offset* offset, const uint8_t* data, const uint8_t* end,
                      const uint8_t* valid, int64_t first, int64_t stop) {
-  Places found;
+  Places places;
   uint64_t low = ~uint64_t{0}, high = 0;
   int64_t low_size = 9, high_size = -1;
   for (int64_t i = first; i < stop; ++i) {
@@ -86,79 +86,59 @@ Places short_strings(const Offset* offset, const uint8_t* data, const uint8_t* e
         is_there & ((head > high) | ((head == high) & (size > high_size)));
     low = is_less ? head : low;
     low_size = is_less ? size : low_size;
-    found.least = is_less ? i : found.least;
+    places.least = is_less ? i : places.least;
     high = is_more ? head : high;
     high_size = is_more ? size : high_size;
-    found.greatest = is_more ? i : found.greatest;
-    found.present += is_there;
+    places.greatest = is_more ? i : places.greatest;
+    places.present += is_there;
   }
-  return found;
+  return places;
 }
 
 template <typename Offset>
 Places long_strings(const Offset* offset, const uint8_t* data, const uint8_t* end,
                     const uint8_t* valid, int64_t first, int64_t stop) {
-  Places found;
+  Places places;
   Text low{}, high{};
   for (int64_t i = first; i < stop; ++i) {
     if (valid && !valid[i]) continue;
     const Text text = text_at(data + offset[i], offset[i + 1] - offset[i], end);
-    if (++found.present == 1) {
+    if (++places.present == 1) {
       low = high = text;
-      found.least = found.greatest = i;
+      places.least = places.greatest = i;
       continue;
     }
     const bool is_inside = (text.head > low.head) & (text.head < high.head);
     if (is_inside | text.is_same(low) | text.is_same(high)) [[likely]] continue;
-    if (text < low) low = text, found.least = i;
-    if (high < text) high = text, found.greatest = i;
+    if (text < low) low = text, places.least = i;
+    if (high < text) high = text, places.greatest = i;
   }
-  return found;
-}
-
-// For each zone the places of the least and the greatest string by bytes, -1 where all are null,
-// and the strings that are not null.
-template <typename Offset>
-nb::tuple zone_strings(In<Offset> offsets, Bytes data, Bytes valid, In<int64_t> cuts) {
-  auto scan = [&] {
-    nb::gil_scoped_release release;
-    if (offsets.size() == 0) corrupt("zones: no offsets");
-    const Offset* offset = offsets.data();
-    const int64_t count = static_cast<int64_t>(offsets.size()) - 1;
-    bool rising = offset[0] >= 0;
-    for (int64_t i = 0; i < count; ++i) rising &= offset[i] <= offset[i + 1];
-    if (!rising || offset[count] > static_cast<int64_t>(data.size()))
-      corrupt("zones: offsets decrease or leave the buffer");
-    const Cuts cut(cuts, valid, count);
-    const uint8_t* end = data.data() + data.size();
-    const uint8_t* mask = valid.size() ? valid.data() : nullptr;
-    Owned<int64_t> lows(cut.zones), highs(cut.zones), present(cut.zones);
-    for (int64_t z = 0; z < cut.zones; ++z) {
-      const int64_t first = cut.at[z], stop = cut.at[z + 1];
-      int64_t longest = 0;
-      for (int64_t i = first; i < stop; ++i)
-        longest = std::max<int64_t>(longest, offset[i + 1] - offset[i]);
-      const Places found = longest <= 8
-                               ? short_strings(offset, data.data(), end, mask, first, stop)
-                               : long_strings(offset, data.data(), end, mask, first, stop);
-      lows[z] = found.least, highs[z] = found.greatest, present[z] = found.present;
-    }
-    return std::make_tuple(std::move(lows), std::move(highs), std::move(present));
-  };
-  auto [lows, highs, present] = scan();
-  return nb::make_tuple(lows.numpy(), highs.numpy(), present.numpy());
-}
-
-template <typename Offset>
-void add(nanobind::module_& m) {
-  m.def("zone_strings", &zone_strings<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
-        nb::arg("valid"), nb::arg("cuts"));
+  return places;
 }
 
 }  // namespace
-}  // namespace alance
 
-void register_encode_zones_text(nanobind::module_& m) {
-  alance::add<int32_t>(m);
-  alance::add<int64_t>(m);
+template <typename Offset>
+Zone scan_texts(const Offset* offsets, const uint8_t* data, const uint8_t* end,
+                const uint8_t* valid, int64_t first, int64_t stop) {
+  int64_t longest = 0;
+  for (int64_t i = first; i < stop; ++i)
+    longest = std::max<int64_t>(longest, offsets[i + 1] - offsets[i]);
+  const Places places = longest <= 8 ? short_strings(offsets, data, end, valid, first, stop)
+                                     : long_strings(offsets, data, end, valid, first, stop);
+  const int64_t count = stop - first;
+  const auto head = [&](int64_t row) {
+    const size_t size = static_cast<size_t>(offsets[row + 1] - offsets[row]);
+    return std::string(reinterpret_cast<const char*>(data + offsets[row]),
+                       std::min(size, HEAD_BYTES));
+  };
+  if (!places.present) return {count, count, 0, false, {}, {}};
+  return {count, count - places.present, 0, true, head(places.least), head(places.greatest)};
 }
+
+template Zone scan_texts(const int32_t*, const uint8_t*, const uint8_t*, const uint8_t*, int64_t,
+                         int64_t);
+template Zone scan_texts(const int64_t*, const uint8_t*, const uint8_t*, const uint8_t*, int64_t,
+                         int64_t);
+
+}  // namespace alance
