@@ -185,8 +185,8 @@ class Scanner:
 
         Nulls are not counted by `count(x)`, and have no part in the others, which are null where
         all values are. NaN is greater than all numbers. A sum of integers is int64 or uint64, one
-        of floats float64, one of decimals has ten more digits; `avg` is float64, of decimals a
-        decimal of four more digits after the point.
+        of floats float64, one of decimals has ten more digits; `avg` is float64, of decimals of 128
+        bits a decimal of four more digits after the point.
 
         Cost: a scan of the columns that are named, in batches that are folded as they come.
         `count(*)` alone is a count. Without a filter, limit or group, `min` and `max` of columns
@@ -202,8 +202,7 @@ class Scanner:
             memory_bytes: that groups may take.
 
         Returns:
-            The groups in the order of their first rows: what they are grouped by, then the
-            aggregates.
+            The groups, in any order: what they are grouped by, then the aggregates.
 
         Raises:
             InvalidInputError: an unknown column, bad SQL, values of a type that has no such

@@ -128,7 +128,8 @@ def _of(aggregate: Aggregate, batch: pa.RecordBatch) -> pa.Scalar:
 
 
 def _of_all(aggregate: Aggregate, values: list[pa.Scalar], kind: pa.DataType) -> pa.Array:
-    array = pa.array([value.as_py() for value in values], kind)
+    parts = [pa.repeat(value, 1).cast(kind) for value in values]
+    array = pa.concat_arrays([pa.array([], kind), *parts])
     if aggregate.op == COUNT:
         return pa.array([pc.sum(array).as_py() or 0], kind)
-    return pa.array([pc.min_max(array)[aggregate.op.lower()].as_py()], kind)
+    return pa.repeat(pc.min_max(array)[aggregate.op.lower()], 1)

@@ -307,6 +307,16 @@ async def record_of(dataset: alance.Dataset, name: str) -> tuple[bytes, list[str
     return message.index_details.value, [file.path for file in message.files]
 
 
+async def test_filters_of_a_value_or_two_are_a_block_as_in_pylance(tmp_path: Path) -> None:
+    options = {"number_of_items": 2, "probability": 0.5}
+    theirs = lance.write_dataset({"b": range(9)}, tmp_path / "theirs")
+    theirs.create_scalar_index("b", IndexConfig("bloomfilter", options))
+    dataset = await alance.write_dataset({"b": range(9)}, tmp_path / "t")
+    dataset = await dataset.create_scalar_index("b", "BLOOMFILTER", **options)
+    assert contents(tmp_path / "t") == contents(tmp_path / "theirs")
+    assert (await dataset.to_table(filter="b = 3")).num_rows == 1
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "expected"),
     [

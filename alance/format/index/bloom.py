@@ -39,7 +39,7 @@ LEAST_BYTES: Final = 32  # a block of a filter
 def filter_bytes(items: int, wrong: float) -> int:
     """The bytes of a filter of so many values that is so often wrong: as in Parquet."""
     bits = -8 * items / math.log(1 - wrong ** (1 / 8))
-    return max(LEAST_BYTES, 1 << math.ceil(math.log2(bits / 8)))
+    return 1 << math.ceil(math.log2(max(bits / 8, LEAST_BYTES)))
 
 
 def is_hashed(type_: pa.DataType) -> bool:

@@ -97,7 +97,7 @@ class _Seen:
             ends = pc.min_max(batch.column(column.path[0]))
             values = [ends["min"], ends["max"]]
             self.ends.setdefault(column, []).extend(
-                pa.array([value.as_py()], column.type) for value in values if value.is_valid
+                pa.repeat(value, 1).cast(column.type) for value in values if value.is_valid
             )
 
     def of(self, column: Column) -> tuple[pa.Scalar, pa.Scalar]:

@@ -8,6 +8,7 @@ at a few times however many chunks there are.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -29,6 +30,9 @@ MERGED_ROWS: Final = 1 << 16  # partials that wait at least, before they are mer
 ROWS: Final = "count_all"
 INT64_MAX: Final = (1 << 63) - 1
 WHOLE: Final = pa.decimal128(38, 0)
+DIGITS: Final = 38  # of decimals of 128 bits
+MOST_DIGITS: Final = 76
+_EXACT: Final = Context(prec=MOST_DIGITS)
 
 # By the first word of a partial's name: what gives it, and what joins those of one group.
 _GIVEN: Final = {
@@ -135,7 +139,8 @@ class Groups:
         part = self._grouped(self._inputs(table), _GIVEN)
         for place, name in enumerate(part.column_names):
             if place >= len(self.keys) and name.startswith("sum "):
-                part = part.set_column(place, name, _exact(part.column(place)))
+                type_ = self.schema.field(name.removeprefix("sum ")).type
+                part = part.set_column(place, name, _exact(part.column(place), type_))
         self._waiting.append(part)
         merged = 0 if self._merged is None else self._merged.num_rows
         if sum(waiting.num_rows for waiting in self._waiting) >= max(2 * merged, MERGED_ROWS):
@@ -150,7 +155,7 @@ class Groups:
         return num_rows >= max(CHUNK_ROWS, groups * ROWS_OF_GROUP) or num_bytes >= most
 
     def result(self) -> pa.Table:
-        """The groups in the order of their first rows: keys, then measures. CPU.
+        """The groups, in any order: keys, then measures. CPU.
 
         Raises:
             InvalidInputError: a sum that its type does not hold; see also `add`.
@@ -200,6 +205,8 @@ class Groups:
         for name in partials:
             function = functions[name.partition(" ")[0]]
             is_count = function == ROWS
+            if function == "sum":
+                _check_sum(table[name])
             calls.append(([] if is_count else name, function))
             given.append(ROWS if is_count else f"{name}_{function}")
         groups = table.group_by(list(self.keys), use_threads=False).aggregate(calls)
@@ -243,37 +250,68 @@ def _input(kind: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
         # Arrow's sum of integers wraps around.
         return values.cast(WHOLE) if largest * len(values) > INT64_MAX else values
     if pa.types.is_decimal128(values.type):
-        return values.cast(pa.decimal128(38, values.type.scale))
+        type_ = values.type
+        is_wide = type_.precision + len(str(len(values))) > DIGITS
+        wide = pa.decimal256(MOST_DIGITS, type_.scale)
+        return values.cast(wide if is_wide else pa.decimal128(DIGITS, type_.scale))
     return values
 
 
-def _exact(sums: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Sums of a chunk in the type in which they are added: for integers, one that holds all."""
+def _exact(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Sums of a chunk of values of a type, in a type that holds the sums of all chunks."""
+    if pa.types.is_decimal(kind):
+        return sums.cast(pa.decimal256(MOST_DIGITS, kind.scale))
     return sums.cast(WHOLE) if pa.types.is_integer(sums.type) else sums
+
+
+def _check_sum(values: pa.ChunkedArray) -> None:
+    """
+    Raises:
+        InvalidInputError: sums of these decimals may wrap around.
+    """
+    kind = values.type
+    if not pa.types.is_decimal256(kind) or kind.precision + len(str(len(values))) <= MOST_DIGITS:
+        return
+    ends = pc.min_max(values.cast(pa.decimal256(MOST_DIGITS, kind.scale)))
+    outermost = [ends[end].as_py() or Decimal() for end in ("min", "max")]
+    largest = max(int(value.copy_abs().scaleb(kind.scale, _EXACT)) for value in outermost)
+    if largest * len(values) >= 10**MOST_DIGITS:
+        raise InvalidInputError(f"a sum of {kind} may be beyond {MOST_DIGITS} digits")
 
 
 def _sum(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Sums of values of a type, in the type that they have in the output."""
-    if pa.types.is_decimal128(kind):
-        return sums.cast(pa.decimal128(min(38, kind.precision + 10), kind.scale))
-    if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+    if pa.types.is_floating(kind):
         return sums
-    whole = pa.uint64() if pa.types.is_unsigned_integer(kind) else pa.int64()
+    if pa.types.is_decimal128(kind):
+        output = pa.decimal128(min(DIGITS, kind.precision + 10), kind.scale)
+    elif pa.types.is_decimal(kind):
+        output = pa.decimal256(min(MOST_DIGITS, kind.precision + 10), kind.scale)
+    else:
+        output = pa.uint64() if pa.types.is_unsigned_integer(kind) else pa.int64()
     try:
-        sums = sums.cast(whole)
+        sums = sums.cast(output)
     except pa.ArrowInvalid:
-        cure = "`sum(cast(x as decimal(38, 0)))` gives decimals"
-        raise InvalidInputError(f"a sum is beyond {whole}; {cure}") from None
+        is_whole = pa.types.is_integer(output)
+        cure = "; `sum(cast(x as decimal(38, 0)))` gives decimals" if is_whole else ""
+        raise InvalidInputError(f"a sum is beyond {output}{cure}") from None
     return sums.cast(kind) if pa.types.is_duration(kind) else sums
 
 
 def _mean(sums: pa.ChunkedArray, counts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Sums by counts; null of none. Of decimals with four more digits, the rest cut off."""
     some = pc.if_else(pc.equal(counts, as_scalar(0)), as_scalar(None, pa.int64()), counts)
+    if not (pa.types.is_duration(kind) or pa.types.is_decimal128(kind)):
+        return pc.divide(sums.cast(pa.float64()), some.cast(pa.float64()))
+    scale = kind.scale if pa.types.is_decimal(kind) else 0
+    # Of a divisor with three digits or more, Arrow gives four digits more than its dividend has.
+    digits = max(3, len(str(pc.max(counts).as_py() or 0)))
+    dividends = sums.cast(pa.decimal256(DIGITS + digits, scale))
+    divisors = some.cast(pa.decimal256(19, 0)).cast(pa.decimal256(digits, 0))
+    means = pc.divide(dividends, divisors)
     if pa.types.is_duration(kind):
-        return pc.divide(sums.cast(pa.int64()), some).cast(kind)
-    if pa.types.is_decimal128(kind):
-        wide = pc.divide(sums.cast(pa.decimal256(38, kind.scale)), some.cast(pa.decimal256(19, 0)))
-        mean = pa.decimal128(min(38, kind.precision + 4), min(38, kind.scale + 4))
-        return wide.cast(options=pc.CastOptions(mean, allow_decimal_truncate=True))
-    return pc.divide(sums.cast(pa.float64()), some.cast(pa.float64()))
+        whole = pc.CastOptions(pa.int64(), allow_decimal_truncate=True)
+        return means.cast(options=whole).cast(kind)
+    mean = pa.decimal128(min(DIGITS, kind.precision + 4), min(DIGITS, scale + 4))
+    cut = pc.CastOptions(pa.decimal256(MOST_DIGITS, mean.scale), allow_decimal_truncate=True)
+    return means.cast(options=cut).cast(mean)  # a cast that cuts digits off does not check the rest
