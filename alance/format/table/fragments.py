@@ -266,6 +266,14 @@ class Fragments(Sequence[Fragment]):
         position = place if self._order is None else int(self._order[place])
         return position if self.ids[position] == fragment_id else None
 
+    def positions_of(self, fragment_ids: Int64s) -> Int64s:
+        """The places of fragments in the list, -1 of those not there; shape (n,)."""
+        if not len(self):
+            return np.full(len(fragment_ids), -1)
+        places = np.minimum(self.ids.searchsorted(fragment_ids, sorter=self._order), len(self) - 1)
+        positions = places if self._order is None else self._order[places]
+        return np.where(self.ids[positions] == fragment_ids, positions, -1)
+
     def record_of(self, fragment_id: int) -> table_pb2.DataFragment | None:
         """The record of a fragment, made anew; None: not there."""
         position = self.position_of(fragment_id)

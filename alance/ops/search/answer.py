@@ -250,20 +250,19 @@ def check_rows(snapshot: Snapshot, index: str, row_ids: UInt64s) -> None:
     """
     if snapshot.has_stable_row_ids:
         return  # ids that name no row were left out
-    fragments, ids = snapshot.manifest.fragments, np.sort(row_ids)
-    numbers = ids >> np.uint64(32)
-    is_last = np.append(numbers[1:] != numbers[:-1], np.ones(min(1, len(ids)), np.bool_))
-    for last in ids[is_last].tolist():
-        number, row = last >> 32, last & 0xFFFF_FFFF
-        position = fragments.position_of(number)
-        num_rows = 0 if position is None else int(fragments.physical_rows[position])
-        if position is None or 0 < num_rows <= row:
-            error = CorruptFileError(
-                f"index {index} of {snapshot.uri}: row {row} of fragment {number}, which has "
-                f"{num_rows} rows"
-            )
-            error.add_note("use_index=False does without")
-            raise error
+    fragments = snapshot.manifest.fragments
+    numbers = (row_ids >> np.uint64(32)).view(np.int64)
+    positions = fragments.positions_of(numbers)
+    num_rows = fragments.physical_rows[positions]
+    beyond = (num_rows > 0) & (num_rows <= (row_ids & np.uint64(0xFFFF_FFFF)).view(np.int64))
+    if (positions < 0).any() or beyond.any():
+        at = np.argmax((positions < 0) | beyond)
+        error = CorruptFileError(
+            f"index {index} of {snapshot.uri}: row {row_ids[at] & np.uint64(0xFFFF_FFFF)} of "
+            f"fragment {numbers[at]}, which has {num_rows[at] if positions[at] >= 0 else 0} rows"
+        )
+        error.add_note("use_index=False does without")
+        raise error
 
 
 def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int) -> Kernels:
@@ -275,10 +274,10 @@ def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int
     for ivf in opened:
         turned = ivf.quantizer.queries(queries)
         if turned is queries:
-            shared = shared or kernel_of(replace(search, queries=queries), k)
+            shared = shared or kernel_of(search, k, queries)
             of_segments.append(shared)
         else:
-            of_segments.append(kernel_of(replace(search, queries=turned), k))
+            of_segments.append(kernel_of(search, k, turned))
     return Kernels(of_segments, search.probing.width(search.num_probed))
 
 

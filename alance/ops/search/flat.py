@@ -21,16 +21,21 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.arrays import Bytes, Int32s, UInt64s
+    from alance.arrays import Bytes, Float64s, Int32s, UInt64s
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.options import Search
     from alance.ops.version.snapshot import Snapshot
 
 
-def kernel_of(search: Search, k: int) -> _kernels.Nearest:
-    """The k nearest rows of each query of a search: nothing yet."""
-    values, bounds = search.queries.reshape(-1), (search.lower, search.upper)
-    return _kernels.Nearest(values, search.dim, k, *bounds, width=search.width)
+def kernel_of(search: Search, k: int, queries: Float64s | None = None) -> _kernels.Nearest:
+    """The k nearest rows of each query of a search: nothing yet.
+
+    Args:
+        queries: as they are compared, a row each; None: as they were given.
+    """
+    asked = search.queries if queries is None else queries
+    width, bounds = asked.shape[1] // search.dim, (search.lower, search.upper)
+    return _kernels.Nearest(asked.reshape(-1), search.dim, k, *bounds, width=width)
 
 
 async def search_flat(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from alance.io.joined import Joint
+from alance.ops.read.options import ScanOptions
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Int32s
-    from alance.ops.read.options import ScanOptions
     from alance.ops.version.snapshot import Snapshot
 
 MAX_ROWS: Final = 16 << 10  # of all searches that go together
@@ -24,6 +25,9 @@ MAX_ROWS: Final = 16 << 10  # of all searches that go together
 UNDER_WAY: Final[Mapping[bool, int]] = {False: 2, True: 8}  # of a remote store: True
 # Options of which each caller may have others.
 _OWN: Final = ("nearest", "full_text_query", "order_by")
+_shared: Final = attrgetter(
+    *(field.name for field in fields(ScanOptions) if field.name not in _OWN)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +54,17 @@ def joint_of(
         num_rows: of each search.
         most: searches that go together.
     """
-    rest = tuple(
-        getattr(options, field.name) for field in fields(options) if field.name not in _OWN
-    )
     names = tuple(columns) if isinstance(columns, list | tuple) else columns
-    joint: Joint[Any, Part] = Joint(min(most, MAX_ROWS // num_rows), UNDER_WAY[snapshot.is_remote])
+
+    def joint() -> Joint[Any, Part]:
+        return Joint(min(most, MAX_ROWS // num_rows), UNDER_WAY[snapshot.is_remote])
+
     # Of this loop: callers of another one wait there.
-    key: Hashable = (Joint, asyncio.get_running_loop(), asked, names, rest)
+    key: Hashable = (Joint, asyncio.get_running_loop(), asked, names, _shared(options))
     # An expression's == is an expression; values of parameters are equal across types.
     is_plain = isinstance(options.filter, str | None) and options.params is None
     try:
         hash(key)
     except TypeError:
-        return joint
-    return snapshot.remember(key, lambda: joint) if is_plain else joint
+        return joint()
+    return snapshot.remember(key, joint) if is_plain else joint()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from alance.ops.read.options import ColumnOrdering
     from alance.ops.search.answer import Hits
     from alance.ops.search.options import Search
-    from alance.ops.version.projection import Columns
+    from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import Snapshot
 
 
@@ -56,7 +56,9 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
 
     async def answer(queries: Sequence[Float64s]) -> Sequence[Part]:
         counts = [len(own) for own in queries]
-        asked = replace(search, queries=np.concatenate(queries) if len(counts) > 1 else queries[0])
+        asked = search
+        if len(counts) > 1 or queries[0] is not search.queries:
+            asked = replace(search, queries=np.concatenate(queries))
         hits = await find_hits(snapshot, asked, options, stored(columns))
         if options.filter is not None and not options.prefilter:
             hits = await filtered(snapshot, hits, options)
@@ -227,6 +229,16 @@ def _ends(offsets: Int64s) -> tuple[Int64s, Int64s]:
     return offsets[:-1], offsets[1:]
 
 
+def _projection(snapshot: Snapshot, columns: Columns) -> Projection:
+    """The columns of a take; remembered of names."""
+
+    def make() -> Projection:
+        return project(snapshot.schema, columns, flat=True)
+
+    names = plain_names(columns)
+    return make() if names is None else snapshot.schema.remember((project, names), make)
+
+
 async def output_of(
     snapshot: Snapshot,
     columns: Columns,
@@ -239,11 +251,9 @@ async def output_of(
     Cost: a take, or nothing where no column is asked for.
     """
     names = stored(columns, measure)
-    if names is not None and not isinstance(names, Mapping):
-        names = list(names)
     arrays = {measure: to_arrow(hits.distances), ROW_ID: to_arrow(hits.ids)}
     if names is None or set(names) - set(arrays) or options.with_row_address:
-        batch = await flat_rows(snapshot, hits.ids, project(snapshot.schema, names, flat=True))
+        batch = await flat_rows(snapshot, hits.ids, _projection(snapshot, names))
         arrays |= dict(zip(batch.schema.names, batch.columns, strict=True))
         if options.with_row_address and ROW_ADDRESS not in arrays:
             arrays[ROW_ADDRESS] = to_arrow(

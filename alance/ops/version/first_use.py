@@ -52,7 +52,7 @@ async def load_readers(
         condition: SQL text, which may have parameters, a pyarrow expression, or None.
     """
     needed: list[str] = []
-    version = snapshot.manifest.data_storage_version
+    version = snapshot.remember(FileVersion, lambda: snapshot.manifest.data_storage_version)
     if version is FileVersion.V2_3:
         needed.append(NEWER_FILES)
     if version is FileVersion.V2_0 or version is FileVersion.V0_1:

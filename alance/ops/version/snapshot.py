@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, overload
 import numpy as np
 
 from alance.errors import CorruptFileError, NotFoundError, RowNotFoundError
-from alance.format.numbers import distinct
 from alance.format.schema import Remembered
 from alance.io.tasks import all_of
 from alance.ops.version.handle import FragmentHandle
@@ -342,15 +341,12 @@ class Snapshot:
         Raises:
             RowNotFoundError: of a fragment that this version has not.
         """
-        fragment_ids, back = distinct(addresses >> 32)
-        try:
-            places = [self.position_of(fragment_id) for fragment_id in fragment_ids.tolist()]
-        except NotFoundError as error:
-            ids = self.manifest.fragments.ids
-            absent = addresses[~np.isin(addresses >> 32, ids)].tolist()
-            raise RowNotFoundError(f"row address {absent[0]}: {error}", absent) from None
-        positions = np.array(places, np.int64)
-        return positions[back], addresses & 0xFFFF_FFFF
+        positions = self.manifest.fragments.positions_of(addresses >> 32)
+        absent = addresses[positions < 0].tolist()
+        if absent:
+            where = f"fragment {absent[0] >> 32}: not in version {self.version}"
+            raise RowNotFoundError(f"row address {absent[0]}: {where}", absent)
+        return positions, addresses & 0xFFFF_FFFF
 
     def external_location(self, uri: str, base_id: int) -> str:
         """The location of an object that a row names: absolute, or below a base path.
