@@ -189,6 +189,23 @@ async def test_a_range_of_distances_is_one_of_those_that_are_given(tmp_path: Pat
         assert all(low <= one < high for one in refined["_distance"].to_pylist())
 
 
+@pytest.mark.parametrize("kind", ["IVF_RQ", "IVF_SQ"])
+async def test_rows_that_an_index_takes_for_too_far_are_compared_exactly(
+    tmp_path: Path, kind: str
+) -> None:
+    path = written(tmp_path / "t")
+    index(path, kind, "l2")
+    dataset = await alance.dataset(path)
+    for q in queries("float32", 3):
+        exact = await ours(dataset, q, k=300, use_index=False)
+        for place in (20, 60, 150):
+            most = exact["_distance"][place].as_py()
+            near = await ours(
+                dataset, q, k=300, nprobes=PARTITIONS, refine_factor=9, distance_range=(None, most)
+            )
+            assert ids(near) == ids(exact)[:place]
+
+
 async def test_partitions_are_searched_until_there_are_k_rows(tmp_path: Path) -> None:
     path = written(tmp_path / "t")
     index(path, "IVF_SQ", "l2")

@@ -215,14 +215,16 @@ async def _probed(
     k = search.k * (refine or 1) if is_refined else search.k
     queries = unit_queries(search, way.metric)
     num_probed = search.num_probed if search.is_multi else k
-    kernels = _kernels_of(search, opened, queries, num_probed)
+    # What an index takes for too far may be near enough when it is compared exactly.
+    asked = replace(search, upper=math.inf) if is_refined else search
+    kernels = _kernels_of(asked, opened, queries, num_probed)
     exact = kernel_of(search, search.k) if is_refined or way.uncovered else None
 
     async def ask() -> None:
         await search_segments(snapshot, search, segments, queries, num_probed, kernels)
         if exact is not None and is_refined:
             hits = Hits.of(kernels.distinct, num_probed)
-            named = _checked(snapshot, way, hits.of_lists(search, k) if search.is_multi else hits)
+            named = _checked(snapshot, way, hits.of_lists(asked, k) if search.is_multi else hits)
             await _refine(snapshot, search, way.metric, named, exact)
 
     rest = [] if exact is None else _uncovered(snapshot, search, options, way, exact)
