@@ -848,6 +848,21 @@ def bloom_hits(
     hashes: npt.NDArray[np.uint64],
 ) -> npt.NDArray[np.uint8]: ...
 
+# --- row_lookup.cpp ---
+
+# A stored roaring bitmap of 64 bits, to be asked for rows by any thread.
+class RowLookup:
+    def __init__(self, content: bytes) -> None: ...
+
+# Nonzero for each row that is in `rows`, not in `without`, and of one of the fragments (ascending
+# upper halves of rows); None: of any.
+def rows_mask(
+    ids: npt.NDArray[np.uint64],
+    rows: RowLookup | None,
+    without: RowLookup | None = None,
+    fragments: npt.NDArray[np.int64] | None = None,
+) -> npt.NDArray[np.uint8]: ...
+
 # --- row_sets.cpp ---
 
 # A stored roaring bitmap of 64 bits of rows, not negative, in any order.

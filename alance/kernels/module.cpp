@@ -33,6 +33,7 @@ void register_pieces(nb::module_& m);
 void register_held(nb::module_& m);
 void register_rows(nb::module_& m);
 void register_row_order(nb::module_& m);
+void register_row_lookup(nb::module_& m);
 void register_row_sets(nb::module_& m);
 void register_take(nb::module_& m);
 void register_row_table(nb::module_& m);
@@ -96,6 +97,7 @@ NB_MODULE(_alance_kernels, m) {
   register_held(m);  // its source is one of those
   register_rows(m);
   register_row_order(m);
+  register_row_lookup(m);
   register_row_sets(m);
   register_take(m);
   register_row_table(m);

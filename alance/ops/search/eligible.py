@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance import _kernels
 from alance.format.index.values import NO_MASK
-from alance.format.numbers import as_numbers, places_in
+from alance.format.numbers import as_numbers
 from alance.format.row_set import NO_ROWS, RowSet
 from alance.io.cache import SearchCache
 from alance.ops.read.plan import plan_scan
@@ -65,24 +66,16 @@ class Eligible:
 
     def mask(self, ids: UInt64s) -> Bytes:
         """Nonzero for each id that is in the set, shape (n,); empty: all are."""
-        rows = ids.view(np.int64)
-        kept = NO_MASK
-        if self.rows is not None:
-            kept = self.rows.mask_of(rows).view(np.uint8)
-        if self.fragments is not None:
-            kept = _both(kept, places_in(self.fragments, rows >> 32)[1].view(np.uint8))
-        if len(self.deleted):
-            kept = _both(kept, (~self.deleted.mask_of(rows)).view(np.uint8))
-        return kept
+        if self.has_all:
+            return NO_MASK
+        rows = None if self.rows is None else self.rows.lookup
+        deleted = self.deleted.lookup if len(self.deleted) else None
+        return _kernels.rows_mask(ids, rows, deleted, self.fragments)
 
     def within(self, rows: RowSet) -> Eligible:
         """Those of some rows."""
         rows = rows if self.rows is None else self.rows & rows
         return replace(self, rows=rows, masks=None)
-
-
-def _both(left: Bytes, right: Bytes) -> Bytes:
-    return left & right if len(left) else right
 
 
 async def eligible_rows(
