@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from alance.types import SearchArguments
+
 KINDS: dict[str, dict[str, Any]] = {
     "IVF_HNSW_FLAT": {},
     "IVF_HNSW_SQ": {},
@@ -84,6 +86,28 @@ async def test_pylance_finds_as_much_by_our_graphs_as_by_its_own(
         ours = await dataset.nearest("v", query, 10, columns=["id"], nprobes=2, ef=40)
         found = search(tmp_path / "ours", query, nprobes=2, ef=40)
         assert len(set(ours["id"].to_pylist()) & set(found)) >= 9
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("deletes", [False, True])
+async def test_compaction_by_pylance_moves_our_graphs(
+    tmp_path: Path, kind: str, deletes: bool
+) -> None:
+    path = tmp_path / "t"
+    dataset = await built(path, table(clustered(3000, 1)), kind, num_partitions=2, **FEW)
+    if deletes:
+        await dataset.delete("id % 9 = 4")
+    lance.dataset(path).optimize.compact_files(target_rows_per_fragment=10_000)
+    assert unindexed(path) == {"v_idx": 0}
+    dataset = await alance.dataset(path)
+    await dataset.validate()
+    for query in clustered(10, 98):
+        options: SearchArguments = {"nprobes": 2, "ef": 100, "refine_factor": 5}
+        near = await dataset.nearest("v", query, 10, columns=["id"], **options)
+        right = await dataset.nearest("v", query, 10, columns=["id"], use_index=False)
+        both = set(near["id"].to_pylist()) & set(right["id"].to_pylist())
+        assert len(both) >= 8
+        assert len(set(search(path, query, **options)) & set(right["id"].to_pylist())) >= 8
 
 
 async def test_graphs_are_told_as_they_were_asked_for(tmp_path: Path) -> None:

@@ -109,8 +109,14 @@ class Shape(NamedTuple):
         return cls(numbers[0], tuple(levels), Links(*numbers[1:4]))
 
     def text(self) -> str:
-        """The inverse of `parse`."""
-        params = {**self.links._asdict(), "prefetch_distance": 2}
+        """The inverse of `parse`: in pylance's order, as its compaction compares texts."""
+        m, ef_construction, max_level = self.links
+        params = {
+            "max_level": max_level,
+            "m": m,
+            "ef_construction": ef_construction,
+            "prefetch_distance": 2,
+        }
         told = {"entry_point": self.entry, "params": params, "level_offsets": self.levels}
         return json.dumps(told, separators=(",", ":"))
 
