@@ -121,7 +121,7 @@ async def _of_partitions(
             f"{len(parts) - len(missing):,} of {len(parts):,} parts of them are in memory"
         )
         for part in missing:
-            for extent in next(part.read(engine.cache), ()):
+            for extent in next(part.opened.read(*part.span, engine.cache), ()):
                 by_path.setdefault(extent.path, []).append((int(extent.start), int(extent.stop)))
     if not by_path:
         return lines, None

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Bytes, Float64s, Int32s, Int64s
-    from alance.file.fragment import FragmentTask, OpenFragment
+    from alance.file.fragment import OpenFragment
     from alance.format.index.hnsw import Graphs
     from alance.format.index.ivf import Centroids, Quantizer
     from alance.format.plans import Plan
@@ -249,10 +249,6 @@ class Part(NamedTuple):
     span: tuple[int, int]
     value_of: Callable[[pa.RecordBatch], Partition | _kernels.Graph]
 
-    def read(self, states: Any) -> Plan[FragmentTask]:
-        """Plan the reading."""
-        return self.opened.read(*self.span, states)
-
 
 class Probe(NamedTuple):
     """A partition of a segment, and the queries that look into it.
@@ -429,12 +425,25 @@ async def read_parts(engine: Engine, parts: Sequence[Part]) -> dict[Hashable, An
     of_keys = {part.key: part for part in parts}
 
     async def load(keys: Sequence[Hashable]) -> list[Any]:
-        missing = [of_keys[key] for key in keys]
-        plans = [part.read(engine.cache) for part in missing]
+        by_file: dict[int, list[Part]] = {}
+        for key in keys:
+            by_file.setdefault(id(of_keys[key].opened), []).append(of_keys[key])
+        missing = [sorted(of_file, key=lambda part: part.span) for of_file in by_file.values()]
+        plans = [
+            of_file[0].opened.read_spans([part.span for part in of_file], engine.cache)
+            for of_file in missing
+        ]
         tasks = await engine.drive(together(plans), "partitions")
 
         def decode() -> list[Any]:
-            return [part.value_of(task.decode()) for part, task in zip(missing, tasks, strict=True)]
+            values: dict[Hashable, Any] = {}
+            for of_file, task in zip(missing, tasks, strict=True):
+                batch, row = task.decode(), 0
+                for part in of_file:
+                    first, stop = part.span
+                    values[part.key] = part.value_of(batch.slice(row, stop - first))
+                    row += stop - first
+            return [values[key] for key in keys]
 
         return await engine.decode(decode, sum(task.num_bytes for task in tasks))
 
