@@ -297,14 +297,21 @@ class SourceGaps:
             dataset: the version with its fragments; see `open_record`.
             batches: with a column `_rowaddr`, the address of the row that is replaced.
         """
-        base = dataset._snapshot
-        run = base.engine.pool.run
+        run = dataset._snapshot.engine.pool.run
         while (batch := await run(partial(next, batches, None))) is not None:
-            places = batch.column(ROW_ADDRESS).to_numpy().astype(np.uint64)
-            part = conform(batch.drop_columns([ROW_ADDRESS]), self.given)
-            async with aclosing(completed(base, self.names, part, places)) as rows:
-                async for row in rows:
-                    yield row
+            async with aclosing(self.rows(dataset, batch)) as parts:
+                async for part in parts:
+                    yield part
+
+    async def rows(
+        self, dataset: Dataset, batch: pa.RecordBatch
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The rows of a batch of `filled`, in their order, some at a time."""
+        places = batch.column(ROW_ADDRESS).to_numpy().astype(np.uint64)
+        given = conform(batch.drop_columns([ROW_ADDRESS]), self.given)
+        async with aclosing(completed(dataset._snapshot, self.names, given, places)) as parts:
+            async for part in parts:
+                yield part
 
 
 @dataclass(frozen=True, slots=True)

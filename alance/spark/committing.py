@@ -57,7 +57,7 @@ class Written(WriterCommitMessage):
         fragments: their records, serialized; in no version yet.
         base_version: the version that was there; 0: there was no table.
         uri: of the table, or of its branch.
-        appends: whether the rows were cast to its schema, to be put behind its own.
+        schema: of rows that make a table or take the place of others; None: they are appended.
         query: id of the streaming query, where there is one.
     """
 
@@ -66,7 +66,7 @@ class Written(WriterCommitMessage):
     num_bytes: int
     base_version: int
     uri: str
-    appends: bool
+    schema: pa.Schema | None = None
     query: str | None = None
 
 
@@ -118,7 +118,7 @@ async def write_rows(target: Target, batches: Data, query: str | None = None) ->
         sum(file.file_size_bytes for fragment in fragments for file in fragment.files),
         target.base_version,
         target.uri,
-        target.base is not None,
+        target.schema if target.base is None else None,
         query,
     )
 

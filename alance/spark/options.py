@@ -162,6 +162,8 @@ class WriteOptions(Options):
 
     Attributes:
         if_exists: what an append to a table that is there does: `append`, `error`, `ignore`.
+        keep_schema: rows that take the place of others are cast to the columns of the table; else
+            the table gets theirs. Always so where a table of a catalog is overwritten.
         vectors: columns of arrays that a new table stores as vectors: `name:dimension`, ...
         txn_app, txn_version: a name and a growing number: what was committed under them is not
             committed again.
@@ -170,6 +172,7 @@ class WriteOptions(Options):
     LISTS: ClassVar[frozenset[str]] = frozenset({"vectors"})
 
     if_exists: str = "append"
+    keep_schema: bool = False
     max_rows_per_file: int = 1 << 20
     max_bytes_per_file: int = 90 << 30
     data_storage_version: str | None = None
@@ -337,6 +340,7 @@ class SelectArguments(ReadArguments, total=False):
 class WriteArguments(SourceArguments, total=False):
     """The fields of `WriteOptions` but for what is done with a table that is there."""
 
+    keep_schema: bool
     max_rows_per_file: int
     max_bytes_per_file: int
     data_storage_version: str | None

@@ -15,8 +15,16 @@ from pyspark import cloudpickle
 from pyspark.sql.types import LongType, StructField, StructType
 
 from alance import CommitConflictError, InvalidInputError, UnsupportedError
-from alance.distributed import META, field_ids, fragment_bytes, fragments_of, member_paths
+from alance.distributed import (
+    META,
+    ROW_ADDRESS,
+    field_ids,
+    fragment_bytes,
+    fragments_of,
+    member_paths,
+)
 from alance.spark.filters import Call, Column, sql_of, tree_of
+from alance.spark.keeping import described, is_blob
 from alance.spark.options import ReadOptions, StreamOptions
 from alance.spark.reader import planned
 from alance.spark.types import arrow_schema, is_list, spark_schema
@@ -59,7 +67,7 @@ class Planner:
             return await asyncio.to_thread(_plan, request, options, dataset)
         if verb == "delete":
             dataset = await self.whole_table(request["state"])
-            await dataset.delete(" AND ".join(f"({text})" for text in request["filters"]) or "true")
+            await dataset.delete(joined(request["filters"]) or "true")
             return {}
         raise InvalidInputError(f"verb {verb!r}: not known")
 
@@ -123,6 +131,11 @@ def shown_config(dataset: Dataset) -> dict[str, str]:
     return {key: text for key, text in dataset.config.items() if key != PRODUCERS}
 
 
+def joined(filters: Sequence[str | None]) -> str | None:
+    """What all of some conditions say; None: there are none."""
+    return " AND ".join(f"({text})" for text in filters if text is not None) or None
+
+
 def _pushed(
     predicates: list[dict[str, object]], options: ReadOptions, dataset: Dataset
 ) -> list[str | None]:
@@ -181,9 +194,8 @@ def _result(aggregates: tuple[Aggregate, ...], dataset: Dataset) -> StructType:
 def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) -> object:
     """The tasks of a query and what they read, about."""
     filters = [options.filter, *request.get("filters", ())]
-    texts = [f"({text})" for text in filters if text is not None]
     limits = [limit for limit in (options.limit, request.get("limit")) if limit is not None]
-    options = replace(options, filter=" AND ".join(texts) or None, limit=min(limits, default=None))
+    options = replace(options, filter=joined(filters), limit=min(limits, default=None))
     given = StructType.fromJson(json.loads(request["schema"]))
     aggregates = None
     columns = given
@@ -208,6 +220,7 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
         flat,
         aggregates,
         arrow_schema(given),
+        marks=_marks(columns.names, dataset) if request.get("marks") else (),
     )
     rows = sum(fragment.num_rows or 0 for fragment in fragments_of(dataset))
     rows = rows if options.limit is None else min(rows, options.limit)
@@ -219,6 +232,12 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
         "rows": int(rows * share),
         "bytes": int(num_bytes * share),
     }
+
+
+def _marks(names: Sequence[str], dataset: Dataset) -> tuple[str, ...]:
+    """The columns of blobs of rows that a statement may move."""
+    blobs = {field.name for field in described(dataset) if is_blob(field)}
+    return tuple(name for name in names if name in blobs and ROW_ADDRESS in names)
 
 
 def _kept_share(filters: Sequence[str]) -> float:

@@ -11,6 +11,7 @@ import base64
 import json
 import pickle
 import uuid
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,7 +24,7 @@ from alance import (
     NotFoundError,
     UnsupportedError,
 )
-from alance.distributed import append_schema
+from alance.distributed import ROW_ADDRESS, append_schema
 from alance.spark.changes import Change, Moves, commit_changes, merged, write_moved
 from alance.spark.committing import (
     Target,
@@ -34,9 +35,9 @@ from alance.spark.committing import (
     remove_files,
     write_rows,
 )
-from alance.spark.filters import BLOB
+from alance.spark.keeping import Kept, inserted
 from alance.spark.options import WriteOptions
-from alance.spark.types import is_exact
+from alance.spark.planning import joined
 from alance.spark.versions import Version
 from alance.spark.writer import target_of
 
@@ -62,11 +63,15 @@ class Save:
         target: None: nothing is written, as the table is there.
         job: names the commit.
         base: the state of the version whose rows move or go; None: rows are only added.
+        filter: the condition of rows of that version that go besides; None: no others.
+        kept: what its rows keep when they move; None: Spark holds all of their values.
     """
 
     target: Target | None
     job: str
     base: bytes | None = None
+    filter: str | None = None
+    kept: Kept | None = None
 
 
 class Saves:
@@ -96,18 +101,22 @@ class Saves:
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
         mode, job = request["mode"], uuid.uuid4().hex
         options = WriteOptions.parse(request["options"], kind.defaults)
+        schema = StructType.fromJson(json.loads(request["schema"]))
         if mode == "change":
             dataset = await self._planner.whole_table(request["state"])
-            return Save(_in_place(options, dataset), job, request["state"])
-        schema = StructType.fromJson(json.loads(request["schema"]))
+            if producer_of(options) is not None:
+                raise UnsupportedError("txn_app: only rows that are added, or replace all others")
+            kept, replaced = Kept.of(dataset, schema), joined(request.get("filters", ()))
+            return Save(_in_place(options, dataset), job, request["state"], replaced, kept)
         if mode == "create":
             options = replace(options, if_exists="error")
+        if mode == "replace":
+            options = replace(options, keep_schema=False)
         config = dict(request.get("config", {}))
         target = await target_of(
             schema,
             options,
-            overwrite=mode in ("overwrite", "truncate", "replace"),
-            keeps_schema=mode == "truncate",
+            overwrite=mode in ("overwrite", "replace"),
             keeps_required=mode in ("create", "replace"),
         )
         if mode == "replace" and request["must_exist"] and target and not target.base_version:
@@ -133,11 +142,13 @@ class Saves:
             by_kind: dict[str, list[Change]] = {NEW: [], MOVED: [], GONE: []}
             for kind, change in changes:
                 by_kind[kind].append(change)
+            if save.filter is not None:
+                by_kind[GONE].append(await _found(base, save.filter))
             gone = merged([*by_kind[MOVED], *by_kind[GONE]])
             num_moved = sum(change.written.num_rows for change in by_kind[MOVED] if change.written)
             if sum(map(len, gone.values())) < num_moved:
                 raise InvalidInputError("one row was given several new values")
-            if changes:
+            if changes or gone:
                 await commit_changes(base, by_kind[MOVED], by_kind[NEW], gone)
 
     @staticmethod
@@ -156,10 +167,9 @@ class Saves:
                 moves.note(batch)
             change = moves.change()
         elif request["kind"] == MOVED:
-            check_moves(target.schema)
-            change = await write_moved(target, moves, _noted(moves, batches))
+            change = await write_moved(target, moves, _moved(save, moves, batches))
         else:
-            change = Change(await write_rows(target, batches), {})
+            change = Change(await write_rows(target, _inserted(target, batches)), {})
         return {"change": base64.b64encode(pickle.dumps(change)).decode()}
 
 
@@ -169,18 +179,29 @@ def _in_place(options: WriteOptions, dataset: Dataset) -> Target:
     return Target(options, version, dataset.version, dataset.uri, schema, overwrite=False)
 
 
-async def _noted(
-    moves: Moves, batches: AsyncGenerator[pa.RecordBatch, None]
+async def _found(base: Dataset, condition: str) -> Change:
+    """The rows that meet a condition, by their address."""
+    moves = Moves()
+    async for batch in base.to_batches([ROW_ADDRESS], filter=condition):
+        moves.note(batch)
+    return moves.change()
+
+
+async def _moved(
+    save: Save, moves: Moves, batches: AsyncGenerator[pa.RecordBatch, None]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Rows that take the place of others, which are noted."""
+    kept, base = save.kept, save.target.base if save.target else None
+    rows = (moves.note(batch, keep_address=kept is not None) async for batch in batches)
+    if kept is not None and base is not None:
+        rows = kept.moved(base.dataset, rows)
+    async with aclosing(rows):
+        async for batch in rows:
+            yield batch
+
+
+async def _inserted(
+    target: Target, batches: AsyncGenerator[pa.RecordBatch, None]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     async for batch in batches:
-        yield moves.note(batch)
-
-
-def check_moves(schema: pa.Schema) -> None:
-    """Raise `UnsupportedError` where rows that pass Spark lose something of their values."""
-    for field in schema:
-        if (field.metadata and BLOB in field.metadata) or not is_exact(field.type):
-            raise UnsupportedError(
-                f"column {field.name!r} of {field.type}: Spark does not hold all of its values, "
-                "which rows that are updated would lose; use Dataset.update, or the job `merge`"
-            )
+        yield inserted(batch, target.schema)

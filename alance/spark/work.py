@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.distributed import ROW_ADDRESS
+from alance.spark.keeping import marked
 from alance.spark.reader import read_extreme_pieces, read_pieces
 from alance.spark.types import converted
 
@@ -47,6 +48,7 @@ class Work:
         flat: members of structs are columns of their own; False: they keep their parents.
         aggregates: what is given instead of rows; None: the rows.
         result: the schema of what is given.
+        marks: columns of blobs, which say whose they are.
     """
 
     version: Version
@@ -57,6 +59,7 @@ class Work:
     aggregates: tuple[Aggregate, ...] | None
     result: pa.Schema
     pieces: tuple[Piece, ...] = ()
+    marks: tuple[str, ...] = ()
 
     def dumps(self) -> bytes:
         """What all tasks share."""
@@ -85,7 +88,8 @@ class Work:
         batches = read_pieces(self.version, names, self.options, self.pieces, flat=self.flat)
         async with aclosing(batches):
             async for batch in batches:
-                yield converted(batch, self.schema) if self.columns else batch.select([])
+                rows = converted(batch, self.schema) if self.columns else batch.select([])
+                yield marked(rows, self.marks)
 
     async def _aggregated(self, aggregates: Sequence[Aggregate]) -> pa.RecordBatch:
         """One row. Without a filter, least and greatest values are read by statistics."""

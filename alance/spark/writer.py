@@ -35,6 +35,7 @@ from alance.spark.committing import (
     remove_files,
     write_rows,
 )
+from alance.spark.keeping import descriptions
 from alance.spark.types import arrow_schema, new_table_schema
 from alance.spark.versions import Version, open_if_there
 from alance.spark.worker import release, run
@@ -52,7 +53,6 @@ async def target_of(
     options: WriteOptions,
     *,
     overwrite: bool,
-    keeps_schema: bool = False,
     keeps_required: bool = False,
 ) -> Target | None:
     """What a write of such rows will do; None: nothing, as the table is there.
@@ -60,8 +60,8 @@ async def target_of(
     Cost: one LIST and one GET.
 
     Args:
-        overwrite: the rows take the place of those that are there.
-        keeps_schema: and are cast to their columns.
+        overwrite: the rows take the place of those that are there; with `keep_schema` of the
+            options they are cast to their columns.
         keeps_required: columns of a new table are not nullable where those of the rows are not.
 
     Raises:
@@ -74,13 +74,15 @@ async def target_of(
         raise NotFoundError(f"no branch {options.branch!r}: there is no table at {options.path!r}")
     vectors = options.vector_lengths()
     base: Version | None = None
-    if dataset is not None and (keeps_schema or not overwrite):
+    if dataset is not None and (options.keep_schema or not overwrite):
         if not overwrite:
             refuse_existing(options, dataset.version)
             if options.if_exists == "ignore":
                 return None
             base = Version.of(dataset, options)
         table_schema, given = append_schema(dataset), arrow_schema(schema)
+        left_out = descriptions(given, table_schema)
+        given = pa.schema([field for field in given if field.name not in left_out])
         refuse_columns(given, table_schema)
         conform(pa.RecordBatch.from_pylist([], schema=given), table_schema)
     else:
@@ -104,7 +106,7 @@ class AlanceWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of a task."""
         if self.target is None:
-            return Written((), 0, 0, 0, self.options.path, appends=True)
+            return Written((), 0, 0, 0, self.options.path)
         try:
             return run(write_rows(self.target, iterator))
         finally:
@@ -169,7 +171,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
                 "the streaming query has no id that its tasks can see; name it by option txn_app"
             )
         with noted_commit(_job(query, batch_id)):
-            target, appends = self._as_written(parts[0]), parts[0].appends
+            target, appends = self._as_written(parts[0]), parts[0].schema is None
             run(commit_rows(target, parts, (query, batch_id), appends=appends))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
@@ -182,12 +184,11 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
     def _as_written(self, message: Written) -> Target:
         """What the tasks wrote for: the table may have come into being, or moved, since."""
         assert self.target is not None
-        schema = new_table_schema(self.schema, self.options.vector_lengths())
         return replace(
             self.target,
             base_version=message.base_version,
             uri=message.uri,
-            schema=self.target.schema if message.appends else schema,
+            schema=message.schema or self.target.schema,
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
+from pyspark.sql import functions as f
 
 import alance.sync
 from tests.spark.spark_cases import ids_of, killing_python
@@ -191,16 +192,6 @@ def test_a_view_of_some_rows_changes_none(spark, uri):
     spark.catalog.dropTempView("few")
 
 
-def test_values_that_spark_would_cut_are_not_updated(spark, tmp_path):
-    uri = str(tmp_path / "fine")
-    rows = pa.table({"id": [1, 2], "at": pa.array([1, 1_000_001], pa.timestamp("ns"))})
-    alance.sync.write_dataset(rows, uri)
-    with pytest.raises(Exception, match=r"(?s)UnsupportedError.*'at'.*would lose"):
-        spark.sql(f"UPDATE lance.`{uri}` SET id = 5 WHERE id = 1")
-    spark.sql(f"DELETE FROM lance.`{uri}` WHERE abs(id) = 1")
-    assert lance.dataset(uri).to_table()["at"].cast(pa.int64()).to_pylist() == [1_000_001]
-
-
 def test_types_finer_than_those_of_spark_stay(spark, tmp_path):
     """Vectors, dictionaries, unsigned numbers, half floats: of rows whose other column changes."""
     uri = str(tmp_path / "kinds")
@@ -218,3 +209,36 @@ def test_types_finer_than_those_of_spark_stay(spark, tmp_path):
     after = lance.dataset(uri).to_table()
     assert after.schema.types == rows.schema.types
     assert after.drop_columns("id").to_pylist() == rows.drop_columns("id").to_pylist()
+
+
+@pytest.mark.parametrize("way", ["frame", "SQL"])
+def test_overwriting_by_a_condition_is_one_version(spark, uri, way):
+    ids = row_ids(uri)
+    rows = spark.range(90, 120).selectExpr("id", "'new' AS text")
+    if way == "frame":
+        rows.writeTo(f"lance.`{uri}`").overwrite(f.expr("id >= 80 AND text LIKE 'row%'"))
+    else:
+        rows.createOrReplaceTempView("coming")
+        spark.sql(
+            f"INSERT INTO lance.`{uri}` REPLACE WHERE id >= 80 AND text LIKE 'row%' "
+            "SELECT * FROM coming"
+        )
+    assert content(uri) == {
+        n: f"row {n}" if n < 80 else "new" for n in [*range(80), *range(90, 120)]
+    }
+    assert lance.dataset(uri).version == 2
+    assert {n: number for n, number in row_ids(uri).items() if n < 80} == {
+        n: number for n, number in ids.items() if n < 80
+    }
+    none = spark.createDataFrame([], "id long, text string")
+    none.writeTo(f"lance.`{uri}`").overwrite(f.expr("text = 'new'"))
+    assert (ids_of(uri), lance.dataset(uri).version) == (list(range(80)), 3)
+    none.writeTo(f"lance.`{uri}`").overwrite(f.expr("text = 'new'"))
+    assert lance.dataset(uri).version == 3
+
+
+def test_overwriting_by_a_condition_that_alance_does_not_evaluate_is_refused(spark, uri):
+    frame = spark.range(5).selectExpr("id", "'x' AS text")
+    with pytest.raises(Exception, match=r"(?i)overwrite"):
+        frame.writeTo(f"lance.`{uri}`").overwrite(f.expr("length(text) > 2"))
+    assert lance.dataset(uri).version == 1

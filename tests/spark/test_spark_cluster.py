@@ -41,9 +41,11 @@ def driven(folder: Path, *what: str) -> subprocess.CompletedProcess[str]:
     """A driver on a cluster, at its end."""
     with cluster(folder) as master:
         arguments = [master, packed(folder), str(folder), *what]
+        # The Python of the executors, which has no alance, is that of the driver's JVM, too.
+        python, packages = str(folder / "python3"), str(folder / "packages")
         return subprocess.run(
             [sys.executable, "-m", "tests.spark.cluster_driver", *arguments],
-            env=environment(PYSPARK_PYTHON=str(folder / "python3")),  # of the executors
+            env=environment(PYSPARK_PYTHON=python, PYTHONPATH=packages),
             cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,

@@ -121,16 +121,70 @@ def test_a_query_whose_processes_are_killed(spark, tmp_path, where):
     assert lance.dataset(str(tmp_path / "table")).version == 3
 
 
+def counted(spark, folder: Path, mode: str, start) -> None:
+    """Rows by the remainder of their id, as far as a query has seen them."""
+    reader = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
+    counts = reader.parquet(str(folder / "in")).selectExpr("id % 2 as k").groupBy("k").count()
+    writer = counts.writeStream.outputMode(mode)
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    start(writer.trigger(availableNow=True)).awaitTermination()
+
+
+def rows_of(uri: str) -> list[tuple[object, ...]]:
+    """The rows of a table, as pylance reads them."""
+    return sorted(tuple(row.values()) for row in lance.dataset(uri).to_table().to_pylist())
+
+
 def test_complete_mode_replaces_the_rows(spark, tmp_path):
-    for _ in range(2):
+    uri = str(tmp_path / "table")
+    for count in (10, 20):
         feed(spark, tmp_path, 0, 10)
-        reader = spark.readStream.schema("id bigint").parquet(str(tmp_path / "in"))
-        counts = reader.selectExpr("id % 2 as k").groupBy("k").count().writeStream
-        counts = counts.format("alance").outputMode("complete")
-        counts = counts.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        counts.trigger(availableNow=True).start(str(tmp_path / "table")).awaitTermination()
-    table = lance.dataset(str(tmp_path / "table")).to_table().sort_by("k")
-    assert table.to_pylist() == [{"k": 0, "count": 10}, {"k": 1, "count": 10}]
+        counted(spark, tmp_path, "complete", lambda writer: writer.format("alance").start(uri))
+        assert rows_of(uri) == [(0, count // 2), (1, count // 2)]
+
+
+def test_complete_mode_to_a_table_by_name_keeps_its_columns(spark, tmp_path):
+    uri = spark.conf.get("spark.sql.catalog.lance.warehouse") + "/counts.lance"
+    spark.sql("CREATE TABLE lance.counts (k INT, count INT, note STRING)")
+    before = lance.dataset(uri).schema
+
+    def into_counts():
+        counted(spark, tmp_path, "complete", lambda writer: writer.toTable("lance.counts"))
+
+    try:
+        for number in range(2):
+            feed(spark, tmp_path, number * 10, number * 10 + 10)
+        into_counts()
+        feed(spark, tmp_path, 20, 30)
+        into_counts()
+        version = lance.dataset(uri).version
+        assert (rows_of(uri), version) == ([(0, 15, None), (1, 15, None)], 4)
+        forget(tmp_path / "checkpoint", 2)
+        into_counts()
+        assert lance.dataset(uri).version == version
+        feed(spark, tmp_path, 30, 40)
+        into_counts()
+        assert rows_of(uri) == [(0, 20, None), (1, 20, None)]
+        assert lance.dataset(uri).schema == before
+    finally:
+        spark.sql("DROP TABLE lance.counts")
+
+
+@pytest.mark.parametrize("place", ["table", "lance.updated"])
+def test_update_mode_is_refused_as_rows_would_be_there_twice(spark, tmp_path, place):
+    feed(spark, tmp_path, 0, 10)
+
+    def start(writer):
+        if place == "lance.updated":
+            return writer.toTable(place)
+        return writer.format("alance").start(str(tmp_path / place))
+
+    spark.sql("CREATE TABLE lance.updated (k BIGINT, count BIGINT)")
+    try:
+        with pytest.raises(Exception, match="does not support Update mode"):
+            counted(spark, tmp_path, "update", start)
+    finally:
+        spark.sql("DROP TABLE lance.updated")
 
 
 def test_following_a_table(spark, tmp_path):

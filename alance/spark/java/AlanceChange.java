@@ -45,7 +45,7 @@ final class AlanceChange implements SupportsDelta {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return table.newScanBuilder(options);
+    return table.scanOfChange(options, command != Command.DELETE);
   }
 
   @Override

@@ -33,10 +33,12 @@ final class AlanceScanBuilder
   private final ObjectNode wish = Server.request("plan");
   private StructType schema;
 
-  AlanceScanBuilder(AlanceTable table, StructType schema, Supplier<ScanBuilder> stream) {
+  AlanceScanBuilder(
+      AlanceTable table, StructType schema, boolean marks, Supplier<ScanBuilder> stream) {
     this.table = table;
     this.schema = schema;
     this.stream = stream;
+    wish.put("marks", marks);
   }
 
   @Override

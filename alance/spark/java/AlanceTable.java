@@ -40,6 +40,7 @@ class AlanceTable
           TableCapability.BATCH_READ,
           TableCapability.BATCH_WRITE,
           TableCapability.TRUNCATE,
+          TableCapability.OVERWRITE_BY_FILTER,
           TableCapability.MICRO_BATCH_READ,
           TableCapability.STREAMING_WRITE);
 
@@ -109,7 +110,14 @@ class AlanceTable
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
-    return new AlanceScanBuilder(this, schema, () -> other(given));
+    return scanOfChange(given, false);
+  }
+
+  /**
+   * @param marks whether blobs say whose they are: their rows may move
+   */
+  ScanBuilder scanOfChange(CaseInsensitiveStringMap given, boolean marks) {
+    return new AlanceScanBuilder(this, schema, marks, () -> other(given));
   }
 
   private ScanBuilder other(CaseInsensitiveStringMap given) {
@@ -125,7 +133,7 @@ class AlanceTable
 
   /** What a sink in Python is told of a write: it knows the table by the options alone. */
   private LogicalWriteInfo ofThis(LogicalWriteInfo info) {
-    CaseInsensitiveStringMap all = new CaseInsensitiveStringMap(merged(info.options()));
+    CaseInsensitiveStringMap all = new CaseInsensitiveStringMap(ofWrite(info.options()));
     return new LogicalWriteInfo() {
       @Override
       public CaseInsensitiveStringMap options() {
@@ -177,8 +185,17 @@ class AlanceTable
     return opened().ask(request).get("texts");
   }
 
-  /** The options of a write: those of the table, and above them its own. */
-  Map<String, String> merged(CaseInsensitiveStringMap given) {
+  /** The options of a write: one of a table of a catalog does not change its columns. */
+  Map<String, String> ofWrite(CaseInsensitiveStringMap given) {
+    Map<String, String> all = merged(given);
+    if (isNamed()) {
+      all.put("keep_schema", "true");
+    }
+    return all;
+  }
+
+  /** Those of the table, and above them the ones given. */
+  private Map<String, String> merged(CaseInsensitiveStringMap given) {
     Map<String, String> all = new HashMap<>(options);
     all.putAll(given.asCaseSensitiveMap());
     all.remove(AlanceProvider.IN_MODE);

@@ -4,12 +4,14 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Base64;
 import java.util.function.Supplier;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
 import org.apache.spark.sql.connector.write.DeltaWriterFactory;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
@@ -18,7 +20,7 @@ import org.apache.spark.sql.types.StructType;
 
 /** A write: tasks hand rows to Python, the driver's Python makes one version of them. */
 final class AlanceWrite
-    implements DeltaWriteBuilder, SupportsTruncate, DeltaWrite, DeltaBatchWrite {
+    implements DeltaWriteBuilder, SupportsOverwriteV2, DeltaWrite, DeltaBatchWrite {
   private final AlanceTable table;
   private final LogicalWriteInfo info;
   private final ObjectNode request;
@@ -40,8 +42,21 @@ final class AlanceWrite
   @Override
   public WriteBuilder truncate() {
     if ("append".equals(request.get("mode").asText())) { // others are of tables that begin
-      request.put("mode", table.isNamed() ? "truncate" : "overwrite");
+      request.put("mode", "overwrite");
     }
+    return this;
+  }
+
+  @Override
+  public boolean canOverwrite(Predicate[] predicates) {
+    return table.canDeleteWhere(predicates);
+  }
+
+  /** The rows that meet a condition go, and others come. */
+  @Override
+  public WriteBuilder overwrite(Predicate[] predicates) {
+    request.put("mode", "change").put("state", table.opened().state());
+    request.set("filters", table.textsOf(predicates));
     return this;
   }
 
@@ -76,7 +91,7 @@ final class AlanceWrite
   /** Ask Python what the write will do, which may be refused. */
   private String begin() {
     request.put("schema", info.schema().json());
-    request.set("options", Opened.texts(table.merged(info.options())));
+    request.set("options", Opened.texts(table.ofWrite(info.options())));
     return table.ask(request).get("save").asText();
   }
 

@@ -1,0 +1,219 @@
+"""Values that Spark does not hold, in rows that take the place of others.
+
+Spark has the description of a blob and a time cut to microseconds. What a statement does not set is
+taken again from the row that is replaced, by its address:
+
+- a blob, where its description still says whose it is: the scan of the statement puts -1 less the
+  row's address in place of the blob's position, which no blob has;
+- a time, where Spark still sees the microsecond of the old one. Members of structs are compared one
+  by one.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance import InvalidInputError, UnsupportedError
+from alance.distributed import ROW_ADDRESS, SourceGaps
+from alance.spark.filters import BLOB
+from alance.spark.types import arrow_schema, is_exact
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from alance import Dataset
+
+POSITION: Final = "position"  # of a blob's description
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The columns of a table whose values Spark does not hold. Pickled once for all tasks.
+
+    Attributes:
+        blobs, times: their names.
+        lost: those whose values are not kept: blobs and times inside of lists and maps, blobs
+            inside of structs.
+        gaps: what takes the others from the rows that are replaced; None: nothing can.
+    """
+
+    blobs: tuple[str, ...]
+    times: tuple[str, ...]
+    lost: tuple[str, ...]
+    gaps: SourceGaps | None
+
+    @classmethod
+    def of(cls, dataset: Dataset, schema: StructType) -> Kept | None:
+        """Of rows with some columns; None: Spark holds all of their values."""
+        columns = [field for field in described(dataset) if field.name in schema.names]
+        blobs = tuple(field.name for field in columns if is_blob(field))
+        others = [field for field in columns if not is_blob(field)]
+        lost = tuple(field.name for field in others if not _is_kept(field))
+        times = tuple(
+            field.name for field in others if field.name not in lost and not is_exact(field.type)
+        )
+        if not blobs and not times and not lost:
+            return None
+        exact = [field for field in arrow_schema(schema) if field.name not in blobs + times]
+        gaps = None if lost else SourceGaps.of(dataset, pa.schema(exact))
+        return cls(blobs, times, lost, gaps)
+
+    async def moved(
+        self,
+        dataset: Callable[[Sequence[bytes]], Dataset],
+        batches: AsyncGenerator[pa.RecordBatch, None],
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Rows that take the place of others, with the values that these had.
+
+        Args:
+            dataset: gives the version whose rows are replaced, with some fragments.
+            batches: with the addresses of these rows, as Spark has them.
+
+        Raises:
+            UnsupportedError: values that are not kept.
+            InvalidInputError: a blob of another row; a time that a column cannot hold.
+        """
+        if self.gaps is None:
+            raise UnsupportedError(
+                f"column {self.lost[0]!r}: Spark does not hold all of its values, which rows that "
+                "are updated would lose; use Dataset.update, or the job `merge`"
+            )
+        base = dataset(self.gaps.fragments)
+        async for batch in batches:
+            rest, done = batch.drop_columns([*self.blobs, *self.times]), 0
+            async with aclosing(self.gaps.rows(base, rest)) as parts:
+                async for part in parts:
+                    yield self._with_new(part, batch.slice(done, part.num_rows))
+                    done += part.num_rows
+
+    def _with_new(self, rows: pa.RecordBatch, given: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows as they were, with the values that they got."""
+        address = given.column(ROW_ADDRESS)
+        for name in (*self.blobs, *self.times):
+            index = rows.schema.get_field_index(name)
+            old, new = rows.column(index), given.column(name)
+            array = _blobs(name, old, new, address) if name in self.blobs else _times(old, new)
+            field = rows.schema.field(index).with_type(array.type)
+            rows = rows.set_column(index, field, array)
+        return rows
+
+
+def inserted(batch: pa.RecordBatch, table: pa.Schema) -> pa.RecordBatch:
+    """New rows of a table, whose blobs are null where Spark has descriptions.
+
+    Raises:
+        InvalidInputError: a description, which is no blob.
+    """
+    names = descriptions(batch.schema, table)
+    for name in names:
+        if batch.column(name).null_count < batch.num_rows:
+            raise _not_a_blob(name)
+    return batch.drop_columns(names)
+
+
+def descriptions(rows: pa.Schema, table: pa.Schema) -> list[str]:
+    """The columns of a table's blobs of which rows have descriptions."""
+    return [
+        field.name
+        for field in rows
+        if _is_description(field.type)
+        and field.name in table.names
+        and not _is_description(table.field(field.name).type)
+    ]
+
+
+def _is_description(kind: pa.DataType) -> bool:
+    names = {field.name for field in _members(kind)} if pa.types.is_struct(kind) else set()
+    return {POSITION, "size"} <= names and "data" not in names
+
+
+def described(dataset: Dataset) -> pa.Schema:
+    """The columns of a table, with descriptions of blobs."""
+    return dataset.scanner(blob_handling="blobs_descriptions").projected_schema
+
+
+def is_blob(field: pa.Field) -> bool:
+    """Whether a column of descriptions is of blobs."""
+    return bool(field.metadata and BLOB in field.metadata)
+
+
+def marked(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
+    """Rows of a statement, whose descriptions of blobs say whose they are.
+
+    Args:
+        names: of columns of descriptions; the batch also has addresses.
+    """
+    for name in names:
+        index = batch.schema.get_field_index(name)
+        array, field = batch.column(index), batch.schema.field(index)
+        place = field.type.get_field_index(POSITION)
+        members = [array.field(number) for number in range(field.type.num_fields)]
+        members[place] = _mark_of(batch.column(ROW_ADDRESS), field.type.field(place).type)
+        fields, nulls = _members(field.type), array.is_null()
+        array = pa.StructArray.from_arrays(members, fields=fields, mask=nulls)
+        batch = batch.set_column(index, field, array)
+    return batch
+
+
+def _mark_of(address: pa.Array, kind: pa.DataType) -> pa.Array:
+    return pc.subtract(pa.scalar(-1, pa.int64()), address.cast(pa.int64())).cast(kind)
+
+
+def _is_kept(field: pa.Field) -> bool:
+    """Whether what Spark does not hold of a column is taken again from the old row."""
+    kind = field.type
+    if pa.types.is_struct(kind) and not is_blob(field):
+        return all(map(_is_kept, _members(kind)))
+    return _is_whole(field) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
+
+
+def _is_whole(field: pa.Field) -> bool:
+    return is_exact(field.type) and not is_blob(field) and all(map(_is_whole, _members(field.type)))
+
+
+def _members(kind: pa.DataType) -> list[pa.Field]:
+    return [kind.field(number) for number in range(kind.num_fields)]
+
+
+def _blobs(name: str, old: pa.Array, new: pa.Array, address: pa.Array) -> pa.Array:
+    """Blobs of rows, null where they got a null."""
+    given = pc.struct_field(new, POSITION)
+    if not pc.all(pc.equal(given, _mark_of(address, given.type)), min_count=0).as_py():
+        raise _not_a_blob(name)
+    valid = new.is_valid()
+    if old.is_valid().equals(valid):
+        return old
+    storage = old.storage if isinstance(old, pa.ExtensionArray) else old
+    kept = pc.if_else(valid, storage, pa.scalar(None, storage.type))
+    return old.type.wrap_array(kept) if isinstance(old, pa.ExtensionArray) else kept
+
+
+def _times(old: pa.Array, new: pa.Array) -> pa.Array:
+    """Times of rows, and new ones where these are others for Spark."""
+    if pa.types.is_struct(old.type):
+        members = [_times(*pair) for pair in zip(old.flatten(), new.flatten(), strict=True)]
+        names = [field.name for field in _members(old.type)]
+        return pa.StructArray.from_arrays(members, names=names, mask=new.is_null())
+    if is_exact(old.type):
+        return new
+    seen = old.cast(options=pc.CastOptions(new.type, allow_time_truncate=True))
+    try:
+        given = new.cast(old.type)
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"{new.type} as {old.type}: {error}") from error
+    return pc.if_else(pc.equal(seen, new).fill_null(False), old, given)
+
+
+def _not_a_blob(name: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"column {name!r}: Spark has the descriptions of blobs, not what they hold; a statement "
+        "leaves a blob as it is, or sets it to NULL. Write others with `alance.spark.write`, as "
+        "bytes, or with the job `merge`"
+    )

@@ -1,0 +1,153 @@
+"""UPDATE and MERGE of tables whose values Spark does not hold: blobs, and times in nanoseconds."""
+
+from __future__ import annotations
+
+import datetime
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+from alance.spark.keeping import Kept, marked
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+ROWS = 40
+NANOS = [None if n % 7 == 6 else 1_700_000_000_000_000_000 + 1_000_001 * n for n in range(ROWS)]
+BLOBS = [None if n % 5 == 4 else b"" if n % 5 == 3 else bytes([n]) * 1000 * n for n in range(ROWS)]
+TIMES = {
+    "fine": pa.timestamp("ns"),
+    "zoned": pa.timestamp("ns", "Europe/Berlin"),
+    "took": pa.duration("ns"),
+}
+
+
+def rows_of(ids: range) -> pa.Table:
+    columns: dict[str, pa.Array] = {"id": pa.array(ids, pa.int64())}
+    for name, kind in TIMES.items():
+        columns[name] = pa.array([NANOS[n] for n in ids], kind)
+    fine = columns["fine"]
+    columns["inner"] = pa.StructArray.from_arrays(
+        [fine, pa.array([n % 200 for n in ids], pa.uint8())],
+        names=["at", "n"],
+        mask=pa.array([n % 9 == 8 for n in ids]),
+    )
+    return pa.table(columns)
+
+
+def written(folder: Path, blobs: str) -> str:
+    """A table with stable row ids in four fragments."""
+    uri = str(folder / "table")
+    rows = rows_of(range(ROWS))
+    if blobs == "v2":
+        rows = rows.append_column("blob", lance.blob_array(BLOBS))
+        version = "2.2"
+    else:
+        field = pa.field("blob", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+        rows = rows.append_column(field, pa.array(BLOBS, pa.large_binary()))
+        version = "2.1"
+    options: Any = {"max_rows_per_file": 10, "enable_stable_row_ids": True}
+    lance.write_dataset(rows, uri, data_storage_version=version, **options)
+    return uri
+
+
+def content(uri: str) -> dict[int, dict[str, Any]]:
+    """The rows by id, as pylance reads them; times as their nanoseconds."""
+    table = lance.dataset(uri).scanner(blob_handling="all_binary", with_row_id=True).to_table()
+    inner = table.column("inner").combine_chunks()
+    table = table.append_column("inner.at", inner.flatten()[0])
+    for name in (*TIMES, "inner.at"):
+        index = table.schema.get_field_index(name)
+        table = table.set_column(index, name, table.column(name).cast(pa.int64()))
+    return {row.pop("id"): row for row in table.drop_columns("inner").to_pylist()}
+
+
+@pytest.fixture(params=["v1", "v2"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return written(tmp_path, request.param)
+
+
+def test_updates_leave_blobs_and_nanoseconds_that_they_do_not_name(spark, uri):
+    before = content(uri)
+    spark.sql(f"UPDATE lance.`{uri}` SET id = id + 1000 WHERE id % 3 = 1 AND length(id) > 0")
+    after = content(uri)
+    assert {n + 1000 if n % 3 == 1 else n: row for n, row in before.items()} == after
+    spark.sql(
+        f"UPDATE lance.`{uri}` SET inner.n = 7, fine = timestamp_ntz'2020-02-02 02:02:02.000002', "
+        "blob = NULL WHERE id = 1001"
+    )
+    changed = content(uri)
+    at = datetime.datetime(2020, 2, 2, 2, 2, 2, 2, tzinfo=datetime.UTC)
+    new = int(at.timestamp() * 1_000_000) * 1000
+    assert changed.pop(1001) == {**after.pop(1001), "fine": new, "blob": None}
+    assert changed == after
+    (row,) = lance.dataset(uri).to_table(["inner"], filter="id = 1001").to_pylist()
+    assert row["inner"]["n"] == 7
+
+
+def test_merges_leave_what_they_do_not_name(spark, uri):
+    before = content(uri)
+    spark.sql(
+        f"MERGE INTO lance.`{uri}` t USING (SELECT id FROM range(30, 50)) s ON t.id = s.id "
+        "WHEN MATCHED AND t.id % 4 = 0 THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET inner = NULL, took = INTERVAL '0 00:00:01' DAY TO SECOND "
+        "WHEN NOT MATCHED THEN INSERT (id, fine) VALUES (s.id, timestamp_ntz'1970-01-01')"
+    )
+    after = content(uri)
+    kept = {n: row for n, row in before.items() if n < 30}
+    moved = {
+        n: {**row, "took": 1_000_000_000, "inner.at": None}
+        for n, row in before.items()
+        if n >= 30 and n % 4
+    }
+    new = {n: row for n, row in after.items() if n >= ROWS}
+    assert after == {**kept, **moved, **new}
+    assert [row["fine"] for row in new.values()] == [0] * 10
+    assert {value for row in new.values() for value in (row["blob"], row["took"])} == {None}
+
+
+def test_blobs_of_other_rows_are_refused_and_nothing_is_changed(spark, uri):
+    version = lance.dataset(uri).version
+    statements = [
+        f"MERGE INTO lance.`{uri}` t USING (SELECT * FROM lance.`{uri}`) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET blob = s.blob",
+        f"MERGE INTO lance.`{uri}` t USING (SELECT id + 50 AS id, blob FROM lance.`{uri}`) s "
+        "ON t.id = s.id WHEN NOT MATCHED THEN INSERT (id, blob) VALUES (s.id, s.blob)",
+    ]
+    for statement in statements:
+        with pytest.raises(Exception, match="Spark has the descriptions of blobs"):
+            spark.sql(statement)
+    assert lance.dataset(uri).version == version
+    spark.sql(f"INSERT INTO lance.`{uri}` (id, fine) VALUES (50, NULL)")
+    assert content(uri)[50]["blob"] is None
+
+
+def test_marks_tell_whose_a_description_is() -> None:
+    kind = pa.struct([("position", pa.decimal128(20, 0)), ("size", pa.decimal128(20, 0))])
+    blobs = pa.array([{"position": 0, "size": 3}, None, {"position": 3, "size": 0}], kind)
+    batch = pa.record_batch({"blob": blobs, "_rowaddr": pa.array([0, 1, (7 << 32) + 2])}).slice(1)
+    told = marked(batch, ["blob"]).column("blob").to_pylist()
+    assert told[0] is None
+    assert (int(told[1]["position"]), int(told[1]["size"])) == (-((7 << 32) + 3), 0)
+
+
+def test_lists_of_nanoseconds_are_not_updated(spark, tmp_path):
+    uri = str(tmp_path / "lists")
+    times = pa.array([[1, 1_000_001], None], pa.list_(pa.timestamp("ns")))
+    lance.write_dataset(pa.table({"id": [1, 2], "at": times}), uri)
+    with pytest.raises(Exception, match="column 'at': Spark does not hold all of its values"):
+        spark.sql(f"UPDATE lance.`{uri}` SET id = 3")
+    spark.sql(f"DELETE FROM lance.`{uri}` WHERE id = 2 AND length(id) = 1")
+    assert lance.dataset(uri).to_table().to_pylist()[0]["id"] == 1
+
+
+def test_what_spark_holds_needs_nothing_of_the_old_rows(tmp_path) -> None:
+    from pyspark.sql.types import StructType
+
+    from alance import sync
+
+    lance.write_dataset(pa.table({"id": [1]}), str(tmp_path / "plain"))
+    table = sync.dataset(str(tmp_path / "plain"))
+    assert Kept.of(table, StructType.fromDDL("id long")) is None
