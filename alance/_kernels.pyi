@@ -831,6 +831,16 @@ def order_of(
     ids: npt.NDArray[np.uint64],
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]: ...
 
+# --- digests.cpp ---
+
+# Of each value, `width` bytes: 16 is MD5, 28, 32, 48 and 64 are SHA-2.
+def digests(
+    offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8], width: int
+) -> npt.NDArray[np.uint8]: ...
+
+# Two digits a byte.
+def hex_digits(content: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]: ...
+
 # --- bloom.cpp ---
 
 # XXH64 of values, of which `offsets` say where they begin and the last one ends.

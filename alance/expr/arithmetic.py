@@ -132,6 +132,11 @@ def real_function(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]]
     return lambda name, args: call(name, kernel, *map(real, args))
 
 
+def cotangent(values: pa.Array) -> pa.Array:
+    """One by the tangent."""
+    return pc.divide(as_scalar(1.0), pc.tan(values))
+
+
 def absolute(name: str, args: list[Node]) -> Node:
     """abs(x): fails on the smallest integer, whose absolute value its type does not hold."""
     if pa.types.is_unsigned_integer(args[0].type):

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from alance.expr import (
     arithmetic,
+    digests,
     json_values,
     logic,
     moments,
@@ -31,17 +32,15 @@ MANY: Final = 1000
 
 # Functions that Lance has in filters and columns, and aggregates, which it has in neither.
 _ELSEWHERE: Final = """
-    acosh array_append array_concat array_dims array_distance array_distinct array_except
+    array_append array_concat array_dims array_distance array_distinct array_except
     array_intersect array_join array_max array_min array_ndims array_pop_back array_pop_front
     array_positions array_prepend array_remove array_repeat array_replace array_resize
-    array_reverse array_slice array_sort array_to_string array_union arrow_typeof ascii asinh
-    atanh avg bit_and bit_or bool_and bool_or cbrt chr contains_tokens corr cos cot count
-    current_time date_bin date_format decode digest encode factorial find_in_set first_value
-    flatten from_unixtime gcd generate_series last_value lcm levenshtein make_date make_time map
-    map_keys map_values max md5 median min nvl2 overlay pi random range row_number sha224 sha256
-    sha384 sha512 stddev string_agg string_to_array strings substr_index substring_index
-    sum to_char to_hex to_local_time to_timestamp_micros to_timestamp_millis to_timestamp_nanos
-    to_timestamp_seconds to_unixtime translate union_extract unnest uuid var version
+    array_reverse array_slice array_sort array_to_string array_union arrow_typeof ascii avg
+    bit_and bit_or bool_and bool_or cbrt chr contains_tokens corr cos count current_time date_bin
+    date_format decode factorial find_in_set first_value flatten gcd generate_series last_value
+    lcm levenshtein make_date make_time map map_keys map_values max median min overlay pi random
+    range row_number stddev string_agg string_to_array strings substr_index substring_index sum
+    to_char to_hex to_local_time translate union_extract unnest uuid var version
 """
 ELSEWHERE: Final = frozenset(_ELSEWHERE.split())
 
@@ -113,6 +112,10 @@ _REAL: Final = {
     "sinh": pc.sinh,
     "cosh": pc.cosh,
     "tanh": pc.tanh,
+    "acosh": pc.acosh,
+    "asinh": pc.asinh,
+    "atanh": pc.atanh,
+    "cot": arithmetic.cotangent,
     "signum": pc.sign,
 }
 _REAL_2: Final = {"power": pc.power, "pow": pc.power, "atan2": pc.atan2}
@@ -139,6 +142,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "coalesce": Function(1, MANY, lambda _, args: logic.coalesce(*args)),
     "ifnull": Function(2, 2, lambda _, args: logic.coalesce(*args)),
     "nvl": Function(2, 2, lambda _, args: logic.coalesce(*args)),
+    "nvl2": Function(3, 3, lambda _, args: logic.choose(logic.is_null(args[0]), args[2], args[1])),
     "nullif": Function(2, 2, lambda _, args: logic.null_if(*args)),
     "if": Function(3, 3, lambda _, args: logic.choose(*args)),
     "lower": Function(1, 1, text.plain_text(text.lower)),
@@ -181,6 +185,16 @@ FUNCTIONS: Final[dict[str, Function]] = {
     **dict.fromkeys(("today", "current_date"), Function(0, 0, moments.today)),
     "to_date": Function(1, 1, moments.to_date),
     "to_timestamp": Function(1, 1, moments.to_timestamp),
+    "to_timestamp_seconds": Function(1, 1, moments.to_unit("s")),
+    "to_timestamp_millis": Function(1, 1, moments.to_unit("ms")),
+    "to_timestamp_micros": Function(1, 1, moments.to_unit("us")),
+    "to_timestamp_nanos": Function(1, 1, moments.to_unit("ns")),
+    "from_unixtime": Function(1, 1, moments.from_unixtime),
+    "to_unixtime": Function(1, 1, moments.to_unixtime),
+    "md5": Function(1, 1, digests.md5),
+    **dict.fromkeys(("sha224", "sha256", "sha384", "sha512"), Function(1, 1, digests.sha2)),
+    "digest": Function(2, 2, digests.digest),
+    "encode": Function(2, 2, digests.encode),
     "json_get": Function(2, 2, json_values.get),
     "json_get_string": Function(2, 2, json_values.get_text),
     "json_get_int": Function(2, 2, json_values.get_whole),
@@ -195,7 +209,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "get_field": Function(2, 2, nested.get_field),
     "arrow_cast": Function(2, 2, type_names.arrow_cast),
     "make_array": Function(0, MANY, nested.made_list),
-    **dict.fromkeys(("array_length", "cardinality"), Function(1, 1, nested.length)),
+    **dict.fromkeys(("array_length", "list_length", "cardinality"), Function(1, 1, nested.length)),
     **dict.fromkeys(("empty", "array_empty"), Function(1, 1, nested.is_empty)),
     **{name: Function(2, 2, nested.has) for name in _named("has", "contains")},
     **{name: Function(2, 2, nested.has_any) for name in _named("has_any")},

@@ -127,6 +127,42 @@ def to_timestamp(name: str, args: list[Node]) -> Node:
     return cast(args[0], pa.timestamp("ns"))
 
 
+def to_unit(unit: str) -> Callable[[str, list[Node]], Node]:
+    """The builder of to_timestamp_millis and its kin: a number of units, a text or a timestamp."""
+
+    def build(name: str, args: list[Node]) -> Node:
+        node = args[0]
+        if pa.types.is_floating(node.type):
+            node = cast(node, pa.int64())
+        if pa.types.is_integer(node.type):
+            return cast(cast(node, pa.int64()), pa.timestamp(unit))
+        if not pa.types.is_timestamp(node.type):
+            node = cast(node, pa.timestamp("ns"))
+        return _in_units(name, node, unit)
+
+    return build
+
+
+def from_unixtime(name: str, args: list[Node]) -> Node:
+    """A number of seconds since 1970 as a timestamp of seconds."""
+    if not pa.types.is_integer(args[0].type):
+        raise Problem(f"{name}: expected whole seconds, found {args[0].type}")
+    return cast(cast(args[0], pa.int64()), pa.timestamp("s"))
+
+
+def to_unixtime(name: str, args: list[Node]) -> Node:
+    """A moment, date or text as whole seconds since 1970; of what is before, rounded up."""
+    if pa.types.is_integer(args[0].type):
+        return cast(args[0], pa.int64())
+    return cast(to_unit("s")(name, args), pa.int64())
+
+
+def _in_units(name: str, node: Node, unit: str) -> Node:
+    type_ = pa.timestamp(unit, node.type.tz)
+    options = pc.CastOptions(type_, allow_time_truncate=True)
+    return call(name, lambda values: pc.cast(values, options=options), node)
+
+
 def _moment(name: str, node: Node) -> Node:
     if pa.types.is_timestamp(node.type) or pa.types.is_date(node.type):
         return node

@@ -1,0 +1,100 @@
+"""Digests of texts and bytes, and bytes as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance import _kernels
+from alance.expr.casts import is_bytes, is_text
+from alance.expr.compare import is_nothing
+from alance.expr.text import literal_text
+from alance.expr.tree import Literal, Node, Problem, call
+from alance.format.numbers import as_scalar
+
+if TYPE_CHECKING:
+    from alance.arrays import Bytes, Int64s
+
+WIDTHS: Final = {"md5": 16, "sha224": 28, "sha256": 32, "sha384": 48, "sha512": 64}
+_ELSEWHERE: Final = ("blake2b", "blake2s", "blake3")
+
+
+def md5(name: str, args: list[Node]) -> Node:
+    """md5(x): 32 hexadecimal digits."""
+    return _hex(name, _digest(name, args[0], "md5"))
+
+
+def sha2(name: str, args: list[Node]) -> Node:
+    """sha256(x) and its kin: the bytes of the digest."""
+    return _digest(name, args[0], name)
+
+
+def digest(name: str, args: list[Node]) -> Node:
+    """digest(x, 'sha256'): the bytes of the digest, by its name."""
+    method = literal_text(name, args[1])
+    if method in _ELSEWHERE:
+        raise Problem(f"{name}: {method}", unsupported=True)
+    if method not in WIDTHS:
+        raise Problem(f"{name}: no method {method!r}, expected one of {', '.join(WIDTHS)}")
+    return _digest(name, args[0], method)
+
+
+def encode(name: str, args: list[Node]) -> Node:
+    """encode(x, 'hex'): two hexadecimal digits a byte."""
+    form = literal_text(name, args[1])
+    if form != "hex":
+        raise Problem(f"{name}: form {form!r}, expected 'hex'", unsupported=form == "base64")
+    return _hex(name, args[0])
+
+
+def _digest(name: str, node: Node, method: str) -> Node:
+    width = WIDTHS[method]
+
+    def digests(values: pa.Array) -> pa.Array:
+        content = _kernels.digests(*_buffers(values), width)
+        ends = np.arange(len(values) + 1, dtype=np.int64) * width
+        return pc.cast(_like(values, pa.large_binary(), ends, content), pa.binary())
+
+    return call(name, digests, _as_bytes(name, node))
+
+
+def _hex(name: str, node: Node) -> Node:
+    def digits(values: pa.Array) -> pa.Array:
+        offsets, content = _buffers(values)
+        start, stop = int(offsets[0]), int(offsets[-1])
+        text = _kernels.hex_digits(content[start:stop])
+        texts = _like(values, pa.large_string(), 2 * (offsets - start), text)
+        is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
+        return texts if is_large else pc.cast(texts, pa.string())
+
+    return call(name, digits, _as_bytes(name, node))
+
+
+def _as_bytes(name: str, node: Node) -> Node:
+    if is_nothing(node):
+        return Literal(as_scalar(None, pa.binary()))
+    if not is_bytes(node.type) and not is_text(node.type):
+        raise Problem(f"{name}: expected text or bytes, found {node.type}")
+    return node
+
+
+def _buffers(values: pa.Array) -> tuple[Int64s, Bytes]:
+    """Where values begin and the last one ends, and their bytes."""
+    if pa.types.is_fixed_size_binary(values.type):
+        values = pc.cast(values, pa.binary())
+    values = pc.cast(values, pa.large_string() if is_text(values.type) else pa.large_binary())
+    _, ends, data = values.buffers()
+    offsets = np.zeros(1, np.int64)
+    if len(values):
+        offsets = np.frombuffer(ends, np.int64, len(values) + 1, 8 * values.offset)
+    return offsets, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def _like(values: pa.Array, type_: pa.DataType, offsets: Int64s, content: Bytes) -> pa.Array:
+    """Strings, null where the values are."""
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+    strings = pa.Array.from_buffers(type_, len(values), buffers)
+    return pc.if_else(pc.is_valid(values), strings, as_scalar(None, type_))

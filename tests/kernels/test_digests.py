@@ -1,0 +1,51 @@
+"""Digests of many values are those of Python's hashlib; sizes are checked."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from alance import _kernels
+
+WIDTHS = {"md5": 16, "sha224": 28, "sha256": 32, "sha384": 48, "sha512": 64}
+
+
+def check(values: list[bytes]) -> None:
+    offsets = np.cumsum([0, *map(len, values)], dtype=np.int64)
+    content = np.frombuffer(b"".join(values), np.uint8)
+    for name, width in WIDTHS.items():
+        digests = _kernels.digests(offsets, content, width)
+        expected = b"".join(hashlib.new(name, value).digest() for value in values)
+        assert digests.tobytes() == expected, name
+        assert _kernels.hex_digits(digests).tobytes() == expected.hex().encode()
+
+
+@given(st.lists(st.binary(max_size=300), max_size=20))
+def test_any_values(values: list[bytes]) -> None:
+    check(values)
+
+
+def test_every_length_about_the_ends_of_blocks() -> None:
+    check([bytes(range(256))[:length] * 1 for length in range(257)])
+    check([b"x" * length for length in (*range(500, 520), 100_000)])
+
+
+def test_no_value_and_empty_ones() -> None:
+    check([])
+    check([b"", b""])
+
+
+def test_wrong_widths_and_offsets_are_refused() -> None:
+    content = np.zeros(4, np.uint8)
+    for width in (0, -16, 20, 128):
+        with pytest.raises(ValueError, match="digests of"):
+            _kernels.digests(np.array([0, 4]), content, width)
+    for offsets in ([0, 5], [3, 2], [-1, 2]):
+        with pytest.raises(ValueError, match="value"):
+            _kernels.digests(np.array(offsets), content, 16)
+    with pytest.raises(ValueError, match="no offsets"):
+        _kernels.digests(np.zeros(0, np.int64), content, 16)
