@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from typing import Any, overload
+from collections.abc import Sequence
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -1381,6 +1383,17 @@ def documents_of(lists: list[PostingList]) -> npt.NDArray[np.uint32]: ...
 
 # --- text_index.cpp ---
 
+# Lists of binary values (list offsets, offsets, bytes), greatest scores, lengths, bounds (as the
+# first), positions (offsets, bytes), and where those of each block begin (list offsets, values).
+StoredLists: TypeAlias = tuple[
+    tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.uint8]],
+    npt.NDArray[np.float32],
+    npt.NDArray[np.uint32],
+    tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.uint8]],
+    tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]],
+    tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]],
+]
+
 # Posting lists of documents that come one after the other, numbered from 0 on.
 class TextPostings:
     def __init__(self, with_positions: bool) -> None: ...
@@ -1390,8 +1403,15 @@ class TextPostings:
         tokens: npt.NDArray[np.uint32],
         places: npt.NDArray[np.uint32],
     ) -> None: ...
-    # Behind the lists from `first` on that have about so many bytes, one at least.
-    def stop_of(self, first: int, num_bytes: int) -> int: ...
+    # The lists from `first` on that have about so many bytes, one at least, as of
+    # `encode_postings`, and behind which they end. They are gone then, with their memory.
+    def take(
+        self,
+        first: int,
+        num_bytes: int,
+        doc_lengths: npt.NDArray[np.uint32],
+        mean_length: float,
+    ) -> tuple[StoredLists, int]: ...
     # Of some tokens: where each list begins, documents, frequencies, positions.
     def lists(
         self, first: int, stop: int
@@ -1404,9 +1424,7 @@ class TextPostings:
     def num_bytes(self) -> int: ...
     def num_tokens(self) -> int: ...
 
-# Posting lists as they are stored: lists of binary values (list offsets, offsets, bytes), greatest
-# scores, lengths, bounds (as the first), positions (offsets, bytes), and where those of each block
-# begin (list offsets, values).
+# Posting lists as they are stored.
 def encode_postings(
     starts: npt.NDArray[np.int64],
     docs: npt.NDArray[np.uint32],
@@ -1415,11 +1433,21 @@ def encode_postings(
     with_positions: bool,
     doc_lengths: npt.NDArray[np.uint32],
     mean_length: float,
-) -> tuple[
-    tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.uint8]],
-    npt.NDArray[np.float32],
-    npt.NDArray[np.uint32],
-    tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.uint8]],
-    tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]],
-    tuple[npt.NDArray[np.int32], npt.NDArray[np.uint32]],
-]: ...
+) -> StoredLists: ...
+
+# --- ngrams.cpp ---
+
+# The distinct characters of texts that are not ASCII, ascending.
+def letters_of(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]: ...
+
+# The sequences of three letters or digits of texts, as numbers, each once for a text; and the rows
+# of their texts. Of letter i of `letters`, which ascend, the bytes from `starts[i]` on stand in its
+# place; other ones that are not ASCII part words.
+def ngrams(
+    offsets: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    rows: npt.NDArray[np.uint64],
+    letters: npt.NDArray[np.uint32],
+    starts: npt.NDArray[np.int64],
+    pieces: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]: ...

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.arrays import Int64s, Mask
+    from alance.arrays import Bytes, Int64s, Mask
 
 
 def as_numbers(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
@@ -126,3 +126,22 @@ def text_array(contents: Sequence[bytes], arrow: pa.DataType) -> pa.Array:
     ends = offsets_of([len(content) for content in contents])
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(contents))]
     return pa.Array.from_buffers(arrow, len(contents), buffers)
+
+
+def packed(texts: Sequence[str]) -> tuple[Int64s, Bytes]:
+    """Offsets and bytes of texts, as the kernel wants them."""
+    contents = [text.encode() for text in texts]
+    return offsets_of(list(map(len, contents))), np.frombuffer(b"".join(contents), np.uint8)
+
+
+def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes, Bytes]:
+    """Offsets, bytes, and which are not null (empty: all), as the kernel wants them."""
+    if not pa.types.is_large_string(texts.type):
+        texts = texts.cast(pa.large_string())
+    valid = as_mask(texts.is_valid()).view(np.uint8) if texts.null_count else np.empty(0, np.uint8)
+    _, offsets, data = texts.buffers()
+    if offsets is None or not len(texts):
+        return np.zeros(len(texts) + 1, np.int64), np.empty(0, np.uint8), valid
+    starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return starts, content, valid

@@ -20,108 +20,6 @@ nb::ndarray<nb::numpy, T, nb::ndim<1>> owned(const std::vector<T>& values) {
   return out.numpy();
 }
 
-// The posting lists of documents that come one after the other.
-class TextPostings {
- public:
-  explicit TextPostings(bool with_positions) : with_positions_(with_positions) {}
-
-  // Adds documents: of each the number of its tokens; of all the tokens' numbers and places.
-  void add(In<int64_t> counts, In<uint32_t> tokens, In<uint32_t> places) {
-    int64_t total = 0;
-    for (size_t i = 0; i < counts.size(); ++i) {
-      if (counts.data()[i] < 0) corrupt("text: a document with fewer tokens than none");
-      total += counts.data()[i];
-    }
-    if (total != static_cast<int64_t>(tokens.size()) || tokens.size() != places.size() ||
-        num_docs_ + counts.size() > UINT32_MAX)
-      corrupt("text: " + std::to_string(tokens.size()) + " tokens of " + std::to_string(total));
-    nb::gil_scoped_release release;
-    std::vector<uint64_t> sorted;
-    for (size_t i = 0, at = 0; i < counts.size(); ++i) {
-      sorted.clear();
-      for (const size_t stop = at + counts.data()[i]; at < stop; ++at)
-        sorted.push_back(static_cast<uint64_t>(tokens.data()[at]) << 32 | places.data()[at]);
-      std::sort(sorted.begin(), sorted.end());
-      for (size_t first = 0; first < sorted.size();) {
-        const uint64_t token = sorted[first] >> 32;
-        size_t stop = first;
-        while (stop < sorted.size() && sorted[stop] >> 32 == token) ++stop;
-        add_one(token, &sorted[first], stop - first);
-        first = stop;
-      }
-      ++num_docs_;
-    }
-  }
-
-  int64_t num_bytes() const { return num_bytes_; }
-  // Behind the lists from `first` on that have about so many bytes, one at least.
-  int64_t stop_of(int64_t first, int64_t num_bytes) const {
-    if (first < 0 || first >= num_tokens())
-      corrupt("text: token " + std::to_string(first) + " of " + std::to_string(num_tokens()));
-    int64_t stop = first;
-    for (int64_t held = 0; stop < num_tokens() && (stop == first || held < num_bytes); ++stop)
-      held += static_cast<int64_t>(lists_[stop].bytes.size());
-    return stop;
-  }
-
-  int64_t num_tokens() const { return static_cast<int64_t>(lists_.size()); }
-
-  // The lists of some tokens: where each begins, documents, frequencies, positions.
-  nb::tuple lists(int64_t first, int64_t stop) const {
-    if (first < 0 || first > stop || stop > num_tokens())
-      corrupt("text: tokens " + std::to_string(first) + " to " + std::to_string(stop));
-    std::vector<int64_t> starts{0};
-    std::vector<uint32_t> docs, frequencies, positions;
-    {
-      nb::gil_scoped_release release;
-      for (int64_t token = first; token < stop; ++token) {
-        const List& list = lists_[token];
-        BlockReader in(list.bytes.data(), list.bytes.data() + list.bytes.size());
-        uint32_t doc = 0;
-        while (!in.is_done()) {
-          docs.push_back(doc += in.varint());
-          frequencies.push_back(in.varint());
-          uint32_t position = 0;
-          for (uint32_t i = 0; with_positions_ && i < frequencies.back(); ++i)
-            positions.push_back(position += in.varint());
-        }
-        starts.push_back(static_cast<int64_t>(docs.size()));
-      }
-    }
-    return nb::make_tuple(owned(starts), owned(docs), owned(frequencies), owned(positions));
-  }
-
- private:
-  struct List {
-    std::vector<uint8_t> bytes;
-    uint32_t last = 0;
-  };
-
-  void add_one(uint64_t token, const uint64_t* sorted, size_t frequency) {
-    if (token >= lists_.size()) {
-      num_bytes_ += static_cast<int64_t>((token + 1 - lists_.size()) * (sizeof(List) + 16));
-      lists_.resize(token + 1);
-    }
-    List& list = lists_[token];
-    const size_t before = list.bytes.capacity();
-    put_varint(num_docs_ - list.last, list.bytes);
-    list.last = static_cast<uint32_t>(num_docs_);
-    put_varint(frequency, list.bytes);
-    uint32_t position = 0;
-    for (size_t i = 0; with_positions_ && i < frequency; ++i) {
-      const auto here = static_cast<uint32_t>(sorted[i]);
-      put_varint(here - position, list.bytes);
-      position = here;
-    }
-    num_bytes_ += static_cast<int64_t>(list.bytes.capacity() - before);
-  }
-
-  bool with_positions_;
-  size_t num_docs_ = 0;
-  int64_t num_bytes_ = 0;
-  std::vector<List> lists_;
-};
-
 // A length as a byte that is never more than it: exact below 8, then three bits behind the first.
 inline uint8_t norm_of(uint32_t length) {
   if (length < 8) return static_cast<uint8_t>(length);
@@ -221,77 +119,232 @@ void check_lists(const In<int64_t>& starts, const In<uint32_t>& docs,
     corrupt("text: positions of other documents");
 }
 
-// The columns of posting lists: `_posting`, `_max_score`, `_length`, `_impacts`, positions.
+// Makes columns of posting lists, one after the other.
+class ListEncoder {
+ public:
+  ListEncoder(const uint32_t* doc_lengths, int64_t num_docs, float mean_length, bool with_positions)
+      : doc_lengths_(doc_lengths),
+        num_docs_(num_docs),
+        mean_length_(mean_length),
+        with_positions_(with_positions) {}
+
+  // Adds a list of some documents, one at least, which are there; `position` moves behind theirs.
+  void add(const uint32_t* docs, const uint32_t* frequencies, int64_t count,
+           const uint32_t*& position) {
+    const auto length = static_cast<float>(count), total = static_cast<float>(num_docs_);
+    const float idf = std::log((total - length + 0.5f) / (length + 0.5f) + 1.0f);
+    const auto stream = static_cast<int64_t>(out_.positions.size());
+    float greatest = 0;
+    groups_.clear();
+    joined_.clear();
+    for (int64_t start = 0; start < count; start += kBlock) {
+      const int64_t size = std::min(kBlock, count - start);
+      const uint32_t* block_docs = docs + start;
+      const uint32_t* block_frequencies = frequencies + start;
+      float score = 0;
+      bounds_.clear();
+      for (int64_t i = 0; i < size; ++i) {
+        const uint32_t doc_length = doc_lengths_[block_docs[i]];
+        const auto frequency = static_cast<float>(block_frequencies[i]);
+        const float weight = weight_of(frequency, static_cast<float>(doc_length), mean_length_);
+        score = std::max(score, idf * weight);
+        bounds_.push_back({block_frequencies[i], norm_of(doc_length)});
+      }
+      keep_front(bounds_);
+      greatest = std::max(greatest, score);
+      put_block(block_docs, block_frequencies, size, score, out_.postings);
+      out_.posting_ends.push_back(static_cast<int64_t>(out_.postings.size()));
+      put_bounds(block_docs[size - 1], bounds_, out_.impacts);
+      out_.impact_ends.push_back(static_cast<int64_t>(out_.impacts.size()));
+      joined_.insert(joined_.end(), bounds_.begin(), bounds_.end());
+      if (start / kBlock % kGroup == kGroup - 1 || start + size == count) {
+        keep_front(joined_);
+        put_bounds(block_docs[size - 1], joined_, groups_.emplace_back());
+        joined_.clear();
+      }
+      if (with_positions_) {
+        const int64_t offset = static_cast<int64_t>(out_.positions.size()) - stream;
+        if (offset > UINT32_MAX) corrupt("text: more positions of a token than 4 GiB");
+        out_.position_blocks.push_back(static_cast<uint32_t>(offset));
+        position += put_positions(position, block_frequencies, size, out_.positions);
+      }
+    }
+    for (const auto& group : groups_) {
+      out_.impacts.insert(out_.impacts.end(), group.begin(), group.end());
+      out_.impact_ends.push_back(static_cast<int64_t>(out_.impacts.size()));
+    }
+    out_.posting_lists.push_back(static_cast<int32_t>(out_.posting_ends.size() - 1));
+    out_.impact_lists.push_back(static_cast<int32_t>(out_.impact_ends.size() - 1));
+    out_.position_lists.push_back(static_cast<int32_t>(out_.position_blocks.size()));
+    out_.position_ends.push_back(static_cast<int64_t>(out_.positions.size()));
+    out_.lengths.push_back(static_cast<uint32_t>(count));
+    out_.scores.push_back(greatest);
+  }
+
+  // `_posting`, `_max_score`, `_length`, `_impacts`, positions.
+  nb::tuple columns() const {
+    return nb::make_tuple(
+        nb::make_tuple(owned(out_.posting_lists), owned(out_.posting_ends), owned(out_.postings)),
+        owned(out_.scores), owned(out_.lengths),
+        nb::make_tuple(owned(out_.impact_lists), owned(out_.impact_ends), owned(out_.impacts)),
+        nb::make_tuple(owned(out_.position_ends), owned(out_.positions)),
+        nb::make_tuple(owned(out_.position_lists), owned(out_.position_blocks)));
+  }
+
+ private:
+  const uint32_t* doc_lengths_;
+  int64_t num_docs_;
+  float mean_length_;
+  bool with_positions_;
+  Columns out_;
+  std::vector<Bound> bounds_, joined_;
+  std::vector<std::vector<uint8_t>> groups_;
+};
+
+// The columns of posting lists.
 nb::tuple encode_postings(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> frequencies,
                           In<uint32_t> positions, bool with_positions, In<uint32_t> doc_lengths,
                           float mean_length) {
   const auto num_docs = static_cast<int64_t>(doc_lengths.size());
   check_lists(starts, docs, frequencies, positions, with_positions, num_docs);
-  Columns out;
+  ListEncoder out(doc_lengths.data(), num_docs, mean_length, with_positions);
   {
     nb::gil_scoped_release release;
     const uint32_t* position = positions.data();
-    std::vector<Bound> bounds, joined;
-    std::vector<std::vector<uint8_t>> groups;
     for (size_t list = 0; list + 1 < starts.size(); ++list) {
       const int64_t first = starts.data()[list], stop = starts.data()[list + 1];
-      const auto length = static_cast<float>(stop - first), total = static_cast<float>(num_docs);
-      const float idf = std::log((total - length + 0.5f) / (length + 0.5f) + 1.0f);
-      const auto stream = static_cast<int64_t>(out.positions.size());
-      float greatest = 0;
-      groups.clear();
-      joined.clear();
-      for (int64_t start = first; start < stop; start += kBlock) {
-        const int64_t count = std::min(kBlock, stop - start);
-        const uint32_t* block_docs = docs.data() + start;
-        const uint32_t* block_frequencies = frequencies.data() + start;
-        float score = 0;
-        bounds.clear();
-        for (int64_t i = 0; i < count; ++i) {
-          const uint32_t doc_length = doc_lengths.data()[block_docs[i]];
-          const auto frequency = static_cast<float>(block_frequencies[i]);
-          const float weight = weight_of(frequency, static_cast<float>(doc_length), mean_length);
-          score = std::max(score, idf * weight);
-          bounds.push_back({block_frequencies[i], norm_of(doc_length)});
-        }
-        keep_front(bounds);
-        greatest = std::max(greatest, score);
-        put_block(block_docs, block_frequencies, count, score, out.postings);
-        out.posting_ends.push_back(static_cast<int64_t>(out.postings.size()));
-        put_bounds(block_docs[count - 1], bounds, out.impacts);
-        out.impact_ends.push_back(static_cast<int64_t>(out.impacts.size()));
-        joined.insert(joined.end(), bounds.begin(), bounds.end());
-        if ((start - first) / kBlock % kGroup == kGroup - 1 || start + count == stop) {
-          keep_front(joined);
-          put_bounds(block_docs[count - 1], joined, groups.emplace_back());
-          joined.clear();
-        }
-        if (with_positions) {
-          const int64_t offset = static_cast<int64_t>(out.positions.size()) - stream;
-          if (offset > UINT32_MAX) corrupt("text: more positions of a token than 4 GiB");
-          out.position_blocks.push_back(static_cast<uint32_t>(offset));
-          position += put_positions(position, block_frequencies, count, out.positions);
-        }
-      }
-      for (const auto& group : groups) {
-        out.impacts.insert(out.impacts.end(), group.begin(), group.end());
-        out.impact_ends.push_back(static_cast<int64_t>(out.impacts.size()));
-      }
-      out.posting_lists.push_back(static_cast<int32_t>(out.posting_ends.size() - 1));
-      out.impact_lists.push_back(static_cast<int32_t>(out.impact_ends.size() - 1));
-      out.position_lists.push_back(static_cast<int32_t>(out.position_blocks.size()));
-      out.position_ends.push_back(static_cast<int64_t>(out.positions.size()));
-      out.lengths.push_back(static_cast<uint32_t>(stop - first));
-      out.scores.push_back(greatest);
+      out.add(docs.data() + first, frequencies.data() + first, stop - first, position);
     }
   }
-  return nb::make_tuple(
-      nb::make_tuple(owned(out.posting_lists), owned(out.posting_ends), owned(out.postings)),
-      owned(out.scores), owned(out.lengths),
-      nb::make_tuple(owned(out.impact_lists), owned(out.impact_ends), owned(out.impacts)),
-      nb::make_tuple(owned(out.position_ends), owned(out.positions)),
-      nb::make_tuple(owned(out.position_lists), owned(out.position_blocks)));
+  return out.columns();
 }
+
+// The posting lists of documents that come one after the other.
+class TextPostings {
+ public:
+  explicit TextPostings(bool with_positions) : with_positions_(with_positions) {}
+
+  // Adds documents: of each the number of its tokens; of all the tokens' numbers and places.
+  void add(In<int64_t> counts, In<uint32_t> tokens, In<uint32_t> places) {
+    int64_t total = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      if (counts.data()[i] < 0) corrupt("text: a document with fewer tokens than none");
+      total += counts.data()[i];
+    }
+    if (total != static_cast<int64_t>(tokens.size()) || tokens.size() != places.size() ||
+        num_docs_ + counts.size() > UINT32_MAX)
+      corrupt("text: " + std::to_string(tokens.size()) + " tokens of " + std::to_string(total));
+    nb::gil_scoped_release release;
+    std::vector<uint64_t> sorted;
+    for (size_t i = 0, at = 0; i < counts.size(); ++i) {
+      sorted.clear();
+      for (const size_t stop = at + counts.data()[i]; at < stop; ++at)
+        sorted.push_back(static_cast<uint64_t>(tokens.data()[at]) << 32 | places.data()[at]);
+      std::sort(sorted.begin(), sorted.end());
+      for (size_t first = 0; first < sorted.size();) {
+        const uint64_t token = sorted[first] >> 32;
+        size_t stop = first;
+        while (stop < sorted.size() && sorted[stop] >> 32 == token) ++stop;
+        add_one(token, &sorted[first], stop - first);
+        first = stop;
+      }
+      ++num_docs_;
+    }
+  }
+
+  int64_t num_bytes() const { return num_bytes_; }
+  int64_t num_tokens() const { return static_cast<int64_t>(lists_.size()); }
+
+  // The lists of some tokens: where each begins, documents, frequencies, positions.
+  nb::tuple lists(int64_t first, int64_t stop) const {
+    if (first < 0 || first > stop || stop > num_tokens())
+      corrupt("text: tokens " + std::to_string(first) + " to " + std::to_string(stop));
+    std::vector<int64_t> starts{0};
+    std::vector<uint32_t> docs, frequencies, positions;
+    {
+      nb::gil_scoped_release release;
+      for (int64_t token = first; token < stop; ++token) {
+        read_list(lists_[token], docs, frequencies, positions);
+        starts.push_back(static_cast<int64_t>(docs.size()));
+      }
+    }
+    return nb::make_tuple(owned(starts), owned(docs), owned(frequencies), owned(positions));
+  }
+
+  // The columns of the lists from `first` on that have about so many bytes, one at least, and
+  // behind which list they end. These lists are gone then, with their memory.
+  nb::tuple take(int64_t first, int64_t num_bytes, In<uint32_t> doc_lengths, float mean_length) {
+    if (first < 0 || first >= num_tokens())
+      corrupt("text: token " + std::to_string(first) + " of " + std::to_string(num_tokens()));
+    if (doc_lengths.size() != num_docs_)
+      corrupt("text: " + std::to_string(doc_lengths.size()) + " lengths of " +
+              std::to_string(num_docs_) + " documents");
+    ListEncoder out(doc_lengths.data(), static_cast<int64_t>(num_docs_), mean_length,
+                    with_positions_);
+    int64_t stop = first;
+    {
+      nb::gil_scoped_release release;
+      std::vector<uint32_t> docs, frequencies, positions;
+      for (int64_t held = 0; stop < num_tokens() && (stop == first || held < num_bytes); ++stop) {
+        List list;
+        std::swap(list, lists_[stop]);
+        if (list.bytes.empty()) corrupt("text: a posting list without documents");
+        held += static_cast<int64_t>(list.bytes.size());
+        docs.clear();
+        frequencies.clear();
+        positions.clear();
+        read_list(list, docs, frequencies, positions);
+        const uint32_t* position = positions.data();
+        out.add(docs.data(), frequencies.data(), static_cast<int64_t>(docs.size()), position);
+      }
+    }
+    return nb::make_tuple(out.columns(), stop);
+  }
+
+ private:
+  struct List {
+    std::vector<uint8_t> bytes;
+    uint32_t last = 0;
+  };
+
+  // Adds what a list has: documents, frequencies, positions.
+  void read_list(const List& list, std::vector<uint32_t>& docs, std::vector<uint32_t>& frequencies,
+                 std::vector<uint32_t>& positions) const {
+    BlockReader in(list.bytes.data(), list.bytes.data() + list.bytes.size());
+    uint32_t doc = 0;
+    while (!in.is_done()) {
+      docs.push_back(doc += in.varint());
+      frequencies.push_back(in.varint());
+      uint32_t position = 0;
+      for (uint32_t i = 0; with_positions_ && i < frequencies.back(); ++i)
+        positions.push_back(position += in.varint());
+    }
+  }
+
+  void add_one(uint64_t token, const uint64_t* sorted, size_t frequency) {
+    if (token >= lists_.size()) {
+      num_bytes_ += static_cast<int64_t>((token + 1 - lists_.size()) * (sizeof(List) + 16));
+      lists_.resize(token + 1);
+    }
+    List& list = lists_[token];
+    const size_t before = list.bytes.capacity();
+    put_varint(num_docs_ - list.last, list.bytes);
+    list.last = static_cast<uint32_t>(num_docs_);
+    put_varint(frequency, list.bytes);
+    uint32_t position = 0;
+    for (size_t i = 0; with_positions_ && i < frequency; ++i) {
+      const auto here = static_cast<uint32_t>(sorted[i]);
+      put_varint(here - position, list.bytes);
+      position = here;
+    }
+    num_bytes_ += static_cast<int64_t>(list.bytes.capacity() - before);
+  }
+
+  bool with_positions_;
+  size_t num_docs_ = 0;
+  int64_t num_bytes_ = 0;
+  std::vector<List> lists_;
+};
 
 }  // namespace
 }  // namespace alance::text
@@ -303,7 +356,8 @@ void register_text_index(nanobind::module_& m) {
       .def(nb::init<bool>(), nb::arg("with_positions"))
       .def("add", &TextPostings::add, nb::arg("counts"), nb::arg("tokens"), nb::arg("places"))
       .def("lists", &TextPostings::lists, nb::arg("first"), nb::arg("stop"))
-      .def("stop_of", &TextPostings::stop_of, nb::arg("first"), nb::arg("num_bytes"))
+      .def("take", &TextPostings::take, nb::arg("first"), nb::arg("num_bytes"),
+           nb::arg("doc_lengths"), nb::arg("mean_length"))
       .def("num_bytes", &TextPostings::num_bytes)
       .def("num_tokens", &TextPostings::num_tokens);
   m.def("encode_postings", &alance::text::encode_postings, nb::arg("starts"), nb::arg("docs"),

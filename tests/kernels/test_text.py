@@ -49,8 +49,6 @@ def test_lists_that_are_encoded_are_decoded_as_they_were(rows: list[list[int]], 
     dense = [[tokens.index(token) for token in row] for row in rows]
     postings = collected(dense)
     starts, docs, frequencies, positions = postings.lists(0, len(tokens))
-    assert postings.stop_of(0, postings.num_bytes()) == postings.num_tokens() == len(tokens)
-    assert postings.stop_of(len(tokens) - 1, 0) == len(tokens)
     assert np.diff(starts).tolist() == [len(right[token]) for token in tokens]
     assert docs.tolist() == [doc for token in tokens for doc, _ in right[token]]
     assert frequencies.tolist() == [len(p) for token in tokens for _, p in right[token]]
@@ -80,6 +78,36 @@ def test_lists_that_are_encoded_are_decoded_as_they_were(rows: list[list[int]], 
         expected = scored(right, tokens, lengths.tolist(), needs_all=needs_all)
         assert found.tolist() == sorted(expected)
         np.testing.assert_allclose(scores, [expected[doc] for doc in found.tolist()], rtol=1e-4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(documents, st.integers(0, 400))
+def test_lists_that_are_taken_are_those_that_are_encoded(
+    rows: list[list[int]], num_bytes: int
+) -> None:
+    rows = [*rows, list(range(7))]
+    postings = collected(rows)
+    starts, docs, frequencies, positions = postings.lists(0, 7)
+    lengths = np.array([len(row) for row in rows], np.uint32)
+    mean = float(lengths.mean())
+    start = 0
+    while start < 7:
+        stored, stop = postings.take(start, num_bytes, lengths, mean)
+        assert start < stop <= 7
+        first, last = starts[start], starts[stop]
+        before, behind = (int(frequencies[:doc].sum()) for doc in (first, last))
+        expected = _kernels.encode_postings(
+            starts[start : stop + 1] - first, docs[first:last], frequencies[first:last],
+            positions[before:behind], True, lengths, mean,
+        )  # fmt: skip
+        assert as_lists(stored) == as_lists(expected)
+        with pytest.raises(ValueError, match="without documents"):  # it is gone
+            postings.take(start, num_bytes, lengths, mean)
+        start = stop
+
+
+def as_lists(stored: Any) -> Any:
+    return [as_lists(part) if isinstance(part, tuple) else part.tolist() for part in stored]
 
 
 def posting_list(
@@ -364,7 +392,12 @@ def test_arrays_that_contradict_each_other_are_refused() -> None:
         postings.lists(0, 1)
     for token in (0, -1):
         with pytest.raises(ValueError, match="text: token"):
-            postings.stop_of(token, 1)
+            postings.take(token, 1, lengths[:0], 1.0)
+    postings.add(np.array([2]), ones[:1].repeat(2), places)
+    with pytest.raises(ValueError, match="2 lengths of 1 documents"):
+        postings.take(0, 1, lengths[:2], 1.0)
+    with pytest.raises(ValueError, match="without documents"):
+        postings.take(0, 1, lengths[:1], 1.0)
     with pytest.raises(ValueError, match="out of order"):
         _kernels.encode_postings(starts, docs, ones, places, False, lengths[:3], 1.0)
     splitter = _kernels.TextSplitter(0, 0, 1, 1, False)

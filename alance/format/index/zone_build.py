@@ -14,7 +14,7 @@ from alance.expr.tree import plain
 from alance.format.index import bloom
 from alance.format.index.addresses import rows_bytes
 from alance.format.index.zones import MAP_COLUMNS, MAP_ROWS, NULLS, PLACES, ZoneOptions
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.numbers import as_mask, as_numbers, text_array, to_arrow
 from alance.format.row_set import HALF
 
 if TYPE_CHECKING:
@@ -117,9 +117,15 @@ class ZoneBuilder:
         for number, field in enumerate(self.schema):
             parts = [zone[number] for zone in self._zones]
             is_bounds = parts and isinstance(parts[0], pa.Array)
-            columns.append(pa.concat_arrays(parts) if is_bounds else pa.array(parts, field.type))
+            columns.append(pa.concat_arrays(parts) if is_bounds else _array(parts, field.type))
         self._zones = []
         return [pa.RecordBatch.from_arrays(columns, schema=self.schema)]
+
+
+def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
+    if pa.types.is_binary(type_):
+        return text_array(values, pa.large_binary()).cast(type_)
+    return to_arrow(np.array(values)).cast(type_)
 
 
 def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:

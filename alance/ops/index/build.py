@@ -56,6 +56,7 @@ DETAILS: Final = {
     BLOOM: (0, "/lance.index.pb.BloomFilterIndexDetails", b""),
 }
 
+TEXT_BYTES: Final = 4 << 20  # of texts whose n-grams are made at once: each byte may be one
 JSON_DETAILS: Final = "/lance.index.pb.JsonIndexDetails"
 
 
@@ -269,7 +270,8 @@ async def sorted_rows(
 
     async def read() -> AsyncGenerator[pa.RecordBatch, None]:
         numbers = ROW_ID if has_ids else ROW_ADDRESS
-        scanned = _scanned(snapshot, values.column, numbers, fragment_ids)
+        most = TEXT_BYTES if keys.kind == NGRAMS else None
+        scanned = _scanned(snapshot, values.column, numbers, fragment_ids, most)
         async with aclosing(scanned) as batches:
             async for batch in batches:
                 rows = await pool.run(partial(keyed, batch))
@@ -284,12 +286,17 @@ async def sorted_rows(
 
 
 async def _scanned(
-    snapshot: Snapshot, column: str, numbers: str, fragment_ids: Collection[int]
+    snapshot: Snapshot,
+    column: str,
+    numbers: str,
+    fragment_ids: Collection[int],
+    batch_bytes: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The values of a column and the numbers of live rows."""
     if not fragment_ids:
         return
-    plan = await plan_scan(snapshot, [column, numbers], ScanOptions(fragments=fragment_ids))
+    options = ScanOptions(fragments=fragment_ids, batch_size_bytes=batch_bytes)
+    plan = await plan_scan(snapshot, [column, numbers], options)
     async with aclosing(scan(snapshot, plan)) as batches:
         async for batch in batches:
             yield batch

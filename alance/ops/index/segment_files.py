@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from alance.file.budgets import PAGE_BYTES
 from alance.file.fragment import open_fragment
 from alance.file.states import ScanStates
 from alance.file.v0_1_writer import writer_of
@@ -79,11 +80,14 @@ class SegmentFiles:
         schema: pa.Schema,
         batches: AsyncGenerator[pa.RecordBatch, None],
         end: Callable[[], FileEnd] | None = None,
+        *,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
         """Write a file of the table's version, at least 2.0.
 
         Args:
             end: gives what the file's end has, when all rows have passed.
+            page_bytes: values of a page; encoding one takes four times as much.
 
         Raises:
             UnsupportedError: files of the version do not hold the type.
@@ -103,6 +107,7 @@ class SegmentFiles:
             version,
             session.engine.pool,
             threads=session.decode_threads,
+            page_bytes=page_bytes,
             statistics=False,
         )
         try:

@@ -14,11 +14,11 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import UnsupportedError
+from alance.file.budgets import PAGE_BYTES
 from alance.format.index.text import columns, metadata
 from alance.format.index.text.analyzer import Analyzer
 from alance.format.index.text.metadata import TextMetadata
 from alance.format.index.text.params import is_of_elements
-from alance.format.index.text.postings import Postings
 from alance.format.numbers import as_numbers
 from alance.format.table.indices import Index
 from alance.io.readahead import in_turn
@@ -46,8 +46,11 @@ if TYPE_CHECKING:
 
 KIND: Final = "Inverted"
 DETAILS: Final = "/lance.table.InvertedIndexDetails"
-BATCH_ROWS: Final = 4096  # between two looks at the memory
-ROWS_BYTES: Final = 1 << 20  # of packed posting lists that are written at once
+BATCH_BYTES: Final = 512 << 10  # of texts, between two looks at the memory
+AHEAD_SHARE: Final = 256  # of the memory: what is read ahead; some four times that is decoded
+PAGE_SHARE: Final = 128  # of the memory: a page of posting lists; encoding it takes four times that
+LEAST_PAGE_BYTES: Final = 256 << 10
+ROWS_BYTES: Final = 256 << 10  # of packed posting lists that are written at once
 
 
 async def create_text_index(
@@ -102,8 +105,8 @@ class TextSegmentBuilder(NewSegment):
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """The record of the segment, whose files are then there.
 
-        Cost: a scan of the column in these fragments; the files' PUTs. Memory: `memory_bytes`,
-        what is read ahead, and pages being written.
+        Cost: a scan of the column in these fragments; the files' PUTs. Memory: `memory_bytes`; and
+        a tenth of it, but 16 MiB at least, for what is read ahead and for pages being written.
 
         Raises:
             StoreError: the store failed.
@@ -124,7 +127,12 @@ class TextSegmentBuilder(NewSegment):
 
         async def works() -> AsyncGenerator[Awaitable[None], None]:
             nonlocal num_rows
-            options = ScanOptions(fragments=fragment_ids, batch_size=BATCH_ROWS)
+            options = ScanOptions(
+                fragments=fragment_ids,
+                batch_size_bytes=min(BATCH_BYTES, self.memory_bytes),
+                batch_readahead=1,
+                io_buffer_bytes=max(1, self.memory_bytes // AHEAD_SHARE),
+            )
             plan = await plan_scan(self.snapshot, [self.column, ROW_ID], options)
             async with aclosing(scan(self.snapshot, plan)) as batches:
                 async for batch in batches:
@@ -171,7 +179,9 @@ class TextSegmentBuilder(NewSegment):
                 batch, first = await pool.run(lambda first=first: part.lists(first, schema))  # type: ignore[misc]
                 yield batch
 
-        await self.files.write(metadata.postings_file(number), schema, lists())
+        name, page_bytes = metadata.postings_file(number), self.memory_bytes // PAGE_SHARE
+        page_bytes = min(PAGE_BYTES, max(LEAST_PAGE_BYTES, page_bytes))
+        await self.files.write(name, schema, lists(), page_bytes=page_bytes)
 
 
 class _NewPartition:
@@ -217,13 +227,14 @@ class _NewPartition:
         return columns.document_rows(np.concatenate(self._ids), self._lengths[0])
 
     def lists(self, first: int, schema: pa.Schema) -> tuple[pa.RecordBatch, int]:
-        """Some rows of the file of posting lists, after `documents`; and where the next begin."""
-        stop = self._postings.stop_of(first, ROWS_BYTES)
-        starts, docs, frequencies, positions = self._postings.lists(first, stop)
-        lists = Postings(starts, docs, frequencies, positions if self._with_positions else None)
+        """Some rows of the file of posting lists, after `documents`; and where the next begin.
+
+        Their memory is free then.
+        """
         (lengths,) = self._lengths
         mean = self.num_tokens / self.num_docs
-        return columns.posting_rows(lists, lengths, mean, schema), stop
+        stored, stop = self._postings.take(first, ROWS_BYTES, lengths, mean)
+        return columns.stored_rows(stored, schema), stop
 
 
 async def _rows_of(batch: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:

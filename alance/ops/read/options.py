@@ -94,7 +94,8 @@ class ScanOptions:
         with_row_address: add the column `_rowaddr` (uint64): fragment id << 32 | row offset.
         scan_in_order: False gives batches as they are ready.
         batch_readahead: batches decoded ahead of the consumer; None: one a decode thread.
-        io_buffer_bytes: bytes fetched ahead; None: what suits the store, at most the session's.
+        io_buffer_bytes: bytes fetched ahead, and of what is decoded at once, a MiB at least; None:
+            what suits the store, at most the session's.
         fragments: ids of the fragments to scan; None: all.
         late_materialization: read the filter's columns first and of the others only the rows
             kept; None: where that reads fewer bytes.

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from alance.io.engine import Engine
     from alance.io.readahead import Job
     from alance.ops.read.late import Rest
+    from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning import FragmentZones
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 WINDOW: Final = 64  # fragments opened at once: as many footers as one wave of requests holds
 PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, in which calls cost little
 PART_DECODED_BYTES: Final = 32 << 20
+LEAST_PART_BYTES: Final = 1 << 20  # of a scan that may read little ahead
 PART_ROWS: Final = 128 << 10
 MIN_ROWS: Final = 1024
 TAKEN_ROWS: Final = 8192  # of a split of rows that an index gave
@@ -270,7 +272,7 @@ def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[
             continue
         (fragment,) = group.opened
         row_bytes = fragment.encoded_bytes / max(1, fragment.num_rows)
-        part_rows = _part_rows(fragment, reader.plan.options.batch_size, most)
+        part_rows = _part_rows(fragment, reader.plan.options, most)
         num_parts = int(min(64, max(1, span_bytes // max(1.0, row_bytes * part_rows))))
         for parts in _cut_spans(group.spans, part_rows, part_rows * num_parts):
             num_rows = sum(stop - start for start, stop in parts)
@@ -286,16 +288,24 @@ def _has_narrow_late(plan: ScanPlan) -> bool:
     return min(widths) > 0 and sum(widths) <= NARROW_BYTES
 
 
-def _part_rows(fragment: OpenFragment, batch_size: int | None, most: int) -> int:
-    """Rows of a split: some MiB encoded, a multiple of the batch size where that fits."""
+def _part_rows(fragment: OpenFragment, options: ScanOptions, most: int) -> int:
+    """Rows of a split: some MiB encoded, a multiple of the batch size where that fits.
+
+    A split has no more bytes than may be read ahead: some of them are decoded at once.
+    """
+    batch_size, ahead_bytes = options.batch_size, options.io_buffer_bytes
+    part_bytes, part_decoded_bytes = PART_BYTES, PART_DECODED_BYTES
+    if ahead_bytes is not None:
+        part_bytes = min(part_bytes, max(ahead_bytes, LEAST_PART_BYTES))
+        part_decoded_bytes = min(part_decoded_bytes, part_bytes)
     encoded = fragment.encoded_bytes / max(1, fragment.num_rows)
     decoded = fragment.row_bytes
-    least = min(MIN_ROWS, max(1, int(PART_DECODED_BYTES / max(decoded, 1e-9))))
+    least = min(MIN_ROWS, max(1, int(part_decoded_bytes / max(decoded, 1e-9))))
     rows = int(
         min(
             most,
-            max(MIN_ROWS, PART_BYTES / max(encoded, 1e-9)),
-            max(least, PART_DECODED_BYTES / max(decoded, 1e-9)),
+            max(MIN_ROWS, part_bytes / max(encoded, 1e-9)),
+            max(least, part_decoded_bytes / max(decoded, 1e-9)),
         )
     )
     if batch_size is None or batch_size > rows:

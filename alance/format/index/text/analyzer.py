@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from alance.format.index.text.folding import folded
 from alance.format.index.text.params import TOKENIZERS
 from alance.format.index.text.stop_words import STOP_WORDS
 from alance.format.index.values import NO_MASK
-from alance.format.numbers import as_mask, as_numbers, offsets_of
+from alance.format.numbers import as_numbers, contents_of, offsets_of, packed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,23 +135,3 @@ def _stop_words(language: str) -> frozenset[str]:
 
 def _lower(word: str) -> str:
     return "".join(character.lower() for character in word)
-
-
-def packed(texts: Sequence[str]) -> tuple[Int64s, Bytes]:
-    """Offsets and bytes of texts, as the kernel wants them."""
-    contents = [text.encode() for text in texts]
-    content = np.frombuffer(b"".join(contents), np.uint8)
-    return np.array([0, *accumulate(map(len, contents))], np.int64), content
-
-
-def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes, Bytes]:
-    """Offsets, bytes, and which are not null (empty: all), as the kernel wants them."""
-    if not pa.types.is_large_string(texts.type):
-        texts = texts.cast(pa.large_string())
-    valid = as_mask(texts.is_valid()).view(np.uint8) if texts.null_count else NO_MASK
-    _, offsets, data = texts.buffers()
-    if offsets is None or not len(texts):
-        return np.zeros(len(texts) + 1, np.int64), np.empty(0, np.uint8), valid
-    starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return starts, content, valid

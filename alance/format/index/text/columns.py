@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from alance import _kernels
 from alance.errors import kernel_errors
 from alance.format.index.text import dictionary, postings
 from alance.format.index.text.metadata import DELETED, LENGTHS, ROW_IDS
-from alance.format.numbers import to_arrow
+from alance.format.numbers import text_array, to_arrow
 from alance.format.table.roaring import roaring_bytes
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+    from alance._kernels import StoredLists
     from alance.arrays import UInt32s, UInt64s
     from alance.format.index.text.params import TextParams
     from alance.format.index.text.postings import Postings
@@ -65,16 +67,16 @@ def metadata_schema(params: TextParams, partitions: Sequence[int]) -> pa.Schema:
 
 def metadata_rows(schema: pa.Schema) -> pa.RecordBatch:
     """The rows of `metadata.lance`: no fragment is gone."""
-    nothing = roaring_bytes(np.empty(0, np.int64))
-    return pa.RecordBatch.from_arrays([pa.array([nothing], pa.binary())], schema=schema)
+    nothing = text_array([roaring_bytes(np.empty(0, np.int64))], pa.large_binary())
+    return pa.RecordBatch.from_arrays([nothing.cast(pa.binary())], schema=schema)
 
 
 def token_rows(words: Sequence[str]) -> pa.RecordBatch:
     """Tokens in the order of their bytes; the number of each is its place in `words`."""
-    contents = np.array([word.encode() for word in words], object)
-    order = np.argsort(contents, kind="stable").astype(np.uint32)
-    column = pa.array(words, pa.string()).take(to_arrow(order))
-    return pa.RecordBatch.from_arrays([column, to_arrow(order)], schema=TOKENS)
+    contents = text_array([word.encode() for word in words], pa.large_string())
+    order = pc.array_sort_indices(contents).cast(pa.uint32())
+    ascending = contents.take(order).cast(pa.string())
+    return pa.RecordBatch.from_arrays([ascending, order], schema=TOKENS)
 
 
 def document_rows(ids: UInt64s, lengths: UInt32s) -> pa.RecordBatch:
@@ -112,20 +114,24 @@ def posting_rows(
         lengths: tokens of each document of the partition; `mean_length` is their mean.
     """
     nothing = np.empty(0, np.uint32)
-    with_positions = lists.positions is not None
     with kernel_errors:
-        blocks, scores, counts, bounds, places, place_blocks = _kernels.encode_postings(
+        stored = _kernels.encode_postings(
             lists.starts,
             lists.docs,
             lists.frequencies,
             nothing if lists.positions is None else lists.positions,
-            with_positions,
+            lists.positions is not None,
             lengths,
             mean_length,
         )
+    return stored_rows(stored, schema)
+
+
+def stored_rows(stored: StoredLists, schema: pa.Schema) -> pa.RecordBatch:
+    """The rows of posting lists, as a kernel makes them."""
+    blocks, scores, counts, bounds, places, (offsets, values) = stored
     arrays = [_binaries(*blocks), to_arrow(scores), to_arrow(counts), _binaries(*bounds)]
-    if with_positions:
-        offsets, values = place_blocks
+    if postings.POSITIONS in schema.names:
         starts = pa.ListArray.from_arrays(to_arrow(offsets), to_arrow(values))
         arrays += [_binary(*places), starts]
     arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import CorruptFileError, kernel_errors
-from alance.format.index.text.analyzer import contents_of, packed
-from alance.format.numbers import as_numbers
+from alance.format.numbers import as_numbers, contents_of, packed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
