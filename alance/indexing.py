@@ -142,7 +142,8 @@ class IndexBuild:
         range_bytes: int = RANGE_BYTES,
         memory_bytes: int = MEMORY_BYTES,
     ) -> list[IndexRange]:
-        """Ranges of the values of a B-tree, of about equal bytes, which can be merged anywhere:
+        """Ranges of the values of a B-tree or bitmap index, of about equal bytes, which can be
+        merged anywhere:
 
             ranges = await IndexBuild.ranges(dataset, plan, parts)
             pages = [await each.execute(dataset) for each in ranges]
@@ -157,6 +158,8 @@ class IndexBuild:
 
         Returns:
             None where one range would do, and of other kinds of indices: then `merge` does it all.
+            Of vectors it writes codes of one partition behind the other, in two files that cannot
+            be parted; of texts it has nothing to merge.
 
         Raises:
             InvalidInputError: not all fragments of the plan's version once.
@@ -186,8 +189,8 @@ class IndexBuild:
 
         Args:
             parts: one of each task of the plan, in any order.
-            pages: of all `ranges` of these parts, in any order. Then there is only their table to
-                write: one PUT.
+            pages: of all `ranges` of these parts, in any order. Then of a B-tree there is only
+                their table to write: one PUT; of a bitmap index their runs, one behind the other.
             on_rows: called with the number of rows merged, again and again; of a bitmap index with
                 that of row sets.
 
@@ -215,7 +218,8 @@ class IndexBuild:
         Rows that others appended since the plan are found by scanning, until
         `optimize.optimize_indices()`.
 
-        Cost: a commit; one request to delete.
+        Cost: a commit; one request to delete; where tasks have written files of the index a LIST of
+        its folder, and another one if attempts that were killed have left some there.
 
         Args:
             max_retries: attempts after the first one, where others were first to make a version.

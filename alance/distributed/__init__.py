@@ -14,13 +14,20 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
 - new columns, a fragment a task: `ColumnBackfill`;
 - rows that were found on executors and are deleted or replaced in one commit: `delete_rows`,
   `replace_rows`, `RowUpdate`, `SourceGaps`;
-- catalogs that are folders of tables: `list_folders`, `is_table`, `move_table`, `remove_folder`.
+- catalogs that are folders of tables: `list_folders`, `list_tables`, `is_table`, `move_table`,
+  `remove_folder`.
 
 Whatever is sent to tasks can be pickled. All take and give the objects of `alance`.
 """
 
 from alance.distributed.changes import Added, added_by, last_sequence
-from alance.distributed.folders import is_table, list_folders, move_table, remove_folder
+from alance.distributed.folders import (
+    is_table,
+    list_folders,
+    list_tables,
+    move_table,
+    remove_folder,
+)
 from alance.distributed.splits import (
     Piece,
     check_filter,
@@ -79,6 +86,7 @@ __all__ = [
     "is_table",
     "last_sequence",
     "list_folders",
+    "list_tables",
     "may_be_visible",
     "member_paths",
     "move_table",

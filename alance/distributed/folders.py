@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from alance.format.table.naming import VERSIONS
-from alance.io.readahead import Job, readahead
+from alance.io.readahead import Job, in_turn, readahead
 from alance.io.store import translate
 from alance.ops.upkeep.place import drop, forget_commits
 from alance.session import Session
@@ -22,10 +22,13 @@ from alance.versioning import load, refs
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable
+
     from alance.io.credentials import StorageOptions
     from alance.versioning.table import Table
 
 COPIES_AT_ONCE: Final = 16
+CHECKED_AT_ONCE: Final = 32  # tables of a folder
 
 
 async def list_folders(
@@ -45,6 +48,31 @@ async def list_folders(
     except NotFoundError:
         return []
     return sorted(folder.rpartition("/")[2] for folder in folders)
+
+
+async def list_tables(
+    uri: str,
+    suffix: str,
+    *,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+) -> list[str]:
+    """The names, without their suffix, of folders directly in a folder that are tables, sorted.
+
+    Cost: a LIST for each thousand names, and one for each name with the suffix, 32 at once.
+    """
+    session = session or Session.of_loop()
+    folders = await list_folders(uri, storage_options=storage_options, session=session)
+    names = [name for name in folders if name.endswith(suffix)]
+
+    async def checks() -> AsyncGenerator[Awaitable[bool], None]:
+        for name in names:
+            yield is_table(f"{uri}/{name}", storage_options=storage_options, session=session)
+
+    async with aclosing(in_turn(checks(), CHECKED_AT_ONCE)) as there:
+        checked = [is_there async for is_there in there]
+    pairs = zip(names, checked, strict=True)
+    return [name.removesuffix(suffix) for name, is_there in pairs if is_there]
 
 
 async def is_table(

@@ -10,7 +10,6 @@ that is to be known of a table is in its own versions.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -19,7 +18,14 @@ from pyspark import cloudpickle
 
 import alance
 from alance import InvalidInputError, TableNotFoundError, UnsupportedError, VersionNotFoundError
-from alance.distributed import is_table, list_folders, move_table, put_once, remove_folder
+from alance.distributed import (
+    is_table,
+    list_folders,
+    list_tables,
+    move_table,
+    put_once,
+    remove_folder,
+)
 from alance.spark.altering import alter
 from alance.spark.options import WriteOptions, branch_path
 from alance.spark.procedures import PROCEDURES, described
@@ -132,15 +138,7 @@ class Catalog:
             return {"missing": True}
         folder = folder_of(request, namespace)
         options = self._options(request, folder)
-        names = [
-            name.removesuffix(SUFFIX)
-            for name in await list_folders(folder, **access(options))
-            if name.endswith(SUFFIX)
-        ]
-        there = await asyncio.gather(
-            *(is_table(f"{folder}/{name}{SUFFIX}", **access(options)) for name in names)
-        )
-        return {"names": [name for name, is_there in zip(names, there, strict=True) if is_there]}
+        return {"names": await list_tables(folder, SUFFIX, **access(options))}
 
     async def _namespaces(self, request: Mapping[str, Any]) -> object:
         if not await self._has_namespace(request, request["namespace"]):

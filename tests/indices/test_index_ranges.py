@@ -1,4 +1,4 @@
-"""B-trees whose pages are in several files, one for each range of values, beside pylance."""
+"""B-trees and bitmap indices merged by ranges of values, beside pylance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import alance
 from alance import sync
-from alance.errors import CorruptFileError, InvalidInputError
+from alance.errors import CorruptFileError, InvalidInputError, RetryableConflictError
 from alance.format.index.btree import FILE_PAGES, RANGE_PARTITIONED, parse_page_table
 from alance.indexing import IndexBuild
 from alance.ops.index import runs as index_runs
@@ -31,10 +31,10 @@ def again(value: Any) -> Any:
 
 
 async def built(
-    dataset: alance.Dataset, column: str, range_bytes: int, **options: Any
+    dataset: alance.Dataset, column: str, range_bytes: int, kind: str = "BTREE", **options: Any
 ) -> tuple[alance.Dataset, int]:
-    """The dataset with a B-tree, by tasks that merge a range each; and how many there were."""
-    plan = again(await IndexBuild.plan(dataset, column, "BTREE", task_bytes=20_000, **options))
+    """The dataset with an index, by tasks that merge a range each; and how many there were."""
+    plan = again(await IndexBuild.plan(dataset, column, kind, task_bytes=20_000, **options))
     parts = [again(await task.execute(dataset)) for task in plan.tasks]
     ranges = await IndexBuild.ranges(dataset, plan, parts, range_bytes=range_bytes, memory_bytes=1)
     pages = [again(await again(part).execute(dataset)) for part in reversed(ranges)]
@@ -69,14 +69,17 @@ async def test_pylance_and_alance_find_the_same_rows(
     assert theirs.stats.index_stats("i_idx")["num_indices"] == 1
 
 
-async def test_values_of_all_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP"])
+async def test_values_of_all_types(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     monkeypatch.setattr(index_runs, "BLOCK_BYTES", 300)
     table = pa.table({"id": pa.array(range(300)), **typed()})
     lance.write_dataset(table, tmp_path, max_rows_per_file=70)
     dataset = await alance.dataset(tmp_path)
     counts = {}
     for column in TYPED_FILTERS:
-        dataset, counts[column] = await built(dataset, column, 700)
+        dataset, counts[column] = await built(dataset, column, 700, kind)
     assert [name for name, count in counts.items() if not count] == ["nothing"], counts
     for condition in TYPED_FILTERS.values():
         expected = await ids(dataset, condition, use_scalar_index=False)
@@ -106,6 +109,78 @@ async def test_they_follow_a_compaction_and_new_rows(
         dataset = await alance.dataset(tmp_path / name)
         assert "i_idx" in str(await dataset.scanner(filter="i = 37").explain())
         await agree(tmp_path / name, CONDITIONS)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+async def test_a_bitmap_by_ranges_is_the_one_made_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stable: bool
+) -> None:
+    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    for name in ("once", "ranges"):
+        lance.write_dataset(
+            rows(40_000), tmp_path / name, max_rows_per_file=9_000, enable_stable_row_ids=stable
+        )
+        lance.dataset(tmp_path / name).delete("id % 17 = 3")
+    once = await alance.dataset(tmp_path / "once")
+    await once.create_scalar_index("i", "BITMAP")
+    dataset, num_ranges = await built(
+        await alance.dataset(tmp_path / "ranges"), "i", 100_000, "BITMAP"
+    )
+    assert num_ranges > 3
+    await dataset.validate()
+    contents = [
+        {path.name: path.read_bytes() for path in (tmp_path / name / "_indices").glob("*/*")}
+        for name in ("once", "ranges")
+    ]
+    assert contents[0] == contents[1]
+    await agree(tmp_path / "ranges", CONDITIONS)
+
+
+async def test_a_bitmap_whose_commit_is_ruled_out_leaves_the_runs_of_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    lance.write_dataset(rows(20_000), tmp_path, max_rows_per_file=5_000)
+    dataset = await alance.dataset(tmp_path)
+    plan = await IndexBuild.plan(dataset, "i", "BITMAP", task_bytes=1)
+    parts = [await task.execute(dataset) for task in plan.tasks]
+    ranges = await IndexBuild.ranges(dataset, plan, parts, range_bytes=50_000)
+    pages = [await each.execute(dataset) for each in ranges]
+    segment = await IndexBuild.merge(dataset, plan, parts, pages)
+    lance.dataset(tmp_path).optimize.compact_files()
+    with pytest.raises(RetryableConflictError):
+        await IndexBuild.commit(dataset, plan, segment)
+    left = {path.name for path in (tmp_path / "_indices").rglob("*") if path.is_file()}
+    assert left == {part.path.rpartition("/")[2] for part in parts}
+    with pytest.raises(InvalidInputError, match="each range of one list once"):
+        await IndexBuild.merge(dataset, plan, parts, pages[1:])
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "INVERTED"])
+async def test_what_killed_attempts_have_left_goes_with_the_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    lance.write_dataset(rows(20_000), tmp_path, max_rows_per_file=5_000)
+    dataset = await alance.dataset(tmp_path)
+    column = "s" if kind == "INVERTED" else "i"
+    plan = await IndexBuild.plan(dataset, column, kind, task_bytes=1)
+    if kind == "INVERTED":
+        await plan.tasks[0].execute(dataset)
+    parts = [await task.execute(dataset) for task in plan.tasks]
+    ranges = await IndexBuild.ranges(dataset, plan, parts, range_bytes=50_000)
+    if ranges:
+        await ranges[0].execute(dataset)
+    pages = [await each.execute(dataset) for each in ranges]
+    segment = await IndexBuild.merge(dataset, plan, parts, pages)
+    left = {path.name for path in (tmp_path / "_indices").rglob("*") if path.is_file()}
+    files = {file.path for file in segment.record.files}
+    assert len(left) > len(files)
+    dataset = await IndexBuild.commit(dataset, plan, segment)
+    left = {path.name for path in (tmp_path / "_indices").rglob("*") if path.is_file()}
+    assert files <= left
+    assert len(left - files) == (1 if kind == "BITMAP" else 0)  # a run is in no index's folder
+    await dataset.validate()
 
 
 async def test_pages_of_other_ranges_are_refused(tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ async def test_any_runs_are_merged_in_order(data: st.DataObject, memory: int) ->
     merger = RunMerger(dataset._snapshot, schema, memory)
     found = [batch async for batch in merger.merged(parts)]
     size = data.draw(st.integers(1, 4_000))
-    ranges = cut_ranges("a", 1, kind, parts, range_bytes=size, memory_bytes=memory)
+    ranges = cut_ranges("a", "BTree", 1, kind, parts, range_bytes=size, memory_bytes=memory)
     cut = [
         batch for part in ranges async for batch in merger.merged(part.parts, part.low, part.high)
     ]

@@ -11,7 +11,15 @@ import pytest
 
 import alance
 from alance import AlanceError, AlreadyExistsError, InvalidInputError, NotFoundError
-from alance.distributed import is_table, list_folders, move_table, put_once, remove_folder
+from alance.distributed import (
+    folders,
+    is_table,
+    list_folders,
+    list_tables,
+    move_table,
+    put_once,
+    remove_folder,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +43,29 @@ async def test_folders_are_listed_by_their_names(folder):
     assert not await is_table(f"{folder}/c")
     await remove_folder(f"{folder}/c", ("mark",))
     assert await list_folders(folder) == ["a.lance", "b.lance"]
+
+
+async def test_tables_of_a_folder_are_looked_for_some_at_once(folder, monkeypatch):
+    names = [f"t{number}" for number in range(9)]
+    for name in names:
+        await alance.write_dataset({"id": [1]}, f"{folder}/{name}.lance")
+    await put_once(f"{folder}/none.lance/mark", b"")
+    monkeypatch.setattr(folders, "CHECKED_AT_ONCE", 3)
+    is_there, at_once, most = folders.is_table, 0, 0
+
+    async def counted(*args, **options):
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        try:
+            return await is_there(*args, **options)
+        finally:
+            at_once -= 1
+
+    monkeypatch.setattr(folders, "is_table", counted)
+    assert await list_tables(folder, ".lance") == names
+    assert most <= 4
+    assert await list_tables(f"{folder}/nothing", ".lance") == []
 
 
 async def test_a_table_moves_with_its_versions_tags_and_branches(folder):

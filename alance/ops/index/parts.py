@@ -22,9 +22,9 @@ from alance.ops.index.merge import RunMerger
 from alance.ops.index.new import NewIndex, check_new
 from alance.ops.index.new_text import CheckedText, NewTextIndex, check_new_text
 from alance.ops.index.new_vector import KINDS, CheckedVectors, check_new_vectors
-from alance.ops.index.ranges import RANGE_BYTES, cut_ranges, join_pages, pack_firsts
+from alance.ops.index.ranges import RANGE_BYTES, cut_ranges, in_order, join_pages, pack_firsts
 from alance.ops.index.runs import IndexPart, run_schema, write_run
-from alance.ops.index.segment_files import discard_files
+from alance.ops.index.segment_files import discard_files, discard_others, is_part
 from alance.ops.index.sort import MEMORY
 from alance.ops.index.text_parts import name_partitions, write_partitions
 from alance.ops.index.vector_parts import (
@@ -128,10 +128,12 @@ class IndexSegment:
     Attributes:
         record: as the manifest will have it.
         parts: what it was merged from.
+        runs: by way of these, of ranges of a bitmap index.
     """
 
     record: table_pb2.IndexMetadata
     parts: tuple[IndexPart, ...]
+    runs: tuple[IndexPart, ...] = ()
 
 
 async def plan(
@@ -239,7 +241,7 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
             yield ready
 
     path, blocks, values = await write_run(snapshot, task.build, counted())
-    firsts, stride = pack_firsts(values) if task.kind == BTREE else (b"", 1)
+    firsts, stride = pack_firsts(values) if task.kind in (BTREE, BITMAP) else (b"", 1)
     return IndexPart(
         task.column,
         task.kind,
@@ -304,17 +306,18 @@ async def ranges(
     range_bytes: int = RANGE_BYTES,
     memory_bytes: int = MEMORY,
 ) -> list[IndexRange]:
-    """Ranges of the values of a B-tree; see `IndexBuild.ranges`."""
+    """Ranges of the values of an index; see `IndexBuild.ranges`."""
     if type(range_bytes) is not int or range_bytes < 1:
         raise InvalidInputError(f"range_bytes={range_bytes!r}: expected a positive integer")
     base = await at_version(snapshot, plan.read_version)
     new = _checked(base, plan.new)
     all_parts, _ = _in_order(base, plan, new, parts)
-    if new.index_type != BTREE:
+    if new.index_type not in (BTREE, BITMAP):
         return []
     return await base.engine.pool.run(
         lambda: cut_ranges(
             plan.new.column,
+            new.index_type,
             plan.read_version,
             new.leaf.arrow_type,
             all_parts,
@@ -338,8 +341,11 @@ async def merge(
     new = _checked(base, plan.new)
     all_parts, ids = _in_order(base, plan, new, parts)
 
+    pages = in_order(pages, all_parts) if pages else ()
+    runs = tuple(part.run for part in pages if part.run is not None)
+
     def merged(schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
-        return RunMerger(base, schema, memory_bytes, on_rows).merged(all_parts)
+        return RunMerger(base, schema, memory_bytes, on_rows).merged(runs or all_parts)
 
     if isinstance(new, CheckedText):
         assert isinstance(plan.new, NewTextIndex)
@@ -349,9 +355,8 @@ async def merge(
         record = await merge_coded(base, new, plan.build, merged, ids)
         return IndexSegment(record, tuple(all_parts))
     builder = SegmentBuilder(base, plan.new.column, new.leaf, new.name, new.kind)
-    if pages:
-        num_rows = sum(part.num_rows for part in all_parts)
-        builder.files = await join_pages(base, pages, new.leaf.arrow_type, num_rows)
+    if pages and not runs:
+        builder.files = await join_pages(base, pages, new.leaf.arrow_type)
         return IndexSegment(builder.of_files(ids), tuple(all_parts))
     try:
         schema = run_schema(new.kind, new.leaf.arrow_type)
@@ -359,7 +364,7 @@ async def merge(
     except BaseException:
         await builder.discard()
         raise
-    return IndexSegment(record, tuple(all_parts))
+    return IndexSegment(record, tuple(all_parts), runs)
 
 
 async def commit(
@@ -375,12 +380,15 @@ async def commit(
         record = segment.record
         files = [file for file in record.files if file.path not in of_parts]
         await discard_files(base, uuid.UUID(bytes=record.uuid.uuid), files)
+        await discard(base, segment.runs)
 
     change = CreateIndex(new_indices=(segment.record,), removed_indices=tuple(old))
     committed = await commit_change(base, change, options, discard=forget)
+    if any(is_part(file.path) for file in segment.record.files):
+        await discard_others(committed, segment.record)
     if isinstance(plan.new, NewTextIndex):
         return committed  # whose index the partitions are
-    await discard(committed, segment.parts)
+    await discard(committed, [*segment.parts, *segment.runs])
     if not isinstance(plan.new, NewIndex):
         await discard_training(committed, plan.build)
     return committed

@@ -1,8 +1,9 @@
-"""A B-tree merged by ranges of its values, which several processes or machines share.
+"""An index merged by ranges of its values, which several processes or machines share.
 
 The first values of the runs' blocks, which the parts have, tell where ranges of about equal bytes
-begin, and which blocks of which runs have values of a range. Each range becomes a file of pages;
-one process joins their page tables.
+begin, and which blocks of which runs have values of a range. Of a B-tree each range becomes a file
+of pages; one process joins their page tables. Of a bitmap index, which is one file, each becomes a
+run with one row set a value; one process writes one behind the other.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.format.index import btree
-from alance.format.index.build import PageTableBuilder
+from alance.format.index.build import PageTableBuilder, RowSetBuilder
 from alance.format.numbers import to_arrow
 from alance.format.proto import table_pb2
 from alance.ops.index.build import write_lookup, write_pages
 from alance.ops.index.keyed import RowKeys
 from alance.ops.index.merge import RunMerger, keys_of
-from alance.ops.index.runs import run_schema
+from alance.ops.index.runs import IndexPart, run_schema, write_run
 from alance.ops.index.segment_files import SegmentFiles
-from alance.ops.lookup.segments import BTREE
+from alance.ops.lookup.files import sort_key
+from alance.ops.lookup.segments import BITMAP, BTREE
 from alance.ops.version.opening import at_version
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from alance.datasets import Dataset
-    from alance.ops.index.runs import IndexPart
     from alance.ops.version.snapshot import Snapshot
 
 RANGE_BYTES: Final = 256 << 20
@@ -45,7 +46,7 @@ NUMBER_SHIFT: Final = 128 - 53  # numbers of files are written in JSON
 
 @dataclass(frozen=True, slots=True)
 class IndexRange:
-    """Values of a B-tree whose pages are to be written together. Can be pickled.
+    """Values of an index that are to be merged together. Can be pickled.
 
     Attributes:
         segment: its id, which names the folder of the files.
@@ -56,6 +57,7 @@ class IndexRange:
     """
 
     column: str
+    kind: str
     read_version: int
     segment: str
     number: int
@@ -65,7 +67,7 @@ class IndexRange:
     memory_bytes: int
 
     async def execute(self, dataset: Dataset) -> IndexPages:
-        """Merge the range, and write its pages. It may be done twice: one result counts.
+        """Merge the range, and write it. It may be done twice: one result counts.
 
         Cost: the blocks once, a PUT. Memory: `memory_bytes`, or 512 KiB a part.
 
@@ -78,6 +80,8 @@ class IndexRange:
             StoreError: the store failed; no file stays.
         """
         base = await at_version(dataset._snapshot, self.read_version)
+        if self.kind == BITMAP:
+            return await self._sets(base)
         type_ = RowKeys.of(BTREE, base.schema.field(self.column).arrow_type).type
         files = SegmentFiles(base, uuid.UUID(self.segment))
         file, counts = uuid.uuid4().int >> NUMBER_SHIFT, list[int]()
@@ -86,25 +90,47 @@ class IndexRange:
             table = await write_pages(files, btree.part_file(file), type_, rows)
         (written,) = files.files
         content = table.serialize().to_pybytes()
-        return IndexPages(self.segment, self.number, file, written.size_bytes, content, sum(counts))
+        return IndexPages(self.segment, self.number, sum(counts), file, written.size_bytes, content)
+
+    async def _sets(self, base: Snapshot) -> IndexPages:
+        """The row sets of each value as one, in a run beside those of the parts."""
+        type_, counts = base.schema.field(self.column).arrow_type, list[int]()
+        sets, run = RowSetBuilder(type_, sort_key, of_sets=True), base.engine.pool.run
+        merger = RunMerger(base, run_schema(BITMAP, type_), self.memory_bytes, counts.append)
+
+        async def joined() -> AsyncGenerator[pa.RecordBatch, None]:
+            async with aclosing(merger.merged(self.parts, self.low, self.high)) as rows:
+                async for batch in rows:
+                    for ready in await run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
+                        yield ready
+            for ready in await run(sets.finish):
+                yield ready
+
+        build = self.parts[0].build if self.parts else self.segment
+        path, blocks, _ = await write_run(base, build, joined())
+        part = IndexPart(self.column, BITMAP, self.read_version, (), path, sum(counts), blocks)
+        return IndexPages(self.segment, self.number, sum(counts), run=part)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPages:
-    """The pages of a range, in a file that no version has yet. Can be pickled.
+    """A range that was merged, in a file that no version has yet. Can be pickled.
 
     Attributes:
-        number: of the range; `file`: in the name of the file.
-        table: the rows of its page table, as an Arrow batch in the IPC format.
-        num_rows: of the range.
+        number: of the range.
+        num_rows: of the blocks that were merged.
+        file, size_bytes: of a B-tree: in the name of its file of pages, and what it has.
+        table: and the rows of its page table, as an Arrow batch in the IPC format.
+        run: of a bitmap index: its values and their row sets.
     """
 
     segment: str
     number: int
-    file: int
-    size_bytes: int
-    table: bytes
     num_rows: int
+    file: int = 0
+    size_bytes: int = 0
+    table: bytes = b""
+    run: IndexPart | None = None
 
     @property
     def path(self) -> str:
@@ -151,6 +177,7 @@ class _Fences:
 
 def cut_ranges(
     column: str,
+    kind: str,
     read_version: int,
     type_: pa.DataType,
     parts: Sequence[IndexPart],
@@ -174,7 +201,7 @@ def cut_ranges(
         cut = [fence.between(low, high) for fence in fences]
         blocks = tuple(part for part in cut if part.blocks)
         ranges.append(
-            IndexRange(column, read_version, segment, number, blocks, low, high, memory_bytes)
+            IndexRange(column, kind, read_version, segment, number, blocks, low, high, memory_bytes)
         )
     return ranges
 
@@ -196,19 +223,13 @@ def _splitters(fences: Sequence[_Fences], range_bytes: int) -> list[Any]:
     return sorted({key for key in keys if key > weighted[0][0]})
 
 
-async def join_pages(
-    base: Snapshot, pages: Sequence[IndexPages], type_: pa.DataType, num_rows: int
-) -> SegmentFiles:
-    """Write the page table of all ranges; gives the files of the segment. Cost: a PUT.
-
-    Args:
-        type_: of the values.
-        num_rows: of all ranges.
+def in_order(pages: Sequence[IndexPages], parts: Sequence[IndexPart]) -> list[IndexPages]:
+    """All ranges of some parts, by their values.
 
     Raises:
-        InvalidInputError: not the pages of each range once.
-        StoreError: the store failed; the files of the pages stay.
+        InvalidInputError: not each range once.
     """
+    num_rows = sum(count for part in parts for count, _, _ in part.blocks)
     pages = sorted(pages, key=lambda part: part.number)
     numbers, rows = [part.number for part in pages], sum(part.num_rows for part in pages)
     is_one = len({part.segment for part in pages}) == 1
@@ -217,6 +238,21 @@ async def join_pages(
             f"index pages: {rows} rows in ranges {numbers}; expected each range of one list once, "
             f"{num_rows} rows"
         )
+    return pages
+
+
+async def join_pages(
+    base: Snapshot, pages: Sequence[IndexPages], type_: pa.DataType
+) -> SegmentFiles:
+    """Write the page table of all ranges; gives the files of the segment. Cost: a PUT.
+
+    Args:
+        pages: as of `in_order`.
+        type_: of the values.
+
+    Raises:
+        StoreError: the store failed; the files of the pages stay.
+    """
     schema = PageTableBuilder(type_).schema
 
     def joined() -> tuple[pa.RecordBatch, list[int]]:

@@ -202,6 +202,34 @@ async def discard_files(
     await discard_objects(snapshot.engine, places)
 
 
+async def discard_others(snapshot: Snapshot, record: table_pb2.IndexMetadata) -> None:
+    """Remove what attempts that were killed have left beside the parts of a segment.
+
+    Cost: a LIST, and a DELETE where there is something; as far as the store can be reached.
+    """
+    engine = snapshot.engine
+    folder = snapshot.table.folder(f"{INDICES}/{uuid.UUID(bytes=record.uuid.uuid)}")
+    store, path = engine.registry.resolve(folder)
+    files = {f"{path}/{file.path}" for file in record.files}
+
+    async def sweep() -> None:
+        async with aclosing(store.list(path)) as objects:  # type: ignore[type-var]  # a generator
+            left = [
+                entry.path
+                async for entry in objects
+                if entry.path not in files and is_part(entry.path[len(path) + 1 :])
+            ]
+        if left:
+            await store.delete(left)
+
+    await engine.background.discard(sweep(), store)
+
+
+def is_part(name: str) -> bool:
+    """Whether a file of a segment is one of those that tasks write, each under another name."""
+    return name.startswith("part_")
+
+
 @dataclass(frozen=True, slots=True)
 class StoredFile:
     """A file of a segment that is there."""

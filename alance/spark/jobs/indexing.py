@@ -56,10 +56,11 @@ def build_index(
 ) -> Summary:
     """Make an index of a column, over all rows of the latest version.
 
-    Each task leaves a sorted file in a folder that no version names. Of a B-tree further tasks
-    merge a range of the values each, and write its pages; the driver writes the table of these
-    pages, and makes one commit. Few values, bitmaps and codes of vectors the driver merges, as
-    streams. Of vectors it trains centroids first, by a sample of the rows.
+    Each task leaves a sorted file in a folder that no version names. Further tasks merge a range of
+    the values each: of a B-tree to its pages, of which the driver writes the table; of a bitmap
+    index to one row set a value, which the driver writes to its file. The driver makes one commit.
+    Few values and codes of vectors it merges, as streams. Of vectors it trains centroids first, by
+    a sample of the rows.
     Of texts tasks write the partitions of the index, and the driver commits them as they are.
     Where others rewrite fragments meanwhile, these are read again, and the rest is merged anew.
 
@@ -157,7 +158,7 @@ def _execute(version: Version, item: bytes) -> bytes:
 
 
 def _merge_range(version: Version, item: bytes) -> bytes:
-    """The pages of a range, on an executor."""
+    """The values of a range, on an executor."""
     part: IndexRange = pickle.loads(item)
 
     async def merge() -> IndexPages:
