@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from alance.checks import check_count
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
@@ -282,9 +283,8 @@ class FileWriter:
             InvalidInputError: a bad URI, option or schema.
             UnsupportedError: a version or type that is not written.
         """
-        for name, value in (("page_bytes", page_bytes), ("buffer_bytes", buffer_bytes)):
-            if not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+        check_count("page_bytes", page_bytes)
+        check_count("buffer_bytes", buffer_bytes)
         if not isinstance(version, FileVersion):
             version = FileVersion.parse(version)
         session = session or Session.of_loop()

@@ -6,10 +6,11 @@ import asyncio
 import math
 import os
 import re
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakKeyDictionary
 
+from alance.checks import check_count
 from alance.errors import InvalidInputError
 from alance.io import observing
 from alance.io.cache import SearchCache
@@ -108,11 +109,10 @@ class Session:
             ("io_buffer_bytes", io_buffer_bytes),
             ("block_cache_bytes", block_cache_bytes),
         ):
-            if not isinstance(value, Integral) or value < 0:
-                raise InvalidInputError(f"{name}={value!r}: expected a number of bytes")
+            check_count(name, value, 0)
         for name, limit in (("max_requests", max_requests), ("decode_threads", decode_threads)):
-            if limit is not None and (not isinstance(limit, Integral) or limit < 1):
-                raise InvalidInputError(f"{name}={limit!r}: expected an integer of at least 1")
+            if limit is not None:
+                check_count(name, limit)
         for name, seconds in (("timeout", timeout), ("connect_timeout", connect_timeout)):
             if not isinstance(seconds, Real) or not 0 < seconds < math.inf:
                 raise InvalidInputError(

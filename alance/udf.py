@@ -6,6 +6,7 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any
 
+from alance.checks import check_count
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ class BatchUdf:
     ) -> None:
         if not callable(function):
             raise InvalidInputError(f"batch_udf of {function!r}: expected a function")
-        if not isinstance(concurrency, int) or concurrency < 1:
-            raise InvalidInputError(f"concurrency={concurrency!r}: expected 1 or more")
+        check_count("concurrency", concurrency)
         self.function = function
         self.output_schema = output_schema
         self.checkpoint_file = None if checkpoint_file is None else os.fspath(checkpoint_file)

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING, Final, Literal
 
 from alance.catalogs.backend import namespace_names, shown, table_names
+from alance.checks import check_choice
 from alance.datasets import Dataset, dataset
 from alance.errors import (
     AlreadyExistsError,
@@ -166,8 +167,7 @@ class Catalog:
             InvalidInputError: a bad name, mode or data.
         """
         names = table_names(table)
-        if mode not in ("create", "overwrite", "append"):
-            raise InvalidInputError(f"mode={mode!r}: expected 'create', 'overwrite' or 'append'")
+        check_choice("mode", mode, ("create", "overwrite", "append"))
         is_new = True
         try:
             place = await self._backend.begin(names)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
+from alance.checks import check_choice, check_count
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
@@ -83,6 +84,7 @@ class RowVerbs(Handle):
             CommitStateUnknownError: whether the commit landed could not be found out.
             StoreError: the store failed.
         """
+        check_choice("mode", mode, ("append", "overwrite"))
         await self._load(write)
         chosen = blobs or blob_files.BlobOptions()
         options = write_options.WriteOptions(
@@ -97,7 +99,7 @@ class RowVerbs(Handle):
             snapshot.table,
             snapshot.manifest,
             data,
-            write_options.checked_mode(mode, "append", "overwrite"),
+            mode,
             options=options,
         )
         return self._on(after)
@@ -269,8 +271,7 @@ class MergeInsert:
         """How often the merge is run again on the latest version where others changed the same
         rows; 10 by default.
         """
-        if not isinstance(max_retries, int) or max_retries < 0:
-            raise InvalidInputError(f"max_retries={max_retries!r}: expected 0 or more")
+        check_count("max_retries", max_retries, 0)
         return self._with(conflict_retries=max_retries)
 
     def retry_timeout(self, timeout: timedelta | float) -> MergeInsert:
@@ -313,10 +314,7 @@ class MergeInsert:
                 `rewrite_columns`: the data's columns alone, in a new file for each fragment that
                 has such rows, of all its rows; for merges that do nothing but update.
         """
-        if mode not in ("auto", "rewrite_rows", "rewrite_columns"):
-            raise InvalidInputError(
-                f"mode={mode!r}: expected 'auto', 'rewrite_rows' or 'rewrite_columns'"
-            )
+        check_choice("mode", mode, ("auto", "rewrite_rows", "rewrite_columns"))
         return self._with(write_mode=mode)
 
     def memory_budget(self, num_bytes: int) -> MergeInsert:
@@ -327,8 +325,7 @@ class MergeInsert:
         sides go there, too, cut into parts that fit. Beside it there are some batches, and 32
         bytes for each row of the data and each row of the table that changes.
         """
-        if isinstance(num_bytes, bool) or not isinstance(num_bytes, int) or num_bytes < 1:
-            raise InvalidInputError(f"num_bytes={num_bytes!r}: expected a positive integer")
+        check_count("num_bytes", num_bytes)
         return self._with(memory_bytes=num_bytes)
 
     def commit_options(

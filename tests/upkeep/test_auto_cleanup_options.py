@@ -80,7 +80,7 @@ BAD: list[Any] = [
 async def test_options_that_say_nothing_are_refused_before_rows_are_written(
     tmp_path: Path, options: Any
 ) -> None:
-    with pytest.raises(InvalidInputError, match="auto_cleanup_options="):
+    with pytest.raises(InvalidInputError, match="auto_cleanup_options"):
         await alance.write_dataset(ROWS, tmp_path / "t", auto_cleanup_options=options)
     with pytest.raises(NotFoundError):
         await alance.dataset(tmp_path / "t")

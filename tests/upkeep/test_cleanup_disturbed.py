@@ -80,7 +80,7 @@ async def test_what_cannot_be(tmp_path: Path) -> None:
         ({"retain_versions": 0}, "retain_versions=0"),
         ({"older_than": 5}, "older_than=5"),
         ({"older_than_version": -1}, "older_than_version=-1"),
-        ({"versions": ["a"]}, "versions: 'a'"),
+        ({"versions": ["a"]}, "version='a'"),
         ({"delete_rate_limit": 0}, "delete_rate_limit=0"),
         ({"delete_concurrency": True}, "delete_concurrency=True"),
     ):

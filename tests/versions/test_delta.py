@@ -102,7 +102,7 @@ async def test_wrong_use(history: str, table: str) -> None:
     for begin, end in ((3, 2), (1, 6), (6, 7)):
         with pytest.raises(InvalidInputError, match="ascends up to version 5"):
             dataset.delta(begin_version=begin, end_version=end)
-    with pytest.raises(InvalidInputError, match="begin version -1"):
+    with pytest.raises(InvalidInputError, match="begin_version=-1"):
         dataset.delta(-1)
     with pytest.raises(TypeError, match="unexpected keyword argument 'limit'"):
         await anext(dataset.delta(1).get_inserted_rows(limit=3))

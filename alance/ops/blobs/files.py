@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
+from alance.checks import check_choice, check_counts
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.format.blocks import VariableWidth
 from alance.format.plans import ByteRange
@@ -53,20 +54,14 @@ class BlobOptions:
     blob_pack_file_size_threshold: int | None = None
 
     def __post_init__(self) -> None:
-        mode, limit = self.external_blob_mode, self.blob_pack_file_size_threshold
-        if mode not in MODES:
-            raise InvalidInputError(
-                f"external_blob_mode={mode!r}: expected one of {', '.join(MODES)}"
-            )
+        mode = self.external_blob_mode
+        check_choice("external_blob_mode", mode, MODES)
         if mode == "ingest" and self.allow_external_blob_outside_bases:
             raise InvalidInputError(
                 "allow_external_blob_outside_bases: URIs are kept with external_blob_mode "
                 "'reference' alone"
             )
-        if limit is not None and (not isinstance(limit, int) or limit < 1):
-            raise InvalidInputError(
-                f"blob_pack_file_size_threshold={limit!r}: expected a positive integer"
-            )
+        check_counts(self, "blob_pack_file_size_threshold")
 
 
 def blob_path(data_file: str, blob_id: int) -> str:

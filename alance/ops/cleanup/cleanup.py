@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import InvalidInputError, NotFoundError, StoreError
+from alance.checks import check_count
+from alance.errors import NotFoundError, StoreError
 from alance.format.table.naming import DATA, VERSIONS, parse_manifest_name
 from alance.io.tasks import all_of
 from alance.ops.cleanup import files
@@ -60,8 +61,8 @@ class Deleter:
 
     def __init__(self, engine: Engine, table: Table, rate: int | None, at_once: int | None) -> None:
         for name, value in (("delete_rate_limit", rate), ("delete_concurrency", at_once)):
-            if value is not None and (type(value) is not int or value < 1):
-                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+            if value is not None:
+                check_count(name, value)
         self._engine = engine
         self._table = table
         self._rate = rate
@@ -184,8 +185,7 @@ async def explain(
         CorruptFileError, UnsupportedError: a manifest that cannot be read.
         StoreError: the store failed.
     """
-    if max_files < 1:
-        raise InvalidInputError(f"max_files={max_files!r}: expected a positive integer")
+    check_count("max_files", max_files)
     contents = await _look(engine, table)
     plan = await engine.pool.run(lambda: _plan(contents, table.branch, policy, datetime.now(UTC)))
     gone = [*plan.manifests, *plan.others]

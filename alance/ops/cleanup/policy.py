@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
+from alance.checks import check_count, check_counts
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -132,17 +133,10 @@ class CleanupPolicy:
     def __post_init__(self) -> None:
         if self.older_than is not None and not isinstance(self.older_than, timedelta):
             raise InvalidInputError(f"older_than={self.older_than!r}: expected a timedelta")
-        if self.retain_versions is not None and not _is_count(self.retain_versions, 1):
-            raise InvalidInputError(
-                f"retain_versions={self.retain_versions!r}: expected a positive integer"
-            )
-        if self.older_than_version is not None and not _is_count(self.older_than_version, 0):
-            raise InvalidInputError(
-                f"older_than_version={self.older_than_version!r}: expected a version's number"
-            )
+        check_counts(self, "retain_versions")
+        check_counts(self, "older_than_version", least=0)
         for version in self.versions or ():
-            if not _is_count(version, 1):
-                raise InvalidInputError(f"versions: {version!r}, expected numbers of versions")
+            check_count("version", version)
 
     def matching(self, times: Mapping[int, datetime | None], now: datetime) -> set[int]:
         """The versions that match, but for the latest one.
@@ -201,10 +195,6 @@ def without_tagged(
     return matching - set(tagged.values()), warnings
 
 
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-
 def parse_duration(text: str) -> timedelta:
     """A duration of the table's configuration: `14d`, `1h 30m`, `0s`.
 
@@ -243,15 +233,14 @@ def configured(options: AutoCleanupConfig) -> dict[str, str]:
         InvalidInputError: an unknown key, no interval, a value that is no count, or no bound:
             then every version but the latest would go.
     """
-    where = f"auto_cleanup_options={options!r}"
     least = {"interval": 1, "older_than_seconds": 0, "retain_versions": 1}
     if not isinstance(options, Mapping) or not least.keys() >= options.keys() > {"interval"}:
         raise InvalidInputError(
-            f"{where}: expected 'interval' with 'older_than_seconds', 'retain_versions' or both"
+            f"auto_cleanup_options={options!r}: expected 'interval' with 'older_than_seconds', "
+            "'retain_versions' or both"
         )
     for name, value in options.items():
-        if not _is_count(value, least[name]):
-            raise InvalidInputError(f"{where}: {name}: expected {least[name]} or more")
+        check_count(f"auto_cleanup_options: {name}", value, least[name])
     config = {f"{AUTO}interval": str(options["interval"])}
     if "older_than_seconds" in options:
         config[f"{AUTO}older_than"] = f"{options['older_than_seconds']}s"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
+from alance.checks import check_count
+from alance.errors import CorruptFileError, NotFoundError
 from alance.format.table.fragment import DataFile, Fragment, data_path, deletion_path
 from alance.format.table.naming import TRANSACTIONS, VERSIONS
 from alance.io.readahead import Job, readahead
@@ -54,8 +55,8 @@ async def tracked_files(
     progress: Callable[[int, int], object] | None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The files that each version of a branch names, a batch a version; see the verb."""
-    if min_version is not None and (isinstance(min_version, bool) or min_version < 0):
-        raise InvalidInputError(f"min_version={min_version!r}: expected 0 or more")
+    if min_version is not None:
+        check_count("min_version", min_version, 0)
     places = await list_manifests(engine, table)
     places = [place for place in places if place.version >= (min_version or 0)][::-1]
     listed: dict[str, list[str]] = {}

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
+from alance.checks import check_count
+from alance.errors import CorruptFileError, NotFoundError
 from alance.format.index import bloom
 from alance.format.index.details import index_type
 from alance.format.index.ngram import POSTING_LISTS
@@ -73,8 +74,8 @@ async def optimize_indices(
 ) -> Snapshot:
     """The version whose indices cover all fragments. See `Optimize.optimize_indices`."""
     merged = num_indices_to_merge
-    if merged is not None and (type(merged) is not int or merged < 0):
-        raise InvalidInputError(f"num_indices_to_merge={merged!r}: expected 0 or more")
+    if merged is not None:
+        check_count("num_indices_to_merge", merged, 0)
 
     async def attempt(base: Snapshot) -> Snapshot:
         groups: dict[str, list[table_pb2.IndexMetadata]] = defaultdict(list)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import numpy as np
 import pyarrow as pa
 
+from alance.checks import check_choice, check_count, check_counts
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.encoders import BITS
 from alance.format.index.hnsw import DEFAULT, MOST, Links
@@ -80,24 +81,15 @@ class VectorIndexOptions:
     max_level: int = DEFAULT.max_level
 
     def __post_init__(self) -> None:
-        for name in ("num_partitions", "target_partition_size", "num_sub_vectors", "num_bits"):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+        check_counts(self, "num_partitions", "target_partition_size", "num_sub_vectors", "num_bits")
         for name, least in (("sample_rate", 2), ("max_iters", 1), ("memory_bytes", 1 << 20)):
-            value = getattr(self, name)
-            if type(value) is not int or value < least:
-                raise InvalidInputError(f"{name}={value!r}: expected an integer from {least} on")
+            check_count(name, getattr(self, name), least)
         if self.num_partitions is not None and self.target_partition_size is not None:
             raise InvalidInputError(
                 "num_partitions and target_partition_size: expected one of both"
             )
         for name, least, most in zip(Links._fields, _LEAST_LINKS, MOST, strict=True):
-            value = getattr(self, name)
-            if type(value) is not int or not least <= value <= most:
-                raise InvalidInputError(
-                    f"{name}={value!r}: expected an integer from {least} to {most}"
-                )
+            check_count(name, getattr(self, name), least, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +177,7 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
         )
     metric = str(new.metric).lower()
     metric = ALIASES.get(metric, metric)
-    if metric not in METRICS:
-        raise InvalidInputError(f"metric={new.metric!r}: expected one of {', '.join(METRICS)}")
+    check_choice("metric", metric, METRICS)
     refuse_reuse(base)
     column = base.schema.in_this_case(new.column)
     leaf = base.schema.field(column)

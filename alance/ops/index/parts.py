@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from alance.checks import check_count
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.build import RowSetBuilder
 from alance.format.table.naming import INDICES
@@ -146,9 +147,8 @@ async def plan(
     done: Sequence[IndexPart] = (),
 ) -> IndexPlan:
     """Tasks of about equal bytes over all fragments. See `IndexBuild.plan`."""
-    for name, value in (("task_bytes", task_bytes), ("max_tasks", max_tasks)):
-        if type(value) is not int or value < 1:
-            raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+    check_count("task_bytes", task_bytes)
+    check_count("max_tasks", max_tasks)
     checked = _checked(snapshot, new)
     new = replace(new, column=checked.column)
     kind = checked.index_type
@@ -307,8 +307,7 @@ async def ranges(
     memory_bytes: int = MEMORY,
 ) -> list[IndexRange]:
     """Ranges of the values of an index; see `IndexBuild.ranges`."""
-    if type(range_bytes) is not int or range_bytes < 1:
-        raise InvalidInputError(f"range_bytes={range_bytes!r}: expected a positive integer")
+    check_count("range_bytes", range_bytes)
     base = await at_version(snapshot, plan.read_version)
     new = _checked(base, plan.new)
     all_parts, _ = _in_order(base, plan, new, parts)

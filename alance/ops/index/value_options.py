@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_check
 
 import pyarrow as pa
 
+from alance.checks import check_count
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.expr.json_values import path_steps
 from alance.expr.tree import Problem
@@ -137,9 +138,8 @@ def _path(path: object) -> str:
 
 
 def _rows(name: str, arguments: dict[str, Any]) -> int:
-    rows = arguments.pop(name, ZONE_ROWS)
-    if type(rows) is not int or not 1 <= rows <= MAX_ROWS:
-        raise InvalidInputError(f"{name}={rows!r}: expected an integer from 1 to {MAX_ROWS:,}")
+    rows: int = arguments.pop(name, ZONE_ROWS)
+    check_count(name, rows, 1, MAX_ROWS)
     return rows
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
+from alance.checks import check_count
 from alance.errors import InvalidInputError
 from alance.expr.aggregate import parse_aggregate
 from alance.expr.tree import Column
@@ -76,8 +77,7 @@ async def aggregate(
     memory_bytes: int,
 ) -> pa.Table:
     """The aggregates of rows; see `Scanner.aggregate`."""
-    if isinstance(memory_bytes, bool) or not isinstance(memory_bytes, int) or memory_bytes < 1:
-        raise InvalidInputError(f"memory_bytes={memory_bytes!r}: expected a positive integer")
+    check_count("memory_bytes", memory_bytes)
     asked = planned(snapshot, aggregates, group_by)
     pool, measures = snapshot.engine.pool, list(asked.measures)
     tables: list[pa.Table] = []

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 import numpy as np
 import pyarrow.compute as pc
 
+from alance.checks import check_choice, check_count
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers
 from alance.format.plans import ByteRange
@@ -143,8 +144,7 @@ class BlobFile:
         Raises:
             InvalidInputError: a piece without bytes, or the file is closed.
         """
-        if num_bytes < 1:
-            raise InvalidInputError(f"num_bytes={num_bytes}: expected a positive integer")
+        check_count("num_bytes", num_bytes)
         ahead = asyncio.ensure_future(self.read(num_bytes))
         try:
             while chunk := await ahead:
@@ -207,8 +207,7 @@ async def take_blobs(
     Raises:
         InvalidInputError: no blob column, or not exactly one of the three kinds of rows.
     """
-    if isinstance(buffer_size, bool) or not isinstance(buffer_size, int) or buffer_size < 0:
-        raise InvalidInputError(f"buffer_size={buffer_size!r}: expected a number of bytes")
+    check_count("buffer_size", buffer_size, 0)
     _, places = await _places(snapshot, column, indices, row_ids, addresses)
     return [None if place is None else BlobFile(snapshot, place, buffer_size) for place in places]
 
@@ -243,10 +242,7 @@ async def read_blob_ranges(
     selector: Selector,
 ) -> list[tuple[int, int, bytes | None]]:
     """Parts of the blobs of rows; see `Dataset.read_blob_ranges`."""
-    if selector not in get_args(Selector):
-        raise InvalidInputError(
-            f"selector={selector!r}: expected one of {', '.join(get_args(Selector))}"
-        )
+    check_choice("selector", selector, get_args(Selector))
     for request in requests:
         if len(request) != 3 or not all(
             isinstance(number, int | np.integer) and number >= 0 for number in request

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.checks import check_count
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.numbers import to_arrow
 from alance.io.generators import outermost
@@ -207,9 +208,8 @@ def delta(
         raise InvalidInputError(
             "delta: expected compared_against, or both begin_version and end_version"
         )
-    for name, value in (("begin", begin), ("end", end)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise InvalidInputError(f"{name} version {value!r}: expected a number from 0")
+    for name, value in (("begin_version", begin), ("end_version", end)):
+        check_count(name, value, 0)
     if not begin <= end <= snapshot.version:
         raise InvalidInputError(
             f"delta: versions {begin} to {end}, expected an order that ascends up to version "
@@ -224,8 +224,7 @@ async def recent_transactions(snapshot: Snapshot, recent: int) -> list[Transacti
     Raises:
         InvalidInputError: no count.
     """
-    if isinstance(recent, bool) or not isinstance(recent, int) or recent < 0:
-        raise InvalidInputError(f"recent={recent!r}: expected a count")
+    check_count("recent", recent, 0)
     listed = await load.list_manifests(snapshot.engine, snapshot.table)
     versions = [location.version for location in listed if location.version <= snapshot.version]
     return await transactions_of(snapshot, versions[len(versions) - recent :] if recent else [])

@@ -11,11 +11,12 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
 
+from alance.checks import check_choice
 from alance.errors import InvalidInputError, RowNotFoundError
 from alance.format.numbers import to_arrow
 from alance.ops.read.filters import KEY_BYTES
@@ -224,8 +225,7 @@ async def get_many(
     missing: Missing,
 ) -> pa.Table:
     """The rows with some keys, in their order. See `Dataset.get_many`."""
-    if missing not in ("error", "skip", "null"):
-        raise InvalidInputError(f"missing={missing!r}: expected 'error', 'skip' or 'null'")
+    check_choice("missing", missing, get_args(Missing))
     if isinstance(keys, str | bytes) or not isinstance(keys, Iterable):
         raise InvalidInputError(f"keys: expected several, found {type(keys).__name__}")
     if not isinstance(keys, Sized):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
+from alance.checks import check_choice, check_counts
 from alance.errors import InvalidInputError
 from alance.ops.version.conditions import bound
 
@@ -145,26 +146,9 @@ class ScanOptions:
     scan_stats_callback: ScanStatsCallback | None = None
 
     def __post_init__(self) -> None:
-        for name, least in (
-            ("limit", 0),
-            ("offset", 0),
-            ("batch_size", 1),
-            ("batch_size_bytes", 1),
-            ("batch_readahead", 1),
-            ("io_buffer_bytes", 1),
-        ):
-            value = getattr(self, name)
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int) or value < least
-            ):
-                raise InvalidInputError(
-                    f"{name}={value!r}: expected an integer of at least {least}"
-                )
-        if self.blob_handling not in get_args(BlobHandling):
-            raise InvalidInputError(
-                f"blob_handling={self.blob_handling!r}: expected one of "
-                f"{', '.join(get_args(BlobHandling))}"
-            )
+        check_counts(self, "limit", "offset", least=0)
+        check_counts(self, "batch_size", "batch_size_bytes", "batch_readahead", "io_buffer_bytes")
+        check_choice("blob_handling", self.blob_handling, get_args(BlobHandling))
         if self.strict_batch_size and (self.batch_size is None or self.batch_size_bytes):
             raise InvalidInputError(
                 "strict_batch_size=True needs batch_size=, and no batch_size_bytes="

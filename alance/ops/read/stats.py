@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance.errors import InvalidInputError
+from alance.checks import check_count
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM
 
@@ -45,8 +45,7 @@ class DatasetStats:
 
 async def dataset_stats(snapshot: Snapshot, small_rows: int) -> DatasetStats:
     """See `Dataset.stats`."""
-    if isinstance(small_rows, bool) or not isinstance(small_rows, int) or small_rows < 0:
-        raise InvalidInputError(f"small_rows={small_rows!r}: expected 0 or more")
+    check_count("small_rows", small_rows, 0)
     records = snapshot.manifest.fragments.records
     unknown = np.flatnonzero(records.file_bytes == 0).tolist()
     handles = [snapshot.handles[position] for position in unknown]

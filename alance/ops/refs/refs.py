@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from alance.checks import check_choice
 from alance.deferred import Deferred
-from alance.errors import InvalidInputError
 from alance.format.table.refs import check_branch_name, check_tag_name
 from alance.ops.version.commit_options import CommitOptions
 from alance.versioning import refs
@@ -225,7 +225,6 @@ class Branches(_Refs):
 def _ordered(
     contents: Mapping[str, C], version: Callable[[C], int], order: str
 ) -> Sequence[tuple[str, C]]:
-    if order not in ("asc", "desc"):
-        raise InvalidInputError(f"order={order!r}: expected 'asc' or 'desc'")
+    check_choice("order", order, ("asc", "desc"))
     by_name = sorted(contents.items())
     return sorted(by_name, key=lambda pair: version(pair[1]), reverse=order == "desc")

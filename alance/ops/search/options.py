@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 import numpy as np
 import pyarrow as pa
 
+from alance.checks import check_choice, check_count
 from alance.errors import InvalidInputError
 from alance.format.index.values import ALIASES, TYPES, VectorType
 from alance.ops.read.options import ScanOptions
@@ -268,8 +269,7 @@ def _metric(name: object, value_type: str, queries: Float64s) -> str | None:
     if name is None:
         return None
     metric = ALIASES.get(str(name).lower(), str(name).lower())
-    if metric not in get_args(Metric):
-        raise InvalidInputError(f"metric={name!r}: expected {', '.join(get_args(Metric))}")
+    check_choice("metric", metric, get_args(Metric))
     if metric == "hamming" and value_type != "uint8":
         raise InvalidInputError(f"metric='hamming': vectors of {value_type}, expected uint8")
     if metric == "cosine" and not queries.any(axis=1).all():
@@ -293,12 +293,11 @@ def _range(asked: object) -> tuple[float, float]:
     return lower, upper
 
 
-def _count(name: str, value: object, least: int = 1) -> int | None:
+def _count(name: str, value: object) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InvalidInputError(f"{name}={value!r}: expected an integer of at least {least}")
-    return int(value)
+    check_count(name, value)
+    return int(value)  # type: ignore[call-overload,no-any-return]  # it is an integer
 
 
 def _probing(asked: Mapping[str, Any]) -> Probing:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.checks import check_count
 from alance.errors import (
     AlanceError,
     CommitConflictError,
@@ -216,9 +217,6 @@ def check(min_fragments: int, interval: float | None) -> None:
     Raises:
         InvalidInputError: a number below 2, or a time that is not above 0.
     """
-    if type(min_fragments) is not int or min_fragments < 2:
-        raise InvalidInputError(
-            f"compaction after {min_fragments!r} fragments: expected a whole number of 2 or more"
-        )
+    check_count("min_fragments", min_fragments, 2)
     if interval is not None and not (isinstance(interval, int | float) and interval > 0):
         raise InvalidInputError(f"interval={interval!r}: expected a time above 0 s")

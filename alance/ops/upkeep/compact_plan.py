@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get
 
 import numpy as np
 
+from alance.checks import check_choice, check_counts
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.numbers import distinct, offsets_of
@@ -100,14 +101,12 @@ class CompactionOptions:
     uncover_indices: bool = False
 
     def __post_init__(self) -> None:
-        for name in (
+        check_counts(
+            self,
             *("target_rows_per_fragment", "max_rows_per_group", "max_bytes_per_file"),
             *("num_threads", "batch_size", "io_buffer_bytes", "max_source_fragments"),
             *("max_source_rows", "max_source_bytes"),
-        ):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or value < 1):
-                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+        )
         if self.materialize_deletions not in (None, True, False):
             raise InvalidInputError(
                 f"materialize_deletions={self.materialize_deletions!r}: expected True or False"
@@ -121,11 +120,8 @@ class CompactionOptions:
             raise InvalidInputError(
                 f"materialize_deletions_threshold={share!r}: expected a share from 0 to 1"
             )
-        if self.compaction_mode not in (None, *get_args(CompactionMode)):
-            raise InvalidInputError(
-                f"compaction_mode={self.compaction_mode!r}: expected one of "
-                f"{', '.join(get_args(CompactionMode))}"
-            )
+        if self.compaction_mode is not None:
+            check_choice("compaction_mode", self.compaction_mode, get_args(CompactionMode))
         if self.compaction_mode == "force_binary_copy" or self.defer_index_remap:
             raise UnsupportedError(
                 "compaction that copies pages as they are, or translates indices later: not done "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
+from alance.checks import check_count
 from alance.errors import InvalidInputError
 from alance.format.table.naming import MESSAGE_PROPERTY
 from alance.versioning.backoff import MAX_RETRIES
@@ -39,8 +40,7 @@ class CommitOptions:
     max_retries: int = MAX_RETRIES
 
     def __post_init__(self) -> None:
-        if not isinstance(self.max_retries, int) or self.max_retries < 0:
-            raise InvalidInputError(f"max_retries={self.max_retries!r}: expected 0 or more")
+        check_count("max_retries", self.max_retries, 0)
         for key, value in self.noted().items():
             if not isinstance(key, str) or not isinstance(value, str):
                 raise InvalidInputError(f"property {key!r}: {value!r}, expected text for text")

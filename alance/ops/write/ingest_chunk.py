@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from alance.checks import check_count
 from alance.errors import InvalidInputError
 from alance.ops.write.append import commit_append
 from alance.ops.write.files import DataFiles
@@ -171,5 +172,4 @@ def checked_sequence(sequence: int | None, producer: str | None) -> None:
         return
     if producer is None:
         raise InvalidInputError(f"sequence={sequence}: the sink was opened without `producer`")
-    if not isinstance(sequence, int) or isinstance(sequence, bool) or sequence < 1:
-        raise InvalidInputError(f"sequence={sequence!r}: expected a number from 1 on")
+    check_count("sequence", sequence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from alance.checks import check_counts
 from alance.errors import InvalidInputError
 from alance.ops.version.commit_options import CommitOptions
 from alance.ops.write.options import Limits, WriteOptions
@@ -41,19 +42,12 @@ class IngestOptions:
     auto_compact: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("max_buffer_bytes", "commit_rows", "commit_bytes", "history"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int) or value < 1):
-                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+        check_counts(self, "max_buffer_bytes", "commit_rows", "commit_bytes", "history")
+        check_counts(self, "auto_compact", least=2)
         for name in ("max_file_age", "commit_interval"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InvalidInputError(f"{name}={value!r}: expected a time above 0 s, or None")
-        least = self.auto_compact
-        if least is not None and (type(least) is not int or least < 2):
-            raise InvalidInputError(
-                f"auto_compact={least!r}: expected None, or a whole number of 2 or more"
-            )
         if self.producer is not None and not (isinstance(self.producer, str) and self.producer):
             raise InvalidInputError(f"producer={self.producer!r}: expected a name")
         self.writing({})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from alance.errors import InvalidInputError
+from alance.checks import check_count
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
 from alance.ops.version.base_options import BaseOptions
@@ -30,10 +30,8 @@ class Limits:
     blobs: BlobOptions = field(default_factory=BlobOptions)
 
     def __post_init__(self) -> None:
-        for name in ("max_rows_per_file", "max_bytes_per_file"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"{name}={value!r}: expected a positive integer")
+        check_count("max_rows_per_file", self.max_rows_per_file)
+        check_count("max_bytes_per_file", self.max_bytes_per_file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +76,3 @@ class WriteOptions:
         if self.data_storage_version is not None:
             return self.data_storage_version
         return FileVersion.V2_2 if base is None else base.data_storage_version
-
-
-def checked_mode(mode: Mode, *allowed: str) -> Mode:
-    """The mode.
-
-    Raises:
-        InvalidInputError: none of those that are allowed.
-    """
-    if mode not in allowed:
-        raise InvalidInputError(f"mode={mode!r}: expected one of {', '.join(allowed)}")
-    return mode

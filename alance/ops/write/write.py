@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, get_args
 
 import pyarrow as pa
 
+from alance.checks import check_choice
 from alance.errors import AlreadyExistsError, NotFoundError
 from alance.format.field import check_primary_key
 from alance.format.schema import Schema, check_not_reserved
@@ -21,7 +22,7 @@ from alance.ops.version.snapshot import Snapshot
 from alance.ops.write.append import append_to, files_on, summary_of
 from alance.ops.write.append_by_uri import append_by_uri
 from alance.ops.write.bases import message_of
-from alance.ops.write.options import Mode, WriteOptions, checked_mode
+from alance.ops.write.options import Mode, WriteOptions
 from alance.ops.write.sources import open_source
 from alance.session import Session
 from alance.versioning import load
@@ -57,7 +58,7 @@ async def write(
     commit_lock: CommitLock | None = None,
 ) -> Snapshot:
     """Create, append to, or overwrite the table at a URI. See `alance.write_dataset`."""
-    checked_mode(mode, *get_args(Mode))
+    check_choice("mode", mode, get_args(Mode))
     session = session or Session.of_loop()
     engine = session.engine
     table = open_table(

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from google.protobuf.message import DecodeError
 
+from alance.checks import check_choice, check_counts
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.format.index.text.stop_words import STOP_WORDS
 from alance.format.proto import text_index_pb2
@@ -49,17 +50,9 @@ class TextParams:
     prefix_only: bool = False
 
     def __post_init__(self) -> None:
-        if self.base_tokenizer not in TOKENIZERS:
-            raise InvalidInputError(
-                f"base_tokenizer={self.base_tokenizer!r}: expected one of {', '.join(TOKENIZERS)}"
-            )
-        if self.language not in LANGUAGES:
-            raise InvalidInputError(
-                f"language={self.language!r}: expected one of {', '.join(LANGUAGES)}"
-            )
-        longest = self.max_token_length
-        if longest is not None and (type(longest) is not int or longest < 1):
-            raise InvalidInputError(f"max_token_length={longest!r}: expected 1 or more, or None")
+        check_choice("base_tokenizer", self.base_tokenizer, TOKENIZERS)
+        check_choice("language", self.language, LANGUAGES)
+        check_counts(self, "max_token_length")
         least, most = self.min_ngram_length, self.max_ngram_length
         if type(least) is not int or type(most) is not int or not 1 <= least <= most <= 1 << 16:
             raise InvalidInputError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
+from alance.checks import check_count
 from alance.errors import AlanceError, InvalidInputError
 from alance.io.tasks import all_of
 from alance.ops.search.answer import Hits, open_ahead
@@ -80,8 +81,7 @@ class Hybrid:
         _, self.by_text = asked_by_words(text, candidates, asked)
         asked = {**both, **of_vector, "columns": [ROW_ID]}
         _, self.by_vector = asked_by_vector(column, vector, candidates, asked)
-        if isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= candidates:
-            raise InvalidInputError(f"k={k!r}: expected an integer of 1 to {candidates} candidates")
+        check_count("k", k, 1, candidates)
         if checked_search(snapshot, self.by_vector).is_batch:
             raise InvalidInputError("vector: expected one query, found several")
         self.k = k

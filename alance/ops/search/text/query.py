@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, get_args
 import numpy as np
 import pyarrow as pa
 
+from alance.checks import check_choice, check_count
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -64,13 +65,11 @@ class MatchQuery(TextQuery):
     def __post_init__(self) -> None:
         _check_text(self.query)
         _check_number("boost", self.boost)
-        _check_operator(self.operator)
-        for name in ("fuzziness", "max_expansions", "prefix_length"):
-            value = getattr(self, name)
-            if value is None and name == "fuzziness":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise InvalidInputError(f"{name}={value!r}: expected an integer of at least 0")
+        check_choice("operator", self.operator, get_args(Operator))
+        if self.fuzziness is not None:
+            check_count("fuzziness", self.fuzziness, 0)
+        check_count("max_expansions", self.max_expansions, 0)
+        check_count("prefix_length", self.prefix_length, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +87,7 @@ class PhraseQuery(TextQuery):
 
     def __post_init__(self) -> None:
         _check_text(self.query)
-        if (
-            isinstance(self.slop, bool)
-            or not isinstance(self.slop, int)
-            or not (0 <= self.slop < 1 << 31)
-        ):
-            raise InvalidInputError(f"slop={self.slop!r}: expected an integer of at least 0")
+        check_count("slop", self.slop, 0, (1 << 31) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +105,7 @@ class MultiMatchQuery(TextQuery):
 
     def __post_init__(self) -> None:
         _check_text(self.query)
-        _check_operator(self.operator)
+        check_choice("operator", self.operator, get_args(Operator))
         if isinstance(self.columns, str) or not self.columns:
             raise InvalidInputError(f"columns={self.columns!r}: expected names of columns")
         if self.boosts is not None and len(self.boosts) != len(self.columns):
@@ -144,7 +138,7 @@ class CombinedFieldsQuery(TextQuery):
 
     def __post_init__(self) -> None:
         _check_text(self.query)
-        _check_operator(self.operator)
+        check_choice("operator", self.operator, get_args(Operator))
         if isinstance(self.columns, str) or not self.columns:
             raise InvalidInputError(f"columns={self.columns!r}: expected names of columns")
         boosts = [1.0] * len(self.columns) if self.boosts is None else self.boosts
@@ -314,11 +308,6 @@ def _check_text(text: object) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidInputError(f"query {text!r}: expected a text ({error})") from None
-
-
-def _check_operator(operator: object) -> None:
-    if operator not in get_args(Operator):
-        raise InvalidInputError(f"operator={operator!r}: expected OR or AND")
 
 
 def _check_number(name: str, value: object) -> None:

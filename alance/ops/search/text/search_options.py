@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
-from alance.errors import InvalidInputError
+from alance.checks import check_count
 from alance.ops.read.options import ScanOptions
 from alance.ops.search.options import SearchArguments
 
@@ -75,8 +75,7 @@ def asked_by(
         TypeError: an unknown argument.
         InvalidInputError: a k below 1.
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise InvalidInputError(f"k={k!r}: expected an integer of at least 1")
+    check_count("k", k)
     left: dict[str, Any] = dict(arguments)
     columns = left.pop("columns", None)
     options: dict[str, Any] = {name: left.pop(name) for name in _OF_SCANS if name in left}

@@ -1,0 +1,49 @@
+"""Checks of what callers give: numbers and words of options."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+
+def check_count(name: str, value: object, least: int = 1, most: float = float("inf")) -> None:
+    """Make sure that a value is an integer within bounds; truth values are none.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if is_integer and least <= value <= most:  # type: ignore[operator]  # it is an integer
+        return
+    if most != float("inf"):
+        expected = f"an integer from {least} to {most}"
+    else:
+        expected = "a positive integer" if least == 1 else f"an integer of at least {least}"
+    raise InvalidInputError(f"{name}={value!r}: expected {expected}")
+
+
+def check_counts(options: object, *names: str, least: int = 1) -> None:
+    """Make sure that some attributes, which may be None, are integers from a number on.
+
+    Raises:
+        InvalidInputError: one is not.
+    """
+    for name in names:
+        if (value := getattr(options, name)) is not None:
+            check_count(name, value, least)
+
+
+def check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    """Make sure that a value is one of some words.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    if value not in choices:
+        raise InvalidInputError(f"{name}={value!r}: expected one of {', '.join(choices)}")

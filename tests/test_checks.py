@@ -1,0 +1,64 @@
+"""Numbers and words of options: what is refused, and in which words."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import alance
+from alance.checks import check_choice, check_count, check_counts
+from alance.errors import InvalidInputError
+
+
+@pytest.mark.parametrize("value", [True, False, 1.0, "1", None, 0, -1, np.bool_(True)])
+def test_what_is_no_positive_integer_is_refused(value: object) -> None:
+    message = re.escape(f"rows={value!r}: expected a positive integer")
+    with pytest.raises(InvalidInputError, match=message):
+        check_count("rows", value)
+
+
+def test_integers_within_bounds_are_taken() -> None:
+    for value in (1, 7, 1 << 70, np.int64(3), np.uint8(1)):
+        check_count("rows", value)
+    check_count("rows", 0, 0)
+    check_count("rows", 9, 2, 9)
+
+
+def test_bounds_are_told() -> None:
+    with pytest.raises(InvalidInputError, match="rows=-1: expected an integer of at least 0"):
+        check_count("rows", -1, 0)
+    for value in (1, 10):
+        with pytest.raises(InvalidInputError, match=f"rows={value}: expected an integer from 2 to"):
+            check_count("rows", value, 2, 9)
+
+
+def test_attributes_may_be_none() -> None:
+    options = SimpleNamespace(rows=None, files=2)
+    check_counts(options, "rows", "files")
+    with pytest.raises(InvalidInputError, match="files=2: expected an integer of at least 3"):
+        check_counts(options, "rows", "files", least=3)
+
+
+def test_words_are_listed() -> None:
+    check_choice("mode", "append", ("append", "create"))
+    for value in ("Append", None, ["append"]):
+        with pytest.raises(InvalidInputError, match=r"mode=.*: expected one of append, create"):
+            check_choice("mode", value, ("append", "create"))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("max_rows_per_file", {"max_rows_per_file": True}),
+        ("max_bytes_per_file", {"max_bytes_per_file": 1.5}),
+        ("max_retries", {"max_retries": True}),
+        ("mode", {"mode": "replace"}),
+    ],
+)
+async def test_writes_refuse_truth_values_for_numbers(name: str, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInputError, match=f"{name}=.*: expected"):
+        await alance.write_dataset([{"a": 1}], "memory://checks", **options)
