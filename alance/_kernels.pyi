@@ -727,7 +727,7 @@ class Container:
 # --- zones.cpp ---
 
 class Zones:
-    def __init__(self, kind: str, zone_rows: int, max_zones: int) -> None: ...
+    def __init__(self, column: int, kind: str, zone_rows: int, max_zones: int) -> None: ...
     def add_numbers(self, data: npt.NDArray[np.uint8], valid: npt.NDArray[np.uint8]) -> None: ...
     def add_texts(
         self,
@@ -736,9 +736,7 @@ class Zones:
         valid: npt.NDArray[np.uint8],
     ) -> None: ...
 
-def statistics_buffer(
-    columns: list[int], zones: list[Zones], compress: Callable[[bytes], bytes]
-) -> bytes: ...
+def statistics_buffer(columns: list[Zones], compress: Callable[[bytes], bytes]) -> bytes: ...
 
 # --- encode_fsst.cpp ---
 

@@ -25,8 +25,6 @@ constexpr std::array<uint32_t, 256> crc_table() {
   return table;
 }
 
-void pad(std::string& out) { out.append(-out.size() % Container::ALIGNMENT, Container::FILLER); }
-
 // The description of a page, which stands in the metadata: Encoding, direct, of an Any.
 std::string encoding_of(std::string_view url, std::string_view layout) {
   ProtoOut any, direct, encoding;
@@ -111,8 +109,7 @@ std::string Container::end_search() {
       append(table, page->starts[kept.number]);
       append(table, static_cast<uint32_t>(kept.content.size()));
       append(table, crc_of(kept.content));
-      out += kept.content;
-      pad(out);
+      append_padded(out, kept.content);
       ++count;
     }
   append(table, count);
@@ -120,8 +117,7 @@ std::string Container::end_search() {
   append(table, uint16_t{0});
   table += "alancesc";
   buffers_.push_back({start, place(table.size()) + table.size() - start});
-  out += table;
-  pad(out);
+  append_padded(out, table);
   return out;
 }
 

@@ -18,11 +18,16 @@ void append(std::string& out, T value) {
 
 uint32_t crc_of(std::string_view content);
 
+constexpr size_t ALIGNMENT = 64;  // of every buffer, as readers of 2.1 and later demand
+
+// Bytes of a buffer, and what fills them up to where the next one begins.
+inline void append_padded(std::string& out, std::string_view content) {
+  out.append(content).append(-content.size() % ALIGNMENT, 0x48);
+}
+
 class Container {
  public:
   static constexpr int64_t KEPT = -1;
-  static constexpr size_t ALIGNMENT = 64;  // of every buffer, as readers of 2.1 and later demand
-  static constexpr char FILLER = 0x48;
 
   struct Version {
     uint16_t major, minor;  // as footers say them

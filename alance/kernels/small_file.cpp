@@ -63,7 +63,7 @@ class SmallFiles {
   // Statistics read values by the width of their kind.
   static void check_zones(const std::string& name, int bits) {
     if (name.empty()) return;
-    const Zones zones(name, 1, 1);
+    const Zones zones(0, name, 1, 1);
     if (name == "f2") corrupt("small files: bounds of half floats");
     if (zones.is_text() ? bits != 0 : bits != (name == "b" ? 1 : 8 * zones.width()))
       corrupt("small files: bounds " + name + " of values of " + std::to_string(bits) + " bits");
@@ -75,15 +75,10 @@ class SmallFiles {
       return {};
     const auto num_rows = static_cast<uint64_t>(batch.length);
     std::string out;
-    const auto add = [&](const std::string& content) {
-      out += content;
-      out.append(-out.size() % Container::ALIGNMENT, Container::FILLER);
-    };
     Container container(encodings_, version_, search_bytes_);
     std::vector<std::string_view> buffers;
     std::vector<size_t> search;
     std::vector<Zones> zones;
-    std::vector<uint32_t> numbers;
     zones.reserve(kinds_.size());
     for (size_t i = 0; i < kinds_.size(); ++i) {
       const auto rows = rows_of(*batch.children[i], kinds_[i]);
@@ -95,26 +90,23 @@ class SmallFiles {
       const auto starts =
           container.add_page(i, page_url_, page.layout, buffers, search, num_rows, 0);
       for (size_t k = 0; k < starts.size(); ++k)
-        if (starts[k] != Container::KEPT) add(page.buffers[k]);
+        if (starts[k] != Container::KEPT) append_padded(out, page.buffers[k]);
       if (container.num_bytes() > MAX_FILE_BYTES) return {};
-      if (statistics && !kinds_[i].zones.empty()) {
-        zones.push_back(zones_of(*rows));
-        numbers.push_back(static_cast<uint32_t>(i));
-      }
+      if (statistics && !kinds_[i].zones.empty()) zones.push_back(zones_of(i, *rows));
     }
-    std::vector<ColumnZones> columns;
-    for (size_t i = 0; i < zones.size(); ++i) columns.push_back({numbers[i], &zones[i]});
+    std::vector<Zones*> columns;
+    for (Zones& column : zones) columns.push_back(&column);
     // One zone of any column is stored as it is.
     const auto buffer = statistics_buffer(columns, [](const std::string& raw) { return raw; });
     if (!buffer.empty()) {
       container.add_buffer(buffer.size());
-      add(buffer);
+      append_padded(out, buffer);
     }
     return out + container.end(schema_ + ProtoOut().number(2, num_rows).text());
   }
 
-  Zones zones_of(const Rows& rows) const {
-    Zones zones(rows.kind.zones, zone_rows_, 1);
+  Zones zones_of(size_t column, const Rows& rows) const {
+    Zones zones(static_cast<uint32_t>(column), rows.kind.zones, zone_rows_, 1);
     const auto* values = reinterpret_cast<const uint8_t*>(rows.values.data());
     const auto* data = reinterpret_cast<const uint8_t*>(rows.data.data());
     if (zones.is_text()) {

@@ -100,16 +100,14 @@ std::string raw_block(const Zones& zones, size_t limit) {
 
 // What the buffer says of a column.
 struct Entry {
-  uint32_t column;
-  uint8_t kind;
+  const Zones& zones;
   Zone whole;
   Bounds bounds;
   size_t raw_bytes;
   std::string block;
 };
 
-Entry entry_of(const ColumnZones& column, const Compress& compress) {
-  const Zones& zones = *column.zones;
+Entry entry_of(const Zones& zones, const Compress& compress) {
   Zone whole = zones.whole();
   for (size_t limit = TEXT_BYTES;; limit /= 2) {
     const std::string raw = raw_block(zones, limit);
@@ -119,15 +117,14 @@ Entry entry_of(const ColumnZones& column, const Compress& compress) {
     const bool is_long = block.size() > 3 * limit / 2 * zones.all().size();
     if (zones.is_text() && !is_stored && is_long && limit == TEXT_BYTES) continue;
     Bounds bounds = bounds_of(zones, whole, limit);
-    return {column.column,     zones.kind(), std::move(whole),
-            std::move(bounds), raw.size(),   std::move(block)};
+    return {zones, std::move(whole), std::move(bounds), raw.size(), std::move(block)};
   }
 }
 
 }  // namespace
 
-Zones::Zones(const std::string& kind, int64_t zone_rows, size_t max_zones)
-    : zone_rows_(zone_rows), max_zones_(max_zones) {
+Zones::Zones(uint32_t column, const std::string& kind, int64_t zone_rows, size_t max_zones)
+    : column_(column), zone_rows_(zone_rows), max_zones_(max_zones) {
   if (zone_rows < 1 || max_zones < 1) corrupt("zones of no rows");
   if (kind == "s") return;
   for (kind_ = 0; kind_ < NUM_NUMBER_KINDS; ++kind_)
@@ -170,18 +167,18 @@ Zone Zones::whole() const {
   return whole;
 }
 
-std::string statistics_buffer(const std::vector<ColumnZones>& given, const Compress& compress) {
+std::string statistics_buffer(const std::vector<Zones*>& given, const Compress& compress) {
   int64_t zone_rows = 0;
-  for (const ColumnZones& column : given)
-    if (!column.zones->all().empty()) zone_rows = std::max(zone_rows, column.zones->zone_rows());
+  for (const Zones* zones : given)
+    if (!zones->all().empty()) zone_rows = std::max(zone_rows, zones->zone_rows());
   if (!zone_rows) return {};
   std::vector<Entry> columns;
   columns.reserve(given.size());
   std::string bounds;
-  for (const ColumnZones& column : given) {
-    if (column.zones->all().empty()) continue;
-    while (column.zones->zone_rows() < zone_rows) column.zones->widen();
-    columns.push_back(entry_of(column, compress));
+  for (Zones* zones : given) {
+    if (zones->all().empty()) continue;
+    while (zones->zone_rows() < zone_rows) zones->widen();
+    columns.push_back(entry_of(*zones, compress));
     bounds += columns.back().bounds.low + columns.back().bounds.high;
   }
   const size_t head_bytes = HEADER_BYTES + ENTRY_BYTES * columns.size() + bounds.size() + 4;
@@ -194,8 +191,8 @@ std::string statistics_buffer(const std::vector<ColumnZones>& given, const Compr
   append(out, static_cast<uint32_t>(head_bytes));
   size_t place = head_bytes;
   for (const Entry& entry : columns) {
-    append(out, entry.column);
-    append(out, entry.kind);
+    append(out, entry.zones.column());
+    append(out, entry.zones.kind());
     append(out, entry.bounds.flags);
     append(out, static_cast<uint16_t>(entry.bounds.low.size()));
     append(out, static_cast<uint16_t>(entry.bounds.high.size()));
@@ -246,11 +243,7 @@ void add_texts(Zones& zones, const In<Offset>& offsets, const Bytes& data, const
   zones.add_texts(offset, data.data(), data.data() + data.size(), count, mask);
 }
 
-nb::bytes buffer_of(const std::vector<uint32_t>& numbers, const std::vector<Zones*>& zones,
-                    const nb::callable& compress) {
-  if (numbers.size() != zones.size()) corrupt("statistics: a number for each column");
-  std::vector<ColumnZones> columns;
-  for (size_t i = 0; i < numbers.size(); ++i) columns.push_back({numbers[i], zones[i]});
+nb::bytes buffer_of(const std::vector<Zones*>& columns, const nb::callable& compress) {
   const std::string content = statistics_buffer(columns, [&](const std::string& raw) {
     const auto packed = nb::cast<nb::bytes>(compress(nb::bytes(raw.data(), raw.size())));
     return std::string(packed.c_str(), packed.size());
@@ -264,13 +257,12 @@ nb::bytes buffer_of(const std::vector<uint32_t>& numbers, const std::vector<Zone
 void register_zones(nanobind::module_& m) {
   using namespace alance;
   nb::class_<Zones>(m, "Zones")
-      .def(nb::init<const std::string&, int64_t, size_t>(), nb::arg("kind"), nb::arg("zone_rows"),
-           nb::arg("max_zones"))
+      .def(nb::init<uint32_t, const std::string&, int64_t, size_t>(), nb::arg("column"),
+           nb::arg("kind"), nb::arg("zone_rows"), nb::arg("max_zones"))
       .def("add_numbers", &add_numbers, nb::arg("data"), nb::arg("valid"))
       .def("add_texts", &add_texts<int32_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
            nb::arg("valid"))
       .def("add_texts", &add_texts<int64_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
            nb::arg("valid"));
-  m.def("statistics_buffer", &buffer_of, nb::arg("columns"), nb::arg("zones"),
-        nb::arg("compress"));
+  m.def("statistics_buffer", &buffer_of, nb::arg("columns"), nb::arg("compress"));
 }

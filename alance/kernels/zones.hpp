@@ -44,7 +44,7 @@ Zone scan_texts(const Offset* offsets, const uint8_t* data, const uint8_t* end,
 class Zones {
  public:
   // Of so many rows each; from `max_zones` on two become one.
-  Zones(const std::string& kind, int64_t zone_rows, size_t max_zones);
+  Zones(uint32_t column, const std::string& kind, int64_t zone_rows, size_t max_zones);
 
   // Halves are given as floats, booleans as bytes.
   void add_numbers(const uint8_t* data, int64_t count, const uint8_t* valid);
@@ -60,6 +60,7 @@ class Zones {
 
   void widen();  // each two zones become one
 
+  uint32_t column() const { return column_; }
   uint8_t kind() const { return kind_; }
   bool is_text() const { return kind_ == NUM_NUMBER_KINDS; }
   int width() const { return is_text() ? 1 : NUMBER_KINDS[kind_].width; }
@@ -82,21 +83,17 @@ class Zones {
 
   void merge(Zone& zone, const Zone& other) const;
 
+  uint32_t column_;
   uint8_t kind_ = NUM_NUMBER_KINDS;
   int64_t zone_rows_;
   size_t max_zones_;
   std::vector<Zone> zones_;
 };
 
-struct ColumnZones {
-  uint32_t column;
-  Zones* zones;
-};
-
 using Compress = std::function<std::string(const std::string&)>;
 
 // The statistics buffer; empty where no column has zones. `compress` is zlib's, of what is more than
 // the one zone of a small file; zones become as wide as the widest of all columns.
-std::string statistics_buffer(const std::vector<ColumnZones>& columns, const Compress& compress);
+std::string statistics_buffer(const std::vector<Zones*>& columns, const Compress& compress);
 
 }  // namespace alance

@@ -167,7 +167,7 @@ class Routes:
             self._bound("limit", values.setdefault("limit", self._service.bounds.rows))
         scanner = dataset.scanner(values.pop("columns", _shown(dataset)), **values)
         schema = scanner.projected_schema
-        return await stream_answer(request, dataset, _closable(scanner.to_batches()), schema)
+        return await stream_answer(request, dataset, scanner.to_batches(), schema)
 
     async def _sql(self, request: Request, table: ServedTable, values: Any) -> Response:
         service = self._service
@@ -183,7 +183,7 @@ class Routes:
         batches = table.now.sql_batches(
             values["query"], params=values.get("params"), tables=others, settings=settings
         )
-        return await stream_answer(request, table.now, _closable(batches))
+        return await stream_answer(request, table.now, batches)
 
     async def _nearest(self, request: Request, table: ServedTable, values: Any) -> Response:
         dataset = table.now
@@ -302,14 +302,6 @@ def _vector_column(dataset: Dataset) -> str:
         listed = ", ".join(names) or "none"
         raise InvalidInputError(f"nearest: column is missing; columns of vectors: {listed}")
     return str(names[0])
-
-
-async def _closable(batches: Any) -> Any:
-    try:
-        async for batch in batches:
-            yield batch
-    finally:
-        await batches.aclose()
 
 
 def _arrow_rows(body: bytes) -> pa.Table:

@@ -38,7 +38,7 @@ def pieces(count: int, cuts: Sequence[int]) -> list[tuple[int, int]]:
 
 def read(zones: _kernels.Zones, arrow: pa.DataType) -> tuple[int, int, Bounds]:
     """The rows of a zone, the nulls of the file, and the bounds of each zone."""
-    content = memoryview(_kernels.statistics_buffer([3], [zones], zlib.compress))
+    content = memoryview(_kernels.statistics_buffer([zones], zlib.compress))
     size = head_bytes("x", content)
     assert size is not None
     head = parse_head("x", content[:size], len(content))
@@ -67,7 +67,7 @@ def test_the_bounds_of_zones(
         values[rng.random(count) < 0.2] = np.nan
     valid = (rng.random(count) < 0.7).view(np.uint8) if has_nulls else NOTHING
     given = values.astype("f4") if kind == "f2" else values
-    zones = _kernels.Zones(kind, 17, 8)
+    zones = _kernels.Zones(3, kind, 17, 8)
     for start, stop in pieces(count, cuts):
         zones.add_numbers(given[start:stop].view(np.uint8), valid[start:stop])
     zone_rows, nulls, bounds = read(zones, NUMBERS[kind])
@@ -94,7 +94,7 @@ def test_the_bounds_of_zones(
 def test_the_least_and_greatest_strings_of_zones(
     values: list[bytes | None], offset_type: str, cuts: list[int]
 ) -> None:
-    zones = _kernels.Zones("s", 8, 4)
+    zones = _kernels.Zones(3, "s", 8, 4)
     for start, stop in pieces(len(values), cuts):
         add_texts(zones, values[start:stop], offset_type)
     zone_rows, nulls, bounds = read(zones, pa.binary())
@@ -121,29 +121,29 @@ def add_texts(zones: _kernels.Zones, values: Sequence[bytes | None], offset_type
 
 
 def test_texts_above_all_others_have_no_greatest_one() -> None:
-    zones = _kernels.Zones("s", 8, 4)
+    zones = _kernels.Zones(3, "s", 8, 4)
     add_texts(zones, [b"\xff" * 33, b"a"], "i4")
     _, _, bounds = read(zones, pa.binary())
     assert (bounds.low[0].as_py(), bounds.high[0].as_py()) == (b"a", None)
 
 
 def test_columns_get_zones_of_one_width_and_empty_ones_are_left_out() -> None:
-    wide, narrow, empty = (_kernels.Zones("u1", rows, 1000) for rows in (16, 4, 64))
+    wide, narrow, empty = (
+        _kernels.Zones(column, "u1", rows, 1000) for column, rows in ((0, 16), (9, 4), (5, 64))
+    )
     for zones in (wide, narrow):
         zones.add_numbers(np.arange(20, dtype=np.uint8), NOTHING)
-    content = memoryview(
-        _kernels.statistics_buffer([0, 5, 9], [wide, empty, narrow], zlib.compress)
-    )
+    content = memoryview(_kernels.statistics_buffer([wide, empty, narrow], zlib.compress))
     head = parse_head("x", content[: head_bytes("x", content)], len(content))
     assert (head.zone_rows, head.num_rows, list(head.rows)) == (16, 20, [0, 9])
     start, num_bytes = head.block(9)
     bounds = parse_zones("x", head, 9, content[start : start + num_bytes], pa.uint8())
     assert (bounds.low.to_pylist(), bounds.high.to_pylist()) == ([0, 16], [15, 19])
-    assert _kernels.statistics_buffer([1], [empty], zlib.compress) == b""
+    assert _kernels.statistics_buffer([empty], zlib.compress) == b""
 
 
 def test_values_that_are_not_those_of_the_zones_are_refused() -> None:
-    texts, numbers = _kernels.Zones("s", 8, 8), _kernels.Zones("u4", 8, 8)
+    texts, numbers = _kernels.Zones(3, "s", 8, 8), _kernels.Zones(3, "u4", 8, 8)
     for offsets in ([0, 2, 1], [0, 1, 3], [-1, 1, 2]):
         with pytest.raises(ValueError, match="offsets decrease or leave"):
             texts.add_texts(np.array(offsets), np.zeros(2, np.uint8), np.ones(2, np.uint8))
@@ -157,8 +157,6 @@ def test_values_that_are_not_those_of_the_zones_are_refused() -> None:
     with pytest.raises(ValueError, match="validity of 1 of 2 values"):
         numbers.add_numbers(np.zeros(8, np.uint8), np.ones(1, np.uint8))
     with pytest.raises(ValueError, match="kind x4"):
-        _kernels.Zones("x4", 8, 8)
+        _kernels.Zones(3, "x4", 8, 8)
     with pytest.raises(ValueError, match="no rows"):
-        _kernels.Zones("u4", 0, 8)
-    with pytest.raises(ValueError, match="a number for each column"):
-        _kernels.statistics_buffer([1, 2], [numbers], zlib.compress)
+        _kernels.Zones(3, "u4", 0, 8)

@@ -177,7 +177,7 @@ async def test_what_is_wrong_is_told(path: Path) -> None:
         ({"vector": None}, "both"),
         ({"vector": [query(), query()]}, "found several"),
         ({"k": 0}, "k=0"),
-        ({"k": 100, "candidates": 50}, "of 1 to 50"),
+        ({"k": 100, "candidates": 50}, "from 1 to 50"),
         ({"candidates": 0}, "k="),
         ({"combine": "sum"}, "'rrf'"),
         ({"combine": {"text": 1}}, "weights"),

@@ -122,9 +122,7 @@ async def test_each_version_is_a_request_and_progress_is_told(lab: Lab) -> None:
 
 async def test_what_cannot_be_listed_is_an_error(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(numbers(0, 9), tmp_path / "t")
-    with pytest.raises(
-        InvalidInputError, match="min_version=-1: expected an integer"
-    ):
+    with pytest.raises(InvalidInputError, match="min_version=-1: expected an integer"):
         await gathered(dataset.tracked_files(min_version=-1))
     await alance.drop(dataset.uri)
     with pytest.raises(NotFoundError):

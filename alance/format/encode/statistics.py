@@ -37,7 +37,7 @@ class FileStatistics:
         for number, column in enumerate(columns):
             kind = zones_kind(column.field) if column.multiplier == 1 else None
             if kind is not None:
-                self._columns[number] = kind, _kernels.Zones(kind, ZONE_ROWS, MAX_ZONES)
+                self._columns[number] = kind, _kernels.Zones(number, kind, ZONE_ROWS, MAX_ZONES)
 
     def add(self, column: int, values: PageValues) -> None:
         """Count the next rows of a column, which one thread at a time adds to.
@@ -66,7 +66,7 @@ class FileStatistics:
     def finish(self) -> Bytes | None:
         """The buffer; None where there is nothing to say. CPU: about 10 microseconds a column."""
         zones = [zones for _, zones in self._columns.values()]
-        content = _kernels.statistics_buffer(list(self._columns), zones, COMPRESS)
+        content = _kernels.statistics_buffer(zones, COMPRESS)
         return np.frombuffer(content, np.uint8) if content else None
 
 
