@@ -184,13 +184,15 @@ exec("from alance import *")
 FEW = (
     "alance.file.budgets",
     "alance.files",
+    "alance.format.index",
     "alance.format.index.details",
+    "alance.format.table.apply_indices",
+    "alance.format.table.indices",
     "alance.ingesting",
     "alance.operations",
     "alance.ops.blobs",
     "alance.ops.blobs.files",
     "alance.ops.index",
-    "alance.format.index.details",
     "alance.ops.index.listing",
     "alance.ops.merge",
     "alance.ops.merge.options",
@@ -207,6 +209,7 @@ FEW = (
 READS = """
     async with alance.Session() as session:
         t = await alance.dataset(root + "/t", session=session)
+        t.list_indices()
         await t.take([1], {"x": "id + 1"})
         await t.to_table(filter="id > 5")
         await t.to_table({"double": "id * 2"}, filter="v < 7.5 AND id IN (1, 2, 3)")
@@ -219,7 +222,6 @@ READS = """
         await t.to_pandas(limit=3)
         await t.stats()
         await t.validate()
-        t.list_indices()
         async for _ in t.delta(1).get_inserted_rows():
             pass
         await t.versions()

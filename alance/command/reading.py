@@ -22,7 +22,7 @@ from alance.command.arguments import (
     storage,
 )
 from alance.command.output import Facts, Rows, Text, human_bytes
-from alance.serve.values import plain
+from alance.serve.values import dicts, plain
 
 if TYPE_CHECKING:
     import argparse
@@ -189,7 +189,7 @@ def _rows(table: pa.Table) -> Rows:
         for field in table.schema
         if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
     }
-    return Rows(table.to_pylist(), table.schema.names, right=frozenset(right))
+    return Rows(dicts(table), table.schema.names, right=frozenset(right))
 
 
 def _writer(form: str, schema: pa.Schema, sink: BinaryIO) -> Any:
@@ -221,5 +221,5 @@ class _JsonLines:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
-        lines = [json.dumps(row, default=plain) + "\n" for row in batch.to_pylist()]
+        lines = [json.dumps(row, default=plain) + "\n" for row in dicts(batch)]
         self._write("".join(lines).encode())

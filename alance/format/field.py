@@ -214,3 +214,14 @@ def check_primary_key(fields: Sequence[file_pb2.Field]) -> None:
 
 def _refused(field: file_pb2.Field, reason: str) -> InvalidInputError:
     return InvalidInputError(f"primary key field {field.name!r}: {reason}")
+
+
+def struct_paths(
+    fields: Sequence[Field], above: tuple[str, ...] = ()
+) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The id and path of all fields that rows have one value of, those of structs included."""
+    for field in fields:
+        path = (*above, field.name)
+        yield field.id, path
+        if field.logical_type == "struct":
+            yield from struct_paths(field.children, path)

@@ -145,3 +145,11 @@ def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes, Bytes]:
     starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     return starts, content, valid
+
+
+def python_value(value: pa.Scalar) -> Any:
+    """A value for messages: text where Python has none such, as of years beyond 9999."""
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return pa.repeat(value, 1).cast(pa.string())[0].as_py()

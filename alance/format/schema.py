@@ -270,8 +270,9 @@ class Schema:
         return field
 
     def names_of(self, path: str) -> tuple[str, ...]:
-        """The names of a path, the column's first; a column whose name has dots is one name."""
-        if "." in path and self.top(path) is not None:
+        """The names of a path, the column's first; a column that has the path as its name is one,
+        whatever dots and backticks are in it."""
+        if ("." in path or "`" in path) and self.top(path) is not None:
             return (path,)
         return split_path(path)
 

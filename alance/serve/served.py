@@ -196,5 +196,5 @@ def _cast(value: object, kind: Any) -> object:
         return value
     try:
         return pa.scalar(value).cast(kind).as_py()
-    except (pa.ArrowException, ValueError) as error:
+    except (pa.ArrowException, ValueError, OverflowError) as error:
         raise InvalidInputError(f"key {value!r}: expected a value of type {kind}") from error

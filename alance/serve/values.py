@@ -6,10 +6,9 @@ import base64
 import json
 from datetime import date, datetime, time, timedelta
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 
 def plain(value: Any) -> Any:
@@ -35,7 +34,36 @@ def strict(value: Any) -> str:
 
 def objects(batch: pa.RecordBatch) -> str:
     """Rows as JSON objects with commas between."""
-    return ",".join([strict(row) for row in batch.to_pylist()])
+    return ",".join([strict(row) for row in dicts(batch)])
+
+
+def dicts(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
+    """Rows as dicts; values that Python has not, such as years beyond 9999, are text."""
+    try:
+        listed: list[dict[str, Any]] = rows.to_pylist()
+    except (OverflowError, ValueError):
+        columns = [[_value(value) for value in column] for column in rows.columns]
+        names = rows.schema.names
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return listed
+
+
+def _value(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except (OverflowError, ValueError):
+        return pa.repeat(value, 1).cast(_with_texts(value.type))[0].as_py()
+
+
+def _with_texts(kind: pa.DataType) -> pa.DataType:
+    """A type with texts instead of dates, times and durations."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_texts(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_with_texts(kind.key_type), _with_texts(kind.item_type))
+    if pa.types.is_nested(kind):
+        return pa.list_(_with_texts(kind.value_type))
+    return pa.string() if pa.types.is_temporal(kind) else kind
 
 
 def _finite(value: Any) -> Any:

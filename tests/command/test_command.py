@@ -74,6 +74,14 @@ def test_rows_are_those_of_pylance(uri: str, shown: Shown) -> None:
     assert row == {"raw": "/w==", "when": "1970-01-01T00:04:15"}
 
 
+def test_times_that_python_has_not_are_texts(tmp_path: Path, shown: Shown) -> None:
+    times = pa.array([2**62], pa.int64()).view(pa.timestamp("us"))
+    uri = str(tmp_path / "t")
+    lance.write_dataset(pa.table({"t": times}), uri)
+    for command in ("head", "cat"):
+        assert run(shown, command, uri) == [{"t": f"<value out of range: {2**62}>"}]
+
+
 @pytest.mark.parametrize("form", ["arrow", "parquet", "csv", "jsonl"])
 def test_cat_gives_all_rows_in_each_format(uri: str, form: str) -> None:
     columns = "id,price,name,when"

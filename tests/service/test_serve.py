@@ -84,6 +84,26 @@ async def test_rows_by_key_are_found_by_values_of_any_type(client: httpx.AsyncCl
     assert (answer.status_code, answer.json()["error"]) == (404, "RowNotFoundError")
 
 
+async def test_times_that_python_has_not_are_texts(tmp_path: Path) -> None:
+    times = pa.array([5, 2**62], pa.int64()).view(pa.timestamp("us"))
+    nested = pa.array([[times[1]], []], pa.list_(times.type))
+    await alance.write_dataset(pa.table({"id": [0, 1], "t": times, "l": nested}), tmp_path / "t")
+    async with (
+        Service({"items": str(tmp_path / "t")}, key="id") as service,
+        client_of(service) as to,
+    ):
+        rows = (await to.post("/query", json={})).json()["rows"]
+        text = f"<value out of range: {2**62}>"
+        assert rows == [
+            {"id": 0, "t": "1970-01-01T00:00:00.000005", "l": [text]},
+            {"id": 1, "t": text, "l": []},
+        ]
+        assert (await to.post("/get", json={"keys": [1]})).json()["rows"] == rows[1:]
+        assert (await to.get("/rows/1")).status_code == 400
+        far = await to.get("/rows/26826-01-29", params={"column": "t"})
+        assert far.status_code == 400, far.text
+
+
 async def test_queries_answer_as_pylance(client: httpx.AsyncClient, uri: str) -> None:
     query = {"filter": "id > ? and id % 2 = 0", "params": [100], "limit": 20, "offset": 3}
     columns = ["id", "vector", "day"]

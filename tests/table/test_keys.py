@@ -276,3 +276,40 @@ async def test_those_who_come_while_lookups_are_under_way_share_the_next(
     may_go_on.set()
     assert await asyncio.gather(*tasks) == [{"id": 7 * number} for number in range(20)]
     assert sizes == [1] * AT_ONCE + [20 - AT_ONCE]
+
+
+async def test_times_that_python_has_not_are_keys_too(tmp_path: Path) -> None:
+    numbers = pa.array([2**62, 2**62, -(2**62), 5], pa.int64())
+    times = numbers.view(pa.timestamp("us"))
+    table = pa.table({"t": times, "i": range(4)})
+    dataset = await alance.write_dataset(table, tmp_path / "t")
+    assert (await dataset.get_many(times[2:], "t", ["i"]))["i"].to_pylist() == [2, 3]
+    assert await dataset.get(times[2], "t", ["i"]) == {"i": 2}
+    with pytest.raises(InvalidInputError, match=r"'<value out of range: 4.*several rows"):
+        await dataset.get_many(times[:1], "t")
+    with pytest.raises(RowNotFoundError, match="no row with t = '<value out of range: 5"):
+        await dataset.get_many(pa.array([9 << 59]).view(times.type), "t")
+    bad, good = await asyncio.gather(
+        dataset.get(2, "i"), dataset.get(3, "i"), return_exceptions=True
+    )
+    assert good == {"t": dt.datetime(1970, 1, 1, microsecond=5), "i": 3}
+    assert isinstance(bad, InvalidInputError)
+    assert "value that Python has not" in str(bad)
+    dataset = await dataset.create_scalar_index("t", "BTREE")
+    (ends,) = (await dataset.index_statistics("t_idx"))["indices"]
+    assert ends["max"] == f"<value out of range: {2**62}>"
+    merge = dataset.merge_insert("t").when_matched_update_all()
+    with pytest.raises(InvalidInputError, match="rows 0 and 1 of the data match the same row"):
+        await merge.execute(pa.table({"t": times.take([2, 2]), "i": [0, 1]}))
+
+
+async def test_names_with_backticks_are_keys_and_are_set(tmp_path: Path) -> None:
+    dataset = await alance.write_dataset({"na`me": ["x", "y"], "k": [1, 2]}, tmp_path / "t")
+    for name in ("na`me", "`na``me`"):
+        assert await dataset.get("y", name) == {"na`me": "y", "k": 2}
+        assert (await dataset.get_many(["y"], name, ["k"]))["k"].to_pylist() == [2]
+        (ends,) = (await dataset.aggregate({"x": "max(`na``me`)"}, [name])).slice(1).to_pylist()
+        assert ends == {name: "y", "x": "y"}
+        after = await dataset.update({name: "upper(`na``me`)"}, "k = 1")
+        assert (await after.to_table({"x": "`na``me`"}))["x"].to_pylist() == ["y", "X"]
+        dataset = await dataset.restore(1)

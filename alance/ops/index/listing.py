@@ -6,11 +6,11 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from alance.format.field import struct_paths
 from alance.format.index.details import details_of, index_type
 from alance.format.paths import join_path
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
-from alance.ops.lookup.segments import struct_paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

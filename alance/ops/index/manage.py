@@ -11,6 +11,7 @@ from alance.format.index import bloom
 from alance.format.index.details import index_type
 from alance.format.index.ngram import POSTING_LISTS
 from alance.format.index.zones import MAP_FILE, MAP_ROWS, ZONE_ROWS, ZoneOptions
+from alance.format.numbers import python_value
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import JSON, Index, json_target
 from alance.format.table.operations_meta import CreateIndex
@@ -165,7 +166,8 @@ async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
     table = await files.page_table()
     if not table.num_pages:
         return {"min": None, "max": None, "num_pages": 0}
-    low, high = table.low[0].as_py(), table.high[table.num_pages - 1].as_py()
+    ends = table.low[0], table.high[table.num_pages - 1]
+    low, high = map(python_value, ends)
     return {"min": low, "max": high, "num_pages": table.num_pages}
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
+from alance.format.field import struct_paths
 from alance.format.paths import join_path
 from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM
 from alance.format.table.operations_meta import CreateIndex
@@ -17,7 +18,6 @@ from alance.ops.index.value_options import (
     check_suits,
     kind_and_options,
 )
-from alance.ops.lookup.segments import struct_paths
 from alance.ops.version.commits import commit_change
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.format.field import struct_paths
 from alance.format.index.text.params import TextParams
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.sort import MEMORY
-from alance.ops.lookup.segments import struct_paths
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from alance.checks import check_choice, check_count, check_counts
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.field import struct_paths
 from alance.format.index.encoders import BITS
 from alance.format.index.hnsw import DEFAULT, MOST, Links
 from alance.format.index.values import ALIASES, METRICS, TYPES, VectorType
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.sort import MEMORY
-from alance.ops.lookup.segments import struct_paths
 
 if TYPE_CHECKING:
     from alance.format.field import Field

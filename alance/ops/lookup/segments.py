@@ -9,16 +9,16 @@ import numpy as np
 
 from alance.expr.json_values import path_steps
 from alance.expr.tree import Problem
+from alance.format.field import struct_paths
 from alance.format.row_set import RowSet
 from alance.format.table.apply_indices import FRAGMENT_REUSE
 from alance.format.table.indices import JSON, Index, holds_row_ids, json_target
 from alance.ops.lookup.files import IndexFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from alance.expr.json_values import Step
-    from alance.format.field import Field
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     Path = tuple[str, ...]
@@ -157,12 +157,3 @@ def _order(segments: Sequence[Segment]) -> tuple[int, int]:
     """What covers more is first."""
     covered = sum(len(segment.covered) for segment in segments)
     return -covered, list(VERSIONS).index(segments[0].kind)
-
-
-def struct_paths(fields: Sequence[Field], above: Path = ()) -> Iterator[tuple[int, Path]]:
-    """The id and path of all fields that rows have one value of, those of structs included."""
-    for field in fields:
-        path = (*above, field.name)
-        yield field.id, path
-        if field.logical_type == "struct":
-            yield from struct_paths(field.children, path)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from alance.file.batches import one_batch
 from alance.file.small_batches import in_groups, merged
 from alance.format.keys import KEY, ROW, KeyColumns, Keys
-from alance.format.numbers import to_arrow
+from alance.format.numbers import python_value, to_arrow
 from alance.ops.merge.plan import SOURCE
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool
@@ -53,7 +53,7 @@ class HeldSource:
                 if row < first + batch.num_rows:
                     place = row - first
                     return ", ".join(
-                        f"{name} = {batch.column(name)[place].as_py()!r}" for name in merge.on
+                        f"{name} = {python_value(batch.column(name)[place])!r}" for name in merge.on
                     )
                 first += batch.num_rows
         return f"row {row}"

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from alance.checks import check_choice
 from alance.errors import InvalidInputError, RowNotFoundError
-from alance.format.numbers import to_arrow
+from alance.format.numbers import python_value, to_arrow
 from alance.ops.read.filters import KEY_BYTES
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.ordering import output_schema
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 Missing: TypeAlias = Literal["error", "skip", "null"]
 # The column of a key, or those of one that is a tuple; None: the table's primary key.
 KeyColumn: TypeAlias = "str | Sequence[str] | None"
+_Row: TypeAlias = "dict[str, Any] | InvalidInputError"
 
 KEYS: Final = ("alance.expr.keys", *FILTER)
 AT_ONCE: Final = 4  # lookups of one kind under way: each does for all that wait
@@ -80,6 +82,7 @@ class KeyColumns:
             if not is_key_type(type_):
                 raise InvalidInputError(f"column {path!r}: values of {type_} are no keys")
         names = tuple(schema.names_of(path) for path in paths)
+        paths = tuple(n[0] if len(n) == 1 else path for n, path in zip(names, paths, strict=True))
         text = " AND ".join(f"{_quoted(own)} IN ?" for own in names)
         is_single = isinstance(column, str) or (column is None and len(paths) == 1)
         return cls(paths, names, types, is_single, text)
@@ -181,7 +184,7 @@ class _Batch:
         self._keys.append(arrays)
         return len(self._keys) - 1
 
-    async def rows(self) -> tuple[list[dict[str, Any]], Int64s, Mask]:
+    async def rows(self) -> tuple[list[_Row], Int64s, Mask]:
         """A dict for each key (of nulls where there is no row), and as of `KeyReads.rows`."""
         reads = self._reads
         async with reads.slots:
@@ -190,11 +193,8 @@ class _Batch:
             arrays = [pa.concat_arrays(parts) if len(parts) > 1 else parts[0] for parts in columns]
             table, places, are_several = await reads.rows(arrays)
 
-            def rows() -> list[dict[str, Any]]:
-                listed: list[dict[str, Any]] = _in_order(table, places).to_pylist()
-                return listed
-
             work = KEY_BYTES * len(places) * max(1, table.num_columns)
+            rows = partial(_listed, _in_order(table, places))
             return await reads.snapshot.engine.decode(rows, work), places, are_several
 
 
@@ -214,7 +214,10 @@ async def get(
     )
     if are_several[number]:
         raise _several(reads, key)
-    return rows[number] if places[number] >= 0 else None
+    row = rows[number]
+    if isinstance(row, InvalidInputError):
+        raise row
+    return row if places[number] >= 0 else None
 
 
 async def get_many(
@@ -263,6 +266,18 @@ async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> Key
     return snapshot.remember(place, lambda: KeyReads.of(snapshot, column, columns))
 
 
+def _listed(table: pa.Table) -> list[_Row]:
+    """Rows as dicts, each for itself where Python has no value for one of them."""
+    try:
+        listed: list[_Row] = table.to_pylist()
+    except (OverflowError, ValueError) as error:
+        if len(table) > 1:
+            return [row for place in range(len(table)) for row in _listed(table.slice(place, 1))]
+        cure = "`get_many` gives Arrow"
+        return [InvalidInputError(f"a row with a value that Python has not: {error}; {cure}")]
+    return listed
+
+
 def _in_order(table: pa.Table, places: Int64s) -> pa.Table:
     """The rows at some places; -1 is a row of nulls."""
     if np.array_equal(places, np.arange(len(table))):
@@ -284,7 +299,7 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def _key(arrays: Sequence[pa.Array], number: int) -> Any:
-    values = [array[number].as_py() for array in arrays]
+    values = [python_value(array[number]) for array in arrays]
     return values[0] if len(values) == 1 else tuple(values)
 
 

@@ -22,7 +22,6 @@ from alance.expr.tree import FAILURES, Problem, one_line
 from alance.file.batches import empty_batch, empty_columns
 from alance.file.small_batches import in_groups, merged
 from alance.format.numbers import as_numbers
-from alance.format.paths import split_path
 from alance.format.table.operations import Update
 from alance.ops.read.filters import shared_out
 from alance.ops.read.options import ScanOptions
@@ -193,7 +192,7 @@ class Assignments:
             assignment.field.name for assignment in self.each
         }
         for assignment in self.each:
-            kept.update(split_path(path)[0] for path in assignment.value.columns)
+            kept.update(schema.names_of(path)[0] for path in assignment.value.columns)
         return [field.name for field in schema.fields if field.name in kept]
 
     def apply(self, batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
@@ -245,8 +244,9 @@ def _parse(schema: Schema, name: str, value: str | pc.Expression, params: Params
     if not isinstance(name, str):
         raise InvalidInputError(f"updates: column {name!r}, expected a name")
     field = schema.field(name)
-    if all(root.name != name for root in schema.fields):
+    if len(schema.names_of(name)) > 1:
         raise UnsupportedError(f"column {name!r}: a field inside of a column; set the whole column")
+    name = field.name
     # What blobs are read as is not what they hold: no expression has them.
     visible = pa.schema(
         [root.to_arrow() for root in schema.fields if not (root.is_blob_v1 or root.is_blob_v2)]

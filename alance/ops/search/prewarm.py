@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
+from alance.format.field import struct_paths
 from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.ngram import POSTING_LISTS
 from alance.format.paths import join_path
@@ -15,7 +16,7 @@ from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.io.readahead import Job, readahead
 from alance.ops.lookup.files import KEPT_PAGES, KEPT_SETS, IndexFiles
-from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES, struct_paths
+from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES
 from alance.ops.lookup.zones import filter_parts, filter_zones, zone_map_of
 from alance.ops.search import segments as of_vectors
 from alance.ops.search.indexed import open_segment as open_vectors

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from alance.format.field import struct_paths
 from alance.format.index.text.metadata import FILE
 from alance.format.index.text.params import is_of_elements
 from alance.format.paths import join_path
 from alance.format.table.indices import Index
-from alance.ops.lookup.segments import struct_paths
 from alance.ops.read.plan import chosen
 from alance.ops.search.segments import Segment, num_covered, usable_segments
 
