@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -13,6 +14,7 @@ from lance.arrow import bfloat16_array
 
 import alance
 from alance.errors import InvalidInputError
+from alance.format.proto import vector_index_pb2
 from alance.indexing import IndexBuild
 from tests.indices.test_indices_moved import unindexed
 from tests.indices.test_vectors_built import KINDS, clustered
@@ -139,3 +141,41 @@ async def test_short_floats_are_indexed(
             dataset = await dataset.insert(short(clustered(300, 5)))
             dataset = await dataset.optimize.optimize_indices()
             dataset = await dataset.optimize.compact_files(target_rows_per_fragment=9000)
+
+
+@pytest.mark.parametrize("stable", [False, True])
+@pytest.mark.parametrize(("kind", "options"), LISTS)
+async def test_a_partition_of_lists_that_has_grown_is_parted(
+    tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
+) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(rows_of_lists(800), path, enable_stable_row_ids=stable)
+    dataset = await alance.dataset(path)
+    await dataset.create_index("vec", kind, metric="cosine", num_partitions=8, **options)
+    rng = np.random.default_rng(4)  # vectors near one, in lists with others
+    near = rng.normal(size=(1, 8)) + 0.2 * rng.normal(size=(1500, 8))
+    values = np.concatenate([near, rng.normal(size=(500, 8))]).astype(np.float32)
+    values = values.reshape(4, 500, 8).transpose(1, 0, 2).reshape(-1)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(values), 8)
+    column = pa.ListArray.from_arrays(pa.array(np.arange(0, 2001, 4, np.int32)), vectors)
+    dataset = await alance.dataset(path)
+    await dataset.insert(pa.table({"id": np.arange(800, 1300), "vec": column}))
+    dataset = await (await alance.dataset(path)).optimize.optimize_indices(num_indices_to_merge=0)
+    dataset = await dataset.delete("id % 50 = 0")
+    dataset = await dataset.insert(rows_of_lists(20, first=1300, seed=2))
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=2)
+    assert unindexed(path) == {"vec_idx": 0}
+    (segment,) = dataset.list_indices()
+    folder = path / "_indices" / segment["uuid"]
+    stored = await (await alance.FileReader.open(folder / "auxiliary.idx")).to_table()
+    rows = await dataset.to_table(["_rowid", "vec"])
+    every = {
+        row["_rowid"]: len(row["vec"])
+        for row in rows.select(["_rowid", "vec"]).to_pylist()
+        if row["vec"]
+    }
+    assert Counter(stored["_rowid"].to_pylist()) == every
+    head = await alance.FileReader.open(folder / "index.idx")
+    message = await head.global_buffer(1)
+    assert 8 + 3 <= len(vector_index_pb2.IVF.FromString(message).lengths) <= 8 + 10
+    await same_answers(path, kind)

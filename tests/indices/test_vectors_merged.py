@@ -10,6 +10,7 @@ import pytest
 
 import alance
 from alance.format.table.indices import Index
+from alance.ops.index import train
 from alance.ops.index.train import Training, training_of
 from tests.indices.test_indices_moved import index_files, unindexed
 from tests.indices.test_vectors_built import KINDS, clustered, search, table
@@ -160,26 +161,45 @@ async def test_partitions_that_have_grown_are_parted_anew(tmp_path: Path) -> Non
     )
 
 
+GRAPHS: list[tuple[str, dict[str, Any]]] = [
+    ("IVF_HNSW_FLAT", {"m": 6, "ef_construction": 40}),
+    ("IVF_HNSW_SQ", {"m": 6, "ef_construction": 40}),
+    ("IVF_HNSW_PQ", {"num_sub_vectors": 8, "m": 6, "ef_construction": 40}),
+]
+PARTED = [(kind, options, "alance") for kind, options in [*KINDS, *GRAPHS]]
+PARTED += [(kind, options, "pylance") for kind, options in KINDS]
+
+
 @pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize(("kind", "options"), KINDS)
+@pytest.mark.parametrize(("kind", "options", "builder"), PARTED)
 async def test_a_partition_that_has_grown_by_itself_is_parted(
-    tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
+    tmp_path: Path,
+    kind: str,
+    options: dict[str, Any],
+    builder: str,
+    stable: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = tmp_path / "t"
-    lance.write_dataset(table(clustered(2000, 1)), path, enable_stable_row_ids=stable)
+    other = lance.write_dataset(table(clustered(2000, 1)), path, enable_stable_row_ids=stable)
+    if builder == "pylance":  # it does not tell of how many rows
+        monkeypatch.setattr(train, "PARTITION_ROWS", 250)
+        other.create_index("v", kind, num_partitions=8, **options)
     dataset = await alance.dataset(path)
-    dataset = await dataset.create_index("v", kind, num_partitions=8, **options)  # of 250 rows each
+    if builder == "alance":  # of 250 rows each
+        dataset = await dataset.create_index("v", kind, num_partitions=8, **options)
+    before = await num_partitions(dataset)  # pylance trains 7 of the 8 by PQ
     rng = np.random.default_rng(0)
     near = clustered(1, 1) + 0.3 * rng.standard_normal((1500, clustered(1, 1).shape[1]))
     dataset = await dataset.insert(table(near.astype(np.float32), 2000))
     dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=0)
-    assert await num_partitions(dataset) == 8
+    assert await num_partitions(dataset) == before
     dataset = await dataset.delete("id % 50 = 0")
     dataset = await dataset.insert(table(clustered(100, 9), 3500))
     dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=2)
     assert num_segments(path) == 1
     count = await num_partitions(dataset)
-    assert 8 + 5 <= count <= 8 + 10
+    assert before + 5 <= count <= before + 10
     assert await row_ids(path) == sorted((await dataset.to_table(["_rowid"]))["_rowid"].to_pylist())
     queries = near.astype(np.float32)[1:40:2]
     exact = await dataset.nearest_many("v", queries, 10, columns=["id"], use_index=False)

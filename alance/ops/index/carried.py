@@ -81,14 +81,14 @@ class CarriedSegment:
         covered: ids of the fragments that it covers, and that the version has.
         ends: where the rows of each partition end.
         reordered: columns whose bytes are in an order of their own.
-        left_out: partitions whose rows are not carried over.
+        left_out: rows that are not carried over.
     """
 
     stored: StoredFile
     covered: frozenset[int]
     ends: Int64s
     reordered: Mapping[str, Order]
-    left_out: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
+    left_out: RowSet = field(default_factory=RowSet)
 
     @classmethod
     async def open(
@@ -124,7 +124,7 @@ class CarriedSegment:
         return cls(stored, covered, storage.offsets[1:], reordered)
 
     async def ids_of(self, partition: int) -> Int64s:
-        """The live rows of a partition."""
+        """The live rows of a partition, of lists each as often as it has vectors there."""
         first = int(self.ends[partition - 1]) if partition else 0
         stop = int(self.ends[partition])
         if first == stop:
@@ -171,7 +171,8 @@ class CarriedSegment:
             column = batch.column(name)
             columns.append(self._by_row(name, column, ends) if name in self.reordered else column)
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
-        keep = live.mask_of(as_numbers(ids).view(np.int64)) & ~np.isin(labels, self.left_out)
+        numbers = as_numbers(ids).view(np.int64)
+        keep = live.mask_of(numbers) & ~self.left_out.mask_of(numbers)
         return rows if keep.all() else rows.filter(to_arrow(keep))
 
     def _by_row(self, name: str, column: pa.Array, ends: Int64s) -> pa.Array:

@@ -46,6 +46,7 @@ class NewGraphs:
 
     Args:
         centroids: of the type of the vectors; shape (partitions, dimension).
+        aimed: rows of a partition, when centroids were found, as text of the file's metadata.
         kept: gives the graph of a partition with so many rows where it need not be made anew.
     """
 
@@ -56,6 +57,7 @@ class NewGraphs:
         metric: str,
         centroids: npt.NDArray[Any],
         links: hnsw.Links,
+        aimed: str,
         kept: Kept | None = None,
     ) -> None:
         if not isinstance(encoder, LinkableEncoder):
@@ -65,6 +67,7 @@ class NewGraphs:
         self._metric = metric
         self._centroids = centroids
         self._links = links
+        self._aimed = aimed
         self._kept = kept
         self._queue: asyncio.Queue[Graph | None] = asyncio.Queue(1)
         self._shapes: dict[int, hnsw.Shape] = {}
@@ -164,6 +167,7 @@ class NewGraphs:
         metadata = {
             ivf.TYPE: json.dumps(kind, separators=(",", ":")),
             ivf.BUFFER: "1",
+            ivf.AIMED: self._aimed,
             hnsw.GRAPHS: json.dumps(
                 ["" if shape is None else shape.text() for shape in shapes], separators=(",", ":")
             ),

@@ -123,7 +123,8 @@ class _OldGraphs:
         if isinstance(quantizer, pq.ProductQuantizer) and isinstance(encoder, ProductEncoder):
             encoder = replace(encoder, is_transposed=quantizer.is_transposed)
         values = ivf.parse_centroids(self._content)
-        return NewGraphs(new, encoder, centroids.metric, values, links, self._kept)
+        aimed = self._head.metadata.get(ivf.AIMED, "0")
+        return NewGraphs(new, encoder, centroids.metric, values, links, aimed, self._kept)
 
     async def _kept(self, number: int, num_rows: int) -> Graph | None:
         shape = self._graphs.shapes[number]

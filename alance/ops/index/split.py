@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.format.index.values import whole_vectors
+from alance.format.row_set import RowSet
 from alance.ops.index.kmeans import Clustering
 from alance.ops.index.new_vector import VectorIndexOptions
 from alance.ops.index.train import GROWN, SEED, stored_centroids
@@ -34,8 +35,8 @@ class Split:
 
     Attributes:
         training: with the centroids of their parts; codes are as before.
-        carried: the segments without the rows of these.
-        ids: these rows.
+        carried: the segments without the rows in these.
+        ids: these rows, ascending.
     """
 
     training: Training
@@ -48,8 +49,8 @@ async def split_large(
 ) -> Split:
     """The same segments where no partition has more than `GROWN` times the rows that were aimed at.
 
-    Each that has is parted by k-means of a sample of its vectors. Of lists of vectors, and where it
-    is not told what was aimed at, all stays.
+    Each that has is parted by k-means of a sample of its vectors. Of lists all vectors are coded
+    anew of which one lies there.
 
     Cost: the codes of these partitions; a take of the vectors sampled. Memory: that sample, and 8
     bytes for each of their rows.
@@ -58,13 +59,14 @@ async def split_large(
     sizes = np.zeros(len(training.centroids), np.int64)
     for segment in carried:
         sizes += np.diff(segment.ends, prepend=0)
-    is_told = aimed > 0 and not training.type.is_multi
     centroids, parted, ids_of = [training.centroids], [], []
-    for partition in np.flatnonzero(sizes > GROWN * aimed).tolist() if is_told else ():
+    for partition in np.flatnonzero(sizes > GROWN * aimed).tolist():
         ids = np.concatenate([await segment.ids_of(partition) for segment in carried])
         if len(ids) <= GROWN * aimed:
             continue
-        points = await _sampled(base, column, training, ids)
+        points = await _sampled(base, column, training, partition, ids)
+        if not len(points):
+            continue
         count = min(-(-len(ids) // aimed), len(points))
         clustering = Clustering(
             points,
@@ -91,9 +93,9 @@ async def split_large(
     whole = training.centroids.copy()
     whole[parted] = [means[0] for means in centroids[1:]]
     more = np.concatenate([whole, *(means[1:] for means in centroids[1:])])
-    left_out = np.array(parted, np.int64)
-    rest = tuple(replace(segment, left_out=left_out) for segment in carried)
-    return Split(replace(training, centroids=more), rest, np.concatenate(ids_of))
+    coded_anew = RowSet(np.concatenate(ids_of))
+    rest = tuple(replace(segment, left_out=coded_anew) for segment in carried)
+    return Split(replace(training, centroids=more), rest, coded_anew.to_numpy())
 
 
 def _apart(means: np.ndarray) -> np.ndarray:
@@ -111,7 +113,9 @@ def _apart(means: np.ndarray) -> np.ndarray:
     return means[apart]
 
 
-async def _sampled(base: Snapshot, column: str, training: Training, ids: Int64s) -> Float32s:
+async def _sampled(
+    base: Snapshot, column: str, training: Training, partition: int, ids: Int64s
+) -> Float32s:
     """The vectors of some rows of a partition, as they are compared."""
     count = OPTIONS.sample_rate * -(-len(ids) // training.partition_rows)
     if count < len(ids):
@@ -119,6 +123,10 @@ async def _sampled(base: Snapshot, column: str, training: Training, ids: Int64s)
     batch = await flat_rows(base, ids, project(base.schema, [column], flat=True))
 
     def points() -> Float32s:
-        return whole_vectors(batch.column(0), training.type, training.metric)[0].points()
+        vectors, _ = whole_vectors(batch.column(0), training.type, training.metric)
+        if training.type.is_multi:  # others of a list lie elsewhere
+            is_here = vectors.nearest(training.points) == partition
+            vectors = replace(vectors, values=vectors.rows[is_here].reshape(-1))
+        return vectors.points()
 
     return await base.engine.pool.run(points)

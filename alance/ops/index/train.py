@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     Tell = Callable[[IndexProgress], object] | None
 
+GRAPH_ROWS: Final = 1 << 20  # of a partition with a graph, as pylance aims at them
 SEED: Final = 42  # the same rows give the same index
 GROWN: Final = 4  # times the rows that a partition had: then centroids are found anew
 # Of centroids: half of the rounds that 1e-4 takes. With 320 partitions that costs 0.3 to 1.7 points
@@ -64,7 +65,8 @@ class Training:
         centroids: as they are stored, in the column's type (float32 for bfloat16); shape
             (partitions, dimension).
         links: what graphs are built by; None: there are none.
-        partition_rows: of a partition on average, when the centroids were found; 0: not told.
+        partition_rows: of a partition on average, when the centroids were found; where that is not
+            told, what is aimed at by default.
     """
 
     type: VectorType
@@ -78,8 +80,6 @@ class Training:
         """How many partitions so many rows should have: as many as there are, until the rows of
         each are `GROWN` times as many as they were."""
         count = len(self.centroids)
-        if self.links is not None or not self.partition_rows:
-            return count
         is_grown = num_rows > GROWN * self.partition_rows * count
         return num_rows // self.partition_rows if is_grown else count
 
@@ -282,6 +282,7 @@ async def training_of(snapshot: Snapshot, index: Index, leaf: Field) -> Training
     if encoder is None or (centroids.has_graphs and links is None):
         return None
     told_rows = head.metadata.get(ivf.AIMED, "0")
-    rows_each = int(told_rows) if told_rows.isdecimal() else 0
+    by_default = PARTITION_ROWS if links is None else GRAPH_ROWS
+    rows_each = (int(told_rows) if told_rows.isdecimal() else 0) or by_default
     values = ivf.parse_centroids(content)
     return Training(type_, centroids.metric, values, encoder, links, rows_each)

@@ -122,7 +122,7 @@ async def vectors_like(
             return split.training
         checked = _as_before(column, leaf, index.name, training, num_partitions)
         anew = await train(base, checked)
-        return replace(anew, partition_rows=training.partition_rows or anew.partition_rows)
+        return replace(anew, partition_rows=training.partition_rows)
 
     carried: list[CarriedSegment] = []
     covered: set[int] = set()
@@ -218,7 +218,12 @@ class VectorSegmentBuilder(NewSegment):
             await self._write_centroids(training)
         else:
             graphs = NewGraphs(
-                self.files, training.encoder, training.metric, training.centroids, training.links
+                self.files,
+                training.encoder,
+                training.metric,
+                training.centroids,
+                training.links,
+                str(training.partition_rows),
             )
             passed = graphs.passed(batches, rows.lengths)
             await graphs.write(self.files.write(ivf.STORAGE_FILE, rows.schema, passed, rows.end))
