@@ -252,3 +252,26 @@ async def num_partitions(dataset: alance.Dataset) -> int:
     training = await training_of(snapshot, index, snapshot.schema.field("v"))
     assert training is not None
     return len(training.centroids)
+
+
+@pytest.mark.parametrize(("kind", "options"), [KINDS[2], GRAPHS[2]])
+async def test_an_index_that_pylance_has_not_trained_yet_is_made_when_there_are_rows(
+    tmp_path: Path, kind: str, options: dict[str, Any]
+) -> None:
+    path = tmp_path / "t"
+    other = lance.write_dataset(table(clustered(100, 1)), path)
+    other.create_index("v", kind, metric="cosine", num_partitions=1, **options)
+    before = await alance.dataset(path)
+    assert not any((path / "_indices").glob("*/index.idx"))
+    after = await before.optimize.optimize_indices()
+    assert after.version == before.version
+    dataset = await after.insert(table(clustered(900, 2), 100))
+    dataset = await dataset.optimize.compact_files()
+    assert len(dataset.fragments) == 1
+    dataset = await dataset.optimize.optimize_indices()
+    assert unindexed(path) == {"v_idx": 0}
+    assert num_segments(path) == 1
+    queries = clustered(900, 2)[:20]
+    rows = await dataset.nearest_many("v", queries, 1, columns=["id"], refine_factor=20)
+    assert rows["id"].to_pylist() == list(range(100, 120))
+    assert [search(path, query, refine_factor=20)[0] for query in queries] == list(range(100, 120))

@@ -105,7 +105,10 @@ async def optimize_indices(
                 builder = await texts_like(base, segments)
                 least = num_indices_to_merge or 0
             if builder is None:
-                warnings.append(f"index {name!r} is of a kind that is not written here: as it was")
+                warnings.append(
+                    f"index {name!r} is of a kind that is not written here, or there are too few "
+                    "vectors to train by: as it was"
+                )
             elif fragments is not None:
                 new[builder] = fragments
                 old += replaced

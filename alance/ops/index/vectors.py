@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import UnsupportedError
+from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.index import hnsw, ivf
 from alance.format.index.encoders import ProductEncoder, RabitqEncoder
-from alance.format.index.values import METRICS, whole_vectors
+from alance.format.index.values import METRICS, VectorType, whole_vectors
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import Index
@@ -109,6 +109,10 @@ async def vectors_like(
         training = await training_of(base, index, leaf)
     except UnsupportedError:
         return None
+    except NotFoundError:
+        if index.fragment_ids:
+            raise
+        return await _first_like(base, column, leaf, index)
     if training is None:
         return None
 
@@ -135,6 +139,42 @@ async def vectors_like(
     builder = VectorSegmentBuilder(base, column, leaf, index.name, trained)
     builder.carried, builder.parted = split.carried, split.ids
     return builder
+
+
+async def _first_like(
+    base: Snapshot, column: str, leaf: Field, index: Index
+) -> VectorSegmentBuilder | None:
+    """A builder of the first segment of an index that has a record and no files.
+
+    pylance makes such where there are too few vectors to train by; None: there still are.
+    """
+    details = vector_index_pb2.VectorIndexDetails.FromString(index.message.index_details.value)
+    told, links = (
+        details.WhichOneof("compression"),
+        hnsw.described(index.message.index_details.value),
+    )
+    type_, metric = VectorType.of(leaf.to_arrow().type), METRICS[details.metric_type]
+    kind = "" if told is None else told.upper()
+    if type_ is None or not kind or (kind == RabitqEncoder.KIND and links is not None):
+        return None
+    options = VectorIndexOptions(**{} if links is None else links._asdict())
+    if kind == ProductEncoder.KIND:
+        parts, bits = details.pq.num_sub_vectors or None, details.pq.num_bits or None
+        options = replace(options, num_sub_vectors=parts, num_bits=bits)
+    elif kind == RabitqEncoder.KIND:
+        options = replace(options, num_bits=details.rq.num_bits or None)
+    checked = CheckedVectors(
+        column, leaf, type_, index.name, kind, links is not None, metric, options
+    )
+    try:
+        training = await train(base, checked)
+    except InvalidInputError:
+        return None
+
+    async def trained() -> Training:
+        return training
+
+    return VectorSegmentBuilder(base, column, leaf, index.name, trained)
 
 
 def _as_before(
