@@ -1,8 +1,6 @@
 """Inner loops in C++: contiguous buffers in and out, every bound checked, no GIL held."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, overload
-from collections.abc import Sequence
 from typing import Any, TypeAlias, overload
 
 import numpy as np
