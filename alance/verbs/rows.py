@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from alance.operations import Operation
     from alance.ops.blobs import files as blob_files
     from alance.ops.blobs.files import BlobOptions
+    from alance.ops.merge import explained as merge_explained
     from alance.ops.merge import insert as merge_insert
     from alance.ops.merge import options as merge_options
     from alance.ops.merge.options import MergePlan
+    from alance.ops.read.explain import Explanation
     from alance.ops.rows import delete, update
     from alance.ops.rows.update import Updates
     from alance.ops.version.commit_options import CommitArguments
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 else:
     blob_files = Deferred("alance.ops.blobs.files")
     delete = Deferred("alance.ops.rows.delete")
+    merge_explained = Deferred("alance.ops.merge.explained")
     merge_insert = Deferred("alance.ops.merge.insert")
     merge_options = Deferred("alance.ops.merge.options")
     update = Deferred("alance.ops.rows.update")
@@ -339,6 +342,22 @@ class MergeInsert:
             max_retries: attempts to commit where others were first, but changed other rows.
         """
         return self._with(commit=CommitOptions(**commit))
+
+    async def explain(self, schema: pa.Schema | None = None) -> Explanation:
+        """What the merge would do, and ask of the store to find rows that match: requests, bytes
+        and rounds. Print it for a text. Rows that match, and so what is written, are not known.
+
+        Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
+
+        Args:
+            schema: of the data; None: that of the table.
+
+        Raises:
+            InvalidInputError, UnsupportedError: a merge that `execute` would refuse by its columns.
+        """
+        await self._dataset._load(merge_explained)
+        base: Any = self._dataset
+        return await merge_explained.explain_merge(base._snapshot, self._plan, schema)
 
     async def execute(self, data: Data, *, schema: pa.Schema | None = None) -> Dataset:
         """Merge data into the table; `summary` of the dataset of the new version has

@@ -153,6 +153,16 @@ async def _match_by_parts(
         await source_part.close()
 
 
+def scan_of(base: Snapshot, merge: Merge) -> tuple[list[str], ScanOptions]:
+    """The columns of the target that are scanned to find matches, and how."""
+    columns = [name for name in merge.target_columns if name not in META]
+    meta = [name for name in merge.target_columns if name in META]
+    options = ScanOptions(
+        with_row_address=True, with_row_id=base.has_stable_row_ids, scan_in_order=False
+    )
+    return [*columns, *meta], options
+
+
 @dataclass(slots=True)
 class _Matcher:
     base: Snapshot
@@ -161,12 +171,8 @@ class _Matcher:
 
     async def scanned(self) -> AsyncGenerator[pa.RecordBatch, None]:
         """The target's rows, with all columns that the merge needs to know them."""
-        columns = [name for name in self.merge.target_columns if name not in META]
-        options = ScanOptions(
-            with_row_address=True, with_row_id=self.base.has_stable_row_ids, scan_in_order=False
-        )
-        meta = [name for name in self.merge.target_columns if name in META]
-        plan = in_large_batches(await plan_scan(self.base, [*columns, *meta], options))
+        columns, options = scan_of(self.base, self.merge)
+        plan = in_large_batches(await plan_scan(self.base, columns, options))
         async with aclosing(scan(self.base, plan)) as batches:
             async for batch in batches:
                 yield batch

@@ -57,8 +57,8 @@ class Step:
 class Explanation:
     """What a read costs if it runs now; as text by `str`.
 
-    What is read late, for the rows that a filter keeps, is not in the sums: only its upper limit
-    is known.
+    What is read late, for the rows that a filter keeps or a merge changes, is not in the sums:
+    only its upper limit is known.
     """
 
     what: tuple[str, ...]  # of the read: dataset, columns, filter, ...
@@ -69,9 +69,10 @@ class Explanation:
     num_pages: int  # with bytes that are read
     num_pages_skipped: int
     first: tuple[str, ...]  # columns read of every row
-    late: tuple[str, ...] = ()  # columns read of rows that the filter keeps
+    late: tuple[str, ...] = ()  # columns read of some rows, see `late_of`
     skipped: Skipped | None = None  # by statistics; None: nobody asked them
-    at_most: tuple[Step, ...] = ()  # what the late columns cost if it keeps all
+    at_most: tuple[Step, ...] = ()  # what the late columns cost of all rows
+    late_of: str = "that the filter keeps"  # rows that late columns are read of
 
     @property
     def num_requests(self) -> int:
@@ -95,7 +96,7 @@ class Explanation:
             f"  read first: {', '.join(self.first) or 'no columns'}",
         ]
         if self.late:
-            lines.append(f"  read late, of rows that the filter keeps: {', '.join(self.late)}")
+            lines.append(f"  read late, of rows {self.late_of}: {', '.join(self.late)}")
             lines += [f"    at most {step}" for step in self.at_most]
         return "\n".join(lines)
 

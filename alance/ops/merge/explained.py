@@ -1,0 +1,79 @@
+"""What a merge does and reads, told before it is run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from alance.ops.merge.match import scan_of
+from alance.ops.merge.plan import Merge
+from alance.ops.read.explain import explain_scan
+from alance.ops.read.options import ScanOptions
+from alance.ops.version.conditions import Bound
+from alance.ops.version.first_use import load_readers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from alance.ops.merge.options import MergePlan
+    from alance.ops.read.explain import Explanation
+    from alance.ops.version.snapshot import Snapshot
+
+
+async def explain_merge(
+    snapshot: Snapshot, plan: MergePlan, schema: pa.Schema | None
+) -> Explanation:
+    """What the merge of data of a schema (None: the table's) reads of a version: the scan that
+    finds matches, and what is read of rows that match, at most. See `alance.MergeInsert.explain`.
+    """
+    plan.check()
+    await load_readers(snapshot, condition=plan.condition or plan.others)
+    merge = Merge.of(plan, snapshot.schema, schema or snapshot.schema.to_arrow())
+    columns, options = scan_of(snapshot, merge)
+    scanned = await explain_scan(snapshot, columns, options)
+    late = _late(merge)
+    at_most = (await explain_scan(snapshot, late, ScanOptions())).steps if late else ()
+    return replace(
+        scanned,
+        what=(*_lines(merge), *(f"  {line}" for line in scanned.what)),
+        late=late,
+        at_most=at_most,
+        late_of="that match" if not merge.rewrites_columns else "of fragments that have a match",
+    )
+
+
+def _late(merge: Merge) -> tuple[str, ...]:
+    """The columns that are read of rows that match: those of new rows that the data lacks."""
+    if merge.rewrites_columns:
+        return tuple(field.name for field in merge.written.fields)
+    if merge.plan.when_matched != "update":
+        return ()
+    return (*merge.lacking, *merge.partial)
+
+
+def _lines(merge: Merge) -> list[str]:
+    plan = merge.plan
+    matched = {
+        "nothing": "stay",
+        "update": "are written anew",
+        "delete": "are deleted",
+        "fail": "are an error",
+    }[plan.when_matched]
+    if merge.rewrites_columns:
+        matched = f"get new values of {', '.join(_late(merge))}, in new files for their fragments"
+    where = _where(plan.condition)
+    lines = [
+        f"merge on {', '.join(merge.on)}, of data with columns {', '.join(merge.given.names)}",
+        f"  rows that match {matched}{where}",
+    ]
+    if plan.inserts:
+        lines.append("  rows of the data without a match are inserted")
+    if plan.deletes_others:
+        others = _where(plan.others)
+        lines.append(f"  rows of the table without a match are deleted{others}")
+    return lines
+
+
+def _where(condition: str | Bound | None) -> str:
+    text = condition.text if isinstance(condition, Bound) else condition
+    return "" if text is None else f", where {text}"
