@@ -13,7 +13,8 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
   no version will name: `remove_data_files`;
 - new columns, a fragment a task: `ColumnBackfill`;
 - rows that were found on executors and are deleted or replaced in one commit: `delete_rows`,
-  `replace_rows`, `RowUpdate`, `SourceGaps`;
+  `replace_rows`, `RowUpdate`, `SourceGaps`; the row ids of rows that are moved by hand:
+  `with_row_ids`, `row_ids_of`;
 - catalogs that are folders of tables: `list_folders`, `list_tables`, `is_table`, `move_table`,
   `remove_folder`.
 
@@ -28,6 +29,7 @@ from alance.distributed.folders import (
     move_table,
     remove_folder,
 )
+from alance.distributed.row_ids import row_ids_of, with_row_ids
 from alance.distributed.splits import (
     Piece,
     check_filter,
@@ -101,5 +103,7 @@ __all__ = [
     "remove_data_files",
     "remove_folder",
     "replace_rows",
+    "row_ids_of",
     "version_record",
+    "with_row_ids",
 ]
