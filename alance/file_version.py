@@ -18,10 +18,10 @@ class FileVersion(Enum):
     V2_3 = "2.3"
 
     def __lt__(self, other: FileVersion) -> bool:
-        return self.value < other.value
+        return self._value_ < other._value_
 
     def __le__(self, other: FileVersion) -> bool:
-        return self.value <= other.value
+        return self._value_ <= other._value_
 
     @classmethod
     def parse(cls, text: str) -> FileVersion:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from alance.format.field import Field
+    from alance.format.layouts.fields import LeafColumn
     from alance.format.schema import Schema
 
 
@@ -69,6 +70,15 @@ def fixed_bytes(arrow: pa.DataType) -> float:
         return float(arrow.bit_width) / 8
     except ValueError:
         return 0.0
+
+
+def leaf_bytes(leaf: LeafColumn) -> float:
+    """Bytes of a row of a leaf of fixed width; 0 for others."""
+    derived = leaf.field.derived
+    num_bytes: float | None = derived.get("bytes")
+    if num_bytes is None:
+        num_bytes = derived["bytes"] = fixed_bytes(leaf.field.arrow_type)
+    return leaf.multiplier * num_bytes
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:

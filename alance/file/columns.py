@@ -46,11 +46,14 @@ class OpenColumn:
 
     container: Container
     column: Column
-    layouts: list[PageLayout | None]
+    _layouts: list[PageLayout | None] | None = None
 
-    @classmethod
-    def of(cls, container: Container, column: Column) -> OpenColumn:
-        return cls(container, column, [None] * len(column.pages))
+    @property
+    def layouts(self) -> list[PageLayout | None]:
+        """Those of the pages that were parsed."""
+        if self._layouts is None:
+            self._layouts = [None] * self.column.num_pages
+        return self._layouts
 
     @property
     def num_rows(self) -> int:
@@ -157,12 +160,12 @@ class OpenColumn:
         """(page, first row in it, last row in it, exclusive) of the pages in a range of rows."""
         if start >= stop:
             return
-        if len(self.column.pages) == 1:
+        if self.column.num_pages == 1:
             yield 0, start, min(stop, self.column.num_rows)
             return
-        first_rows = self.column.first_rows
+        first_rows, num_pages = self.column.first_rows, self.column.num_pages
         number = int(np.searchsorted(first_rows, start, "right")) - 1
-        while number < len(self.column.pages) and first_rows[number] < stop:
+        while number < num_pages and first_rows[number] < stop:
             first, last = int(first_rows[number]), int(first_rows[number + 1])
             if last > max(first, start):
                 yield number, max(start, first) - first, min(stop, last) - first
@@ -251,7 +254,7 @@ class OpenColumn:
 
     def place(self, number: int) -> PageAt:
         """Where a page is."""
-        return PageAt(self.container.path, self.column.pages, number)
+        return PageAt(self.container.path, self.column, number)
 
     def learn(self, number: int, states: States) -> Plan[PageState]:
         """Plan the state of a page: one round at most."""

@@ -11,7 +11,7 @@ from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.batches import completed, empty_columns, fixed_bytes, one_array
+from alance.file.batches import completed, empty_columns, leaf_bytes, one_array
 from alance.file.leaves import OpenLeaf, Parts
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
 from alance.file.open import open_columns, open_file
@@ -23,7 +23,7 @@ from alance.format.layouts.paged_rows import PagedRows
 from alance.format.plans import TURN, all_read, together
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -187,26 +187,21 @@ class OpenFragment:
     @property
     def encoded_bytes(self) -> int:
         """Bytes of all pages of the projection."""
-        return sum(leaf.column.encoded_bytes for leaf in self.leaves)
+        return sum([leaf.column.encoded_bytes for leaf in self.leaves])
 
     @property
     def num_bytes(self) -> int:
         """Memory of what is known of the columns."""
-        tables = sum(tables.num_bytes for tables in self._tables)
-        return 100 + tables + sum(leaf.column.column.num_bytes for leaf in self.leaves)
+        return 100 + self.tables.num_bytes
 
     @property
     def row_bytes(self) -> float:
         """Memory of a decoded row, estimated: a constant page of vectors has no bytes at all."""
         tables, rows = self.tables, max(1, self.num_rows)
         if tables.row_bytes is None:
-            tables.row_bytes = sum(
-                max(
-                    leaf.column.encoded_bytes / rows,
-                    leaf.leaf.multiplier * fixed_bytes(leaf.leaf.field.arrow_type),
-                )
-                for leaf in self.leaves
-            )
+            sizes = [leaf.column.encoded_bytes / rows for leaf in self.leaves]
+            fixed = [leaf_bytes(leaf.leaf) for leaf in self.leaves]
+            tables.row_bytes = sum(map(max, sizes, fixed))
         return tables.row_bytes
 
     @property
@@ -303,8 +298,7 @@ def open_fragment(
     Raises:
         CorruptFileError: a file whose columns have another number of rows than the fragment.
     """
-    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
-    top = {field.id for field in schema.fields}
+    leaves, ids, top = schema.remember(open_fragment, lambda: _columns_of(schema))
     by_source: list[tuple[FileSource, list[LeafColumn]]] = []
     for source in files:
         own = [leaf for leaf in leaves if leaf.field.id in source.columns]
@@ -326,9 +320,15 @@ def open_fragment(
                 f"field {leaf.leaf.field.name!r} in {leaf.column.container.path}: "
                 f"{leaf.column.num_rows} rows, the fragment has {num_rows}"
             )
-    order = [*(leaf.field.id for leaf in leaves), *top]
-    ids = dict.fromkeys(field_id for field_id in order if field_id in by_field)
-    return OpenFragment(schema, num_rows, tuple(by_field[field_id] for field_id in ids))
+    if [*by_field] != ids:
+        by_field = {field: by_field[field] for field in (*ids, *top) if field in by_field}
+    return OpenFragment(schema, num_rows, tuple(by_field.values()))
+
+
+def _columns_of(schema: Schema) -> tuple[Sequence[LeafColumn], Sequence[int], Collection[int]]:
+    """The leaves of a schema, their fields' ids, and those of its own fields."""
+    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
+    return leaves, [leaf.field.id for leaf in leaves], {field.id: None for field in schema.fields}
 
 
 def _open_leaves(

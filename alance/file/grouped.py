@@ -18,7 +18,6 @@ from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.columns import OpenColumn
 from alance.file.fragment import FragmentTask
-from alance.format.container import FlatPages
 from alance.format.layouts import MAX_SHARED_BYTES, mini_block, page_layout
 from alance.format.layouts.miniblock_join import TOO_MANY, AlikePages, Joined, decode_together
 from alance.format.plans import ByteRange, answered, cut
@@ -213,7 +212,7 @@ def _described(encoding: bytes) -> MiniBlockPage | None:
 def group_key(fragment: OpenFragment) -> tuple[int, ...] | None:
     """Equal for fragments that can be read together: the fields they have; None: not at all."""
     if all(
-        isinstance(leaf.column, OpenColumn) and isinstance(leaf.column.column.pages, FlatPages)
+        isinstance(leaf.column, OpenColumn) and leaf.column.column.kernel is not None
         for leaf in fragment.leaves
     ):
         return tuple(leaf.leaf.field.id for leaf in fragment.leaves)
@@ -252,9 +251,9 @@ def _open_column(fragment: OpenFragment, number: int) -> OpenColumn:
 
 
 def _pages_of(column: OpenColumn) -> _kernels.ColumnPages:
-    pages = column.column.pages
-    assert isinstance(pages, FlatPages)
-    return pages.kernel
+    kernel = column.column.kernel
+    assert kernel is not None
+    return kernel
 
 
 def _contents(

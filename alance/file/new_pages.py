@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.file.columns import OpenColumn
-from alance.format.container import FlatPages
 from alance.format.layouts import described
 from alance.format.layouts.miniblock import MiniBlockState
 from alance.format.layouts.paged_rows import RowPage
@@ -48,10 +47,11 @@ class NewPages:
         kernels = []
         for hole in holes:
             column = hole.leaf.column
-            if isinstance(column, OpenColumn) and isinstance(column.column.pages, FlatPages):
+            kernel = column.column.kernel if isinstance(column, OpenColumn) else None
+            if isinstance(column, OpenColumn) and kernel is not None:
                 self._holes.append(hole)
                 self._columns.append(column)
-                kernels.append(column.column.pages.kernel)
+                kernels.append(kernel)
             else:
                 self.left.append(hole)
         by_path: dict[str, Container] = {}

@@ -43,7 +43,11 @@ def open_file(
             parsed: Container | None = states.peek(("file", path))
             if parsed is not None:
                 return parsed
-            container = _trimmed((yield from _opened(path, file_bytes, tail)))
+            if file_bytes <= TAIL_BYTES:  # it is kept whole: its pages are never asked for again
+                tail = memoryview(bytes(tail))
+            container = yield from _opened(path, file_bytes, tail)
+            if file_bytes > TAIL_BYTES:
+                container = _trimmed(container)
             if kept is not None:
                 kept.put(path, container.content_start, file_bytes, container.content)
         states.put(("file", path), container, container.num_bytes)
@@ -82,7 +86,7 @@ def open_columns(
             columns += yield from noted(container.read_columns(missing), kept)
         yield TURN
         for column in columns:
-            opened = by_index[column.index] = OpenColumn.of(container, column)
+            opened = by_index[column.index] = OpenColumn(container, column)
             states.put(keys[column.index], opened, column.num_bytes)
     return [by_index[index] for index in indices]
 
@@ -115,20 +119,15 @@ def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]
 
 
 def _trimmed(container: Container) -> Container:
-    """The container with no more of the file than is worth keeping, as an own copy.
-
-    A small file stays whole: its pages are then never asked for again.
-    """
-    keep_from = container.content_start
-    if container.file_bytes > TAIL_BYTES:
-        starts = np.concatenate([container.columns[:, 0], container.buffers[:, 0]])
-        starts = starts[starts >= container.content_start]
-        spans = [int(starts.min())] if len(starts) else []
-        if isinstance(container, BatchContainer):
-            spans.append(max(container.content_start, container.page_table_start))
-        if container.search is not None:  # its entries from there on are of use
-            spans.append(max(container.content_start, int(container.buffers[-1, 0])))
-        inside = [start for start in spans if start >= container.content_start]
-        keep_from = min(inside, default=container.content_start)
+    """The container with no more of the file than is worth keeping, as an own copy."""
+    starts = np.concatenate([container.columns[:, 0], container.buffers[:, 0]])
+    starts = starts[starts >= container.content_start]
+    spans = [int(starts.min())] if len(starts) else []
+    if isinstance(container, BatchContainer):
+        spans.append(max(container.content_start, container.page_table_start))
+    if container.search is not None:  # its entries from there on are of use
+        spans.append(max(container.content_start, int(container.buffers[-1, 0])))
+    inside = [start for start in spans if start >= container.content_start]
+    keep_from = min(inside, default=container.content_start)
     content = memoryview(bytes(container.content[keep_from - container.content_start :]))
     return replace(container, content=content, content_start=keep_from)

@@ -7,7 +7,7 @@ hole, which a take fills: from the caches, or by a plan.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance.file.columns import OpenColumn
 from alance.file.new_pages import NewPages
@@ -18,34 +18,38 @@ from alance.format.layouts.paged_rows import takes_rows
 from alance.format.plans import together
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from alance.file.columns import States
     from alance.file.leaves import OpenLeaf
     from alance.format.layouts.base import PageState
     from alance.format.plans import Plan
 
+NONE_LEFT_OUT: Final[frozenset[int]] = frozenset()
+
 
 class PageTables:
     """The page tables of a fragment, one a leaf; None of a leaf whose rows go another way.
 
     Attributes:
-        by_field: the leaves by their fields' ids.
-        num_bytes: memory of the tables and of what they keep alive.
-        is_simple: rows of all leaves are those of the fragment, and no file is kept whole.
+        num_bytes: memory of the columns, of the tables and of what they keep alive.
+        is_simple: rows of all leaves are those of the fragment, and its files are all kept whole,
+            or none is.
+        is_whole: a file is kept whole.
         has_grown: pages were learned since the tables were last weighed.
         row_bytes: memory of a decoded row; None until it is asked for.
         lock: held by the thread that learns pages, where several read the same.
     """
 
     __slots__ = (
+        "_by_field",
         "_forms",
         "_left_out",
         "_placed",
         "_ranged",
-        "by_field",
         "has_grown",
         "is_simple",
+        "is_whole",
         "leaves",
         "lock",
         "num_bytes",
@@ -55,21 +59,22 @@ class PageTables:
 
     def __init__(self, leaves: Sequence[OpenLeaf]) -> None:
         self.leaves = leaves
-        self.by_field = {leaf.leaf.field.id: leaf for leaf in leaves}
         self.tables = [
             leaf.column.row_table() if takes_rows(leaf.leaf.field) else None for leaf in leaves
         ]
-        self.num_bytes = sum([84 + 24 * len(leaf.column.column.pages) for leaf in leaves])
-        self.is_simple = all(
-            leaf.leaf.multiplier == 1 and not leaf.column.container.is_whole for leaf in leaves
-        )
+        columns = [leaf.column.column for leaf in leaves]
+        self.num_bytes = sum([84 + 24 * column.num_pages + column.num_bytes for column in columns])
+        kept = {leaf.column.container.is_whole for leaf in leaves}
+        self.is_whole = True in kept
+        self.is_simple = len(kept) < 2 and all(leaf.leaf.multiplier == 1 for leaf in leaves)
         self.has_grown = True
         self.row_bytes: float | None = None
         self.lock = threading.Lock()
         self._ranged: RangedColumns | None = None
         self._placed: Sequence[int] | None = None
         self._forms: Sequence[tuple[int, bool]] | None = None
-        self._left_out: set[int] = set()
+        self._by_field: Mapping[int, OpenLeaf] | None = None
+        self._left_out = NONE_LEFT_OUT
 
     def drop(self, at: int) -> None:
         """Rows of a leaf go another way."""
@@ -78,7 +83,7 @@ class PageTables:
 
     def leave_out(self, numbers: Iterable[int]) -> None:
         """Neighbouring rows of some leaves go another way; single ones do not."""
-        self._left_out.update(numbers)
+        self._left_out = self._left_out.union(numbers)
         self._ranged = None
 
     @property
@@ -88,6 +93,13 @@ class PageTables:
             tables = enumerate(self.tables)
             self._placed = [number for number, table in tables if table is not None]
         return self._placed
+
+    @property
+    def by_field(self) -> Mapping[int, OpenLeaf]:
+        """The leaves by their fields' ids."""
+        if self._by_field is None:
+            self._by_field = {leaf.leaf.field.id: leaf for leaf in self.leaves}
+        return self._by_field
 
     @property
     def forms(self) -> Sequence[tuple[int, bool]]:

@@ -21,7 +21,7 @@ from alance.file.open import from_content
 from alance.file.page_tables import Hole, fill_known, learn
 from alance.file.placed_columns import PlacedColumns
 from alance.format.layouts.paged_rows import PagedRows, PlacedRows
-from alance.format.plans import TURN, cut, together
+from alance.format.plans import TURN, together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -76,15 +76,17 @@ class _Asked:
     fragments: Sequence[OpenFragment]
     rows: Int64s  # end to end
     ends: Sequence[int]  # where those of each fragment end
-    is_simple: bool  # there are rows of each fragment, and their tables are simple
+    is_simple: bool  # there are rows of each fragment, and their tables are simple and alike
 
     @classmethod
     def of(cls, asked: Sequence[tuple[OpenFragment, Int64s]]) -> _Asked:
         rows = asked[0][1] if len(asked) == 1 else np.concatenate([rows for _, rows in asked])
         counts = [len(rows) for _, rows in asked]
         fragments = [fragment for fragment, _ in asked]
-        simple = all(counts) and all(fragment.tables.is_simple for fragment in fragments)
-        return cls(fragments, rows, [*accumulate(counts)], simple)
+        tables = [fragment.tables for fragment in fragments]
+        simple = all(counts) and all(own.is_simple for own in tables)
+        is_alike = len({own.is_whole for own in tables}) < 2
+        return cls(fragments, rows, [*accumulate(counts)], simple and is_alike)
 
     def leaf(self, at: int, number: int) -> OpenLeaf:
         """A leaf of one of the fragments."""
@@ -188,10 +190,10 @@ class _Asked:
         placed = PlacedRows(plan, [container.path for container in containers])
         if containers[0].is_whole:  # all of them are
             contents = {container.path: container.content for container in containers}
-            ranges = placed.pieces.ranges()
-            placed.content = memoryview(
-                b"".join([cut(byte_range, contents[byte_range.path]) for byte_range in ranges])
-            )
+            pieces = placed.pieces
+            files = np.repeat(np.arange(len(pieces.paths)), np.diff(pieces.ends, prepend=0))
+            views, sizes = [contents[path] for path in pieces.paths], pieces.stops - pieces.starts
+            placed.content = _kernels.gather_spans(views, files, pieces.starts, sizes).data
         return placed
 
 

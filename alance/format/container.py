@@ -89,48 +89,66 @@ class Column:
 
     Args:
         index: its number in the file.
-        first_rows: of pages that are in no flat tables: the first row of each, and the total.
+        pages: those that are in no flat tables.
+        first_rows: of these the first row of each, and the total.
+        kernel: the flat tables; None: there are none.
     """
 
-    __slots__ = ("_first_rows", "index", "pages")
+    __slots__ = ("_first_rows", "_pages", "index", "kernel")
 
-    def __init__(self, index: int, pages: Sequence[Page], first_rows: Int64s | None = None) -> None:
+    def __init__(
+        self,
+        index: int,
+        pages: Sequence[Page] = (),
+        first_rows: Int64s | None = None,
+        kernel: _kernels.ColumnPages | None = None,
+    ) -> None:
         self.index = index
-        self.pages = pages
+        self.kernel = kernel
+        self._pages = pages
         self._first_rows = first_rows
+
+    @property
+    def pages(self) -> Sequence[Page]:
+        """The pages, each made when it is asked for."""
+        return self._pages if self.kernel is None else FlatPages(self.kernel)
+
+    @property
+    def num_pages(self) -> int:
+        return len(self._pages) if self.kernel is None else len(self.kernel)
 
     @property
     def first_rows(self) -> Int64s:
         """The first row of each page, and the total; shape (pages + 1,)."""
         if self._first_rows is None:
-            assert isinstance(self.pages, FlatPages)
-            self._first_rows = np.frombuffer(self.pages.kernel.first_rows(), np.int64)
+            assert self.kernel is not None
+            self._first_rows = np.frombuffer(self.kernel.first_rows(), np.int64)
         return self._first_rows
 
     @property
     def num_rows(self) -> int:
-        if isinstance(self.pages, FlatPages):
-            return self.pages.kernel.num_rows
+        if self.kernel is not None:
+            return self.kernel.num_rows
         return int(self.first_rows[-1])
 
     def row_table(self) -> _kernels.RowTable:
         """A table of the pages for the kernel that places rows, which knows nothing of them yet."""
-        if isinstance(self.pages, FlatPages):
-            return self.pages.kernel.row_table()
+        if self.kernel is not None:
+            return self.kernel.row_table()
         return _kernels.RowTable(self.first_rows)
 
     @property
     def buffer_bytes(self) -> int:
         """Bytes of all buffers of all pages."""
-        if isinstance(self.pages, FlatPages):
-            return self.pages.kernel.buffer_bytes
+        if self.kernel is not None:
+            return self.kernel.buffer_bytes
         return sum(size for page in self.pages for _, size in page.buffers)
 
     @property
     def num_bytes(self) -> int:
         """Bytes that this object keeps alive, for a cache's budget."""
-        if isinstance(self.pages, FlatPages):
-            return 308 + 8 * len(self.pages) + self.pages.kernel.num_bytes
+        if self.kernel is not None:
+            return 260 + 8 * len(self.kernel) + self.kernel.num_bytes
         return 200 + sum(len(page.encoding) + 120 for page in self.pages)
 
 
@@ -162,7 +180,7 @@ def parse_columns(
         if is_structural and encoding is not None and encoding not in checked:
             _check_encoding(encoding, f"column {index} in {path}")
             checked.add(encoding)
-        columns.append(Column(index, FlatPages(pages)))
+        columns.append(Column(index, kernel=pages))
     return columns
 
 
@@ -264,10 +282,11 @@ class Container:
         Raises:
             CorruptFileError: a column that the file has not, or metadata that contradict it.
         """
+        num_columns = self.num_columns
         for index in indices:
-            if not 0 <= index < self.num_columns:
+            if not 0 <= index < num_columns:
                 raise CorruptFileError(
-                    f"column {index} in {self.path}: the file has {self.num_columns} columns"
+                    f"column {index} in {self.path}: the file has {num_columns} columns"
                 )
         spans = [(start, stop) for start, stop in self.columns[list(indices)].tolist()]
         contents = yield from self._read(spans)

@@ -61,7 +61,9 @@ class SearchCache:
     def __init__(self, max_bytes: int, kept: DiskCache | None = None) -> None:
         self.kept = kept
         self._max_bytes = max_bytes
-        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        # A pair an entry would be one more object that the collector of cycles looks at.
+        self._entries: OrderedDict[Hashable, Any] = OrderedDict()
+        self._sizes: dict[Hashable, int] = {}
         self._loads: dict[Hashable, _Load] = {}
         self._shared: dict[Hashable, _Load] = {}  # by `get_many`
         self._num_bytes = 0
@@ -83,28 +85,30 @@ class SearchCache:
 
     def peek(self, key: Hashable) -> Any | None:
         """The value of a key; None where it is not there."""
-        entry = self._entries.get(key)
+        value = self._entries.get(key)
         if trace.active:
-            trace.look("search cache", hit=entry is not None)
-        if entry is None:
+            trace.look("search cache", hit=value is not None)
+        if value is None:
             self._misses += 1
             return None
         self._hits += 1
         self._entries.move_to_end(key)
-        return entry[0]
+        return value
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        """Keep a value, in place of an older one."""
-        self.discard(key)
+        """Keep a value, which is not None, in place of an older one."""
+        if key in self._entries:
+            self.discard(key)
         if num_bytes > self._max_bytes // 4:
             if self._max_bytes > 0 and num_bytes < sys.maxsize:  # who wants none kept says that
                 self._warn(num_bytes)
             return
-        self._entries[key] = (value, num_bytes)
+        self._entries[key] = value
+        self._sizes[key] = num_bytes
         self._num_bytes += num_bytes
         while self._num_bytes > self._max_bytes:
-            _, (_, freed) = self._entries.popitem(last=False)
-            self._num_bytes -= freed
+            oldest, _ = self._entries.popitem(last=False)
+            self._num_bytes -= self._sizes.pop(oldest)
             self._evictions += 1
 
     def _warn(self, num_bytes: int) -> None:
@@ -118,13 +122,13 @@ class SearchCache:
 
     def discard(self, key: Hashable) -> None:
         """Forget a key."""
-        old = self._entries.pop(key, None)
-        if old is not None:
-            self._num_bytes -= old[1]
+        if self._entries.pop(key, None) is not None:
+            self._num_bytes -= self._sizes.pop(key)
 
     def clear(self) -> None:
         """Forget everything."""
         self._entries.clear()
+        self._sizes.clear()
         self._num_bytes = 0
 
     async def get(

@@ -45,6 +45,9 @@ class Shape:
     max_def: int
     max_visible: int
 
+    def __hash__(self) -> int:
+        return len(self.layers) << 32 | self.max_rep << 16 | self.max_def  # that of enums is slow
+
     @classmethod
     def from_proto(cls, layers: Iterable[int]) -> Shape:
         """The shape of a page with these layers.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from alance.arrays import Bytes, Int64s, UInt16s
-    from alance.format.container import Page
+    from alance.format.container import Column
     from alance.format.plans import Plan
 
 # A page up to this size is read whole: at 100 MB/s that takes 2.5 ms, a round 30 ms.
@@ -109,15 +109,15 @@ class PagePlace(Place):
 class PageAt(Place):
     """A page of a column, by its number: most are never looked for."""
 
-    __slots__ = ("number", "pages", "path")
+    __slots__ = ("column", "number", "path")
 
-    def __init__(self, path: str, pages: Sequence[Page], number: int) -> None:
+    def __init__(self, path: str, column: Column, number: int) -> None:
         self.path = path
-        self.pages = pages
+        self.column = column
         self.number = number
 
     def corrupt(self, what: str) -> CorruptFileError:
-        page = self.pages[self.number]
+        page = self.column.pages[self.number]
         return PagePlace(self.path, page.buffers, page.num_rows).corrupt(what)
 
 

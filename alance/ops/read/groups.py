@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from alance.file.batches import fixed_bytes, one_array
+from alance.file.batches import leaf_bytes, one_array
 from alance.file.fragment import take_rows
 from alance.file.grouped import group_key, read_together
 from alance.file.placed_rows import fetch_placed
@@ -206,11 +206,7 @@ def file_bytes(handle: FragmentHandle) -> int:
 
 def fixed_row_bytes(schema: Schema) -> float:
     """Memory of a decoded row, of values of fixed width: constant pages have no bytes at all."""
-    return sum(
-        leaf.multiplier * fixed_bytes(leaf.field.arrow_type)
-        for field in schema.fields
-        for leaf in leaf_columns(field)
-    )
+    return sum(leaf_bytes(leaf) for field in schema.fields for leaf in leaf_columns(field))
 
 
 def with_neighbours(groups: Sequence[FragmentGroup], row_bytes: float) -> Iterator[FragmentGroup]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from alance.file.batches import fixed_bytes
+from alance.file.batches import leaf_bytes
 from alance.file.fragment import open_fragment
 from alance.file.states import ScanStates
 from alance.file.tracing import describe
@@ -284,7 +284,7 @@ def _has_narrow_late(plan: ScanPlan) -> bool:
     if plan.late_schema is None:
         return False
     leaves = [leaf for field in plan.late_schema.fields for leaf in leaf_columns(field)]
-    widths = [leaf.multiplier * fixed_bytes(leaf.field.arrow_type) for leaf in leaves]
+    widths = [leaf_bytes(leaf) for leaf in leaves]
     return min(widths) > 0 and sum(widths) <= NARROW_BYTES
 
 

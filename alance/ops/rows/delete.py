@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import InvalidInputError
-from alance.file.batches import empty_columns, fixed_bytes
+from alance.file.batches import empty_columns, leaf_bytes
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import as_mask, as_numbers
 from alance.format.table.operations import Delete
@@ -109,7 +109,7 @@ def in_large_batches(plan: ScanPlan) -> ScanPlan:
     Of rows of unknown width, as those of strings are, the batches stay as they are.
     """
     leaves = [leaf for field in plan.first_schema.fields for leaf in leaf_columns(field)]
-    widths = [leaf.multiplier * fixed_bytes(leaf.field.arrow_type) for leaf in leaves]
+    widths = [leaf_bytes(leaf) for leaf in leaves]
     if not widths or not all(widths):
         return plan
     rows = int(min(LARGE_ROWS, LARGE_BYTES / sum(widths)))
