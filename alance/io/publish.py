@@ -52,9 +52,15 @@ class NewFile:
 
     def _open(self) -> int:
         if self._fd is None:
-            _make_folders(os.path.dirname(self.path), is_durable=self._is_durable)
-            self._fd = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+            try:
+                self._fd = self._create()
+            except FileNotFoundError:
+                _make_folders(os.path.dirname(self.path), is_durable=self._is_durable)
+                self._fd = self._create()
         return self._fd
+
+    def _create(self) -> int:
+        return os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
 
     def append(self, piece: memoryview) -> None:
         """Write a piece behind the others."""
@@ -105,8 +111,6 @@ def write(path: str, body: Body, *, if_absent: bool) -> None:
 
 def write_apart(files: Sequence[NewFile], bodies: Sequence[Body]) -> None:
     """Write files under hidden names; they are then synced, and named together."""
-    for folder in dict.fromkeys(os.path.dirname(file.path) for file in files):
-        _make_folders(folder)
     for file, body in zip(files, bodies, strict=True):
         file.append(memoryview(body).cast("B"))
 
