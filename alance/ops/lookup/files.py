@@ -123,11 +123,18 @@ class IndexFiles:
             if file.schema.to_arrow().names != [form.keys, form.sets]:
                 raise CorruptFileError(f"{form.file}: columns {file.schema.to_arrow().names}")
 
-            def checked(batch: pa.RecordBatch) -> pa.Array:
+            def checked(batch: pa.RecordBatch) -> pa.RecordBatch:
                 check_order(batch.column(0), form.keys, distinct=True)
-                return batch.column(0)
+                return batch
 
-            return await self._rows(file, [(0, file.num_rows)], checked, [form.keys])
+            # Of a small file the row sets are at hand, too.
+            columns = None if file.container.is_whole else [form.keys]
+            batch = await self._rows(file, [(0, file.num_rows)], checked, columns)
+            if columns is None:
+                self._snapshot.engine.cache.put(
+                    ("index sets", self.where), batch.column(1), 200 + batch.column(1).nbytes
+                )
+            return batch.column(0)
 
         return await self._snapshot.engine.cache.get(
             ("index keys", self.where), load, lambda keys: 200 + int(keys.nbytes)
@@ -136,7 +143,7 @@ class IndexFiles:
     async def row_sets(
         self, places: Sequence[int], form: KeyedSets = bitmap.ROW_SETS
     ) -> list[RowSet]:
-        """The row numbers of some keys, by their places. Cost: one round.
+        """The row numbers of some keys, by their places. Cost: one round, none of a small file.
 
         Raises:
             CorruptFileError: bytes that are no row set.
@@ -159,6 +166,17 @@ class IndexFiles:
     async def _read_sets(self, places: Int64s, form: KeyedSets) -> list[tuple[RowSet, int]]:
         """The row numbers of some keys, and the bytes that each set has in the file."""
         engine = self._snapshot.engine
+
+        def parsed(column: pa.Array) -> list[tuple[RowSet, int]]:
+            if column.null_count or not pa.types.is_binary(column.type):
+                raise CorruptFileError(f"{form.file}: row sets of type {column.type}, or null")
+            contents = [memoryview(rows.as_buffer()) for rows in column]
+            return [(form.parse(content), len(content)) for content in contents]
+
+        sets: pa.Array | None = engine.cache.peek(("index sets", self.where))
+        if sets is not None:
+            column = sets.take(to_arrow(places))
+            return await engine.decode(lambda: parsed(column), column.nbytes)
         (file,) = await self._open(form.file)
         schema = file.schema.project([form.sets])
 
@@ -166,15 +184,8 @@ class IndexFiles:
             opened = yield from open_fragment(schema, [file.source], file.num_rows, engine.cache)
             return (yield from opened.take(places, engine.cache))
 
-        def parse() -> list[tuple[RowSet, int]]:
-            column = task.decode().column(0)
-            if column.null_count or not pa.types.is_binary(column.type):
-                raise CorruptFileError(f"{form.file}: row sets of type {column.type}, or null")
-            contents = [memoryview(rows.as_buffer()) for rows in column]
-            return [(form.parse(content), len(content)) for content in contents]
-
         task = await engine.drive(plan(), "index")
-        return await engine.decode(parse, task.num_bytes)
+        return await engine.decode(lambda: parsed(task.decode().column(0)), task.num_bytes)
 
     async def whole(self, name: str, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """All rows of a small file. Cost: one GET, mostly; two rounds of a larger one.
