@@ -244,3 +244,23 @@ async def test_what_it_leaves_is_removed_when_the_store_answers_again(lab: Lab, 
         assert await session.settled(FREE_S) == 0
         after = files(folder.parent)
         assert not {one.name for one in after - before}
+
+
+@pytest.mark.parametrize("action", ["stall", "apply_stall"])
+async def test_a_compaction_whose_ids_may_be_reserved_leaves_no_file(lab: Lab, action: str) -> None:
+    """The version that reserves ids names none of the new files, whether it was made or not."""
+    uri = f"s3://lab/cancelled-{next(_numbers)}"
+    folder = lab.root / "lab" / uri.rpartition("/")[2]
+    async with alance.Session() as session:
+        more = {"storage_options": lab.lance_options(), "session": session}
+        dataset = await alance.write_dataset(ROWS, uri, max_rows_per_file=20, **more)
+        before = files(folder / "data")
+        lab.config(faults=[{"op": "PUT", "action": action, "key": "_versions"}])
+        error = await cancelled(lab, dataset.optimize.compact_files())
+        assert isinstance(error, asyncio.CancelledError)
+        lab.calm()
+        assert await session.settled(FREE_S) == 0
+        assert files(folder / "data") == before
+        dataset = await dataset.checkout_latest()
+        assert len(await dataset.to_table()) == len(ROWS)
+        await dataset.validate()

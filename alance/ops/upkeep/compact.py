@@ -204,10 +204,12 @@ async def commit(
         change = Rewrite(groups, indices.translated)
         return await commit_change(base, change, options, discard=indices.discard, summary=summary)
 
+    has_begun = False  # else no version names the new files, whatever became of the ids
     try:
         base = await at_version(snapshot, min(result.read_version for result in results))
         groups = await _reserved(base, results, options)
         moves = await _moves(snapshot, results, groups)
+        has_begun = True
         retries = 0
         while True:
             try:
@@ -218,7 +220,7 @@ async def commit(
                     raise
                 retries += 1
     except BaseException as error:
-        if discard is not None and not may_be_visible(error):
+        if discard is not None and not (has_begun and may_be_visible(error)):
             await discard()
         raise
 
