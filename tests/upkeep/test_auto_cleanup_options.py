@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -61,6 +62,17 @@ async def test_a_table_that_is_there_keeps_its_own(tmp_path: Path) -> None:
                 auto_cleanup_options={"interval": 9, "older_than_seconds": 9},
             )
             assert after.config == before
+
+
+async def test_ages_that_no_calendar_has_keep_all_versions(tmp_path: Path) -> None:
+    options: Any = {"interval": 1, "older_than_seconds": 10**30}
+    dataset = await alance.write_dataset(ROWS, tmp_path / "t", auto_cleanup_options=options)
+    dataset = await (await dataset.insert(ROWS)).insert(ROWS)
+    stats = await dataset.cleanup_old_versions(older_than=timedelta.max)
+    assert stats.old_versions == 0
+    assert len(await dataset.versions()) == 3
+    explained = await dataset.explain_cleanup_old_versions(older_than=timedelta.min)
+    assert explained.versions == (1, 2)
 
 
 BAD: list[Any] = [

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_AGE: Final = timedelta(days=14)
 AUTO: Final = "lance.auto_cleanup."
+LONGEST_S: Final = 1e12  # of a duration; 30 000 years
 Kind: TypeAlias = Literal[
     "data", "transaction", "index", "deletion", "manifest", "temporary_manifest", "temporary"
 ]
@@ -153,7 +154,7 @@ class CleanupPolicy:
         if age is None and self.versions is None and self.retain_versions is None:
             age = DEFAULT_AGE if self.older_than_version is None else None
         if age is not None:
-            before = now - age
+            before = _before(now, age)
             versions = {
                 version
                 for version in versions
@@ -195,6 +196,14 @@ def without_tagged(
     return matching - set(tagged.values()), warnings
 
 
+def _before(now: datetime, age: timedelta) -> datetime:
+    """The time that was `age` ago; where the calendar has none such, its end."""
+    try:
+        return now - age
+    except OverflowError:
+        return (datetime.min if age > timedelta(0) else datetime.max).replace(tzinfo=UTC)
+
+
 def parse_duration(text: str) -> timedelta:
     """A duration of the table's configuration: `14d`, `1h 30m`, `0s`.
 
@@ -209,7 +218,7 @@ def parse_duration(text: str) -> timedelta:
         place = match.end()
     if not place or place < len(text):
         raise InvalidInputError(f"duration {text!r}: expected numbers with units, like `14d`")
-    return timedelta(seconds=seconds)
+    return timedelta(seconds=min(seconds, LONGEST_S))
 
 
 class AutoCleanupConfig(TypedDict, total=False):

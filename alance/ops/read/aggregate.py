@@ -116,6 +116,9 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
         )
     calls = {name: parse_aggregate(text) for name, text in aggregates.items()}
     keys = _key_texts(snapshot, group_by)
+    for name in (*keys, *calls):
+        if not isinstance(name, str):
+            raise InvalidInputError(f"name {name!r} of an aggregate or a group_by: expected text")
     for name in calls:
         if name in keys:
             raise InvalidInputError(f"{name!r} is the name of an aggregate and of a group_by")
@@ -193,7 +196,8 @@ def _key_texts(snapshot: Snapshot, group_by: Columns) -> dict[str, str]:
     """The SQL text of each key by its name."""
     if group_by is None or isinstance(group_by, Mapping):
         return dict(group_by or {})
-    if isinstance(group_by, str) or not all(isinstance(name, str) for name in group_by):
+    is_list = isinstance(group_by, Iterable) and not isinstance(group_by, str)
+    if not is_list or not all(isinstance(name, str) for name in group_by):
         raise InvalidInputError(f"group_by={group_by!r}: expected a list of names")
     texts = {name: _quoted(snapshot, name) for name in group_by}
     if len(texts) < len(group_by):
