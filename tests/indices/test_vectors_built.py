@@ -254,6 +254,7 @@ BAD: list[tuple[type[Exception], str, dict[str, Any]]] = [
     (InvalidInputError, "finite", {"ivf_centroids": np.full((3, DIM), np.nan)}),
     (InvalidInputError, "shape 256 x 16", {"pq_codebook": np.zeros((4, DIM))}),
     (InvalidInputError, "max_iters", {"max_iters": 0}),
+    (InvalidInputError, "min_gain", {"min_gain": -0.1}),
     (AlreadyExistsError, "replace=True", {"name": "there"}),
 ]
 
@@ -307,6 +308,23 @@ async def test_a_build_that_is_cancelled_leaves_the_old_index(
     assert (await dataset.latest_version()) == dataset.version
     assert lance.dataset(path).stats.index_stats("v_idx")["index_type"] == "IVF_FLAT"
     assert [search(path, values[row], nprobes=1)[0] for row in (0, 1500, 2999)] == [0, 1500, 2999]
+
+
+async def test_training_goes_on_as_long_as_it_gains_what_was_asked(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).standard_normal((3000, DIM)).astype(np.float32)
+    lance.write_dataset(table(values), tmp_path / "t")
+    dataset = await alance.dataset(tmp_path / "t")
+    losses = []
+    for gain in (0.5, 0.01, 0.0):
+        indexed = await dataset.create_index(
+            "v", "IVF_FLAT", num_partitions=30, min_gain=gain, replace=True
+        )
+        index = Index.from_protobuf(indexed._snapshot.manifest.indices[0])
+        training = await training_of(indexed._snapshot, index, indexed._snapshot.schema.field("v"))
+        assert training is not None
+        away = ((values[:, None] - training.centroids[None]) ** 2).sum(axis=2)
+        losses.append(float(away.min(axis=1).mean()))
+    assert losses[0] > losses[1] > losses[2]
 
 
 async def test_progress_is_told_step_by_step(tmp_path: Path) -> None:

@@ -49,10 +49,6 @@ if TYPE_CHECKING:
 GRAPH_ROWS: Final = 1 << 20  # of a partition with a graph, as pylance aims at them
 SEED: Final = 42  # the same rows give the same index
 GROWN: Final = 4  # times the rows that a partition had: then centroids are found anew
-# Of centroids: half of the rounds that 1e-4 takes. With 320 partitions that costs 0.3 to 1.7 points
-# of recall; 1 M x 128 in 1000 finds 0.805 and 0.883 of the nearest (20 and 50 partitions), where
-# 1e-4 finds 0.768 and 0.900, and pylance's centroids 0.737 and 0.890 (60 queries).
-LEAST_GAIN: Final = 5e-4
 LISTS: Final = 1024  # whose vectors are counted before the sample is drawn
 
 
@@ -179,7 +175,7 @@ async def _centroids(
         options.max_iters,
         by_angle=metric == "dot",
         seed=SEED,
-        least_gain=LEAST_GAIN,
+        least_gain=options.min_gain,
         on_round=step.at,
     ).centroids(pool)
     return stored_centroids(means, metric, checked.dtype)
