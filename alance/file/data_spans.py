@@ -11,8 +11,8 @@ from alance.format.layouts.blob import BlobPage
 from alance.format.layouts.fullzip import ROWS, FullZipPage
 from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
 from alance.format.layouts.sparse import SparsePage
+from alance.format.plans import joined_spans
 from alance.format.v2_0.arrays import value_buffers
-from alance.io.trace_events import merged
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -82,7 +82,7 @@ class DataSpans:
         end = max((buffer.stop for buffer in buffers), default=0)
         if stop > end:
             spans.append((max(start, end), stop))
-        return list(merged(sorted(spans)))
+        return joined_spans(spans)
 
     def pages(self, ranges: Iterable[tuple[str, Span]]) -> int:
         """How many pages have values in some ranges."""
@@ -154,7 +154,7 @@ class Needed:
         spans = self._spans.get(path, [])
         first = bisect_left(spans, (start - self._longest, 0))
         return list(
-            merged(
+            joined_spans(
                 (max(start, begin), min(stop, end))
                 for begin, end in spans[first : bisect_left(spans, (stop, 0))]
                 if end > start

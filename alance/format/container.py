@@ -34,7 +34,7 @@ from google.protobuf.message import DecodeError
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.plans import ByteRange
+from alance.format.plans import ByteRange, joined_spans
 from alance.format.proto import file2_pb2, file_pb2
 from alance.format.search_buffer import SearchBuffer, parse_search_buffer
 
@@ -316,7 +316,7 @@ class Container:
 
     def _read(self, spans: Sequence[tuple[int, int]]) -> Plan[list[memoryview]]:
         missing = [span for span in spans if span[0] < self.content_start]
-        joined = _joined(missing)
+        joined = joined_spans(missing)
         fetched = (yield [ByteRange(self.path, *span) for span in joined]) if joined else ()
         buffers: dict[tuple[int, int], memoryview] = {}
         wholes = iter(zip(joined, fetched, strict=True))
@@ -345,17 +345,6 @@ class Container:
 
     def _slice(self, start: int, stop: int) -> memoryview:
         return self.content[start - self.content_start : stop - self.content_start]
-
-
-def _joined(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The places of parts of a file in order; neighbours, as metadata of columns, as one."""
-    joined: list[tuple[int, int]] = []
-    for start, stop in sorted(spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(joined[-1][1], stop)
-        else:
-            joined.append((start, stop))
-    return joined
 
 
 def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -> Plan[Container]:

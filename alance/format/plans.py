@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from alance import _kernels
@@ -35,6 +35,17 @@ class ByteRange(NamedTuple):
     @property
     def num_bytes(self) -> int:
         return self.stop - self.start
+
+
+def joined_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same bytes in ascending spans, (start, stop) each, that neither touch nor overlap."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], stop)
+        else:
+            joined.append((start, stop))
+    return joined
 
 
 class Pieces(NamedTuple):

@@ -20,8 +20,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from alance.format.plans import joined_spans
 from alance.io.store import without_number
-from alance.io.trace_events import HopEvent, Kind, Places, RequestEvent, Totals, merged
+from alance.io.trace_events import HopEvent, Kind, Places, RequestEvent, Totals
 from alance.io.trace_text import chrome, span_of, table, waterfall, waves
 
 if TYPE_CHECKING:
@@ -224,7 +225,7 @@ def record(
         ok,
         queued,
         first_byte,
-        merged(asked),
+        tuple(joined_spans(asked)),
         tuple(sorted({name for name in callers if name})),
         retries,
     )

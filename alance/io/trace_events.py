@@ -13,17 +13,6 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
 
 
-def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The same bytes in ascending spans that neither touch nor overlap."""
-    joined: list[Span] = []
-    for start, stop in sorted(spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], stop))
-        else:
-            joined.append((start, stop))
-    return tuple(joined)
-
-
 class Places:
     """Named spans of objects, worked out when they are first asked for."""
 

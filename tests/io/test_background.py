@@ -10,6 +10,7 @@ import pytest
 from alance.errors import StoreError
 from alance.io import background
 from alance.io.background import Background
+from tests.reference.waiting import turns
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -21,11 +22,6 @@ async def free(task: asyncio.Task[object]) -> None:
     """Wait for a task that was cancelled."""
     async with asyncio.timeout(BOUND_S):
         await asyncio.wait([task])
-
-
-async def turns() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 async def test_who_is_not_cancelled_waits_to_the_end() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import alance
 from alance.io.joined import CALLERS_A_TURN, Joint
+from tests.reference.waiting import turns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,11 +31,6 @@ class Answers:
             self.cancelled += 1
             raise
         return [-question for question in questions]
-
-
-async def turns() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 def ask(joint: Joint[int, int], answers: Any, *questions: int) -> list[asyncio.Future[int]]:

@@ -11,6 +11,7 @@ import pytest
 from alance.errors import AccessError, AlreadyExistsError, StoreError
 from alance.io.registry import StoreRegistry
 from tests.io.conftest import Place
+from tests.reference.served import rule_name
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab, Record
@@ -36,10 +37,6 @@ LOST: list[dict[str, Any]] = [
 _numbers = itertools.count(1)
 
 
-def name(rule: dict[str, Any]) -> str:
-    return f"{rule['action']}{rule.get('status', '')}"
-
-
 @pytest.fixture(params=["s3", "gcs"])
 def remote(request: pytest.FixtureRequest, lab: Lab) -> Place:
     """A folder in the lab's bucket, by a store without obstore's own retries."""
@@ -55,7 +52,7 @@ def hits(records: list[Record]) -> int:
     return sum("fault" in one for one in records)
 
 
-@pytest.mark.parametrize("rule", PASSING, ids=name)
+@pytest.mark.parametrize("rule", PASSING, ids=rule_name)
 async def test_reads_survive(lab: Lab, remote: Place, rule: dict[str, Any]) -> None:
     store, path = remote.store, remote.path("a")
     await store.put(path, CONTENT)
@@ -74,7 +71,7 @@ async def test_reads_survive(lab: Lab, remote: Place, rule: dict[str, Any]) -> N
     assert hits(seen.records) == 1
 
 
-@pytest.mark.parametrize("rule", PASSING, ids=name)
+@pytest.mark.parametrize("rule", PASSING, ids=rule_name)
 async def test_listings_survive(lab: Lab, remote: Place, rule: dict[str, Any]) -> None:
     names = [remote.path(f"{number:02}") for number in range(30)]
     await asyncio.gather(*(remote.store.put(path, b"") for path in names))
@@ -84,7 +81,7 @@ async def test_listings_survive(lab: Lab, remote: Place, rule: dict[str, Any]) -
     assert hits(seen.records) == 1
 
 
-@pytest.mark.parametrize("rule", [*PASSING[:5], *LOST], ids=name)
+@pytest.mark.parametrize("rule", [*PASSING[:5], *LOST], ids=rule_name)
 async def test_plain_writes_survive(lab: Lab, remote: Place, rule: dict[str, Any]) -> None:
     store, path = remote.store, remote.path("a")
     lab.config(faults=[{"op": "PUT", "times": 1, **rule}])
@@ -103,7 +100,7 @@ async def test_plain_writes_survive(lab: Lab, remote: Place, rule: dict[str, Any
     assert [meta async for meta in store.list(remote.folder)] == []
 
 
-@pytest.mark.parametrize("rule", [*PASSING[:5], *LOST], ids=name)
+@pytest.mark.parametrize("rule", [*PASSING[:5], *LOST], ids=rule_name)
 async def test_a_creation_is_not_tried_again(lab: Lab, remote: Place, rule: dict[str, Any]) -> None:
     lab.config(faults=[{"op": "PUT", "times": 1, **rule}])
     path = remote.path("once")

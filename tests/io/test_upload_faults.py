@@ -16,6 +16,7 @@ from alance.io import upload, upload_local
 from alance.io.background import Background
 from alance.io.registry import StoreRegistry
 from tests.io.conftest import Place
+from tests.reference.served import rule_name
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -44,10 +45,6 @@ OTHERS: list[dict[str, Any]] = [
     {"action": "slow", "delay_ms": 800},
 ]
 _numbers = itertools.count(1)
-
-
-def name(rule: dict[str, Any]) -> str:
-    return f"{rule['action']}{rule.get('status', '')}"
 
 
 def open_place(lab: Lab, scheme: str, **options: str) -> Place:
@@ -84,7 +81,7 @@ async def there(place: Place) -> list[int]:
 
 
 @pytest.mark.parametrize("step", ["MPCREATE", "PART", "MPCOMPLETE"])
-@pytest.mark.parametrize("rule", [*DONE_NOT, *DONE_AND_LOST, *OTHERS], ids=name)
+@pytest.mark.parametrize("rule", [*DONE_NOT, *DONE_AND_LOST, *OTHERS], ids=rule_name)
 async def test_each_step_is_survived(
     lab: Lab, remote: Place, rule: dict[str, Any], step: str
 ) -> None:
@@ -102,7 +99,7 @@ async def test_each_step_is_survived(
 
 
 @pytest.mark.parametrize("skip", [0, 7])
-@pytest.mark.parametrize("rule", [DONE_NOT[0], *DONE_AND_LOST], ids=name)
+@pytest.mark.parametrize("rule", [DONE_NOT[0], *DONE_AND_LOST], ids=rule_name)
 async def test_each_part_is_sent_again(
     lab: Lab, remote: Place, rule: dict[str, Any], skip: int
 ) -> None:
@@ -115,7 +112,7 @@ async def test_each_part_is_sent_again(
 
 @pytest.mark.parametrize("scheme", ["s3", "gs"])
 @pytest.mark.parametrize("step", ["MPCREATE", "PART", "MPCOMPLETE", "PUT"])
-@pytest.mark.parametrize("rule", [*DONE_NOT, {"action": "status", "status": 403}], ids=name)
+@pytest.mark.parametrize("rule", [*DONE_NOT, {"action": "status", "status": 403}], ids=rule_name)
 async def test_what_lasts_is_told_and_nothing_is_left(
     lab: Lab, scheme: str, rule: dict[str, Any], step: str
 ) -> None:
@@ -141,7 +138,7 @@ async def test_a_part_that_fails_for_good_ends_the_upload(
     assert lab.stats()["uploads"] == before
 
 
-@pytest.mark.parametrize("rule", [*DONE_NOT, *DONE_AND_LOST], ids=name)
+@pytest.mark.parametrize("rule", [*DONE_NOT, *DONE_AND_LOST], ids=rule_name)
 async def test_an_abort_is_tried_again(lab: Lab, remote: Place, rule: dict[str, Any]) -> None:
     before = lab.stats()["uploads"]
     lab.config(faults=[{"op": "MPABORT", "times": 1, **rule}])
@@ -154,7 +151,7 @@ async def test_an_abort_is_tried_again(lab: Lab, remote: Place, rule: dict[str, 
     assert lab.stats()["uploads"] - before == orphans
 
 
-@pytest.mark.parametrize("rule", DONE_AND_LOST, ids=name)
+@pytest.mark.parametrize("rule", DONE_AND_LOST, ids=rule_name)
 async def test_every_answer_to_the_end_is_lost(
     lab: Lab, remote: Place, rule: dict[str, Any]
 ) -> None:

@@ -7,7 +7,7 @@ import random
 import shutil
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lance
 
@@ -95,3 +95,8 @@ async def check_scan(lab: Lab, dataset: alance.Dataset, name: str, num_rows: int
         table = await dataset.to_table()
     assert table.num_rows == num_rows
     assert recorder.num_bytes < 1.2 * total
+
+
+def rule_name(rule: dict[str, Any]) -> str:
+    """The name of a rule of the lab's weather, for a test's."""
+    return f"{rule['action']}{rule.get('status', '')}"

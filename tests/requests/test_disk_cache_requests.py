@@ -17,6 +17,7 @@ import pytest
 import alance
 from alance.testing.lab import Lab
 from alance.versioning import load
+from tests.io.disk_files import files_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -105,11 +106,6 @@ class Cold:
         shutil.rmtree(self.path, ignore_errors=True)
         lance.write_dataset(table, self.path, **options)  # type: ignore[arg-type]
         self.lab.rescan()
-
-
-def files_of(folder: Path) -> list[Path]:
-    """All files below a folder."""
-    return [one for one in folder.rglob("*") if one.is_file()]
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ import alance
 from alance.command import main
 from alance.serve import Bounds, Service
 from alance.serve.gate import ARROW, Gate
+from tests.reference.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -293,14 +294,6 @@ class Slow:
             raise
         finally:
             self.under_way -= 1
-
-
-async def until(check: Any) -> None:
-    for _ in range(10_000):
-        if check():
-            return
-        await asyncio.sleep(0)
-    raise TimeoutError
 
 
 async def test_so_many_are_worked_on_so_many_wait_and_the_rest_is_told_to_come_again() -> None:

@@ -18,9 +18,9 @@ from alance import sync
 from alance.errors import InvalidInputError
 from alance.ops.upkeep.auto_compact import tail
 from tests.lifecycle.test_cancelled_writes import FREE_S, stuck
+from tests.reference.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from alance.testing.lab import Lab
@@ -39,14 +39,6 @@ def ids(path: Path) -> list[int]:
     table.validate()
     values: list[int] = table.to_table()["id"].to_pylist()
     return values
-
-
-async def until(check: Callable[[], Any]) -> None:
-    for _ in range(2000):
-        if check():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it has not come in 10 s")
 
 
 def needed_files(path: Path) -> tuple[set[str], set[str]]:

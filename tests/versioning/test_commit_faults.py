@@ -12,6 +12,7 @@ import pytest
 from alance.errors import AccessError, CommitStateUnknownError, StoreError
 from alance.versioning.manifest_store import ConditionalManifests
 from alance.versioning.settle import Patience
+from tests.reference.served import rule_name
 from tests.simulation.append_rules import append
 from tests.versioning.conftest import Committer, remote_uri
 from tests.versioning.fault_table import patience
@@ -42,10 +43,6 @@ SOME = [LOST[0], LOST[4], NOT_DONE[2]]
 MANIFESTS = r"\.manifest$"
 
 
-def name(rule: dict[str, Any]) -> str:
-    return f"{rule['action']}{rule.get('status', '')}"
-
-
 @pytest.fixture(params=["s3-0", "gcs-0", "s3-3"])
 async def remote(request: pytest.FixtureRequest, lab: Lab) -> AsyncIterator[Committer]:
     """A committer of a table in the lab; without and with the retries of obstore itself."""
@@ -59,7 +56,7 @@ async def remote(request: pytest.FixtureRequest, lab: Lab) -> AsyncIterator[Comm
     await made.aclose()
 
 
-@pytest.mark.parametrize("rule", [*LOST, *NOT_DONE], ids=name)
+@pytest.mark.parametrize("rule", [*LOST, *NOT_DONE], ids=rule_name)
 async def test_one_failure_is_survived(lab: Lab, remote: Committer, rule: dict[str, Any]) -> None:
     first = await remote.create()
     lab.config(faults=[{"op": "PUT", "key": MANIFESTS, "times": 1, **rule}])
@@ -71,7 +68,7 @@ async def test_one_failure_is_survived(lab: Lab, remote: Committer, rule: dict[s
     assert await remote.paths() == ["a", "b"]
 
 
-@pytest.mark.parametrize("rule", SOME, ids=name)
+@pytest.mark.parametrize("rule", SOME, ids=rule_name)
 async def test_failing_committers_commit_once(
     lab: Lab, remote: Committer, rule: dict[str, Any]
 ) -> None:
@@ -84,7 +81,7 @@ async def test_failing_committers_commit_once(
     assert sorted(await remote.paths()) == names
 
 
-@pytest.mark.parametrize("rule", SOME, ids=name)
+@pytest.mark.parametrize("rule", SOME, ids=rule_name)
 async def test_reading_back_may_fail_too(lab: Lab, remote: Committer, rule: dict[str, Any]) -> None:
     first = await remote.create()
     reading = {"op": "GET", "key": MANIFESTS, "times": 2, "action": "status", "status": 503}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.reference.served import rule_name
 from tests.versioning.conftest import Committer, remote_uri
 from tests.versioning.fault_table import MATRIX, READ_FAULTS, Fault, patience
 
@@ -33,10 +34,6 @@ async def opened(request: pytest.FixtureRequest, lab: Lab) -> AsyncIterator[Any]
     yield another
     for one in made:
         await one.aclose()
-
-
-def name(rule: dict[str, Any]) -> str:
-    return f"{rule['action']}{rule.get('status', '')}"
 
 
 @pytest.mark.parametrize("fault", MATRIX, ids=str)
@@ -100,7 +97,7 @@ async def settled(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("op", ["LIST", "GET"])
-@pytest.mark.parametrize("rule", READ_FAULTS, ids=name)
+@pytest.mark.parametrize("rule", READ_FAULTS, ids=rule_name)
 async def test_what_others_did_is_read_through_faults(
     lab: Lab, opened: Callable[[], Committer], rule: dict[str, Any], op: str
 ) -> None:

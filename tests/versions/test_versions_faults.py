@@ -10,6 +10,7 @@ import pytest
 
 import alance
 from alance.errors import AlreadyExistsError, StoreError
+from tests.reference.served import rule_name
 from tests.versions.conftest import numbers
 
 if TYPE_CHECKING:
@@ -42,11 +43,7 @@ async def remote(lab: Lab) -> AsyncIterator[alance.Dataset]:
         yield await alance.dataset(uri, storage_options=quick, session=session)
 
 
-def name(rule: dict[str, Any]) -> str:
-    return f"{rule['action']}{rule.get('status', '')}"
-
-
-@pytest.mark.parametrize("rule", [*LOST, *NOT_DONE], ids=name)
+@pytest.mark.parametrize("rule", [*LOST, *NOT_DONE], ids=rule_name)
 async def test_one_failure_is_survived(
     lab: Lab, remote: alance.Dataset, rule: dict[str, Any]
 ) -> None:

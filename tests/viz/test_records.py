@@ -7,7 +7,8 @@ import json
 from typing import TYPE_CHECKING
 
 import alance
-from alance.io.trace_events import Places, merged
+from alance.format.plans import joined_spans
+from alance.io.trace_events import Places
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,8 +126,8 @@ async def test_json_for_other_tools(lineitem_lab: Lab, tmp_path: Path) -> None:
 
 
 def test_spans_are_merged() -> None:
-    assert merged([(5, 9), (0, 3), (3, 4), (6, 7)]) == ((0, 4), (5, 9))
-    assert merged([]) == ()
+    assert joined_spans([(5, 9), (0, 3), (3, 4), (6, 7)]) == [(0, 4), (5, 9)]
+    assert joined_spans([]) == []
 
 
 def test_places_of_bytes() -> None:

@@ -95,7 +95,7 @@ def _head_with_graphs(path: str, size: int, states: Any) -> Plan[Head]:
     opened = yield from open_fragment(schema, [file.source], file.num_rows, states)
     metadata = file.schema.metadata
     buffer: Plan[Any] = file.container.read_buffer(buffer_number(metadata))
-    loaded: list[Any] = yield from together([buffer, _page_states(opened, states)])
+    loaded: list[Any] = yield from together([buffer, page_states(opened, states)])
     message = loaded[0]
     return Head(Centroids.parse(metadata, message), metadata, message, opened)
 
@@ -116,12 +116,12 @@ def read_storage_head(path: str, size: int, states: Any, tail_bytes: int) -> Pla
     schema = file.schema.project(columns_of([field.name for field in file.schema.fields]))
     opened = yield from open_fragment(schema, [file.source], file.num_rows, states)
     plans: list[Plan[Any]] = [file.container.read_buffer(number) for number in buffers]
-    loaded: list[Any] = yield from together([*plans, _page_states(opened, states)])
+    loaded: list[Any] = yield from together([*plans, page_states(opened, states)])
     message, *contents = loaded[:-1]
     return StorageHead(file, message, contents[0] if contents else None, opened)
 
 
-def _page_states(opened: OpenFragment, states: Any) -> Plan[None]:
+def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
     """Plan what must be known of all pages before some of their rows can be read: one round."""
     plans: list[Plan[None]] = []
     for leaf in opened.leaves:

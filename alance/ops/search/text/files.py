@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.columns import OpenColumn
 from alance.file.fragment import open_fragment
 from alance.format.index.text import metadata as text_metadata
 from alance.format.index.text.dictionary import Dictionary
@@ -30,6 +28,7 @@ from alance.format.index.text.postings import Postings, columns_of
 from alance.format.plans import ByteRange, cut, through, together
 from alance.format.table.roaring import parse_roaring
 from alance.io.tasks import all_of
+from alance.ops.search.heads import page_states
 from alance.ops.version.index_files import opened_files
 
 if TYPE_CHECKING:
@@ -179,7 +178,7 @@ async def _partition(
         parts: list[Plan[Any]] = [
             _whole(tokens, None, engine.cache),
             _whole(documents, [ROW_IDS, LENGTHS], engine.cache),
-            _page_states(lists[0], engine.cache),
+            page_states(lists[0], engine.cache),
         ]
         words, rows, _ = yield from together(parts)
         return words, rows, lists
@@ -223,20 +222,6 @@ def _whole(file: PlainFile, columns: Sequence[str] | None, states: Any) -> Plan[
         return [cut(extent, content[0]) for extent in extents]
 
     return (yield from through(opened.read(0, file.num_rows, states), answer))
-
-
-def _page_states(opened: OpenFragment, states: Any) -> Plan[None]:
-    """Plan what must be known of all pages before some of their rows can be read: one round."""
-    plans: list[Plan[None]] = []
-    for leaf in opened.leaves:
-        if not isinstance(leaf.column, OpenColumn):
-            continue  # of files of 2.0: pages have no state
-        plans += [
-            leaf.column.load(first, last - 1, states)
-            for first, last in pairwise(leaf.column.column.first_rows.tolist())
-            if last - first > 1
-        ]
-    yield from together(plans)
 
 
 def _is_whole(task: FragmentTask) -> bool:
