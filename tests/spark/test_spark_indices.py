@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import signal
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -88,11 +87,11 @@ def test_both_kinds_and_the_command(spark, uri, tmp_path, capsys):
 
 def test_tasks_that_fail_and_die_are_run_again(spark, uri, tmp_path, monkeypatch):
     """One fails behind its file, another one's process is killed there; their files stay behind."""
-    execute, marks = indexing._execute, str(tmp_path)
+    execute, marks = indexing.executed, str(tmp_path)
 
-    def failing(version, item):
-        made = execute(version, item)
-        first = pickle.loads(item).fragments[0].id
+    def failing(version, task):
+        made = execute(version, task)
+        first = task.fragments[0].id
         mark = f"{marks}/{'killed' if first else 'failed'}"
         if first in (0, 3) and not os.path.exists(mark):
             open(mark, "w").close()
@@ -101,7 +100,7 @@ def test_tasks_that_fail_and_die_are_run_again(spark, uri, tmp_path, monkeypatch
             raise ValueError("failed once")
         return made
 
-    monkeypatch.setattr(indexing, "_execute", failing)
+    monkeypatch.setattr(indexing, "executed", failing)
     done = jobs.build_index(spark, uri, "k", task_bytes=1)
     assert {"failed", "killed"} <= set(os.listdir(tmp_path))
     assert done.counts["rows"] == lance.dataset(uri).count_rows()
@@ -112,20 +111,21 @@ def test_tasks_that_fail_and_die_are_run_again(spark, uri, tmp_path, monkeypatch
     agree(uri)
 
 
-def test_ranges_of_values_are_merged_by_tasks_of_which_one_dies(spark, tmp_path, monkeypatch):
-    merge_range, mark, uri = indexing._merge_range, str(tmp_path / "mark"), str(tmp_path / "table")
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP"])
+def test_ranges_of_values_are_merged_by_tasks_of_which_one_dies(spark, tmp_path, monkeypatch, kind):
+    merge_range, mark, uri = indexing._merged, str(tmp_path / "mark"), str(tmp_path / "table")
     values = np.random.default_rng(1).permutation(300_000)
     lance.write_dataset(pa.table({"k": values // 3}), uri, max_rows_per_file=100_000)
 
-    def failing(version, item):
-        made = merge_range(version, item)
-        if pickle.loads(item).number == 1 and not os.path.exists(mark):
+    def failing(version, part):
+        made = merge_range(version, part)
+        if part.number == 1 and not os.path.exists(mark):
             open(mark, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
         return made
 
-    monkeypatch.setattr(indexing, "_merge_range", failing)
-    done = jobs.build_index(spark, uri, "k", task_bytes=1, range_bytes=1 << 20)
+    monkeypatch.setattr(indexing, "_merged", failing)
+    done = jobs.build_index(spark, uri, "k", kind, task_bytes=1, range_bytes=1 << 20)
     assert os.path.exists(mark)
     assert done.counts["tasks"] >= 3 + 4
     theirs, ours = lance.dataset(uri), sync.dataset(uri)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -100,8 +99,7 @@ def backfill(
             watch.step, rounds = f"round {rounds + 1}: {len(todo)} fragments", rounds + 1
             items = [fragment.metadata.message.SerializeToString() for fragment in todo]
             version = Version.of(dataset, where)
-            for result in spread(spark, items, partial(_execute, work, version)):
-                number, source, record = pickle.loads(result)
+            for number, source, record in spread(spark, items, partial(_execute, work, version)):
                 done[number] = (source, record)
             try:
                 files = {number: record for number, (_, record) in done.items()}
@@ -159,10 +157,10 @@ async def _recall(dataset: Dataset, work: Work, done: dict[int, tuple[str, bytes
     return count
 
 
-def _execute(work: Work, version: Version, item: bytes) -> bytes:
+def _execute(work: Work, version: Version, item: bytes) -> tuple[int, str, bytes]:
     """The new file of one fragment, on an executor."""
 
-    async def compute() -> bytes:
+    async def compute() -> tuple[int, str, bytes]:
         (fragment,) = version.dataset([item]).fragments
         source, record = await work.columns.execute(fragment)
         number = fragment.fragment_id
@@ -170,6 +168,6 @@ def _execute(work: Work, version: Version, item: bytes) -> bytes:
             # Where another attempt of this task was first, its file counts.
             note = work.note(number, source)
             record = await put_once(note, record, **access(work.options))
-        return pickle.dumps((number, source, record))
+        return number, source, record
 
     return run(compute())

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import pyarrow as pa
 
 from alance.spark.failures import translated
 from alance.spark.options import WriteOptions
 from alance.spark.session import storage_of
-from alance.spark.worker import release
+from alance.spark.worker import release, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from alance import Dataset
+    from alance.spark.versions import Version
+    from alance.types import DataFragment
+
     OnProgress: TypeAlias = "Callable[[Progress], object]"
+
+T = TypeVar("T")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 POLL_S: Final = 0.5
 RESULT: Final = "number long, result binary"
@@ -123,6 +132,17 @@ class Watch:
                 told = now
 
 
+class Task(Protocol[R_co]):
+    """What is done with some fragments of a version."""
+
+    @property
+    def fragments(self) -> Sequence[DataFragment]:
+        """Their records."""
+
+    async def execute(self, dataset: Dataset) -> R_co:
+        """Do it on a version with these fragments."""
+
+
 def place(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None) -> WriteOptions:
     """The table that a job works on, for this process and the executors."""
     return WriteOptions(path=uri, storage=storage_of(spark, storage_options))
@@ -134,30 +154,44 @@ def parallelism_of(spark: SparkSession) -> int:
     return 1 if context is None else int(context.defaultParallelism)
 
 
-def spread(
-    spark: SparkSession, items: Sequence[bytes], work: Callable[[bytes], bytes]
-) -> list[bytes]:
+def spread(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -> list[R]:
     """The results of some work, one task of Spark for each item, in the items' order.
 
-    All items go to all executors, once each: they are records of fragments, not rows.
+    All items go to all executors, once each: they are records of fragments, not rows. A task makes
+    objects of its own item alone.
 
     Args:
         work: called on an executor; of a retried task one result counts.
     """
     if not items:
         return []
-    table = list(items)
+    table = [pickle.dumps(item) for item in items]
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def each(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                result = work(table[number])
+                result = work(pickle.loads(table[number]))
                 release()
-                yield result_batch(number, result)
+                yield result_batch(number, pickle.dumps(result))
 
-    frame = spark.range(0, len(table), 1, len(table)).mapInArrow(run, RESULT)
-    results = {row.number: bytes(row.result) for row in frame.collect()}
+    frame = spark.range(0, len(table), 1, len(table)).mapInArrow(each, RESULT)
+    results = {row.number: pickle.loads(bytes(row.result)) for row in frame.collect()}
     return [results[number] for number in range(len(table))]
+
+
+def executed(version: Version, task: Task[R]) -> R:
+    """The result of a task of a plan, on an executor, which reads no manifest."""
+
+    async def execute() -> R:
+        records = [fragment.SerializeToString() for fragment in task.fragments]
+        return await task.execute(version.dataset(records))
+
+    return run(execute())
+
+
+def quoted(name: str) -> str:
+    """A column's name in the SQL of Spark."""
+    return "`" + name.replace("`", "``") + "`"
 
 
 def result_batch(number: int, result: bytes) -> pa.RecordBatch:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alance import IndexBuild, RetryableConflictError
 from alance.distributed import fragments_of
 from alance.indexing import MAX_TASKS, RANGE_BYTES, TASK_BYTES
-from alance.spark.jobs.base import Watch, place, spread
+from alance.spark.jobs.base import Watch, executed, place, spread
 from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
         IndexPlan,
         IndexRange,
         IndexSegment,
-        IndexTask,
     )
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.types import TextIndexArguments, VectorIndexArguments
@@ -109,23 +107,21 @@ def build_index(
             rounds, tasks = rounds + 1, tasks + plan.num_tasks()
             watch.step = f"round {rounds}: {plan.num_tasks()} tasks"
             stale = [part for part in parts if part not in plan.parts]
-            work = partial(_execute, Version.of(dataset, where))
-            items = [pickle.dumps(task) for task in plan.tasks]
-            sorted_parts = [pickle.loads(result) for result in spread(spark, items, work)]
+            version = Version.of(dataset, where)
+            sorted_parts = spread(spark, plan.tasks, partial(executed, version))
             run(IndexBuild.discard(dataset, stale))
             parts = [*plan.parts, *sorted_parts]
             try:
-                planned = IndexBuild.ranges(
+                planning_ranges = IndexBuild.ranges(
                     dataset,
                     plan,
                     sorted_parts,
                     range_bytes=range_bytes,
                     memory_bytes=merge_bytes,
                 )
-                ranges = [pickle.dumps(part) for part in run(planned)]
+                ranges = run(planning_ranges)
                 watch.step = f"merge: {len(ranges)} ranges"
-                work = partial(_merge_range, Version.of(dataset, where))
-                pages = [pickle.loads(result) for result in spread(spark, ranges, work)]
+                pages = spread(spark, ranges, partial(_merged, version))
                 tasks += len(pages)
                 finished = _finish(dataset, plan, sorted_parts, pages, merge_bytes, watch)
                 after, segment = run(finished)
@@ -146,25 +142,11 @@ def build_index(
         )
 
 
-def _execute(version: Version, item: bytes) -> bytes:
-    """One task, on an executor, which reads no manifest."""
-    task: IndexTask = pickle.loads(item)
-
-    async def sort() -> IndexPart:
-        records = [fragment.SerializeToString() for fragment in task.fragments]
-        return await task.execute(version.dataset(records))
-
-    return pickle.dumps(run(sort()))
-
-
-def _merge_range(version: Version, item: bytes) -> bytes:
-    """The values of a range, on an executor."""
-    part: IndexRange = pickle.loads(item)
-
+def _merged(version: Version, part: IndexRange) -> IndexPages:
     async def merge() -> IndexPages:
         return await part.execute(version.dataset())
 
-    return pickle.dumps(run(merge()))
+    return run(merge())
 
 
 async def _finish(

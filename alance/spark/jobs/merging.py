@@ -16,7 +16,7 @@ from alance import InvalidInputError
 from alance.distributed import ROW_ADDRESS, ROW_ID, SourceGaps
 from alance.spark.changes import Moves, commit_changes, merged, write_moved
 from alance.spark.failures import told
-from alance.spark.jobs.base import Watch, place
+from alance.spark.jobs.base import Watch, place, quoted
 from alance.spark.jobs.changing import (
     ROUNDS,
     collected,
@@ -202,9 +202,9 @@ class _Plan:
         texts = [clause.condition or "" for clause in self.clauses]
         texts += [text for clause in self.clauses for text in (clause.set or {}).values()]
         words = {
-            (quoted.replace("``", "`") or plain).casefold()
+            (inside.replace("``", "`") or plain).casefold()
             for text in texts
-            for quoted, plain in _WORD.findall(text)
+            for inside, plain in _WORD.findall(text)
         }
         key = {name.casefold() for name in self.on}
         return [name for name in names if name.casefold() in words | key]
@@ -228,7 +228,7 @@ class _Plan:
                 continue
             if clause.set is None:
                 schema = rows.source.schema
-                values = [f.col(f"{SOURCE}.{_quoted(name)}") for name in schema.names]
+                values = [f.col(f"{SOURCE}.{quoted(name)}") for name in schema.names]
             else:
                 fields = [rows.checked(side, name, text) for name, text in clause.set.items()]
                 schema = StructType(fields)
@@ -249,7 +249,7 @@ class _Joined:
         self._left = source.withColumn(THERE, f.lit(True)).alias(SOURCE)
         self._right = table.alias(TARGET)
         pairs = [
-            f.col(f"{SOURCE}.{_quoted(name)}") == f.col(f"{TARGET}.{_quoted(name)}")
+            f.col(f"{SOURCE}.{quoted(name)}") == f.col(f"{TARGET}.{quoted(name)}")
             for name in plan.on
         ]
         condition = pairs[0]
@@ -386,7 +386,3 @@ def _clauses(name: str, given: Clauses) -> tuple[When, ...]:
         ):
             raise InvalidInputError(f"{name}: an update of nothing; expected columns in `set`")
     return clauses
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from alance import Dataset
+    from alance.distributed import Piece
     from alance.spark.changes import Change
     from alance.spark.committing import Target
     from alance.spark.jobs.base import OnProgress, Summary
@@ -123,10 +123,10 @@ def update(
 
         def attempt(base: Dataset) -> tuple[Dataset, dict[str, int]]:
             names = run(_checked(work, base))
-            splits = [pickle.dumps(rows.pieces) for rows in planned(base, names, reading)]
+            splits = [rows.pieces for rows in planned(base, names, reading)]
             target = target_in_place(table, base)
             task = partial(_updated, target, work)
-            moved: list[Change] = [pickle.loads(part) for part in spread(spark, splits, task)]
+            moved = spread(spark, splits, task)
             count = num_rows(moved)
             if not count:
                 return base, {"rows": 0}
@@ -142,16 +142,16 @@ async def _checked(work: RowUpdate, base: Dataset) -> list[str]:
     return work.check(base)
 
 
-def _updated(target: Target, work: RowUpdate, item: bytes) -> bytes:
+def _updated(target: Target, work: RowUpdate, pieces: Sequence[Piece]) -> Change:
     """The rows of a split that move, on an executor, which reads no manifest."""
     moves, base = Moves(), target.base
     assert base is not None
 
     async def rows() -> AsyncGenerator[pa.RecordBatch, None]:
         given = access(base.options)
-        batches = work.rows(base.record, base.options.path, pickle.loads(item), **given)
+        batches = work.rows(base.record, base.options.path, pieces, **given)
         async with aclosing(batches):
             async for batch in batches:
                 yield moves.note(batch)
 
-    return pickle.dumps(run(write_moved(target, moves, rows())))
+    return run(write_moved(target, moves, rows()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from alance import Compaction, CorruptFileError, RetryableConflictError
 from alance.distributed import fragments_of, remove_data_files
 from alance.optimize import CompactionMetrics
 from alance.spark import read
-from alance.spark.jobs.base import Watch, place, spread
+from alance.spark.jobs.base import Watch, executed, place, quoted, spread
 from alance.spark.versions import Version, access, open_version
 from alance.spark.worker import run
 
@@ -58,9 +57,7 @@ def compact(
             if not todo:
                 break
             tasks += len(todo)
-            base = run(_slim(where, version))
-            work = partial(_execute, base)
-            results = [pickle.loads(result) for result in spread(spark, _pickled(todo), work)]
+            results = spread(spark, todo, partial(executed, version))
             metrics, lost = run(_commit(where, results))
             removed += metrics.fragments_removed
             added += metrics.fragments_added
@@ -85,28 +82,9 @@ def compact(
 
 async def _plan(
     where: WriteOptions, options: CompactionArguments
-) -> tuple[int, Sequence[CompactionTask]]:
+) -> tuple[Version, Sequence[CompactionTask]]:
     dataset = await open_version(where)
-    return dataset.version, (await Compaction.plan(dataset, **options)).tasks
-
-
-async def _slim(where: WriteOptions, version: int) -> Version:
-    return Version.of(await open_version(where, version), where)
-
-
-def _pickled(tasks: Sequence[CompactionTask]) -> list[bytes]:
-    return [pickle.dumps(task) for task in tasks]
-
-
-def _execute(version: Version, item: bytes) -> bytes:
-    """One task, on an executor, which reads no manifest."""
-    task: CompactionTask = pickle.loads(item)
-
-    async def rewrite() -> RewriteResult:
-        records = [fragment.SerializeToString() for fragment in task.fragments]
-        return await task.execute(version.dataset(records))
-
-    return pickle.dumps(run(rewrite()))
+    return Version.of(dataset, where), (await Compaction.plan(dataset, **options)).tasks
 
 
 async def _commit(
@@ -127,7 +105,8 @@ async def _commit(
             now = await open_version(where)
             if all(_is_unchanged(now, result) for result in kept):
                 raise
-    await _remove(where, lost)
+    for result in lost:
+        await remove_data_files(dataset.uri, result.new_fragments, **access(where))
     metrics = sum((result.metrics for result in left), CompactionMetrics())
     return metrics, len(lost)
 
@@ -135,15 +114,6 @@ async def _commit(
 def _is_unchanged(dataset: Dataset, result: RewriteResult) -> bool:
     records = {current.id: current.message for current in fragments_of(dataset)}
     return all(records.get(original.id) == original for original in result.original_fragments)
-
-
-async def _remove(where: WriteOptions, results: Sequence[RewriteResult]) -> None:
-    """Remove the files of results that are not committed."""
-    if not results:
-        return
-    uri = (await open_version(where)).uri
-    for result in results:
-        await remove_data_files(uri, result.new_fragments, **access(where))
 
 
 def cleanup(
@@ -217,14 +187,14 @@ def validate(
         where = place(spark, uri, storage_options)
         pinned = options.get("version") or options.get("tag")
         dataset = run(open_version(where, pinned))
-        findings = run(_findings(where, dataset.version)) if files else None
+        findings = run(_findings(dataset)) if files else None
         watch.step = "rows"
         options["version"] = dataset.version
         options.pop("tag", None)
         frame = read(spark, uri, storage_options=storage_options, **options)
         counted = list(frame.columns if nulls is None else nulls)
         totals = [f.count(f.lit(1)).alias("rows")]
-        totals += [f.count_if(f.isnull(_quoted(name))).alias(f"nulls.{name}") for name in counted]
+        totals += [f.count_if(f.isnull(quoted(name))).alias(f"nulls.{name}") for name in counted]
         totals += [
             f.count_if(~f.coalesce(f.expr(text).cast("boolean"), f.lit(False))).alias(
                 f"violations.{name}"
@@ -233,25 +203,21 @@ def validate(
         ]
         row = frame.agg(*totals).collect()[0]
         counts: dict[str, Any] = dict(zip(row.__fields__, row, strict=True))
-        counts["rows_in_manifest"] = run(_num_rows(where, dataset.version))
+        counts["rows_in_manifest"] = run(_num_rows(dataset))
         for name in unique:
-            groups = frame.groupBy(_quoted(name)).count().where("count > 1")
+            groups = frame.groupBy(quoted(name)).count().where("count > 1")
             counts[f"violations.unique {name}"] = groups.count()
         counts["findings"] = findings
         return watch.summary(uri, dataset.version, **counts)
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
-async def _findings(where: WriteOptions, version: int) -> str | None:
+async def _findings(dataset: Dataset) -> str | None:
     try:
-        await (await open_version(where, version)).validate()
+        await dataset.validate()
     except CorruptFileError as error:
         return str(error)
     return None
 
 
-async def _num_rows(where: WriteOptions, version: int) -> int:
-    return await (await open_version(where, version)).count_rows()
+async def _num_rows(dataset: Dataset) -> int:
+    return await dataset.count_rows()
