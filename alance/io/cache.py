@@ -44,9 +44,10 @@ class CacheStats:
 
 @dataclass(slots=True, eq=False)
 class _Load:
-    """A load under way, and how many wait for it."""
+    """A load under way, how many wait for it, and what it is of, where that is more than one."""
 
     task: asyncio.Task[Any]
+    keys: Sequence[Hashable] = ()
     askers: int = 0
 
 
@@ -189,7 +190,7 @@ class SearchCache:
             loads = {self._shared[key] for key in missing if key in self._shared}
             unasked = [key for key in missing if key not in self._shared]
             own = self._load_many(unasked, load, num_bytes) if unasked else None
-            for loaded in await _all_of(own, loads):
+            for loaded in await self._all_of(own, loads):
                 values.update((key, loaded[key]) for key in missing if key in loaded)
             missing = [key for key in missing if key not in values]
         return [values[key] for key in keys]
@@ -201,26 +202,55 @@ class SearchCache:
         num_bytes: Callable[[V], int],
     ) -> _Load:
         async def run() -> dict[Hashable, V]:
-            values = dict(zip(keys, await load(keys), strict=True))
+            try:
+                values = dict(zip(keys, await load(keys), strict=True))
+            finally:  # not in a callback of the task: who asks before that would find a failure
+                self._unshare(under_way)
             for key, value in values.items():
                 self.put(key, value, num_bytes(value))
             return values
 
-        def ended(task: asyncio.Task[Any]) -> None:
-            for key in keys:
-                del self._shared[key]
-            if not task.cancelled():
-                task.exception()  # who began it has seen it, or is gone
-
-        under_way = _Load(asyncio.ensure_future(run()))
+        under_way = _Load(asyncio.ensure_future(run()), keys)
         self._shared.update(dict.fromkeys(keys, under_way))
-        under_way.task.add_done_callback(ended)
+        under_way.task.add_done_callback(_seen)
         return under_way
+
+    def _unshare(self, load: _Load) -> None:
+        """Let those who ask from now on load for themselves."""
+        for key in load.keys:
+            if self._shared.get(key) is load:
+                del self._shared[key]
+
+    async def _all_of(
+        self, own: _Load | None, others: Collection[_Load]
+    ) -> list[Mapping[Hashable, Any]]:
+        """What loads of many give; nothing where that of another failed."""
+        loads = [*others, *([] if own is None else [own])]
+        for under_way in loads:
+            under_way.askers += 1
+        try:
+            loaded: list[Mapping[Hashable, Any]] = []
+            for under_way in loads:
+                try:
+                    loaded.append(await asyncio.shield(under_way.task))
+                except Exception:
+                    if under_way is own:
+                        raise
+            return loaded
+        finally:
+            left = []
+            for under_way in loads:
+                under_way.askers -= 1
+                if not under_way.askers and not under_way.task.done():
+                    self._unshare(under_way)
+                    under_way.task.cancel()
+                    left.append(under_way.task)
+            if left:
+                await asyncio.wait(left)
 
     def _ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         self._forget(key, task)
-        if not task.cancelled():
-            task.exception()  # an asker has seen it, or all are gone
+        _seen(task)
 
     def _forget(self, key: Hashable, task: asyncio.Task[Any]) -> None:
         load = self._loads.get(key)
@@ -228,26 +258,7 @@ class SearchCache:
             del self._loads[key]
 
 
-async def _all_of(own: _Load | None, others: Collection[_Load]) -> list[Mapping[Hashable, Any]]:
-    """What loads of many give; nothing where that of another failed."""
-    loads = [*others, *([] if own is None else [own])]
-    for under_way in loads:
-        under_way.askers += 1
-    try:
-        loaded: list[Mapping[Hashable, Any]] = []
-        for under_way in loads:
-            try:
-                loaded.append(await asyncio.shield(under_way.task))
-            except Exception:
-                if under_way is own:
-                    raise
-        return loaded
-    finally:
-        left = []
-        for under_way in loads:
-            under_way.askers -= 1
-            if not under_way.askers and not under_way.task.done():
-                under_way.task.cancel()
-                left.append(under_way.task)
-        if left:
-            await asyncio.wait(left)
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Who began it has seen its failure, or is gone."""
+    if not task.cancelled():
+        task.exception()

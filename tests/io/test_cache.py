@@ -153,6 +153,33 @@ async def test_a_failed_load_of_many_is_that_of_who_began_it() -> None:
     assert outcomes[1] == [2, 3]
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_who_asks_in_the_turn_in_which_a_load_of_many_fails_loads_for_itself(
+    is_cancelled: bool,
+) -> None:
+    """The callbacks of the task that failed have not run by then."""
+    cache, gate = SearchCache(1000), asyncio.Event()
+
+    async def fail(keys: Sequence[Hashable]) -> list[Hashable]:
+        await gate.wait()
+        raise StoreError("gone")
+
+    async def load(keys: Sequence[Hashable]) -> list[Hashable]:
+        return list(keys)
+
+    first = asyncio.ensure_future(cache.get_many([1, 2], fail, size))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    if is_cancelled:
+        first.cancel()
+    else:
+        gate.set()
+    later = [asyncio.ensure_future(cache.get_many([2], load, size)) for _ in range(2)]
+    outcomes = await asyncio.gather(first, *later, return_exceptions=True)
+    assert isinstance(outcomes[0], asyncio.CancelledError if is_cancelled else StoreError)
+    assert outcomes[1:] == [[2], [2]]
+
+
 async def test_a_load_of_many_ends_with_the_last_who_asks() -> None:
     cache, cancelled = SearchCache(1000), []
 
