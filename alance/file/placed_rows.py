@@ -21,7 +21,7 @@ from alance.file.open import from_content
 from alance.file.page_tables import Hole, fill_known, learn
 from alance.file.placed_columns import PlacedColumns
 from alance.format.layouts.paged_rows import PagedRows, PlacedRows
-from alance.format.plans import TURN, together
+from alance.format.plans import TURN, cut, together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -190,10 +190,10 @@ class _Asked:
         placed = PlacedRows(plan, [container.path for container in containers])
         if containers[0].is_whole:  # all of them are
             contents = {container.path: container.content for container in containers}
-            pieces = placed.pieces
-            files = np.repeat(np.arange(len(pieces.paths)), np.diff(pieces.ends, prepend=0))
-            views, sizes = [contents[path] for path in pieces.paths], pieces.stops - pieces.starts
-            placed.content = _kernels.gather_spans(views, files, pieces.starts, sizes).data
+            ranges = placed.pieces.ranges()
+            placed.content = memoryview(
+                b"".join([cut(byte_range, contents[byte_range.path]) for byte_range in ranges])
+            )
         return placed
 
 
