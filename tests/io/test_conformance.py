@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 
 import alance
 from alance.errors import AccessError, UnsupportedError
@@ -20,6 +19,7 @@ from alance.io.endpoints import endpoint_of
 from alance.io.registry import StoreRegistry
 from alance.testing.weather import CONDITIONS
 from alance.versioning.manifest_store import check_conditional_puts
+from tests.moto_server import KEYS, moto_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _numbers = itertools.count(1)
 ROWS = pa.table({"a": [1, 2, 3]})
-KEYS = {"aws_access_key_id": "lab", "aws_secret_access_key": "lab"}
 
 
 def reached(lab: Lab, scheme: str) -> tuple[str, dict[str, str]]:
@@ -46,15 +45,11 @@ def reached(lab: Lab, scheme: str) -> tuple[str, dict[str, str]]:
 @pytest.fixture(scope="module")
 def moto() -> Iterator[dict[str, str]]:
     """Options to reach an S3 of moto with the bucket `lab`."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **KEYS)
-    client.create_bucket(Bucket="lab")
-    client.close()
-    yield {"endpoint": endpoint, "allow_http": "true", "region": "us-east-1", **KEYS}
-    server.stop()
+    with moto_server() as endpoint:
+        client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", **KEYS)
+        client.create_bucket(Bucket="lab")
+        client.close()
+        yield {"endpoint": endpoint, "allow_http": "true", "region": "us-east-1", **KEYS}
 
 
 async def test_every_store_here_is_fit(place: Place) -> None:

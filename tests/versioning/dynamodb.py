@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from alance.versioning.dynamodb_store import DynamoDbStore, parse_dynamodb_uri
 from alance.versioning.external_store import ExternalManifests
+from tests.moto_server import KEYS, moto_server
 from tests.versioning.conftest import Committer
 
 if TYPE_CHECKING:
@@ -20,42 +20,35 @@ if TYPE_CHECKING:
 
     from alance.testing.lab import Lab
 
-CREDENTIALS = {"aws_access_key_id": "lab", "aws_secret_access_key": "lab"}
-
 
 @contextmanager
 def serving(**tables: Literal["N", "S"]) -> Iterator[str]:
     """The URL of a DynamoDB with some tables, by name the type of the sort key `version`."""
-    # The server's tables are those of the process: the last one may have left some.
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    client = connect(endpoint)
-    there = client.list_tables()["TableNames"]
-    for name, kind in tables.items():
-        if name in there:
-            continue
-        client.create_table(
-            TableName=name,
-            KeySchema=[
-                {"AttributeName": "base_uri", "KeyType": "HASH"},
-                {"AttributeName": "version", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": "base_uri", "AttributeType": "S"},
-                {"AttributeName": "version", "AttributeType": kind},
-            ],
-            BillingMode="PAY_PER_REQUEST",
-        )
-    client.close()
-    yield endpoint
-    server.stop()
+    with moto_server() as endpoint:
+        client = connect(endpoint)
+        there = client.list_tables()["TableNames"]  # of the last one in the process
+        for name, kind in tables.items():
+            if name in there:
+                continue
+            client.create_table(
+                TableName=name,
+                KeySchema=[
+                    {"AttributeName": "base_uri", "KeyType": "HASH"},
+                    {"AttributeName": "version", "KeyType": "RANGE"},
+                ],
+                AttributeDefinitions=[
+                    {"AttributeName": "base_uri", "AttributeType": "S"},
+                    {"AttributeName": "version", "AttributeType": kind},
+                ],
+                BillingMode="PAY_PER_REQUEST",
+            )
+        client.close()
+        yield endpoint
 
 
 def connect(endpoint: str) -> Any:
     """A client, which is to be closed."""
-    return boto3.client("dynamodb", endpoint_url=endpoint, region_name="us-east-1", **CREDENTIALS)
+    return boto3.client("dynamodb", endpoint_url=endpoint, region_name="us-east-1", **KEYS)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +61,7 @@ def endpoint() -> Iterator[str]:
 @pytest.fixture
 def external(endpoint: str) -> DynamoDbStore:
     """The DynamoDB table."""
-    arguments = {"endpoint_url": endpoint, "region_name": "us-east-1", **CREDENTIALS}
+    arguments = {"endpoint_url": endpoint, "region_name": "us-east-1", **KEYS}
     return DynamoDbStore("versions", arguments)
 
 

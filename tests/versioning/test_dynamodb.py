@@ -13,9 +13,10 @@ from alance.errors import AccessError, AlreadyExistsError, InvalidInputError, No
 from alance.versioning.dynamodb_store import DynamoDbStore, parse_dynamodb_uri
 from alance.versioning.external_store import Entry
 from alance.versioning.load import load_latest
+from tests.moto_server import KEYS
 from tests.simulation.append_rules import append, paths_of
 from tests.versioning import dynamodb
-from tests.versioning.dynamodb import CREDENTIALS, opened
+from tests.versioning.dynamodb import opened
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -47,7 +48,7 @@ async def test_one_of_many_adds_a_version(external: DynamoDbStore) -> None:
 
 
 async def test_tables_that_do_not_fit(endpoint: str) -> None:
-    arguments = {"endpoint_url": endpoint, "region_name": "us-east-1", **CREDENTIALS}
+    arguments = {"endpoint_url": endpoint, "region_name": "us-east-1", **KEYS}
     with pytest.raises(InvalidInputError, match="has the keys"):
         await DynamoDbStore("wrong", arguments).get("t", 1)
     with pytest.raises(InvalidInputError, match="no such table"):
