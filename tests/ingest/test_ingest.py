@@ -40,7 +40,7 @@ def data_files(path: Path) -> list[str]:
 
 async def test_what_is_written_is_there_in_order(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    async with alance.ingest(path, SCHEMA) as sink:
+    async with alance.ingest(path, SCHEMA, commit_interval=None) as sink:
         for start in range(0, 1000, 10):
             assert await sink.write(batch(start))
         assert ids(path) == []
@@ -81,7 +81,7 @@ async def test_a_table_without_rows(tmp_path: Path) -> None:
 async def test_flush_tells_where_it_is_visible(tmp_path: Path) -> None:
     path = tmp_path / "t"
     lance.write_dataset(pa.Table.from_batches([batch(0)]), path)
-    async with alance.ingest(path) as sink:
+    async with alance.ingest(path, commit_interval=None) as sink:
         await sink.write(batch(10))
         version = await sink.flush()
         assert lance.dataset(path, version=version).count_rows() == 20
@@ -93,7 +93,9 @@ async def test_flush_tells_where_it_is_visible(tmp_path: Path) -> None:
 
 async def test_files_are_cut_and_versions_made_by_size(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    async with alance.ingest(path, SCHEMA, max_rows_per_file=25, commit_rows=100) as sink:
+    async with alance.ingest(
+        path, SCHEMA, max_rows_per_file=25, commit_rows=100, commit_interval=None
+    ) as sink:
         for start in range(0, 500, 10):
             await sink.write(batch(start))
     found = lance.dataset(path)
@@ -174,7 +176,7 @@ async def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "t"
 
     async def work() -> None:
-        async with alance.ingest(path, SCHEMA, max_rows_per_file=15) as sink:
+        async with alance.ingest(path, SCHEMA, max_rows_per_file=15, commit_interval=None) as sink:
             await sink.write(batch(0))
             await sink.flush()
             for start in range(10, 100, 10):
@@ -193,7 +195,7 @@ async def test_a_cancelled_block_leaves_nothing(tmp_path: Path) -> None:
     written = asyncio.Event()
 
     async def work() -> None:
-        async with alance.ingest(path, SCHEMA, max_rows_per_file=15) as sink:
+        async with alance.ingest(path, SCHEMA, max_rows_per_file=15, commit_interval=None) as sink:
             for start in range(0, 100, 10):
                 await sink.write(batch(start))
             written.set()
@@ -214,7 +216,7 @@ async def test_a_producer_goes_on_where_it_was(tmp_path: Path) -> None:
     batches = [batch(start) for start in range(0, 200, 10)]
 
     async def crash() -> None:
-        async with alance.ingest(path, SCHEMA, producer="p") as sink:
+        async with alance.ingest(path, SCHEMA, producer="p", commit_interval=None) as sink:
             for number, one in enumerate(batches[:12], 1):
                 await sink.write(one)
                 if number == 7:
