@@ -223,6 +223,7 @@ def test_overwriting_by_a_condition_is_one_version(spark, uri, way):
             f"INSERT INTO lance.`{uri}` REPLACE WHERE id >= 80 AND text LIKE 'row%' "
             "SELECT * FROM coming"
         )
+        spark.catalog.dropTempView("coming")
     assert content(uri) == {
         n: f"row {n}" if n < 80 else "new" for n in [*range(80), *range(90, 120)]
     }
