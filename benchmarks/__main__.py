@@ -138,6 +138,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of the tables")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default="", help="cases whose label has this text")
+    parser.add_argument("--note", default="", help="what else the machine did, for the report")
     parser.add_argument("--out", type=Path, help="folder for the report")
     parser.add_argument("--draw", action="store_true", help="only draw the results of --out anew")
     arguments = parser.parse_args()
@@ -155,6 +156,7 @@ def main() -> None:
             "python": platform.python_version(),
             "processors": os.cpu_count(),
             "scale": arguments.scale,
+            "note": arguments.note,
             "rounds": arguments.rounds,
             "alone_rounds": ALONE_ROUNDS,
             "latency_ms": LATENCY_MS,

@@ -190,6 +190,8 @@ def _cell(sides: dict[str, dict[str, float]], name: str, what: str, form: str) -
 def section(results: dict[str, Any]) -> str:
     """A part of the report."""
     parts = ["## Vectors\n", ABOUT]
+    if results["recall"]:
+        parts.append("![Recall against time and requests, of the table `vectors`](recall.svg)\n")
     if results["builds"]:
         parts += ["| table | index | alance s (cpu) | pylance s (cpu) | ratio | peak MB |",
                   "|---|---|---:|---:|---:|---:|"]  # fmt: skip

@@ -77,7 +77,10 @@ def plot(results: dict[str, Any], path: Path) -> None:
 
 
 def plot_recall(points: Sequence[dict[str, Any]], path: Path) -> None:
-    """Write recall against the time of a search and its requests: a curve over nprobes a side."""
+    """Write recall against the time of a search and its requests: a curve over nprobes a side.
+
+    Of the table `vectors`.
+    """
     mpl.rcParams.update(STYLE)
     panels = [("local", "again", "ms"), ("lab", "others", "ms"), ("lab", "others", "requests")]
     figure, all_axes = plt.subplots(1, len(panels), figsize=(9.6, 3.6), sharey=True)
@@ -87,7 +90,7 @@ def plot_recall(points: Sequence[dict[str, Any]], path: Path) -> None:
                 chosen = [
                     point["sides"][side]
                     for point in points
-                    if (point["place"], point["when"]) == (place, when)
+                    if (point["table"], point["place"], point["when"]) == ("vectors", place, when)
                     and point["refine_factor"] == refine
                 ]
                 label = f"{side}{', refined' if refine else ''}"

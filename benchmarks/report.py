@@ -57,6 +57,8 @@ def report(results: dict[str, Any]) -> str:
         f"Python {results['python']}, {results['processors']} processors, "
         f"scale {results['scale']:g}, {results['date']}."
     )
+    if results.get("note"):
+        about += f"\n\n{results['note']}"
     parts = [
         HOW.format(
             rounds=results["rounds"],
