@@ -72,12 +72,12 @@ def _searches(vectors: dict[str, Any], texts: dict[str, Any]) -> Iterator[Row]:
     for case in vectors["callers"]:
         work = f"{case['table']}, {case['place']}, {case['callers']} callers"
         yield Row("vectors", work, {side: 1 / rate for side, rate in case["sides"].items()})
-    for case in texts["searches"]:
+    for case in texts.get("searches", ()):
         yield Row("texts", f"{case['place']}, {case['what']}", _milliseconds(case["sides"]))
-    for case in texts["callers"]:
+    for case in texts.get("callers", ()):
         sides = {side: 1 / told["rate"] for side, told in case["sides"].items()}
         yield Row("texts", f"{case['place']}, {case['callers']} callers", sides)
-    if texts["builds"]:
+    if texts.get("builds"):
         sides = {side: told["seconds"] for side, told in texts["builds"].items()}
         yield Row("texts", "build", sides)
 
