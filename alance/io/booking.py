@@ -71,7 +71,7 @@ def book(
             for flight in flights[owner]:
                 # Of the flights of a long span it may need some.
                 if len(flights[owner]) == 1 or _overlaps(own, flight):
-                    own.read.expect(location, flight)
+                    own.read.expect(flight)
         if own.read.is_watched:
             for start, stop, owner in zip(
                 own.starts.tolist(), own.stops.tolist(), owners, strict=True
@@ -101,7 +101,7 @@ def _joined(lane: Lane, location: str, path: str, asked: Asked) -> Asked | None:
         return asked
     is_new = places < 0
     for place in sorted({*places[~is_new].tolist()}):
-        read.expect(location, flights[place])
+        read.expect(flights[place])
     if read.is_watched:
         for start, stop, place in zip(
             starts.tolist(), stops.tolist(), places.tolist(), strict=True

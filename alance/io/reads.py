@@ -5,28 +5,34 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
 
 from alance import _kernels
 from alance.format.plans import Pieces
 from alance.io import trace
+from alance.io.coalesce import coalesce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from alance.arrays import Int64s
     from alance.format.plans import Extent
+    from alance.io.booking import Asked
     from alance.io.flights import Flight
 
 R = TypeVar("R")
+
+OTHERS_SHARE: Final = 1 / 8  # of a buffer that is kept as it came, needed by others alone
 
 
 class Landed:
     """Bytes of one object, as they were brought: buffers that begin anywhere, and may overlap."""
 
-    __slots__ = ("_begins", "_buffers", "_ends", "_file", "_flights")
+    __slots__ = ("_begins", "_buffers", "_ends", "_file")
 
     def __init__(self) -> None:
-        self._flights: list[Flight] = []
         self._begins: list[int] = []
         self._buffers: list[memoryview] = []
         self._ends: list[int] = []
@@ -37,17 +43,9 @@ class Landed:
         self._begins.append(begin)
         self._buffers.append(buffer)
 
-    def expect(self, flight: Flight) -> None:
-        """Bytes that a request brings."""
-        self._flights.append(flight)
-
     def close(self) -> None:
         """All is there: put it in order."""
         spans = [*zip(self._begins, self._buffers, strict=True)]
-        for flight in self._flights:
-            assert flight.buffer is not None
-            spans.append((flight.start, flight.buffer))
-        self._flights.clear()
         if len(spans) > 1:
             spans.sort(key=lambda span: span[0])
         self._begins, self._buffers, self._ends = [], [], []
@@ -105,7 +103,8 @@ class Read(asyncio.Future[Any]):
 
     Args:
         is_held: what was brought is given as it is, without making one buffer of pieces.
-        is_part: no call gives the bytes of pieces as one buffer: others of its objects follow.
+        is_part: no call gives the bytes of pieces as one buffer: others of its objects follow. Of
+            requests that others share, it keeps what it has asked for, about.
     """
 
     def __init__(
@@ -130,6 +129,7 @@ class Read(asyncio.Future[Any]):
         self._objects: dict[str, Landed] = {}
         self._others: set[asyncio.Future[Any]] = set()  # what brings bytes without a flight
         self._missing: set[Flight] = set()
+        self._asked: dict[str, tuple[Int64s, Int64s]] = {}  # starts and stops, of a part
 
     def cancel(self, msg: object = None) -> bool:
         """Withdraw from the flights that are still under way."""
@@ -142,14 +142,16 @@ class Read(asyncio.Future[Any]):
         """Bytes of an object are here."""
         self._of(location).add(begin, buffer)
 
-    def expect(self, location: str, flight: Flight) -> None:
+    def expect(self, flight: Flight) -> None:
         """A flight brings bytes of an object."""
-        self._of(location).expect(flight)
         if self.recorder is not None:
             flight.is_traced = True
-        if flight.buffer is None:
-            self._missing.add(flight)
-            flight.readers.add(self)
+        self._missing.add(flight)
+        flight.readers.add(self)
+
+    def keep(self, location: str, asked: Asked) -> None:
+        """All that is asked of an object, of a part."""
+        self._asked[location] = asked.starts, asked.stops
 
     @property
     def is_watched(self) -> bool:
@@ -178,7 +180,19 @@ class Read(asyncio.Future[Any]):
 
     def landed(self, flight: Flight) -> None:
         """One of the flights is there."""
+        if self.is_part:  # in turns of their own: what many share is cut by each of them
+            self.get_loop().call_soon(self._take, flight)
+        else:
+            self._take(flight)
+
+    def _take(self, flight: Flight) -> None:
+        if flight not in self._missing:
+            return
         self._missing.discard(flight)
+        location = flight.lane.store.root + flight.path
+        assert flight.buffer is not None
+        for begin, buffer in _shares(flight, flight.buffer, self._asked.get(location)):
+            self.bring(location, begin, buffer)
         self.finish_if_complete()
 
     def failed(self, error: BaseException) -> None:
@@ -223,6 +237,25 @@ class Read(asyncio.Future[Any]):
             flight.readers.discard(self)
             if not flight.readers:
                 flight.lane.drop(flight)
+
+
+def _shares(
+    flight: Flight, buffer: memoryview, asked: tuple[Int64s, Int64s] | None
+) -> Sequence[tuple[int, memoryview]]:
+    """What a read keeps of a flight's bytes: copies where most of them are for others."""
+    if asked is not None:
+        starts, stops = (np.clip(bounds, flight.start, flight.stop) for bounds in asked)
+        is_here = starts < stops
+        ranges = np.stack((starts[is_here], stops[is_here]), axis=1)
+        gap = flight.lane.store.profile.take_gap
+        spans = coalesce(ranges, gap, flight.num_bytes).spans
+        if sum([stop - start for start, stop in spans]) < (1 - OTHERS_SHARE) * flight.num_bytes:
+            first = flight.start
+            return [
+                (start, memoryview(bytes(buffer[start - first : stop - first])))
+                for start, stop in spans
+            ]
+    return [(flight.start, buffer)]
 
 
 def _gathered(pieces: Pieces, objects: dict[str, Landed]) -> memoryview:

@@ -193,6 +193,8 @@ class Scheduler:
                         many.setdefault(store, []).append((path, ranges))
                         continue
                 own = ranges.asked(read)
+                if read.is_part:
+                    read.keep(location, own)
                 asked: Asked | None = own
                 if not (store.profile.answers_now or bulk) and self._blocks.is_on:
                     asked = from_blocks(self._blocks, location, own)

@@ -6,12 +6,13 @@ import asyncio
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, StoreError
-from alance.format.plans import ByteRange
+from alance.format.plans import ByteRange, Pieces
 from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
 from alance.io.store import ObjectMeta
@@ -47,6 +48,34 @@ async def test_a_range_joins_the_flight_that_covers_it(store: Slow, scheduler: S
     assert store.spans == [(120, 130)], "what has landed is not kept"
     await store.land_all()
     check(await third, (120, 130))
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.integers(0, 300), st.integers(1, 300)), min_size=1, max_size=5),
+        min_size=1,
+        max_size=4,
+    )
+)
+async def test_of_a_shared_request_a_part_holds_little_that_is_for_others(
+    parts: list[list[tuple[int, int]]],
+) -> None:
+    store = Slow()
+    scheduler = Scheduler(Registry(store))  # type: ignore[arg-type]
+    asked = []
+    for part in parts:  # each of some gaps and sizes
+        bounds = np.cumsum(part).reshape(-1, 2)
+        asked.append(Pieces.of("slow://1/a", bounds[:, 0], bounds[:, 1]))
+    reads = [scheduler.hold([pieces], is_part=True) for pieces in asked]
+    await turn()
+    await store.land_all()
+    for pieces, read in zip(asked, reads, strict=True):
+        landed = (await read)._objects[pieces.path]
+        for start, stop in zip(pieces.starts.tolist(), pieces.stops.tolist(), strict=True):
+            assert landed.cut(start, stop) == CONTENT[start:stop]
+        num_held = sum(map(len, landed._buffers))
+        assert num_held <= pieces.bytes_over(store.profile.take_gap) * 8 / 7
+    await scheduler.aclose()
 
 
 async def test_scans_merge_over_wider_gaps(store: Slow, scheduler: Scheduler) -> None:
