@@ -82,7 +82,7 @@ def goes_by_name(provider: object) -> bool:
     return place is provider
 
 
-class _ProviderError(Exception):
+class ProviderError(Exception):
     """What obstore is told of a failed provider; has the text of no other error."""
 
 
@@ -142,12 +142,12 @@ class Renewed:
                     await asyncio.shield(asyncio.wrap_future(under_way))
             except TimeoutError:
                 self._forget(under_way)
-                raise _ProviderError(f"it gave no answer within {ANSWER_S:.0f} s") from None
+                raise ProviderError(f"it gave no answer within {ANSWER_S:.0f} s") from None
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if not under_way.cancelled() or task is None or task.cancelling():
                     raise  # this caller was; else the loop that asked has ended
-            except _ProviderError:
+            except ProviderError:
                 if (good := self._good(fresh=False)) is None:
                     raise
                 return good
@@ -182,15 +182,15 @@ class Renewed:
                 self._under_way = None
 
     async def _fetch(self, under_way: concurrent.futures.Future[None]) -> None:
-        error: _ProviderError | None = None
+        error: ProviderError | None = None
         try:
             async with asyncio.timeout(ANSWER_S):
                 answer = await self._answer()
             self._take(answer)
-        except _ProviderError as failure:
+        except ProviderError as failure:
             error = failure
         except Exception as failure:  # its text may hold a secret
-            error = _ProviderError(f"it raised {type(failure).__name__}")
+            error = ProviderError(f"it raised {type(failure).__name__}")
         except BaseException:
             self._forget(under_way)
             under_way.cancel()
@@ -215,12 +215,12 @@ class Renewed:
         """Remember an answer.
 
         Raises:
-            _ProviderError: it is none.
+            ProviderError: it is none.
         """
         from alance.io.options import canonical
 
         if not isinstance(answer, Mapping):
-            raise _ProviderError(f"it gave {type(answer).__name__}; expected a mapping")
+            raise ProviderError(f"it gave {type(answer).__name__}; expected a mapping")
         given = {
             canonical(self._kind, str(key)): value
             for key, value in answer.items()
@@ -232,9 +232,9 @@ class Renewed:
                 break
         else:
             choices = " or ".join(", ".join(parts) for parts in _PARTS[self._kind])
-            raise _ProviderError(f"it did not give {choices}")
+            raise ProviderError(f"it did not give {choices}")
         if other := sorted(set(given) - set(parts)):
-            raise _ProviderError(
+            raise ProviderError(
                 f"it gave {', '.join(other)} besides {', '.join(parts)}: what does not change "
                 f"stands beside it, among the storage options"
             )
@@ -243,7 +243,7 @@ class Renewed:
             credential.setdefault("token", None)
         now, expiry = time.time(), _expiry(answer)
         if expiry <= now:
-            raise _ProviderError("what it gave had expired already")
+            raise ProviderError("what it gave had expired already")
         with self._lock:
             self._last = credential
             self._good_until = expiry
@@ -261,7 +261,7 @@ def _expiry(answer: Answer) -> float:
     if moment is None:
         return float("inf")
     if not isinstance(moment, datetime):
-        raise _ProviderError(
+        raise ProviderError(
             f"expires_at is a {type(moment).__name__}: expected a datetime, or expires_at_millis"
         )
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()

@@ -23,6 +23,7 @@ from obstore import store as obstore_stores
 
 from alance.errors import InvalidInputError
 from alance.io import lifecycle, profile
+from alance.io.aws_profile import with_profile
 from alance.io.credentials import as_mapping
 from alance.io.endpoints import endpoint_of
 from alance.io.limits import TimeLimits, seconds_of
@@ -168,12 +169,14 @@ class StoreRegistry:
         Args:
             uri: URI or local path; with `store`, a path inside that store.
             storage_options: configuration of store, client and retries; what is not given is
-                taken from the environment, as obstore does. Or a provider; see `io.credentials`.
+                taken from the environment, as obstore does, and from AWS's profiles. Or a provider;
+                see `io.credentials`.
             store: a store object of obstore, or a `Store`.
 
         Raises:
             InvalidInputError: a wrong URI, option, or object.
             UnsupportedError: a scheme that is not supported.
+            AccessError: a profile of AWS that is not there, or files of profiles that are none.
         """
         if store is not None:
             if storage_options:
@@ -184,6 +187,8 @@ class StoreRegistry:
             address.kind, parse_options(address.kind, as_mapping(storage_options))
         )
         limits = self._limits
+        if address.kind == "s3":
+            options = with_profile(options)
         if address.kind in ("local", "memory"):
             options, limits = StoreOptions(), TimeLimits()
 

@@ -291,7 +291,7 @@ def _no_credentials(where: str) -> str:
     """What to do where neither options nor environment have credentials."""
     variables = _HINTS.get(where.partition("://")[0], "those of the cloud")
     profile = os.environ.get("AWS_PROFILE") if where.startswith("s3:") else None
-    told = "" if profile is None else "; AWS_PROFILE is read by boto3 alone, see docs/operations.md"
+    told = "" if profile is None else f"; the profile {profile!r} (AWS_PROFILE) has none"
     return (
         f"no credentials: none among the storage options, none in the environment ({variables}), "
         f"none of this machine; a bucket that is open to all needs skip_signature=true{told}"
