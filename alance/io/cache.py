@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from alance.io import observing, trace
@@ -44,10 +45,10 @@ class CacheStats:
 
 @dataclass(slots=True, eq=False)
 class _Load:
-    """A load under way, how many wait for it, and what it is of, where that is more than one."""
+    """A load under way of some keys, and how many wait for it."""
 
-    task: asyncio.Task[Any]
-    keys: Sequence[Hashable] = ()
+    keys: Sequence[Hashable]
+    task: asyncio.Task[Mapping[Hashable, Any]] = field(init=False)
     askers: int = 0
 
 
@@ -66,7 +67,6 @@ class SearchCache:
         self._entries: OrderedDict[Hashable, Any] = OrderedDict()
         self._sizes: dict[Hashable, int] = {}
         self._loads: dict[Hashable, _Load] = {}
-        self._shared: dict[Hashable, _Load] = {}  # by `get_many`
         self._num_bytes = 0
         self._hits = self._misses = self._evictions = 0
 
@@ -146,22 +146,17 @@ class SearchCache:
         under_way = self._loads.get(key)
         if under_way is None:
 
-            async def run() -> V:
-                value = await load()
-                self.put(key, value, num_bytes(value))
-                return value
+            async def work() -> Sequence[V]:
+                return (await load(),)
 
-            under_way = self._loads[key] = _Load(asyncio.ensure_future(run()))
-            under_way.task.add_done_callback(lambda task: self._ended(key, task))
+            under_way = self._begin((key,), work, num_bytes)
         under_way.askers += 1
         try:
-            result: V = await asyncio.shield(under_way.task)
-            return result
+            loaded = await asyncio.shield(under_way.task)
         finally:
-            under_way.askers -= 1
-            if not under_way.askers and not under_way.task.done():
-                under_way.task.cancel()
-                self._forget(key, under_way.task)
+            self._leave(under_way)
+        value: V = loaded[key]
+        return value
 
     async def get_many(
         self,
@@ -172,10 +167,11 @@ class SearchCache:
         """The values of keys; those that are not there are loaded by one call, or by that of others
         that is under way.
 
-        Cancellation is as of `get`. A failed load reaches who began it; others load for themselves.
+        A cancelled asker leaves loads to the others; the last one cancels them, and waits for their
+        end. A failed load reaches who began it; others load for themselves.
 
         Args:
-            keys: each once; `get` is not asked for them.
+            keys: each once.
             load: gives a value for each of some keys.
         """
         values: dict[Hashable, V] = {}
@@ -187,44 +183,18 @@ class SearchCache:
             else:
                 values[key] = value
         while missing:
-            loads = {self._shared[key] for key in missing if key in self._shared}
-            unasked = [key for key in missing if key not in self._shared]
-            own = self._load_many(unasked, load, num_bytes) if unasked else None
-            for loaded in await self._all_of(own, loads):
+            others = {self._loads[key] for key in missing if key in self._loads}
+            unasked = [key for key in missing if key not in self._loads]
+            own = self._begin(unasked, partial(load, unasked), num_bytes) if unasked else None
+            for loaded in await self._all_of(own, others):
                 values.update((key, loaded[key]) for key in missing if key in loaded)
             missing = [key for key in missing if key not in values]
         return [values[key] for key in keys]
 
-    def _load_many(
-        self,
-        keys: Sequence[Hashable],
-        load: Callable[[Sequence[Hashable]], Awaitable[Sequence[V]]],
-        num_bytes: Callable[[V], int],
-    ) -> _Load:
-        async def run() -> dict[Hashable, V]:
-            try:
-                values = dict(zip(keys, await load(keys), strict=True))
-            finally:  # not in a callback of the task: who asks before that would find a failure
-                self._unshare(under_way)
-            for key, value in values.items():
-                self.put(key, value, num_bytes(value))
-            return values
-
-        under_way = _Load(asyncio.ensure_future(run()), keys)
-        self._shared.update(dict.fromkeys(keys, under_way))
-        under_way.task.add_done_callback(_seen)
-        return under_way
-
-    def _unshare(self, load: _Load) -> None:
-        """Let those who ask from now on load for themselves."""
-        for key in load.keys:
-            if self._shared.get(key) is load:
-                del self._shared[key]
-
     async def _all_of(
         self, own: _Load | None, others: Collection[_Load]
     ) -> list[Mapping[Hashable, Any]]:
-        """What loads of many give; nothing where that of another failed."""
+        """What loads give; nothing where that of another failed."""
         loads = [*others, *([] if own is None else [own])]
         for under_way in loads:
             under_way.askers += 1
@@ -238,24 +208,46 @@ class SearchCache:
                         raise
             return loaded
         finally:
-            left = []
-            for under_way in loads:
-                under_way.askers -= 1
-                if not under_way.askers and not under_way.task.done():
-                    self._unshare(under_way)
-                    under_way.task.cancel()
-                    left.append(under_way.task)
+            left = [under_way.task for under_way in loads if self._leave(under_way)]
             if left:
                 await asyncio.wait(left)
 
-    def _ended(self, key: Hashable, task: asyncio.Task[Any]) -> None:
-        self._forget(key, task)
-        _seen(task)
+    def _begin(
+        self,
+        keys: Sequence[Hashable],
+        work: Callable[[], Awaitable[Sequence[V]]],
+        num_bytes: Callable[[V], int],
+    ) -> _Load:
+        """Load keys, none of which is under way, for all who ask meanwhile."""
 
-    def _forget(self, key: Hashable, task: asyncio.Task[Any]) -> None:
-        load = self._loads.get(key)
-        if load is not None and load.task is task:
-            del self._loads[key]
+        async def run() -> Mapping[Hashable, V]:
+            try:
+                values = dict(zip(keys, await work(), strict=True))
+            finally:  # not in a callback of the task: who asks before that would find a failure
+                self._forget(under_way)
+            for key, value in values.items():
+                self.put(key, value, num_bytes(value))
+            return values
+
+        under_way = _Load(keys)
+        self._loads.update(dict.fromkeys(keys, under_way))  # first: an eager task may end here
+        under_way.task = asyncio.ensure_future(run())
+        under_way.task.add_done_callback(_seen)
+        return under_way
+
+    def _leave(self, load: _Load) -> bool:
+        """Wait no more for a load. Where nobody else does, it ends; true if it had not yet."""
+        load.askers -= 1
+        if load.askers:
+            return False
+        self._forget(load)  # a task that is cancelled before its first step does not do it
+        return load.task.cancel()
+
+    def _forget(self, load: _Load) -> None:
+        """Let those who ask from now on load for themselves."""
+        for key in load.keys:
+            if self._loads.get(key) is load:
+                del self._loads[key]
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

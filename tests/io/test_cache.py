@@ -207,3 +207,42 @@ async def test_a_load_of_many_ends_with_the_last_who_asks() -> None:
     third.cancel()
     await asyncio.gather(third, return_exceptions=True)
     assert asyncio.all_tasks() == before
+
+
+async def test_a_key_asked_alone_and_one_of_many_share_a_load() -> None:
+    cache, calls, gate = SearchCache(1000), [], asyncio.Event()
+
+    async def load(keys: Sequence[Hashable]) -> list[Hashable]:
+        calls.append(list(keys))
+        await gate.wait()
+        return list(keys)
+
+    async def load_one() -> Hashable:
+        return (await load([1]))[0]
+
+    askers = [
+        asyncio.ensure_future(cache.get(1, load_one, size)),
+        asyncio.ensure_future(cache.get_many([1, 2], load, size)),
+        asyncio.ensure_future(cache.get(2, load_one, size)),
+    ]
+    for _ in range(3):
+        await asyncio.sleep(0)
+    gate.set()
+    assert await asyncio.gather(*askers) == [1, [1, 2], 2]
+    assert calls == [[1], [2]]
+
+
+async def test_who_asks_for_a_key_whose_load_was_cancelled_by_others_loads_it() -> None:
+    cache = SearchCache(1000)
+
+    async def load() -> str:
+        await asyncio.sleep(0)
+        return "value"
+
+    before = asyncio.all_tasks()
+    asker = asyncio.ensure_future(cache.get("key", load, size))
+    await asyncio.sleep(0)
+    for task in asyncio.all_tasks() - before:  # as at the end of a loop: the load has not begun
+        task.cancel()
+    await asyncio.gather(asker, return_exceptions=True)
+    assert await cache.get("key", load, size) == "value"
