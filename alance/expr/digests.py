@@ -13,7 +13,7 @@ from alance.expr.casts import is_bytes, is_text
 from alance.expr.compare import is_nothing
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, call
-from alance.format.numbers import as_scalar
+from alance.format.numbers import as_scalar, contents_of
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
@@ -54,7 +54,7 @@ def _digest(name: str, node: Node, method: str) -> Node:
     width = WIDTHS[method]
 
     def digests(values: pa.Array) -> pa.Array:
-        content = _kernels.digests(*_buffers(values), width)
+        content = _kernels.digests(*contents_of(values), width)
         ends = np.arange(len(values) + 1, dtype=np.int64) * width
         return pc.cast(_like(values, pa.large_binary(), ends, content), pa.binary())
 
@@ -63,7 +63,7 @@ def _digest(name: str, node: Node, method: str) -> Node:
 
 def _hex(name: str, node: Node) -> Node:
     def digits(values: pa.Array) -> pa.Array:
-        offsets, content = _buffers(values)
+        offsets, content = contents_of(values)
         start, stop = int(offsets[0]), int(offsets[-1])
         text = _kernels.hex_digits(content[start:stop])
         texts = _like(values, pa.large_string(), 2 * (offsets - start), text)
@@ -79,18 +79,6 @@ def _as_bytes(name: str, node: Node) -> Node:
     if not is_bytes(node.type) and not is_text(node.type):
         raise Problem(f"{name}: expected text or bytes, found {node.type}")
     return node
-
-
-def _buffers(values: pa.Array) -> tuple[Int64s, Bytes]:
-    """Where values begin and the last one ends, and their bytes."""
-    if pa.types.is_fixed_size_binary(values.type):
-        values = pc.cast(values, pa.binary())
-    values = pc.cast(values, pa.large_string() if is_text(values.type) else pa.large_binary())
-    _, ends, data = values.buffers()
-    offsets = np.zeros(1, np.int64)
-    if len(values):
-        offsets = np.frombuffer(ends, np.int64, len(values) + 1, 8 * values.offset)
-    return offsets, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
 
 
 def _like(values: pa.Array, type_: pa.DataType, offsets: Int64s, content: Bytes) -> pa.Array:

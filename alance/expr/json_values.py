@@ -21,7 +21,7 @@ from alance.expr.arithmetic import whole_argument
 from alance.expr.text import as_text, literal_text
 from alance.expr.tree import Call, JsonValue, Literal, Node, Problem, call, meaning
 from alance.format.jsonb import json_text, jsonb
-from alance.format.numbers import as_scalar, to_arrow
+from alance.format.numbers import as_scalar, contents_of, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -220,11 +220,7 @@ def _find(documents: pa.Array, steps: Sequence[Step], *, plain: bool) -> Texts:
 def _buffers(texts: pa.LargeStringArray) -> tuple[Int64s, Bytes]:
     """Offsets and bytes of texts, nothing for nulls."""
     texts = pc.fill_null(texts, as_scalar("", pa.large_string())) if texts.null_count else texts
-    _, ends, data = texts.buffers()
-    offsets = np.zeros(1, np.int64)
-    if len(texts):
-        offsets = np.frombuffer(ends, np.int64, len(texts) + 1, 8 * texts.offset)
-    return offsets, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return contents_of(texts)
 
 
 def _where_valid(answers: pa.Array, documents: pa.Array) -> pa.Array:

@@ -18,6 +18,7 @@ import numpy as np
 from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError, kernel_errors
 from alance.format.blocks import VariableWidth
+from alance.format.numbers import contents_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -57,14 +58,8 @@ def jsonb(texts: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
     Raises:
         InvalidInputError: text that is no JSON, or a value of more than 256 MiB.
     """
-    _, ends, data = texts.buffers()
-    count = len(texts)
-    offsets = np.zeros(1, np.int64)
-    if count:
-        offsets = np.frombuffer(ends, np.int64, count + 1, 8 * texts.offset)
-    content = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
     mask = np.zeros(0, np.uint8) if valid is None else valid.view(np.uint8)
     try:
-        return VariableWidth(*_kernels.text_to_jsonb(offsets, content, mask))
+        return VariableWidth(*_kernels.text_to_jsonb(*contents_of(texts), mask))
     except ValueError as error:
         raise InvalidInputError(f"field {where!r}: {error}") from None

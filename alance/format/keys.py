@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import UnsupportedError
-from alance.format.numbers import as_mask, to_arrow
+from alance.format.numbers import as_mask, contents_of, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,13 +103,8 @@ class Keys:
         if not pa.types.is_large_binary(values.type):
             width = WORD if pa.types.is_uint64(values.type) else values.type.byte_width
             return _kernels.Keys(_fixed(values, width).reshape(-1), width)
-        _, offsets, content = values.buffers()
-        if not len(values) or offsets is None:
-            return _kernels.Keys(np.zeros(len(values) + 1, np.int64), np.empty(0, np.uint8))
-        ends = np.frombuffer(offsets, np.int64, len(values) + 1, values.offset * WORD)
-        if content is None or not int(ends[-1]):
-            return _kernels.Keys(ends, np.empty(0, np.uint8))
-        return _kernels.Keys(ends, np.frombuffer(content, np.uint8, int(ends[-1])))
+        ends, content = contents_of(values)
+        return _kernels.Keys(ends, content[: int(ends[-1])])
 
 
 @dataclass(frozen=True, slots=True)

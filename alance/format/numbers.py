@@ -134,17 +134,17 @@ def packed(texts: Sequence[str]) -> tuple[Int64s, Bytes]:
     return offsets_of(list(map(len, contents))), np.frombuffer(b"".join(contents), np.uint8)
 
 
-def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes, Bytes]:
-    """Offsets, bytes, and which are not null (empty: all), as the kernel wants them."""
+def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes]:
+    """Offsets and bytes of texts, or of bytes of any type, as the kernel wants them; shared where
+    the type is a large one. What stands in the place of nulls is there, too.
+    """
     if not pa.types.is_large_string(texts.type):
-        texts = texts.cast(pa.large_string())
-    valid = as_mask(texts.is_valid()).view(np.uint8) if texts.null_count else np.empty(0, np.uint8)
+        texts = texts.cast(pa.large_binary())
     _, offsets, data = texts.buffers()
     if offsets is None or not len(texts):
-        return np.zeros(len(texts) + 1, np.int64), np.empty(0, np.uint8), valid
-    starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    content = np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return starts, content, valid
+        return np.zeros(len(texts) + 1, np.int64), np.empty(0, np.uint8)
+    starts = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
+    return starts, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
 
 
 def python_value(value: pa.Scalar) -> Any:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from alance.format.numbers import (
     as_mask,
     as_numbers,
+    contents_of,
     distinct,
     offsets_of,
     positions_of,
@@ -41,6 +42,40 @@ def test_numbers_of_slices_and_chunks() -> None:
         1,
         9,
     ]
+
+
+@pytest.mark.parametrize(
+    "arrow",
+    [
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.binary(),
+        pa.large_binary(),
+        pa.binary_view(),
+        pa.binary(2),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("taken", [slice(0, 5), slice(1, 4), slice(2, 2), slice(4, 5)], ids=str)
+def test_contents_of_slices_of_texts_and_bytes(arrow: pa.DataType, taken: slice) -> None:
+    values: list[str | bytes | None] = ["ab", None, "é", "cd", "ef"]
+    if "binary" in str(arrow):
+        values = [b"ab", None, b"\xff\xfe", b"cd", b"ef"]  # what is no text
+    array = pa.array(values, arrow)[taken]
+    offsets, content = contents_of(array)
+    assert len(offsets) == len(array) + 1
+    for value, start, stop in zip(array.to_pylist(), offsets[:-1], offsets[1:], strict=True):
+        plain = value.encode() if isinstance(value, str) else value
+        assert value is None or content[start:stop].tobytes() == plain
+
+
+def test_contents_of_large_types_are_shared() -> None:
+    for arrow in (pa.large_string(), pa.large_binary()):
+        array = pa.array(["ab", "cd"], arrow)
+        offsets, content = contents_of(array)
+        _, ends, data = array.buffers()
+        assert (offsets.ctypes.data, content.ctypes.data) == (ends.address, data.address)
 
 
 def test_numpy_to_arrow() -> None:

@@ -19,12 +19,12 @@ import pyarrow as pa
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.expr.tree import plain
-from alance.format.numbers import as_numbers, offsets_of
+from alance.format.numbers import as_numbers, contents_of, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int64s, Mask, UInt64s
+    from alance.arrays import Mask, UInt64s
 
 FILE: Final = "bloomfilter.lance"
 FILTERS: Final = "bloom_filter_data"
@@ -63,12 +63,7 @@ def hashes_of(values: pa.Array) -> UInt64s:
     values = plain(values).drop_null()
     type_ = values.type
     if is_text_or_bytes(type_):
-        wide = pa.types.is_large_string(type_) or pa.types.is_large_binary(type_)
-        _, ends, content = values.buffers()
-        dtype = np.dtype(np.int64 if wide else np.int32)
-        offsets = np.frombuffer(ends, dtype, len(values) + 1, values.offset * dtype.itemsize)
-        data = np.empty(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
-        return _kernels.bloom_hashes(offsets.astype(np.int64), data)
+        return _kernels.bloom_hashes(*contents_of(values))
     width = type_.bit_width // 8
     content = values.buffers()[1]
     data = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
@@ -103,11 +98,8 @@ def hits(filters: pa.Array, hashes: UInt64s) -> Mask:
     """
     if not pa.types.is_binary(filters.type) or filters.null_count:
         raise CorruptFileError(f"bloom filters of type {filters.type}, or null")
-    _, ends, content = filters.buffers()
-    offsets: Int64s = np.frombuffer(ends, np.int32, len(filters) + 1, 4 * filters.offset)
-    data: Bytes = np.empty(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)
     try:
-        return _kernels.bloom_hits(offsets.astype(np.int64), data, hashes).view(np.bool_)
+        return _kernels.bloom_hits(*contents_of(filters), hashes).view(np.bool_)
     except ValueError as error:
         raise CorruptFileError(str(error)) from error
 

@@ -96,7 +96,7 @@ def token_rows(texts: pa.Array, rows: UInt64s) -> tuple[UInt32s, UInt64s]:
     """
     is_text = as_mask(texts.is_valid())
     null_rows, rows = rows[~is_text], rows[is_text]
-    starts, content, _ = contents_of(texts.drop_null())
+    starts, content = contents_of(texts.drop_null())
     letters = _kernels.letters_of(content[starts[0] : starts[-1]])
     plain = [_plain_letter(letter).encode() for letter in map(chr, letters.tolist())]
     pieces = np.frombuffer(b"".join(plain), np.uint8)

@@ -20,6 +20,7 @@ from alance.format.blocks import ConstantBlock, VariableWidth, joined_values
 from alance.format.jsonb import json_text
 from alance.format.layouts.arrays import array_of, bitmap, narrow, wrapped
 from alance.format.layouts.repdef import Items, Lists, joined, unravel
+from alance.format.numbers import contents_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -288,14 +289,8 @@ def values_array(field: Field, arrow: pa.DataType, values: Block, valid: Mask | 
         return pa.nulls(values.num_values, arrow)
     if field.is_json:
         stored = array_of(values, pa.large_binary(), valid)
-        return array_of(json_text(_strings(stored), valid), arrow, valid)
+        content = VariableWidth(*contents_of(stored))
+        return array_of(json_text(content, valid), arrow, valid)
     if arrow == EMPTY_STRUCT:
         return pa.Array.from_buffers(arrow, values.num_values, [bitmap(valid)])
     return array_of(values, arrow, valid)
-
-
-def _strings(array: pa.Array) -> VariableWidth:
-    """The offsets and bytes of a large binary array that begins at its first slot."""
-    _, offsets, data = array.buffers()
-    content = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)
-    return VariableWidth(np.frombuffer(offsets, np.int64, len(array) + 1), content)

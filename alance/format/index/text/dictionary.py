@@ -126,5 +126,5 @@ def _of_rows(batch: pa.RecordBatch) -> tuple[Int64s, Bytes, UInt32s]:
         or numbers.null_count
     ):
         raise CorruptFileError(f"text index: tokens of {batch.schema}")
-    offsets, data, _ = contents_of(words)
+    offsets, data = contents_of(words)
     return offsets.copy(), data.copy(), as_numbers(numbers).copy()
