@@ -64,12 +64,17 @@ class FileBuilder:
     """
 
     def __init__(
-        self, schema: Schema, version: FileVersion, search_bytes: int = SEARCH_BYTES
+        self,
+        schema: Schema,
+        version: FileVersion,
+        search_bytes: int = SEARCH_BYTES,
+        encodings: list[bytes] | None = None,
     ) -> None:
         """An empty file. Its columns are `leaf_columns` of the fields of `schema`, in order.
 
         Args:
             search_bytes: of the search-cache buffer at most; 0: none.
+            encodings: one a column, where columns are others than these.
 
         Raises:
             UnsupportedError: a version that is not written.
@@ -81,8 +86,9 @@ class FileBuilder:
         self._schema = schema
         self._version = version
         self._multipliers = [leaf.multiplier for leaf in leaves]
-        self._lengths = [0] * len(leaves)
-        encodings = [column_encoding()] * len(leaves)
+        if encodings is None:
+            encodings = [column_encoding()] * len(leaves)
+        self._lengths = [0] * len(encodings)
         self._container = _kernels.Container(encodings, *FOOTER_NUMBERS[version], search_bytes)
 
     @property

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
-from alance.format.encode.container import FOOTER_NUMBERS, FileBuilder, column_encoding, padded
+from alance.format.encode.container import FileBuilder, column_encoding, padded
 from alance.format.encode.leaves import storage_of, validity_of
 from alance.format.layouts.fields import owns_column
 from alance.format.proto import encodings_v2_0_pb2 as pb
@@ -218,13 +217,11 @@ class ArrayFileBuilder(FileBuilder):
     """Where everything of one file of 2.0 goes: a `FileBuilder` with other pages."""
 
     def __init__(self, schema: Schema, columns: Columns) -> None:
-        super().__init__(schema, FileVersion.V2_0)
-        count = len(columns.by_field)
+        numbers = range(len(columns.by_field))
+        encodings = [column_encoding(is_blob=number in columns.blobs) for number in numbers]
+        super().__init__(schema, FileVersion.V2_0, search_bytes=0, encodings=encodings)
         self._headers = set(columns.headers)
         self._tops = {columns.by_field[field.id] for field in schema.fields}
-        self._lengths = [0] * count
-        encodings = [column_encoding(is_blob=number in columns.blobs) for number in range(count)]
-        self._container = _kernels.Container(encodings, *FOOTER_NUMBERS[FileVersion.V2_0], 0)
 
     @property
     def num_rows(self) -> int:
