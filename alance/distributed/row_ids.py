@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.format.numbers import to_arrow
+from alance.format.numbers import as_numbers, to_arrow
 from alance.format.proto.table_pb2 import DataFragment
 from alance.format.table.row_ids import num_row_ids, parse_row_ids
 from alance.format.table.row_ids_encode import row_ids_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    import numpy.typing as npt
+
+    from alance.arrays import UInt64s
+
+NO_ROW: Final = (1 << 64) - 1
 
 
 def with_row_ids(
@@ -33,16 +40,15 @@ def with_row_ids(
     Raises:
         InvalidInputError: ids that are no integers from 0, too many, or one of them twice.
     """
-    values = row_ids.combine_chunks() if isinstance(row_ids, pa.ChunkedArray) else row_ids
-    listed = values.to_pylist() if isinstance(values, pa.Array) else values
-    try:
-        ids = np.fromiter((_checked(row_id) for row_id in listed), np.uint64)
-    except (TypeError, OverflowError) as error:
-        raise InvalidInputError(f"row ids: {error}") from error
-    if len(ids) > fragment.physical_rows:
+    if not isinstance(row_ids, range):
+        row_ids = _numbers(row_ids)
+    if len(row_ids) > fragment.physical_rows:
         raise InvalidInputError(
-            f"row ids: {len(ids)} of them, the fragment has {fragment.physical_rows} rows"
+            f"row ids: {len(row_ids)} of them, the fragment has {fragment.physical_rows} rows"
         )
+    ids = _numbers(row_ids)  # of a range, which may be of any length, only now
+    if (ids == NO_ROW).any():
+        raise InvalidInputError(f"row ids: {NO_ROW}: stands for no row, expected a smaller one")
     if len(np.unique(ids)) < len(ids):
         raise InvalidInputError("row ids: some are there twice")
     numbered = DataFragment()
@@ -68,7 +74,40 @@ def row_ids_of(fragment: DataFragment) -> pa.UInt64Array:
     return to_arrow(parse_row_ids(content, num_row_ids(content)))
 
 
-def _checked(row_id: object) -> int:
-    if isinstance(row_id, bool) or not isinstance(row_id, int | np.integer) or row_id < 0:
-        raise TypeError(f"{row_id!r}: expected an integer from 0")
-    return int(row_id)
+def _numbers(row_ids: Any) -> UInt64s:
+    """Ids as numbers.
+
+    Raises:
+        InvalidInputError: something else than integers from 0.
+    """
+    array = _array(row_ids)
+    if array is not None and array.min(initial=0) >= 0:
+        return array.astype(np.uint64, copy=False)
+    is_arrow = isinstance(row_ids, pa.Array | pa.ChunkedArray)
+    try:
+        listed = row_ids.to_pylist() if is_arrow else list(row_ids)
+    except TypeError as error:
+        raise InvalidInputError(f"row ids: {error}") from error
+    if all(map(_is_integer, set(map(type, listed)))):  # Arrow would make 1 of 1.5
+        with suppress(OverflowError):
+            return as_numbers(pa.array(listed, pa.uint64()))
+    wrong = next(
+        row_id for row_id in listed if not (_is_integer(type(row_id)) and 0 <= row_id < 1 << 64)
+    )
+    raise InvalidInputError(f"row ids: {wrong!r}: expected an integer from 0")
+
+
+def _array(row_ids: Any) -> npt.NDArray[np.integer[Any]] | None:
+    """Ids as an array of integers, where one need not look at each for that."""
+    array = row_ids
+    if isinstance(array, range):
+        array = np.arange(array.start, array.stop, array.step)  # floats beyond 63 bits
+    elif isinstance(array, pa.Array | pa.ChunkedArray):
+        is_plain = pa.types.is_integer(array.type) and not array.null_count
+        array = as_numbers(array) if is_plain else None
+    is_integers = isinstance(array, np.ndarray) and array.ndim == 1 and array.dtype.kind in "iu"
+    return array if is_integers else None
+
+
+def _is_integer(kind: type) -> bool:
+    return issubclass(kind, int | np.integer) and kind is not bool
