@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from datetime import timedelta
@@ -36,6 +37,17 @@ def bases_at(folder: Path, kind: Any = DatasetBasePath) -> list[Any]:
 def files_below(folder: Path, names: str = "*.lance") -> Counter[str]:
     """Data files by the folder that they are in, seen from `folder`."""
     return Counter(str(path.parent.relative_to(folder)) for path in folder.rglob(names))
+
+
+async def spread(folder: Path, num_rows: int) -> alance.Dataset:
+    """A table whose files of 10 rows lie at all places in turn."""
+    return await alance.write_dataset(
+        rows(0, num_rows),
+        str(folder / "table"),
+        initial_bases=bases_at(folder),
+        target_all_bases=True,
+        max_rows_per_file=10,
+    )
 
 
 def base_ids(uri: str | Path) -> list[int | None]:
@@ -130,14 +142,8 @@ async def test_compaction_brings_rows_home_and_cleanup_leaves_bases_alone(
     tmp_path: Path, who: str
 ) -> None:
     """Nobody knows what else is below a base path: pylance removes nothing there either."""
-    uri = str(tmp_path / "table")
-    dataset = await alance.write_dataset(
-        rows(0, 100),
-        uri,
-        initial_bases=bases_at(tmp_path),
-        target_all_bases=True,
-        max_rows_per_file=10,
-    )
+    dataset = await spread(tmp_path, 100)
+    uri = dataset.uri
     before = files_below(tmp_path)
     assert before == {"table/data": 3, "one": 3, "two/data": 2, "three": 2}
     for place in ("one", "two/data"):
@@ -326,14 +332,7 @@ async def test_blobs_go_along_with_their_data_file(tmp_path: Path) -> None:
 
 
 async def test_clones_of_such_tables(tmp_path: Path) -> None:
-    uri = str(tmp_path / "table")
-    dataset = await alance.write_dataset(
-        rows(0, 40),
-        uri,
-        initial_bases=bases_at(tmp_path),
-        target_all_bases=True,
-        max_rows_per_file=10,
-    )
+    dataset = await spread(tmp_path, 40)
     shallow = await dataset.shallow_clone(str(tmp_path / "shallow"))
     shallow = await shallow.insert(rows(40, 50), target_bases=["two"])
     assert sorted(shallow.base_paths) == [1, 2, 3, 4]
@@ -409,3 +408,19 @@ async def test_pylance_reads_bases_of_the_same_store_and_the_reverse(lab: Lab) -
     assert theirs.to_table().equals(rows(0, 30))
     dataset = await alance.dataset(uri, storage_options=options)
     assert (await dataset.to_table()).equals(rows(0, 30))
+
+
+async def test_places_are_looked_at_in_one_round(lab: Lab) -> None:
+    uri, options = "s3://lab/bases-rounds", lab.lance_options()
+    bases = [
+        DatasetBasePath(f"s3://lab/bases-round-{n}", str(n), is_dataset_root=True) for n in range(5)
+    ]
+    dataset = await alance.write_dataset(
+        rows(0, 5), uri, initial_bases=bases, storage_options=options
+    )
+    lab.config(waits_for=os.getpid())
+    with lab.recording() as seen:
+        await dataset.insert(rows(5, 10), target_all_bases=False, max_rows_per_file=1)
+    listed = [request["prefix"] for request in seen.records if request["op"] == "LIST"]
+    assert listed[:5] == [f"bases-round-{n}/_versions/" for n in range(5)]
+    assert seen.rounds == 3, "one more than an append to the table's own folder"

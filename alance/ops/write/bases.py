@@ -18,6 +18,7 @@ from alance.format.table.fragment import DatasetBasePath
 from alance.format.table.naming import VERSIONS
 from alance.format.table.operations_meta import UpdateBases
 from alance.io.store import without_number
+from alance.io.tasks import all_of
 from alance.io.uri import parse_uri
 from alance.ops.version.commits import commit_change
 
@@ -83,7 +84,7 @@ async def places_of(
 ) -> Sequence[DatasetBasePath | None]:
     """Where new data files go, in turn; None: the table's own folder.
 
-    Cost: none; a LIST for each place that is the folder of a dataset.
+    Cost: none; a LIST for each place that is the folder of a dataset, all in one round.
 
     Raises:
         InvalidInputError: a name or path of no base path, or another table's folder.
@@ -98,8 +99,8 @@ async def places_of(
         return [OWN]
     else:
         chosen = [_named(reference, table, bases) for reference in options.target_bases]
-    for place in {base.id: base for base in chosen if base is not None}.values():
-        await _check_is_free(engine, table, place)
+    once = {base.id: base for base in chosen if base is not None}
+    await all_of(_check_is_free(engine, table, base) for base in once.values())
     return chosen
 
 
