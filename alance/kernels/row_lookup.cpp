@@ -1,14 +1,4 @@
 // Which of some rows a set has, whose roaring bitmap of 64 bits is looked into as it is stored.
-//
-//   u64 number of parts; of each: u32 upper half of the rows, then a bitmap of 32 bits
-//   bitmap: u32 cookie 12346, u32 number of containers
-//           or u16 cookie 12347, u16 number - 1, a bit for each container that has runs
-//           of each container: u16 key, u16 number of values - 1
-//           of each container: u32 where it is; not where some have runs and there are few
-//           containers: ascending u16; or 8 192 bytes, with more than 4 096 values; or u16 number
-//           of runs and of each: u16 first value, u16 length - 1
-//
-// Source: https://github.com/RoaringBitmap/RoaringFormatSpec
 #include <nanobind/stl/optional.h>
 
 #include <algorithm>
@@ -16,13 +6,14 @@
 #include <vector>
 
 #include "owned.hpp"
+#include "roaring.hpp"
 #include "unlocked.hpp"
 
 namespace alance {
 namespace {
 
-constexpr uint32_t kCookie = 12346, kRunCookie = 12347;
-constexpr int64_t kArrayMost = 4096, kBitsBytes = 8192, kFewContainers = 4;
+using namespace roaring;
+
 enum Form : uint8_t { kArray, kBits, kRuns };
 
 template <typename T>

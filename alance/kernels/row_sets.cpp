@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "owned.hpp"
+#include "roaring.hpp"
 
 namespace alance {
 namespace {
 
-constexpr uint32_t kCookie = 12346;    // of bitmaps without runs
-constexpr int64_t kArrayMost = 4096;   // values of a container; with more it has a bit for each
-constexpr size_t kBitsBytes = 8192;
-constexpr int64_t kFew = 1 << 10;      // with fewer, giving the GIL away costs more than it gives
+using namespace roaring;
+
+constexpr int64_t kFew = 1 << 10;  // with fewer, giving the GIL away costs more than it gives
 
 template <typename T>
 void put(std::string& out, T value) {
@@ -45,7 +45,7 @@ void put_part(std::string& out, const int64_t* rows, int64_t count) {
   for (const int64_t end : ends) {
     put(out, place);
     const int64_t held = end - first;
-    place += static_cast<uint32_t>(held > kArrayMost ? kBitsBytes : 2 * static_cast<size_t>(held));
+    place += static_cast<uint32_t>(held > kArrayMost ? kBitsBytes : 2 * held);
     first = end;
   }
   first = 0;

@@ -1,0 +1,22 @@
+// Sets of rows as roaring bitmaps of 64 bits are stored.
+//
+//   u64 number of parts; of each: u32 upper half of the rows, then a bitmap of 32 bits
+//   bitmap: u32 cookie 12346, u32 number of containers
+//           or u16 cookie 12347, u16 number - 1, a bit for each container that has runs
+//           of each container: u16 key, u16 number of values - 1
+//           of each container: u32 where it is; not where some have runs and there are few
+//           containers: ascending u16; or 8 192 bytes, with more than 4 096 values; or u16 number
+//           of runs and of each: u16 first value, u16 length - 1
+//
+// Source: https://github.com/RoaringBitmap/RoaringFormatSpec
+#pragma once
+#include <cstdint>
+
+namespace alance::roaring {
+
+constexpr uint32_t kCookie = 12346, kRunCookie = 12347;
+constexpr int64_t kArrayMost = 4096;    // values of a container; with more it has a bit for each
+constexpr int64_t kBitsBytes = 8192;    // of these bits
+constexpr int64_t kFewContainers = 4;   // with fewer, and runs, places are left out
+
+}  // namespace alance::roaring
