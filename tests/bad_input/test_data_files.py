@@ -1,4 +1,4 @@
-"""Damaged data files: an error of our tree or an answer, never anything else.
+"""Damaged data files of all versions: an error of our tree or an answer, never anything else.
 
 Short runs here; `make fuzz` runs the same for long.
 """
@@ -7,92 +7,86 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
-from functools import cache
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import AlanceError
 from alance.format.schema import Schema
-from tests.reference.damaged import by_pylance, metadata_start, read_columns
-from tests.reference.types import ONLY_2_2, TYPES, column
+from tests.bad_input.samples import COUNTS, VERSIONS, count_of, read, sample
+from tests.reference.damaged import with_moved_part, with_spoiled_bytes
+from tests.v2_3.planar import planes
 
-ROWS = 300
-GROUPS = [
-    ["int32", "string", "bool", "runs"],
-    ["list", "struct of lists", "list of structs of lists"],
-    ["few strings", "dictionary", "constant text", "long string"],
-    ["wide vector", "vector with nulls", "decimal128", "null"],
-    ["map", "vector of structs", "list of lists", "binary"],
-]
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
+TRIES = 2  # of each example: a read takes less than what hypothesis does for one
+NUMBERS = st.integers(0, 14)  # of samples, whose number divides 15
+RANDOMS = st.randoms(use_true_random=True)  # of a seed: to draw each number takes longer
 
-@cache
-def written(group: int, version: str) -> tuple[bytes, Schema]:
-    names = [name for name in GROUPS[group] if version == "2.2" or name not in ONLY_2_2]
-    table = pa.table({name: column(name, ROWS, 0.2) for name in names})
-    assert all(name in TYPES for name in names)
-    return by_pylance(table, version)
+of_each_version = pytest.mark.parametrize("version", VERSIONS)
 
 
-def read(content: bytes, schema: Schema) -> None:
-    read_columns(content, schema, ROWS)
+def try_to_read(
+    version: str, number: int, spoil: Callable[[bytes, tuple[int, ...]], bytes]
+) -> None:
+    file = sample(version, number % count_of(version))
+    for _ in range(TRIES):
+        with suppress(AlanceError):
+            read(file, spoil(file.content, file.starts))
 
 
-def try_to_read(content: bytes, schema: Schema) -> None:
-    with suppress(AlanceError):
-        read(content, schema)
-
-
-CASES = st.tuples(st.integers(0, len(GROUPS) - 1), st.sampled_from(["2.1", "2.2"]))
-
-
-@pytest.mark.parametrize("version", ["2.1", "2.2"])
-@pytest.mark.parametrize("group", range(len(GROUPS)))
-def test_every_truncation_is_refused(group: int, version: str) -> None:
-    content, schema = written(group, version)
-    read(content, schema)
-    for length in random.Random(group).sample(range(len(content)), 60):
+@pytest.mark.parametrize(
+    ("version", "number"),
+    [(version, number) for version in VERSIONS for number in range(count_of(version))],
+)
+def test_every_truncation_is_refused(version: str, number: int) -> None:
+    file = sample(version, number)
+    read(file, file.content)
+    for length in random.Random(number).sample(range(len(file.content)), 60):
         with pytest.raises(AlanceError):
-            read(content[:length], schema)
+            read(file, file.content[:length])
 
 
-@given(CASES, st.data())
-def test_flipped_bits(case: tuple[int, str], data: st.DataObject) -> None:
-    content, schema = written(*case)
-    spoiled = bytearray(content)
-    for _ in range(data.draw(st.integers(1, 4))):
-        position = data.draw(st.integers(0, len(content) - 1))
-        spoiled[position] ^= 1 << data.draw(st.integers(0, 7))
-    try_to_read(bytes(spoiled), schema)
+@of_each_version
+@given(NUMBERS, RANDOMS)
+def test_flipped_bits(version: str, number: int, rng: random.Random) -> None:
+    def flipped(content: bytes, starts: tuple[int, ...]) -> bytes:
+        spoiled = bytearray(content)
+        for _ in range(rng.randint(1, 4)):
+            spoiled[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+        return bytes(spoiled)
+
+    try_to_read(version, number, flipped)
 
 
-@given(CASES, st.data())
-def test_spoiled_metadata(case: tuple[int, str], data: st.DataObject) -> None:
-    content, schema = written(*case)
-    spoiled = bytearray(content)
-    metadata = metadata_start(content)
-    for _ in range(data.draw(st.integers(1, 3))):
-        position = data.draw(st.integers(metadata, len(content) - 1))
-        spoiled[position] = data.draw(st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]))
-    try_to_read(bytes(spoiled), schema)
+@of_each_version
+@given(NUMBERS, RANDOMS)
+def test_spoiled_bytes(version: str, number: int, rng: random.Random) -> None:
+    """Bytes anywhere, most of them in what describes the pages, of random or telling values."""
+    try_to_read(version, number, lambda content, starts: with_spoiled_bytes(rng, content, starts))
 
 
-@given(CASES, st.data())
-def test_pieces_of_a_file_at_other_places(case: tuple[int, str], data: st.DataObject) -> None:
-    content, schema = written(*case)
-    spoiled = bytearray(content)
-    size = data.draw(st.integers(1, 64))
-    source = data.draw(st.integers(0, len(content) - size))
-    target = data.draw(st.integers(0, len(content) - size))
-    spoiled[target : target + size] = content[source : source + size]
-    try_to_read(bytes(spoiled), schema)
+@of_each_version
+@given(NUMBERS, RANDOMS)
+def test_moved_parts(version: str, number: int, rng: random.Random) -> None:
+    """Pieces of the file in the place of others."""
+    try_to_read(version, number, lambda content, _: with_moved_part(rng, content))
 
 
-@given(CASES, CASES, st.booleans())
-def test_a_schema_of_another_file(one: tuple[int, str], other: tuple[int, str], cut: bool) -> None:
-    content, _ = written(*one)
-    _, schema = written(*other)
-    try_to_read(content, Schema(schema.fields[:1], {}) if cut else schema)
+@pytest.mark.parametrize("version", [version for version in VERSIONS if version not in COUNTS])
+@given(NUMBERS, NUMBERS, st.booleans())
+def test_a_schema_of_another_file(version: str, one: int, other: int, is_cut: bool) -> None:
+    ours = sample(version, one % count_of(version))
+    theirs = sample(version, other % count_of(version))
+    schema = Schema(theirs.schema.fields[:1], {}) if is_cut else theirs.schema
+    with suppress(AlanceError):
+        read(ours, ours.content, schema, theirs.columns)
+
+
+def test_files_of_2_3_have_all_kinds_of_pages() -> None:
+    kinds = set().union(*[planes(sample("2.3", n).content) for n in range(count_of("2.3"))])
+    sparse = {("sparse", name) for name in ("chunked", "zipped", "constant", "none", "indexed")}
+    assert kinds >= sparse | {("dense", "chunked")}

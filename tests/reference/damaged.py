@@ -6,16 +6,12 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 from lance.file import LanceFileWriter
 
 from alance.errors import CorruptFileError
-from alance.file.fragment import FileSource, open_fragment
-from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import cut
 from alance.format.schema import Schema
-from tests.reference.driven import Known
 
 if TYPE_CHECKING:
     import random
@@ -61,19 +57,6 @@ def by_pylance(table: pa.Table, version: str) -> tuple[bytes, Schema]:
         with LanceFileWriter(str(path), table.schema, version=version) as writer:
             writer.write_batch(table)
         return path.read_bytes(), Schema.from_arrow(table.schema)
-
-
-def read_columns(content: bytes, schema: Schema, num_rows: int) -> None:
-    """Everything, some rows, and some rows again when the states are known; of 2.1 or later."""
-    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
-    columns = {leaf.field.id: number for number, leaf in enumerate(leaves)}
-    source = FileSource(LOCATION, len(content), columns)
-    states = Known()
-    fragment = run(open_fragment(schema, [source], num_rows, states), content)
-    rows = np.array([0, 1, 17, 200, num_rows - 1], np.int64)
-    for plan in (fragment.take(rows, states), fragment.read(0, num_rows, Known())):
-        validate(run(plan, content).decode())
-    run(fragment.take(rows, states), content).decode()
 
 
 def metadata_start(content: bytes) -> int:
