@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,7 @@ from alance.expr.tree import Literal, Node, Problem, Value, broadcast, call
 from alance.format.numbers import as_numbers, as_scalar, to_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import numpy.typing as npt
 
@@ -233,8 +233,7 @@ def _times(name: str, node: Node, factor: float) -> Node:
 def square_root(values: pa.Array) -> pa.Array:
     """The square root as processors have it: the sign of the NaN below zero decides its order."""
     with np.errstate(all="ignore"):
-        roots = to_arrow(np.sqrt(_slots(values)))
-    return pc.if_else(pc.is_valid(values), roots, as_scalar(None)) if values.null_count else roots
+        return _null_as([values], np.sqrt(_slots(values)))
 
 
 def modulo(name: str, args: list[Node]) -> Node:
@@ -246,14 +245,13 @@ def remainder(left: Value, right: Value) -> pa.Array:
     """The remainder of division towards zero; it has the sign of `left`."""
     array = left if isinstance(left, pa.Array) else right
     if pa.types.is_floating(array.type):
-        rows = len(array)
-        numbers = [broadcast(v, rows) for v in (left, right)]
-        valid = pc.and_(*[pc.is_valid(v) for v in numbers])
+        numbers = [broadcast(v, len(array)) for v in (left, right)]
         with np.errstate(all="ignore"):
-            remainders = to_arrow(np.fmod(*map(_slots, numbers)))
-        return (
-            remainders if pc.all(valid).as_py() else pc.if_else(valid, remainders, as_scalar(None))
-        )
+            return _null_as(numbers, np.fmod(*map(_slots, numbers)))
+    if isinstance(left, pa.Array) and isinstance(right, pa.Scalar) and right.is_valid:
+        divisor = abs(right.as_py())
+        if 0 < divisor < 1 << (array.type.bit_width - 1):
+            return _null_as([left], _whole_remainder(_slots(left), divisor))
     if pa.types.is_signed_integer(array.type):
         # By -1 it is 0, as by 1; the quotient of the smallest integer does not exist.
         minus_one, plus_one = as_scalar(-1, array.type), as_scalar(1, array.type)
@@ -261,7 +259,28 @@ def remainder(left: Value, right: Value) -> pa.Array:
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
 
 
-def _slots(values: pa.Array) -> npt.NDArray[np.floating]:
+def _whole_remainder(numbers: npt.NDArray[np.integer], divisor: int) -> npt.NDArray[np.integer]:
+    """By one number that is above zero: numpy divides by it four times as fast."""
+    remainders = numbers // divisor
+    remainders *= divisor
+    np.subtract(numbers, remainders, out=remainders)
+    below = numbers < 0
+    if below.any():
+        remainders[below & (remainders != 0)] -= divisor
+    return remainders
+
+
+def _null_as(values: Sequence[pa.Array], numbers: npt.NDArray[np.number]) -> pa.Array:
+    """Numbers as an array, null where one of `values` is."""
+    if not any(array.null_count for array in values):
+        return to_arrow(numbers)
+    valid = pc.and_(*[pc.is_valid(values[number]) for number in (0, -1)])
+    return pc.if_else(valid, to_arrow(numbers), as_scalar(None))
+
+
+def _slots(values: pa.Array) -> npt.NDArray[Any]:
+    if not values.null_count:
+        return as_numbers(values)
     return as_numbers(pc.fill_null(values, as_scalar(0, values.type)))
 
 
