@@ -831,9 +831,13 @@ def order_of(
 
 # --- digests.cpp ---
 
-# Of each value, `width` bytes: 16 is MD5, 28, 32, 48 and 64 are SHA-2.
+# Of each value, `width` bytes: 16 is MD5, 28, 32, 48 and 64 are SHA-2. `baseline`: without the
+# processor's instructions for SHA-256.
 def digests(
-    offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8], width: int
+    offsets: npt.NDArray[np.int64],
+    content: npt.NDArray[np.uint8],
+    width: int,
+    baseline: bool = False,
 ) -> npt.NDArray[np.uint8]: ...
 
 # Two digits a byte.

@@ -1,6 +1,11 @@
 // Digests of many values: MD5 (RFC 1321) and the SHA-2 family (FIPS 180-4).
 #include <array>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
 #include "ends.hpp"
 #include "owned.hpp"
 #include "spans.hpp"
@@ -124,6 +129,57 @@ struct Sha2 {
   }
 };
 
+#if defined(__x86_64__)
+// Whether the processor has instructions for SHA-256 (and SSSE3 and SSE4.1, which came before).
+bool has_sha() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__builtin_cpu_supports("ssse3") || !__builtin_cpu_supports("sse4.1")) return false;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
+}
+
+// One block of SHA-224 or SHA-256. The state is in two registers, a b e f and c d g h, as the
+// instructions have it, and `words` are the last 16 words of the message.
+__attribute__((target("sha,sse4.1,ssse3"))) void add_by_instructions(uint32_t* state,
+                                                                     const uint8_t* block) {
+  alignas(16) static constexpr auto kRoots = [] {
+    std::array<uint32_t, 64> roots{};
+    for (size_t i = 0; i < 64; ++i) roots[i] = static_cast<uint32_t>(kCubeRoots[i] >> 32);
+    return roots;
+  }();
+  auto* halves = reinterpret_cast<__m128i*>(state);
+  const auto* blocks = reinterpret_cast<const __m128i*>(block);
+  const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
+  const __m128i cdab = _mm_shuffle_epi32(_mm_loadu_si128(halves), 0xb1);
+  const __m128i efgh = _mm_shuffle_epi32(_mm_loadu_si128(halves + 1), 0x1b);
+  const __m128i before[2] = {_mm_alignr_epi8(cdab, efgh, 8), _mm_blend_epi16(efgh, cdab, 0xf0)};
+  __m128i abef = before[0], cdgh = before[1], words[4];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) {
+    __m128i& word = words[i % 4];
+    if (i < 4) {
+      word = _mm_shuffle_epi8(_mm_loadu_si128(blocks + i), swap);
+    } else {
+      const __m128i last = words[(i + 3) % 4];
+      const __m128i early = _mm_sha256msg1_epu32(word, words[(i + 1) % 4]);
+      const __m128i seventh = _mm_alignr_epi8(last, words[(i + 2) % 4], 4);
+      word = _mm_sha256msg2_epu32(_mm_add_epi32(early, seventh), last);
+    }
+    const auto* roots = reinterpret_cast<const __m128i*>(kRoots.data()) + i;
+    const __m128i sums = _mm_add_epi32(word, _mm_load_si128(roots));
+    cdgh = _mm_sha256rnds2_epu32(cdgh, abef, sums);
+    abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_shuffle_epi32(sums, 0x0e));
+  }
+  const __m128i feba = _mm_shuffle_epi32(_mm_add_epi32(abef, before[0]), 0x1b);
+  const __m128i dchg = _mm_shuffle_epi32(_mm_add_epi32(cdgh, before[1]), 0xb1);
+  _mm_storeu_si128(halves, _mm_blend_epi16(feba, dchg, 0xf0));
+  _mm_storeu_si128(halves + 1, _mm_alignr_epi8(dchg, feba, 8));
+}
+
+struct Sha256ByInstructions : Sha2<uint32_t> {
+  void add(const uint8_t* block) { add_by_instructions(state.data(), block); }
+};
+#endif
+
 // The digest of one value: its blocks, then a bit, zeros, and its length in bits.
 template <typename H>
 void digest(H hash, const uint8_t* at, int64_t size, uint8_t* out, int64_t width) {
@@ -159,9 +215,21 @@ void digest_all(const H& hash, const int64_t* ends, int64_t count, const uint8_t
     digest(hash, content + ends[i], ends[i + 1] - ends[i], out + i * width, width);
 }
 
+void digest_sha256(const Sha2<uint32_t>& hash, const int64_t* ends, int64_t count,
+                   const uint8_t* content, uint8_t* out, int64_t width, bool baseline) {
+#if defined(__x86_64__)
+  static const bool is_quick = has_sha();
+  if (is_quick && !baseline)
+    return digest_all(Sha256ByInstructions{hash}, ends, count, content, out, width);
+#endif
+  (void)baseline;
+  digest_all(hash, ends, count, content, out, width);
+}
+
 // The digest of each value, one behind the other, `width` bytes each; of 16 bytes it is MD5, of
 // more SHA-2. `offsets` say where values begin and the last one ends.
-nb::object digests(const In<int64_t>& offsets, const Bytes& content, int64_t width) {
+nb::object digests(const In<int64_t>& offsets, const Bytes& content, int64_t width,
+                   bool baseline) {
   const auto count = static_cast<int64_t>(offsets.size()) - 1;
   if (count < 0) corrupt("digests: no offsets");
   if (width != 16 && width != 28 && width != 32 && width != 48 && width != 64)
@@ -175,8 +243,8 @@ nb::object digests(const In<int64_t>& offsets, const Bytes& content, int64_t wid
       check_ends(ends[i], ends[i + 1], static_cast<int64_t>(content.size()), "value");
     switch (width) {
       case 16: digest_all(Md5{}, ends, count, data, out.data(), width); break;
-      case 28: digest_all(kSha224, ends, count, data, out.data(), width); break;
-      case 32: digest_all(kSha256, ends, count, data, out.data(), width); break;
+      case 28: digest_sha256(kSha224, ends, count, data, out.data(), width, baseline); break;
+      case 32: digest_sha256(kSha256, ends, count, data, out.data(), width, baseline); break;
       case 48: digest_all(kSha384, ends, count, data, out.data(), width); break;
       default: digest_all(kSha512, ends, count, data, out.data(), width);
     }
@@ -205,6 +273,7 @@ nb::object hex_digits(const Bytes& content) {
 
 void register_digests(nanobind::module_& m) {
   using nanobind::arg;
-  m.def("digests", &alance::digests, arg("offsets"), arg("content"), arg("width"));
+  m.def("digests", &alance::digests, arg("offsets"), arg("content"), arg("width"),
+        arg("baseline") = false);
   m.def("hex_digits", &alance::hex_digits, arg("content"));
 }
