@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from alance import distributed, indexing, observe, operations, optimize
     from alance import types as types
     from alance.catalogs import Catalog, connect
+    from alance.file_session import FileSession
     from alance.files import FileReader, FileWriter
     from alance.format.table.fragment import DatasetBasePath
     from alance.indexing import IndexBuild
@@ -47,6 +48,12 @@ if TYPE_CHECKING:
     from alance.io.store_report import StoreReport
     from alance.ops.blobs.arrow import blob_field
     from alance.ops.blobs.files import BlobOptions
+    from alance.ops.blobs.writers import (
+        BlobDescriptor,
+        BlobDescriptorArrayBuilder,
+        DedicatedBlobWriter,
+        PackedBlobWriter,
+    )
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.delta import DatasetDelta
     from alance.ops.refs.refs import Branches, Tags
@@ -77,6 +84,8 @@ if TYPE_CHECKING:
 _PLACES: Final = {
     "distributed": "alance.distributed",
     "BatchUdf": "alance.udf",
+    "BlobDescriptor": "alance.ops.blobs.writers",
+    "BlobDescriptorArrayBuilder": "alance.ops.blobs.writers",
     "BlobFile": "alance.ops.read.blobs",
     "BlobOptions": "alance.ops.blobs.files",
     "BooleanQuery": "alance.ops.search.text.query",
@@ -86,14 +95,17 @@ _PLACES: Final = {
     "Compaction": "alance.optimize",
     "DatasetBasePath": "alance.format.table.fragment",
     "DatasetDelta": "alance.ops.read.delta",
+    "DedicatedBlobWriter": "alance.ops.blobs.writers",
     "DynamoDbStore": "alance.versioning.dynamodb_store",
     "FileReader": "alance.files",
+    "FileSession": "alance.file_session",
     "FileWriter": "alance.files",
     "IndexBuild": "alance.indexing",
     "IngestMetrics": "alance.ops.write.ingest_options",
     "MatchQuery": "alance.ops.search.text.query",
     "MergeInsert": "alance.verbs.rows",
     "MultiMatchQuery": "alance.ops.search.text.query",
+    "PackedBlobWriter": "alance.ops.blobs.writers",
     "PhraseQuery": "alance.ops.search.text.query",
     "Progress": "alance.ops.write.options",
     "Recorder": "alance.viz.recorder",
@@ -129,6 +141,8 @@ __all__ = [
     "AlanceError",
     "AlreadyExistsError",
     "BatchUdf",
+    "BlobDescriptor",
+    "BlobDescriptorArrayBuilder",
     "BlobFile",
     "BlobOptions",
     "BooleanQuery",
@@ -147,8 +161,10 @@ __all__ = [
     "DatasetBasePath",
     "DatasetDelta",
     "DatasetFragment",
+    "DedicatedBlobWriter",
     "DynamoDbStore",
     "FileReader",
+    "FileSession",
     "FileVersion",
     "FileWriter",
     "ForkedError",
@@ -159,6 +175,7 @@ __all__ = [
     "MergeInsert",
     "MultiMatchQuery",
     "NotFoundError",
+    "PackedBlobWriter",
     "PhraseQuery",
     "Progress",
     "Recorder",

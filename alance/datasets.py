@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from alance import file_session
+    from alance.file_session import FileSession
     from alance.file_version import FileVersion
     from alance.format.field import Field
     from alance.io.credentials import StorageOptions
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
 else:
+    file_session = Deferred("alance.file_session")
     blobs = Deferred("alance.ops.read.blobs")
     explain = Deferred("alance.ops.read.explain")
     sample = Deferred("alance.ops.read.sample")
@@ -311,6 +314,11 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs):
         """
         await self._load(blobs)
         return await blobs.read_blob_ranges(self._snapshot, column, requests, selector)
+
+    def new_file_session(self) -> FileSession:
+        """The files of this branch's folder, by their paths in it. Sends no request."""
+        table = self._snapshot.table
+        return file_session.FileSession(self._snapshot.session, table.store, table.key)
 
     def scanner(self, columns: Columns = None, **options: Unpack[ScanArguments]) -> Scanner:
         """A scan to be run, counted or explained; options are the fields of `ScanOptions`."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
 from alance.checks import check_count
 from alance.deferred import Deferred
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
 from alance.file.fragment import FileSource, open_fragment
 from alance.file.older import holds_older
@@ -81,14 +82,19 @@ class FileReader:
         cls,
         uri: str | os.PathLike[str],
         *,
+        columns: Sequence[str] | None = None,
         store: object | None = None,
         storage_options: StorageOptions | None = None,
         session: Session | None = None,
     ) -> FileReader:
         """Open a file by URI or path. Cost: one GET of its last 64 KiB, rarely a second.
 
+        Args:
+            columns: the reader is as of a file that has these alone; None: all.
+
         Raises:
             NotFoundError: no such object.
+            InvalidInputError: the file has no such column.
             CorruptFileError: no Lance file.
         """
         session = session or Session.of_loop()
@@ -106,13 +112,15 @@ class FileReader:
             container = yield from open_file(location, file_bytes, engine.cache)
             descriptor = yield from container.read_descriptor()
             schema = Schema.from_protobuf(descriptor.schema.fields, descriptor.schema.metadata)
-            columns = yield from columns_of(container, schema, engine.cache)
-            return container, schema, descriptor.length, columns
+            places = yield from columns_of(container, schema, engine.cache)
+            return container, schema, descriptor.length, places
 
-        container, schema, num_rows, columns = await engine.drive(
+        container, schema, num_rows, places = await engine.drive(
             from_tail(plan(), location, tail, file_bytes - len(tail)), "open file"
         )
-        source = FileSource(location, file_bytes, columns)
+        if columns is not None:
+            schema = schema.project(columns)
+        source = FileSource(location, file_bytes, places)
         return cls(session, source, container, schema, num_rows, opened)
 
     @property
@@ -248,6 +256,8 @@ class FileWriter:
         self._version = version
         self._page_bytes = page_bytes
         self._buffer_bytes = buffer_bytes
+        self._metadata: dict[str, str] = {}
+        self._buffers: list[bytes] = []
         self._writer: DataFileWriter | None = None
         self._written: WrittenFile | None = None
         self._is_open = False
@@ -327,6 +337,34 @@ class FileWriter:
             raise InvalidInputError(f"{self._upload.where}: the file is not finished")
         return dict(self._written.columns)
 
+    def add_schema_metadata(self, key: str, value: str) -> None:
+        """Add an entry to the metadata of the file's schema, in place of one of the same key.
+
+        Raises:
+            InvalidInputError: the writer's block is not open, or no text.
+        """
+        self._check_open()
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InvalidInputError(f"schema metadata {key!r}: {value!r}: expected text")
+        self._metadata[key] = value
+
+    def add_global_buffer(self, data: bytes) -> int:
+        """Add bytes of the caller's own; gives their number, from 1 on, for `global_buffer`.
+
+        They are in memory until the block ends.
+
+        Raises:
+            InvalidInputError: the writer's block is not open, or no bytes.
+            UnsupportedError: files of 0.1 have none.
+        """
+        self._check_open()
+        if self._version is FileVersion.V0_1:
+            raise UnsupportedError("global buffers: files of version 0.1 have none")
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidInputError(f"global buffer: expected bytes, found {type(data).__name__}")
+        self._buffers.append(bytes(data))
+        return len(self._buffers)
+
     async def write(self, data: Data) -> None:
         """Add rows. Waits while too many bytes are under way to the store.
 
@@ -337,8 +375,7 @@ class FileWriter:
             InvalidInputError: rows that do not fit the schema, or the writer's block is over.
             StoreError: the store failed.
         """
-        if not self._is_open:
-            raise InvalidInputError(f"{self._upload.where}: {NOT_OPEN}")
+        self._check_open()
         await self._session.engine.pool.load(v0_1_writer)
         source = await sources.open_source(data, self._schema, self._session.engine.pool)
         inner = self._writer or self._begin(source.schema)
@@ -375,13 +412,21 @@ class FileWriter:
                 raise InvalidInputError(
                     f"{self._upload.where}: a file without a batch needs a schema"
                 )
+            for buffer in self._buffers:
+                self._writer.add_buffer(np.frombuffer(buffer, np.uint8))
             self._written = await self._writer.finish()
+
+    def _check_open(self) -> None:
+        if not self._is_open:
+            raise InvalidInputError(f"{self._upload.where}: {NOT_OPEN}")
 
     def _begin(self, schema: pa.Schema) -> DataFileWriter:
         self._schema = schema
+        fields = Schema.from_arrow(schema)
+        self._metadata = {**fields.metadata, **self._metadata}  # it is at the end of the file
         self._writer = v0_1_writer.writer_of(self._version)(
             self._upload,
-            Schema.from_arrow(schema),
+            Schema(fields.fields, self._metadata),
             self._version,
             self._session.engine.pool,
             threads=self._session.decode_threads,

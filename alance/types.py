@@ -12,6 +12,7 @@ from alance.deferred import lazy
 if TYPE_CHECKING:
     from alance.catalogs.backend import Place, TableName
     from alance.file.describe import ColumnDescription, FileDescription, PageDescription
+    from alance.file_session import ListResult
     from alance.format.field import Field
     from alance.format.proto.file_pb2 import Field as FieldMessage
     from alance.format.proto.table_pb2 import DataFragment, IndexMetadata
@@ -90,6 +91,7 @@ _PLACES: Final = {
     "Data": "alance.ops.write.sources",
     "DataFile": "alance.format.table.fragment",
     "DatasetStats": "alance.ops.read.stats",
+    "ListResult": "alance.file_session",
     "DataFragment": "alance.format.proto.table_pb2",
     "DeletionFile": "alance.format.table.fragment",
     "Entry": "alance.versioning.external_store",
@@ -183,6 +185,7 @@ __all__ = [
     "IndexProgress",
     "IndexSegmentDescription",
     "KeyColumn",
+    "ListResult",
     "Missing",
     "Mode",
     "NewIndex",

@@ -70,7 +70,7 @@ OWNERS: Final = {
     "LanceOperation": public(LanceOperation),
     "lance.optimize": classes_of(lance.optimize),
     "lance.query": classes_of(lance.query),
-    "lance.file": set(lance.file.__all__),
+    "lance.file": {*lance.file.__all__, "LanceFileSession", "ListResult"},
     "lance.sampler": {*lance.sampler.__all__, "ShardedFixedBatchSampler"},
     "lance.torch.data": exported(Path(lance.__file__).parent / "torch" / "data.py"),
 }

@@ -11,6 +11,7 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
 - commits that are made once, however often a driver repeats them: `producer_properties` and
   `last_sequence`; what an error says of a commit: `may_be_visible`; and what to do with files that
   no version will name: `remove_data_files`;
+- records of data files that were written one by one: `create_data_file`, `create_from_file`;
 - new columns, a fragment a task: `ColumnBackfill`;
 - rows that were found on executors and are deleted or replaced in one commit: `delete_rows`,
   `replace_rows`, `RowUpdate`, `SourceGaps`; the row ids of rows that are moved by hand:
@@ -22,6 +23,7 @@ Whatever is sent to tasks can be pickled. All take and give the objects of `alan
 """
 
 from alance.distributed.changes import Added, added_by, last_sequence
+from alance.distributed.data_files import create_data_file, create_from_file
 from alance.distributed.folders import (
     is_table,
     list_folders,
@@ -78,6 +80,8 @@ __all__ = [
     "append_schema",
     "check_filter",
     "conform",
+    "create_data_file",
+    "create_from_file",
     "delete_rows",
     "field_ids",
     "fragment_bytes",

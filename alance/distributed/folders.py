@@ -44,7 +44,7 @@ async def list_folders(
     session = session or Session.of_loop()
     store, path = session.engine.registry.open(uri, storage_options=storage_options)
     try:
-        folders = await store.list_dirs(path)
+        folders, _ = await store.list_level(path)
     except NotFoundError:
         return []
     return sorted(folder.rpartition("/")[2] for folder in folders)

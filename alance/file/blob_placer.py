@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import numpy as np
 
+from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import VariableWidth
 from alance.format.encode.blobs import (
     DEDICATED,
@@ -79,11 +80,15 @@ class _Described:
 
 
 class BlobPlacer:
-    """Places the blobs of one data file. For one task at a time."""
+    """Places the blobs of one data file. For one task at a time.
+
+    Args:
+        sidecars: None: all blobs have their place, the caller has written the objects.
+    """
 
     def __init__(
         self,
-        sidecars: Sidecars,
+        sidecars: Sidecars | None,
         builder: FileBuilder,
         pool: DecodePool,
         upload: Callable[[Sequence[Bytes]], Awaitable[None]],
@@ -103,13 +108,16 @@ class BlobPlacer:
             page: its values are `BlobRows`.
 
         Raises:
-            InvalidInputError: a URI that may not be named, or thresholds that are no numbers.
+            InvalidInputError: a URI that may not be named, thresholds that are no numbers, or
+                places in a file whose objects are not the caller's.
+            UnsupportedError: rows without a place in a file that has no objects of its own.
             StoreError: the store failed.
         """
         rows = cast("BlobRows", page.values)
-        limits = BlobLimits.of(field, self._sidecars.pack_bytes)
+        sidecars = self._sidecars
+        limits = BlobLimits.of(field, None if sidecars is None else sidecars.pack_bytes)
         parts = []
-        async for piece in self._sidecars.resolved(rows, field.name):
+        async for piece in self._resolved(rows, field.name):
             inline, part = await self._pool.run(partial(self._plan, piece, limits))
             placed, chunks = await self._pool.run(partial(self._builder.add_blobs, inline))
             part.positions[part.kinds == INLINE] = placed
@@ -129,8 +137,40 @@ class BlobPlacer:
             (_, upload), self._open = self._open, None
             await upload.finish()
 
+    async def _resolved(self, rows: BlobRows, where: str) -> AsyncIterator[BlobRows]:
+        if self._sidecars is None:
+            if rows.placed is None:
+                raise UnsupportedError(
+                    f"field {where!r}: blobs of version 2 have objects beside the file: they are "
+                    "written in tables; to single files go those of `PackedBlobWriter`, "
+                    "`DedicatedBlobWriter` and `BlobDescriptorArrayBuilder`"
+                )
+            yield rows
+            return
+        if rows.placed is not None:
+            raise InvalidInputError(
+                f"field {where!r}: blobs that have their place are written to single files; a "
+                "table takes payloads and URIs"
+            )
+        async for piece in self._sidecars.resolved(rows, where):
+            yield piece
+
     def _plan(self, rows: BlobRows, limits: BlobLimits) -> tuple[VariableWidth, _Described]:
         """Where each row goes, and the payloads that go to the data file."""
+        placed = rows.placed
+        if placed is not None:
+            inline = placed.kinds == INLINE
+            sizes = np.where(inline, np.diff(rows.payloads.offsets), placed.sizes)
+            described = _Described(
+                placed.kinds,
+                np.where(inline, 0, placed.positions).astype(np.uint64),
+                sizes.astype(np.uint64),
+                np.where(inline, 0, placed.blob_ids).astype(np.uint32),
+                {},
+                [],
+                [],
+            )
+            return _some(rows.payloads, inline), described
         offsets, count = rows.payloads.offsets, rows.num_values
         sizes = np.diff(offsets).astype(np.int64)
         kinds = limits.kinds(sizes)
@@ -174,11 +214,15 @@ class BlobPlacer:
         self._last_id += 1
         return self._last_id
 
+    def _new(self, blob_id: int) -> Upload:
+        assert self._sidecars is not None  # else every blob has its place
+        return self._sidecars.open(blob_id)
+
     async def _write_alone(self, objects: Sequence[tuple[int, Bytes]]) -> None:
         limit = asyncio.Semaphore(AT_ONCE)
 
         async def put(blob_id: int, content: Bytes) -> None:
-            async with limit, self._sidecars.open(blob_id) as upload:
+            async with limit, self._new(blob_id) as upload:
                 await upload.write(content)
                 await upload.finish()
 
@@ -188,7 +232,7 @@ class BlobPlacer:
         for blob_id, content in pieces:
             if self._open is None or self._open[0] != blob_id:
                 await self.finish()
-                self._open = blob_id, self._sidecars.open(blob_id)
+                self._open = blob_id, self._new(blob_id)
             await self._open[1].write(content)
 
 

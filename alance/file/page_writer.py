@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import InvalidInputError, UnsupportedError
+from alance.errors import InvalidInputError
 from alance.file.blob_placer import BlobPlacer
 from alance.file.parts import owned
 from alance.file.version_rules import check_version
@@ -52,6 +52,7 @@ class _Flushed:
 class PageWriter(DataFileWriter):
     """Writes one data file of version 2.1 or later, page by page."""
 
+    _sidecars: Sidecars | None = None
     _blobs: BlobPlacer | None = None
     _columns: Sequence[WaitingColumn] = ()
 
@@ -61,6 +62,8 @@ class PageWriter(DataFileWriter):
         if self._plain is None:  # of plain columns there is nothing to check
             leaves = [leaf.field for root in self._schema.fields for leaf in leaf_columns(root)]
             check_version(self._version, leaves)
+            if any(leaf.is_blob_v2 for leaf in leaves):
+                self._may_be_small = False  # objects may be uploaded meanwhile
 
     def _prepare(self) -> None:
         """Set up what pages are written with; a file that is written at once needs none of it."""
@@ -74,6 +77,7 @@ class PageWriter(DataFileWriter):
             WaitingColumn(n, root, leaf, self._statistics) for n, (root, leaf) in enumerate(leaves)
         ]
         self._by_field = {column.leaf.field.id: column for column in self._columns}
+        self._blobs = BlobPlacer(self._sidecars, self._builder, self._pool, self._upload_all)
 
     def _at_once(self, batch: pa.RecordBatch) -> bytes | None:
         if self._plain is None or self._extra_buffers:
@@ -87,10 +91,8 @@ class PageWriter(DataFileWriter):
         return self._plain is not None and len(self._schema.fields) <= QUICK_COLUMNS
 
     def attach(self, sidecars: Sidecars) -> None:
-        """Tell where blobs of version 2 go; without it they are refused."""
-        self._prepare()
-        self._may_be_small = False  # their objects are uploaded meanwhile
-        self._blobs = BlobPlacer(sidecars, self._builder, self._pool, self._upload_all)
+        """Tell where blobs of version 2 go; without it all of them must have their place."""
+        self._sidecars = sidecars
 
     def _bytes_so_far(self) -> int:
         self._prepare()
@@ -147,11 +149,6 @@ class PageWriter(DataFileWriter):
             raise InvalidInputError(
                 f"field {name!r}: descriptions where blobs are expected; read them as bytes, with "
                 f"blob_handling='all_binary'"
-            )
-        if self._blobs is None:
-            raise UnsupportedError(
-                f"field {name!r}: blobs of version 2 have objects beside the file: they are "
-                "written in tables, not to single files"
             )
         return values
 

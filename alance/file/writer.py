@@ -104,7 +104,7 @@ class DataFileWriter(ABC):
         """
 
     def attach(self, sidecars: Sidecars) -> None:
-        """Tell where blobs of version 2 go; without it they are refused.
+        """Tell where blobs of version 2 go; without it all of them must have their place.
 
         Raises:
             InvalidInputError: files of this version have none.

@@ -21,6 +21,7 @@ from alance.io.store import ObjectMeta, check_spans, check_tag, check_whole, tra
 from alance.io.tasks import all_of, whole
 from alance.io.threads import threads
 from alance.io.upload_local import LocalUpload
+from alance.io.uri import join
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -337,11 +338,11 @@ class LocalStore:
         """The system does."""
         return True
 
-    async def list_dirs(self, prefix: str) -> Names:
-        """Paths of the folders directly under `prefix`, sorted."""
+    async def list_level(self, prefix: str) -> tuple[Names, Names]:
+        """Paths of the folders directly under `prefix`, and of the files; sorted."""
         folder = prefix.strip("/")
-        names = await self._run(folder, lambda: publish.folders("/" + folder))
-        return [f"{folder}/{name}" if folder else name for name in names]
+        folders, files = await self._run(folder, lambda: publish.level("/" + folder))
+        return [join(folder, name) for name in folders], [join(folder, name) for name in files]
 
     async def list(
         self, prefix: str, *, start_after: str | None = None

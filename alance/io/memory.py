@@ -150,15 +150,13 @@ class MemoryStore:
         with self._lock:
             return sorted(path for path in self._objects if path.startswith(folder))
 
-    async def list_dirs(self, prefix: str) -> Names:
-        """Paths of the folders directly under `prefix`, sorted."""
+    async def list_level(self, prefix: str) -> tuple[Names, Names]:
+        """Paths of the folders directly under `prefix`, and of the objects; sorted."""
         depth = len(prefix.strip("/").split("/")) if prefix.strip("/") else 0
-        folders = {
-            tuple(path.split("/")[: depth + 1])
-            for path in self._under(prefix)
-            if path.count("/") > depth
-        }
-        return sorted("/".join(folder) for folder in folders)
+        paths = self._under(prefix)
+        folders = {tuple(path.split("/")[: depth + 1]) for path in paths if path.count("/") > depth}
+        objects = [path for path in paths if path.count("/") == depth]
+        return sorted("/".join(folder) for folder in folders), sorted(objects)
 
     async def list(
         self, prefix: str, *, start_after: str | None = None

@@ -191,13 +191,15 @@ def unfinished(top: str, prefix: str) -> Iterator[ObjectMeta]:
                 yield _meta(prefix + os.path.relpath(path, top), os.stat(path))
 
 
-def folders(top: str) -> list[str]:
-    """Names of the folders in a folder, sorted; none where it is missing."""
+def level(top: str) -> tuple[list[str], list[str]]:
+    """Names of the folders and of the finished files in a folder, sorted; none if it is missing."""
     try:
         with os.scandir(top) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir())
+            named = [entry for entry in entries if not _UNFINISHED.search(entry.name)]
+            folders = sorted(entry.name for entry in named if entry.is_dir())
+            return folders, sorted(entry.name for entry in named if entry.is_file())
     except (FileNotFoundError, NotADirectoryError):
-        return []
+        return [], []
 
 
 def remove_folders(top: str) -> None:

@@ -369,8 +369,8 @@ class RemoteStore:
         config = getattr(self._objects, "config", None) or {}
         return self.profile.heeds_conditions and endpoint_of(self.profile.kind, config) is None
 
-    async def list_dirs(self, prefix: str) -> Names:
-        """Paths of the folders directly under `prefix`, sorted."""
+    async def list_level(self, prefix: str) -> tuple[Names, Names]:
+        """Paths of the folders directly under `prefix`, and of the objects; sorted."""
         folder = prefix.strip("/")
 
         listing = await self._run(
@@ -378,7 +378,8 @@ class RemoteStore:
             folder,
             lambda: _watch(obstore.list_with_delimiter_async(self._objects, folder or None)),
         )
-        return sorted(listing["common_prefixes"])
+        objects = (meta["path"] for meta in listing["objects"])
+        return sorted(listing["common_prefixes"]), sorted(objects)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
         """Objects under the folder `prefix`. A page that fails is asked for again."""

@@ -275,11 +275,18 @@ class Scheduler:
         finally:
             notes.record("list", location, reason, 0, ok=ok)
 
-    async def list_dirs(self, location: str, *, reason: str = "") -> Sequence[str]:
-        """Locations of the folders directly under a folder. One request, or one a page."""
+    async def list_level(
+        self, location: str, *, reason: str = ""
+    ) -> tuple[Sequence[str], Sequence[str]]:
+        """Locations of the folders directly under a folder, and of the objects; sorted.
+
+        One request, or one a page.
+        """
         store, path = self._resolve(location)
-        folders = self._traced(lambda: store.list_dirs(path), "list", location, reason, lambda _: 0)
-        return [store.root + name for name in await folders]
+        folders, objects = await self._traced(
+            lambda: store.list_level(path), "list", location, reason, lambda _: 0
+        )
+        return [store.root + name for name in folders], [store.root + name for name in objects]
 
     def readings(self) -> Iterator[Reading]:
         """Queues of the stores, what the block cache did and holds, and what large takes hold."""

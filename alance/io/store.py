@@ -174,8 +174,8 @@ class Store(Protocol):
             durable: local files are synced to the disk; clouds always keep what they took.
         """
 
-    async def list_dirs(self, prefix: str) -> Names:
-        """Paths of the folders directly under the folder `prefix`, sorted."""
+    async def list_level(self, prefix: str) -> tuple[Names, Names]:
+        """Paths of the folders directly under the folder `prefix`, and of the objects; sorted."""
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Delete objects; those missing are no error."""

@@ -230,6 +230,6 @@ async def test_wrong_options(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInputError):
             BlobOptions(**wrong)  # type: ignore[arg-type]
-    with pytest.raises(alance.UnsupportedError, match="not to single files"):
+    with pytest.raises(alance.UnsupportedError, match="to single files go those of"):
         async with alance.FileWriter.open(tmp_path / "f.lance", version="2.2") as writer:
             await writer.write(table_of([b"x"]))

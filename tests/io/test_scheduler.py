@@ -224,7 +224,8 @@ async def test_what_is_asked_of_whole_objects(kind: str, tmp_path: Path) -> None
         assert (bytes(tail), size) == (CONTENT[-100:], len(CONTENT))
         assert await scheduler.read_all(f"{location}/sub/a") == CONTENT
         assert await scheduler.size(f"{location}/sub/a") == len(CONTENT)
-        assert await scheduler.list_dirs(location) == [f"{location}/other", f"{location}/sub"]
+        folders, objects = await scheduler.list_level(location)
+        assert (folders, objects) == ([f"{location}/other", f"{location}/sub"], [])
         names = [meta.path async for meta in scheduler.list(f"{location}/sub")]
         assert names == [f"{location}/sub/a", f"{location}/sub/b"]
         after = scheduler.list(f"{location}/sub", start_after=f"{location}/sub/a")

@@ -131,7 +131,7 @@ async def test_a_refusal_is_not_tried_again(lab: Lab, remote: Place, status: int
         remote.store.get(remote.path("a")),
         remote.store.put(remote.path("a"), b""),
         remote.store.delete([remote.path("a")]),
-        remote.store.list_dirs(remote.folder),
+        remote.store.list_level(remote.folder),
     ):
         with lab.recording() as seen, pytest.raises(AccessError):
             await call

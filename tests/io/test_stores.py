@@ -173,12 +173,13 @@ async def test_a_listing_tells_size_and_time(place: Place) -> None:
     assert meta.e_tag
 
 
-async def test_folders_of_a_folder(place: Place) -> None:
+async def test_folders_and_objects_of_a_folder(place: Place) -> None:
     for name in ("tree/dev/_versions/1", "tree/main/a/b", "tree/file", "other/x"):
         await place.store.put(place.path(name), b"")
-    dirs = await place.store.list_dirs(place.path("tree"))
-    assert dirs == [place.path("tree/dev"), place.path("tree/main")]
-    assert await place.store.list_dirs(place.path("nothing")) == []
+    folders, objects = await place.store.list_level(place.path("tree"))
+    assert folders == [place.path("tree/dev"), place.path("tree/main")]
+    assert objects == [place.path("tree/file")]
+    assert await place.store.list_level(place.path("nothing")) == ([], [])
 
 
 async def test_deleting_a_missing_object_is_no_error(place: Place) -> None:

@@ -48,7 +48,7 @@ READS: dict[str, Callable[[RemoteStore, str], Awaitable[object]]] = {
     "tail": lambda store, path: store.get_tail(path, 1000),
     "object": lambda store, path: store.get(path),
     "list": lambda store, path: _listed(store, path.rpartition("/")[0]),
-    "folders": lambda store, path: store.list_dirs(path.rpartition("/")[0]),
+    "folders": lambda store, path: store.list_level(path.rpartition("/")[0]),
 }
 WRITES: dict[str, Callable[[RemoteStore, str], Awaitable[object]]] = {
     "size": lambda store, path: store.size(path),

@@ -47,7 +47,7 @@ async def test_pages_without_an_object_end_in_an_error(
         await names(bucket)
     with pytest.raises(StoreError, match="no complete answer within"):
         async with asyncio.timeout(BOUND_S):
-            await bucket.store.list_dirs(bucket.folder)
+            await bucket.store.list_level(bucket.folder)
 
 
 async def test_versions_of_a_table_whose_listing_never_ends(lab: Lab) -> None:

@@ -226,12 +226,14 @@ class ModelClient:
         """As its profile says."""
         return self.profile.heeds_conditions
 
-    async def list_dirs(self, prefix: str) -> Names:
-        """Folders."""
+    async def list_level(self, prefix: str) -> tuple[Names, Names]:
+        """Folders and objects."""
         await self.travel()
         cut = len(prefix) + 1
-        names = {path[cut:].split("/")[0] for path in self.model.objects if "/" in path[cut:]}
-        return sorted(f"{prefix}/{name}" for name in names)
+        below = [path for path in self.model.objects if path.startswith(f"{prefix}/")]
+        names = {path[cut:].split("/")[0] for path in below if "/" in path[cut:]}
+        objects = sorted(path for path in below if "/" not in path[cut:])
+        return sorted(f"{prefix}/{name}" for name in names), objects
 
     async def list(
         self, prefix: str, *, start_after: str | None = None

@@ -9,6 +9,9 @@ Users hand over rows of version 2 as payloads, or say where objects elsewhere ar
     struct<data, uri>                            payloads, or whole objects
     struct<data, uri, position, size>            payloads, or parts of objects
     struct<data, uri, position, size, base_id>   likewise; what `uri` is relative to is told
+    struct<kind, data, uri, blob_id, blob_size, position>
+                                                 payloads, or parts of objects beside the data file
+                                                 that the caller has written
 
 Where a payload goes is decided by its size:
 
@@ -67,6 +70,18 @@ _CHILDREN: Final = {
     "size": pa.uint64(),
     "base_id": pa.uint32(),
 }
+
+
+PREPARED_TYPE: Final = pa.struct(  # of blobs that have their place
+    [
+        ("kind", pa.uint8()),
+        ("data", pa.large_binary()),
+        ("uri", pa.string()),
+        ("blob_id", pa.uint32()),
+        ("blob_size", pa.uint64()),
+        ("position", pa.uint64()),
+    ]
+)
 
 
 def encode_blob_page(
@@ -191,6 +206,21 @@ def _limit(field: Field, key: str, default: int, at_least: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
+class Placed:
+    """Where blobs are that the caller has placed; each array of shape (n,).
+
+    Attributes:
+        kinds: INLINE where there is a payload, or a null.
+        positions, sizes, blob_ids: of the others.
+    """
+
+    kinds: Bytes
+    positions: UInt64s
+    sizes: UInt64s
+    blob_ids: UInt32s
+
+
+@dataclass(frozen=True, slots=True)
 class BlobRows:
     """Slots of a column of version 2 blobs, before their payloads have a place.
 
@@ -202,6 +232,7 @@ class BlobRows:
         positions, sizes: of these; size 0: the whole object.
         base_ids: of these: what their URI is relative to; None, or `UNKNOWN_BASE` among others:
             it is not known yet.
+        placed: None: it is for the writer to place them.
     """
 
     payloads: VariableWidth
@@ -211,6 +242,7 @@ class BlobRows:
     positions: UInt64s | None = None
     sizes: UInt64s | None = None
     base_ids: UInt32s | None = None
+    placed: Placed | None = None
 
     @property
     def num_values(self) -> int:
@@ -238,6 +270,8 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     if not pa.types.is_struct(array.type):
         return BlobRows(_payloads(array, valid, where), valid, nowhere)
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
+    if names == [PREPARED_TYPE.field(number).name for number in range(PREPARED_TYPE.num_fields)]:
+        return _placed(array, valid, where)
     if names not in [list(_CHILDREN)[:count] for count in (2, 4, 5)]:
         raise InvalidInputError(
             f"field {where!r}: a struct of {names} where blobs are expected: binary values, or "
@@ -272,6 +306,31 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
         sizes[external],
         None if base is None else as_numbers(base.fill_null(UNKNOWN_BASE))[external],
     )
+
+
+def _placed(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
+    children = {
+        PREPARED_TYPE.field(number).name: as_type(
+            array.field(number), PREPARED_TYPE.field(number).type, where
+        )
+        for number in range(PREPARED_TYPE.num_fields)
+    }
+    here = np.ones(len(array), np.bool_) if valid is None else valid
+    data, numbers = children["data"], {}
+    has_data = _there(data, here)
+    for name in ("kind", "blob_id", "blob_size", "position"):
+        numbers[name] = as_numbers(children[name].fill_null(0))
+    kinds = np.where(here, numbers["kind"], INLINE).astype(np.uint8)
+    _refuse(here & ~_there(children["kind"], here), where, "has no `kind`")
+    _refuse(kinds > DEDICATED, where, "must be of kind 0 (inline), 1 (packed) or 2 (dedicated)")
+    is_inline = here & (kinds == INLINE)
+    _refuse(here & (is_inline != has_data), where, "must have `data` if it is inline, else none")
+    beside = kinds != INLINE
+    _refuse(beside & (numbers["blob_id"] == 0), where, "has no `blob_id`")
+    _refuse(beside & ~_there(children["blob_size"], here), where, "has no `blob_size`")
+    placed = Placed(kinds, numbers["position"], numbers["blob_size"], numbers["blob_id"])
+    payloads = _payloads(data, has_data, where)
+    return BlobRows(payloads, valid, np.empty(0, np.int64), placed=placed)
 
 
 def _payloads(array: pa.Array, valid: Mask | None, where: str) -> VariableWidth:

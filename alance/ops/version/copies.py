@@ -31,6 +31,6 @@ async def copy_object(
         upload.background = engine.background
         for start in range(0, num_bytes, COPY_BYTES):
             piece = ByteRange(source, start, min(num_bytes, start + COPY_BYTES))
-            (content,) = await engine.scheduler.read([piece], reason=reason)
+            (content,) = await engine.scheduler.read([piece], reason=reason, bulk=True)
             await upload.write(content)
         await upload.finish()

@@ -1,0 +1,100 @@
+"""Records of data files that are there: written by `FileWriter`, or left by a lost version."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.errors import InvalidInputError
+from alance.file_version import FileVersion
+from alance.files import FileReader
+from alance.format.encode.container import MANIFEST_NUMBERS
+from alance.format.proto import table_pb2
+from alance.format.table.fragment import DataFile, inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from alance.datasets import Dataset
+    from alance.format.field import Field
+
+
+async def create_data_file(
+    dataset: Dataset, path: str, *, base_id: int | None = None
+) -> table_pb2.DataFile:
+    """The record of a data file, for operations such as `DataReplacement`.
+
+    Its columns are those of the table that have their names, some or all. Cost: one GET.
+
+    Args:
+        path: in the folder `data` of this branch, or as the base path says.
+        base_id: of a base path of the table, where the file is below one.
+
+    Raises:
+        NotFoundError: no such file.
+        InvalidInputError: a column that the table has not, or of another type.
+        CorruptFileError: no Lance file, or a base path that the version has not.
+    """
+    return (await _opened(dataset, path, base_id))[0]
+
+
+async def create_from_file(
+    dataset: Dataset, path: str, fragment_id: int = 0
+) -> table_pb2.DataFragment:
+    """The record of a fragment that consists of one data file, for `operations.Append` and others.
+
+    Columns of the table that the file has not are null. Arguments, cost and errors as of
+    `create_data_file`.
+
+    Args:
+        fragment_id: that it had; an append gives it a new one.
+    """
+    record, num_rows = await _opened(dataset, path, None)
+    return table_pb2.DataFragment(id=fragment_id, files=[record], physical_rows=num_rows)
+
+
+async def _opened(
+    dataset: Dataset, path: str, base_id: int | None
+) -> tuple[table_pb2.DataFile, int]:
+    snapshot = dataset._snapshot
+    table = snapshot.table
+    named = DataFile(inside(path, "data file"), {}, FileVersion.V2_1, 0, base_id)
+    location = table.data_file(snapshot.manifest, named)
+    store, place = table.registry.resolve(location)
+    reader = await FileReader.open(place, store=store, session=snapshot.session)
+    columns = dict(_columns(snapshot.schema.fields, reader._schema.fields, reader._source.columns))
+    major, minor = MANIFEST_NUMBERS[reader.version]
+    record = table_pb2.DataFile(
+        path=path,
+        fields=list(columns),
+        column_indices=columns.values() if reader.version > FileVersion.V0_1 else (),
+        file_major_version=major,
+        file_minor_version=minor,
+        file_size_bytes=reader._source.file_bytes,
+    )
+    if base_id is not None:
+        record.base_id = base_id
+    return record, reader.num_rows
+
+
+def _columns(
+    table: Sequence[Field], file: Sequence[Field], places: Mapping[int, int], above: str = ""
+) -> Iterator[tuple[int, int]]:
+    """The columns of the file by the table's field ids.
+
+    Raises:
+        InvalidInputError: a field that the table has not, or of another type.
+    """
+    by_name = {field.name: field for field in table}
+    for field in file:
+        name, ours = f"{above}{field.name}", by_name.get(field.name)
+        if ours is None:
+            raise InvalidInputError(f"column {name!r}: the table has none of this name")
+        if (ours.logical_type, ours.is_blob_v2) != (field.logical_type, field.is_blob_v2):
+            raise InvalidInputError(
+                f"column {name!r}: {field.logical_type} in the file, {ours.logical_type} in the "
+                "table"
+            )
+        if field.id in places:
+            yield ours.id, places[field.id]
+        if not field.is_blob_v2:
+            yield from _columns(ours.children, field.children, places, f"{name}.")

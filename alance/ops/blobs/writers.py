@@ -1,0 +1,370 @@
+"""Objects with blobs that the caller writes beside a data file of its own, and rows that name them.
+
+    async with await files.open_packed_blob_writer("rows.lance", 1) as packed:
+        await packed.write_blobs(payloads)
+        array = await packed.finish_array("image")
+    schema = pa.schema([packed.field])
+    async with files.open_writer("rows.lance", schema) as writer:
+        await writer.write(pa.record_batch([array], schema))
+
+Source: docs/format/file.md, "Blobs".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.checks import check_count
+from alance.errors import InvalidInputError
+from alance.format.blocks import VariableWidth
+from alance.format.encode.blobs import DEDICATED, INLINE, PACKED, PREPARED_TYPE
+from alance.format.encode.leaves import as_type, block_of, validity_of
+from alance.format.field import BLOB_V2
+from alance.format.layouts.arrays import bitmap
+from alance.format.types import EXTENSION_NAME
+from alance.ops.blobs.files import blob_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import TracebackType
+    from typing import Self
+
+    from alance.arrays import Int64s, Mask
+    from alance.io.engine import Engine
+
+MAX_ID: Final = (1 << 32) - 1
+MAX_BYTES: Final = (1 << 63) - 1
+WRITE_BYTES: Final = 8 << 20  # of many payloads that are handed on together
+
+
+@dataclass(frozen=True, slots=True)
+class BlobDescriptor:
+    """Where a blob is that was written beside a data file.
+
+    Attributes:
+        kind: 1: a part of an object (packed), 2: an object (dedicated); None: a null.
+        blob_id: of the object.
+        position: of its first byte in the object.
+        size: in bytes.
+    """
+
+    kind: int | None = None
+    blob_id: int = 0
+    position: int = 0
+    size: int = 0
+
+
+class _BlobWriter:
+    """An object beside a data file, whole at the end or not there. For one task at a time."""
+
+    def __init__(self, engine: Engine, data_file: str, blob_id: int) -> None:
+        """Send no request.
+
+        Raises:
+            InvalidInputError: no data file's name, or no id of an object.
+        """
+        check_count("blob_id", blob_id, most=MAX_ID)
+        if not data_file.endswith(".lance") or data_file.endswith("/.lance"):
+            raise InvalidInputError(f"{data_file}: expected a data file's path, ending in '.lance'")
+        store, path = engine.registry.resolve(blob_path(data_file, blob_id))
+        self._store = store  # else the registry may drop it
+        self._path = path
+        self._blob_id = int(blob_id)
+        self._pool = engine.pool
+        self._upload = store.open_upload(path)
+        self._upload.background = engine.background
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._upload.where!r}, {self._upload.num_bytes} bytes)"
+
+    @property
+    def blob_id(self) -> int:
+        """The object's id, which is its own among those of the data file."""
+        return self._blob_id
+
+    @property
+    def path(self) -> str:
+        """The object's path inside its store."""
+        return self._path
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._upload.__aexit__(kind, error, trace)
+
+    async def _append(self, data: bytes) -> int:
+        """Append bytes; gives where they begin."""
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidInputError(f"blob: expected bytes, found {type(data).__name__}")
+        start = self._upload.num_bytes
+        content = bytes(data)  # the upload keeps it
+        await self._upload.write(content)
+        return start
+
+
+class PackedBlobWriter(_BlobWriter):
+    """Writes one object that holds several blobs.
+
+    Within `async with`, which drops what `finish` or `finish_array` have not made visible.
+    For one task at a time.
+    """
+
+    def __init__(self, engine: Engine, data_file: str, blob_id: int) -> None:
+        super().__init__(engine, data_file, blob_id)
+        self._sizes: list[Int64s] = []  # -1: a null
+        self._field: pa.Field | None = None
+
+    @property
+    def field(self) -> pa.Field:
+        """The field of what `finish_array` gave.
+
+        Raises:
+            InvalidInputError: it was not called.
+        """
+        if self._field is None:
+            raise InvalidInputError(f"{self!r}: `field` is there after `finish_array`")
+        return self._field
+
+    async def write_blob(self, data: bytes) -> None:
+        """Append one blob. Waits while too many bytes are under way.
+
+        Raises:
+            InvalidInputError: no bytes, or the object is finished.
+            StoreError: the store failed.
+        """
+        start = await self._append(data)
+        self._sizes.append(np.array([self._upload.num_bytes - start], np.int64))
+
+    async def write_blobs(self, payloads: pa.Array | pa.ChunkedArray) -> None:
+        """Append many blobs: binary values of any type; nulls become null rows.
+
+        Raises:
+            InvalidInputError: no binary values, or the object is finished.
+            StoreError: the store failed.
+        """
+        chunks = payloads.chunks if isinstance(payloads, pa.ChunkedArray) else [payloads]
+        for chunk in chunks:
+            if not isinstance(chunk, pa.Array) or "binary" not in str(chunk.type):
+                kind = chunk.type if isinstance(chunk, pa.Array) else type(chunk).__name__
+                raise InvalidInputError(f"payloads: expected binary values, found {kind}")
+        for chunk in chunks:
+            block, sizes = await self._pool.run(lambda chunk=chunk: _contents(chunk))  # type: ignore[misc]
+            for start in range(0, len(block.data), WRITE_BYTES):
+                await self._upload.write(block.data[start : start + WRITE_BYTES])
+            self._sizes.append(sizes)
+
+    async def finish(self) -> list[BlobDescriptor]:
+        """Make the object visible; gives where each blob is, in the order of the calls.
+
+        Raises:
+            InvalidInputError: it is finished already.
+            StoreError: the store failed; there is no object.
+        """
+        starts, sizes = await self._end()
+        return [
+            BlobDescriptor(PACKED, self._blob_id, start, size) if size >= 0 else BlobDescriptor()
+            for start, size in zip(starts.tolist(), sizes.tolist(), strict=True)
+        ]
+
+    async def finish_array(self, field_name: str) -> pa.StructArray:
+        """As `finish`, as an array of descriptions for a `FileWriter`; `field` is its field."""
+        starts, sizes = await self._end()
+        self._field = _field(field_name)
+        return _packed(self._blob_id, starts, sizes)
+
+    async def _end(self) -> tuple[Int64s, Int64s]:
+        """Where each blob begins, and its size, -1 for a null; shape (n,)."""
+        await self._upload.finish()
+        sizes = np.concatenate([np.empty(0, np.int64), *self._sizes])
+        ends = np.cumsum(np.maximum(sizes, 0))
+        return ends - np.maximum(sizes, 0), sizes
+
+
+class DedicatedBlobWriter(_BlobWriter):
+    """Writes one object that is one blob, piece by piece.
+
+    Within `async with`, which drops what `finish` has not made visible. For one task at a time.
+    """
+
+    async def write(self, data: bytes) -> None:
+        """Append bytes of the blob. Waits while too many are under way.
+
+        Raises:
+            InvalidInputError: no bytes, or the object is finished.
+            StoreError: the store failed.
+        """
+        await self._append(data)
+
+    async def finish(self) -> BlobDescriptor:
+        """Make the object visible; gives where the blob is.
+
+        Raises:
+            InvalidInputError: it is finished already.
+            StoreError: the store failed; there is no object.
+        """
+        size = await self._upload.finish()
+        return BlobDescriptor(DEDICATED, self._blob_id, 0, size)
+
+
+class BlobDescriptorArrayBuilder:
+    """Makes of blobs that have their place an array for a `FileWriter`. In memory alone.
+
+    Args:
+        column: the name of its field.
+    """
+
+    def __init__(self, column: str) -> None:
+        self._column = column
+        self._parts: list[pa.StructArray] = []
+        self._rows: list[tuple[int | None, bytes | None, int | None, int | None, int | None]] = []
+        self._is_finished = False
+
+    def __repr__(self) -> str:
+        return f"BlobDescriptorArrayBuilder({self._column!r})"
+
+    @property
+    def field(self) -> pa.Field:
+        """The field of the array."""
+        return _field(self._column)
+
+    def extend_packed(self, blob_id: int, offsets: Sequence[int], sizes: Sequence[int]) -> None:
+        """Add parts of an object.
+
+        Raises:
+            InvalidInputError: other numbers of offsets than of sizes, or negative ones.
+        """
+        self._check(blob_id)
+        starts, lengths = (np.array(numbers, np.int64) for numbers in (offsets, sizes))
+        if starts.shape != lengths.shape or starts.ndim != 1:
+            raise InvalidInputError(f"{len(offsets)} offsets for {len(sizes)} sizes")
+        if len(starts) and min(starts.min(), lengths.min()) < 0:
+            raise InvalidInputError("offsets, sizes: expected no negative number")
+        self._end_rows()
+        self._parts.append(_packed(blob_id, starts, lengths))
+
+    def append_dedicated(self, blob_id: int, size: int) -> None:
+        """Add a blob that is a whole object.
+
+        Raises:
+            InvalidInputError: no id of an object, or no size.
+        """
+        self._check(blob_id)
+        check_count("size", size, least=0, most=MAX_BYTES)
+        self._rows.append((DEDICATED, None, blob_id, size, None))
+
+    def append(self, value: BlobDescriptor) -> None:
+        """Add what a writer gave.
+
+        Raises:
+            InvalidInputError: another thing.
+        """
+        self._check()
+        if not isinstance(value, BlobDescriptor):
+            raise InvalidInputError(
+                f"{value!r}: expected a BlobDescriptor, found {type(value).__name__}"
+            )
+        if value.kind is None:
+            self.append_null()
+        else:
+            position = value.position if value.kind == PACKED else None
+            self._rows.append((value.kind, None, value.blob_id, value.size, position))
+
+    def extend(self, values: Iterable[BlobDescriptor]) -> None:
+        """Add what a writer gave for several rows; errors as of `append`."""
+        for value in values:
+            self.append(value)
+
+    def append_inline(self, data: bytes) -> None:
+        """Add a blob that goes to the data file.
+
+        Raises:
+            InvalidInputError: no bytes.
+        """
+        self._check()
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidInputError(f"blob: expected bytes, found {type(data).__name__}")
+        self._rows.append((INLINE, bytes(data), None, None, None))
+
+    def append_null(self) -> None:
+        """Add a null."""
+        self._check()
+        self._rows.append((None, None, None, None, None))
+
+    def finish(self) -> pa.StructArray:
+        """The array; nothing can be added any more.
+
+        Raises:
+            InvalidInputError: it is finished already.
+        """
+        self._check()
+        self._end_rows()
+        self._is_finished = True
+        parts = self._parts or [_array(0, None, {})]
+        return pa.concat_arrays(parts)
+
+    def _check(self, blob_id: int = 1) -> None:
+        if self._is_finished:
+            raise InvalidInputError(f"{self!r}: it is finished")
+        check_count("blob_id", blob_id, most=MAX_ID)
+
+    def _end_rows(self) -> None:
+        if not self._rows:
+            return
+        kinds, data, blob_ids, sizes, positions = zip(*self._rows, strict=True)
+        self._rows = []
+        columns = {
+            "kind": pa.array(kinds, pa.uint8()),
+            "data": pa.array(data, pa.large_binary()),
+            "blob_id": pa.array(blob_ids, pa.uint32()),
+            "blob_size": pa.array(sizes, pa.uint64()),
+            "position": pa.array(positions, pa.uint64()),
+        }
+        valid = validity_of(columns["kind"])
+        self._parts.append(_array(len(kinds), valid, columns))
+
+
+def _field(name: str) -> pa.Field:
+    return pa.field(name, PREPARED_TYPE, metadata={EXTENSION_NAME: BLOB_V2})
+
+
+def _packed(blob_id: int, starts: Int64s, sizes: Int64s) -> pa.StructArray:
+    """Descriptions of parts of an object; size -1: a null."""
+    nulls = sizes < 0
+    columns = {
+        "kind": pa.array(np.full(len(sizes), PACKED, np.uint8), mask=nulls),
+        "blob_id": pa.array(np.full(len(sizes), blob_id, np.uint32), mask=nulls),
+        "blob_size": pa.array(np.maximum(sizes, 0).astype(np.uint64), mask=nulls),
+        "position": pa.array(starts.astype(np.uint64), mask=nulls),
+    }
+    return _array(len(sizes), ~nulls if nulls.any() else None, columns)
+
+
+def _array(count: int, valid: Mask | None, columns: dict[str, pa.Array]) -> pa.StructArray:
+    """Descriptions; columns that are not given are null."""
+    fields = [PREPARED_TYPE.field(number) for number in range(PREPARED_TYPE.num_fields)]
+    children = [
+        columns[field.name] if field.name in columns else pa.nulls(count, field.type)
+        for field in fields
+    ]
+    return pa.Array.from_buffers(PREPARED_TYPE, count, [bitmap(valid)], children=children)
+
+
+def _contents(payloads: pa.Array) -> tuple[VariableWidth, Int64s]:
+    """The bytes of some payloads, and the size of each, -1 for a null; CPU work."""
+    valid = validity_of(payloads)
+    block = block_of(as_type(payloads, pa.large_binary(), "payloads"), valid, "payloads")
+    assert isinstance(block, VariableWidth)
+    sizes = np.diff(block.offsets).astype(np.int64)
+    if valid is not None:
+        sizes[~valid] = -1
+    return block, sizes
