@@ -88,7 +88,7 @@ class SearchCache:
         """The value of a key; None where it is not there."""
         value = self._entries.get(key)
         if trace.active:
-            trace.look("search cache", hit=value is not None)
+            trace.look("search cache", hit=value is not None, key=key)
         if value is None:
             self._misses += 1
             return None

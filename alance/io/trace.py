@@ -26,7 +26,7 @@ from alance.io.trace_events import HopEvent, Kind, Places, RequestEvent, Totals
 from alance.io.trace_text import chrome, span_of, table, waterfall, waves
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Hashable, Iterable, Iterator
     from pathlib import Path
 
     from alance.io.trace_events import Span
@@ -79,6 +79,9 @@ class Recorder:
     looks: Counter[tuple[str, bool]] = field(default_factory=Counter)  # (cache, found)
     places: Places = field(default_factory=Places)
     outer: Recorder | None = None  # of the block around this one
+
+    def looked_for(self, key: Hashable, *, hit: bool) -> None:
+        """Told of each key that a cache was asked for; others than this one may want to know."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.num_requests} requests, {self.num_bytes} bytes)"
@@ -253,10 +256,11 @@ def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Ca
     return run
 
 
-def look(cache: str, *, hit: bool, recorder: Recorder | None = None) -> None:
+def look(cache: str, *, hit: bool, key: Hashable = None, recorder: Recorder | None = None) -> None:
     """Count a look into a cache; ask `active` before, as looks are many."""
     for receiver in _with_outer([recorder or _current.get()]):
         receiver.looks[cache, hit] += 1
+        receiver.looked_for(key, hit=hit)
 
 
 def describe(location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from alance.io.trace import Recorder, recording
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
+    from collections.abc import AsyncGenerator, Hashable, Mapping
 
     import pyarrow as pa
 
@@ -26,6 +27,11 @@ class ScanStatistics:
         iops: requests sent, or reads of local files.
         requests: ranges of bytes that were asked for; near ones share a request.
         bytes_read: received.
+        indices_loaded: segments of indices that were opened, and were not in memory before.
+        parts_loaded: pages of B-trees, keys of bitmaps, partitions of vectors, posting lists and
+            the like that were read.
+        index_cache_hits, index_cache_misses: looks for such parts in the search cache. A filter
+            whose answer is still there looks for none.
         all_counts: `rows` and `batches` given, `rounds` of requests, `retries`, `bytes_wasted`
             (received, and asked for by nobody), `cache_hits` and `cache_misses`.
     """
@@ -33,7 +39,33 @@ class ScanStatistics:
     iops: int
     requests: int
     bytes_read: int
+    indices_loaded: int
+    parts_loaded: int
+    index_cache_hits: int
+    index_cache_misses: int
     all_counts: Mapping[str, int]
+
+
+# What keys of the search cache begin with.
+INDICES: Final = frozenset(
+    {"page table", "index keys", "vector index", "text index", "zone map", "bloom zones"}
+)
+PARTS: Final = frozenset({"index page", "row set", "partition", "posting list", "index part"})
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class _IndexRecorder(Recorder):
+    """Notes besides what a scan wanted of indices."""
+
+    opened: set[Hashable] = field(default_factory=set)  # and were not in the cache
+    parts: Counter[bool] = field(default_factory=Counter)  # looks, by whether they were there
+
+    def looked_for(self, key: Hashable, *, hit: bool) -> None:
+        kind = key[0] if isinstance(key, tuple) else None
+        if kind in PARTS:
+            self.parts[hit] += 1
+        elif kind in INDICES and not hit:
+            self.opened.add(key)
 
 
 ScanStatsCallback: TypeAlias = Callable[[ScanStatistics], object]
@@ -46,7 +78,7 @@ async def counted(
 
     Not called where the scan fails or is left early. An error of the callback is logged.
     """
-    recorder, num_rows, num_batches = Recorder(), 0, 0
+    recorder, num_rows, num_batches = _IndexRecorder(), 0, 0
     async with aclosing(batches):
         while True:
             # Around each step: what the consumer asks for in between is not the scan's.
@@ -62,13 +94,17 @@ async def counted(
         _log.exception("scan_stats_callback failed")
 
 
-def _statistics(recorder: Recorder, num_rows: int, num_batches: int) -> ScanStatistics:
+def _statistics(recorder: _IndexRecorder, num_rows: int, num_batches: int) -> ScanStatistics:
     totals = recorder.totals
     hits, looks = (sum(counts) for counts in zip((0, 0), *totals.hit_rates.values(), strict=True))
     return ScanStatistics(
         iops=totals.num_requests,
         requests=sum(max(1, len(event.asked)) for event in recorder.events),
         bytes_read=totals.num_bytes,
+        indices_loaded=len(recorder.opened),
+        parts_loaded=recorder.parts[False],
+        index_cache_hits=recorder.parts[True],
+        index_cache_misses=recorder.parts[False],
         all_counts={
             "rows": num_rows,
             "batches": num_batches,
