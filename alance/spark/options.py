@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypedDict
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypedDict, TypeVar
 
 from alance import InvalidInputError, UnsupportedError
 from alance.distributed import MAX_RETRIES, is_for_base
@@ -239,6 +239,20 @@ class StreamOptions(ReadOptions):
             raise InvalidInputError(f"{' and '.join(given)}: expected one of them")
         for name in given:
             at_least(name, getattr(self, name), 1)
+
+
+ReadT = TypeVar("ReadT", bound=ReadOptions)
+
+
+def for_cores(options: ReadT, given: Iterable[str], cores: int) -> ReadT:
+    """Options whose partitions suit some cores, where those given say nothing of that.
+
+    Args:
+        given: the names that a user gave.
+    """
+    if "parallelism" in {name.lower() for name in given}:
+        return options
+    return replace(options, parallelism=cores)
 
 
 def branch_path(path: str, branch: str) -> str:

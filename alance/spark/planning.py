@@ -25,7 +25,7 @@ from alance.distributed import (
 )
 from alance.spark.filters import Call, Column, sql_of, tree_of
 from alance.spark.keeping import described, is_blob
-from alance.spark.options import ReadOptions, StreamOptions
+from alance.spark.options import ReadOptions, StreamOptions, for_cores
 from alance.spark.reader import planned
 from alance.spark.types import arrow_schema, is_list, spark_schema
 from alance.spark.versions import Version, open_for_read
@@ -77,8 +77,7 @@ class Planner:
         options, dataset, schema = await kind(given).opened()
         if isinstance(options, StreamOptions):
             return {"state": "", "schema": schema.json(), "rows": -1, "config": {}}
-        if "parallelism" not in {name.lower() for name in given}:
-            options = replace(options, parallelism=request["parallelism"])
+        options = for_cores(options, given, request["parallelism"])
         is_whole = options.filter is None and options.limit is None
         rows = await dataset.count_rows() if is_whole else -1
         state = pickle.dumps((options, dataset.version))

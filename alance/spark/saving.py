@@ -39,7 +39,7 @@ from alance.spark.keeping import Kept, inserted
 from alance.spark.options import WriteOptions
 from alance.spark.planning import joined
 from alance.spark.versions import Version
-from alance.spark.writer import target_of
+from alance.spark.writer import check_sink, job_of, target_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -65,6 +65,7 @@ class Save:
         base: the state of the version whose rows move or go; None: rows are only added.
         filter: the condition of rows of that version that go besides; None: no others.
         kept: what its rows keep when they move; None: Spark holds all of their values.
+        query: the streaming query whose batch it is; None: it is none.
     """
 
     target: Target | None
@@ -72,6 +73,13 @@ class Save:
     base: bytes | None = None
     filter: str | None = None
     kept: Kept | None = None
+    query: str | None = None
+
+    def of_batch(self, batch: int | None) -> tuple[str, tuple[str, int] | None]:
+        """The name of the commit, and the producer and number under which it is made once."""
+        if self.query is not None and batch is not None:
+            return job_of(self.query, batch), (self.query, batch)
+        return self.job, None if self.target is None else producer_of(self.target.options)
 
 
 class Saves:
@@ -83,17 +91,18 @@ class Saves:
     async def answer(self, request: Mapping[str, Any]) -> object:
         """The answer to a request of the driver, as JSON."""
         if request["verb"] == "save":
-            save = await self._begun(request)
-            return {"save": base64.b64encode(pickle.dumps(save)).decode()}
-        save = pickle.loads(request["save"])
+            begun = await self._begun(request)
+            return {"save": base64.b64encode(pickle.dumps(begun)).decode()}
+        save: Save = pickle.loads(request["save"])
+        job, producer = save.of_batch(request.get("batch"))
         changes = [
             (kind, pickle.loads(base64.b64decode(part)))
             for message in request["messages"]
             for kind, part in json.loads(message).items()
         ]
         if request["verb"] == "commit":
-            await self._commit(save, changes)
-        elif save.target is not None and not may_be_committed(save.job):
+            await self._commit(save, changes, job, producer)
+        elif save.target is not None and not may_be_committed(job):
             await remove_files(save.target.options, [change.written for _, change in changes])
         return {}
 
@@ -101,6 +110,10 @@ class Saves:
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
         mode, job = request["mode"], uuid.uuid4().hex
         options = WriteOptions.parse(request["options"], kind.defaults)
+        query = request.get("query")
+        if query is not None:
+            check_sink(options)
+            query = options.txn_app or query
         schema = StructType.fromJson(json.loads(request["schema"]))
         if mode == "change":
             dataset = await self._planner.whole_table(request["state"])
@@ -121,21 +134,27 @@ class Saves:
         )
         if mode == "replace" and request["must_exist"] and target and not target.base_version:
             raise NotFoundError(f"dataset {options.path!r}: there is no table to be replaced")
-        return Save(target and replace(target, config=config), job)
+        return Save(target and replace(target, config=config), job, query=query)
 
-    async def _commit(self, save: Save, changes: Sequence[tuple[str, Change]]) -> None:
+    async def _commit(
+        self,
+        save: Save,
+        changes: Sequence[tuple[str, Change]],
+        job: str,
+        producer: tuple[str, int] | None,
+    ) -> None:
         target = save.target
         if target is None:
             return
-        if may_be_committed(save.job):  # by a process that ended before it could answer
+        # A process that ended before it could answer; a batch is found by its producer.
+        if save.query is None and may_be_committed(job):
             raise CommitStateUnknownError(
                 f"dataset {target.options.path!r}: a commit was begun by a process that has ended; "
                 "look whether the latest version has it before you repeat it"
             )
-        with noted_commit(save.job):
+        with noted_commit(job):
             if save.base is None:
                 parts = [change.written for _, change in changes if change.written is not None]
-                producer = producer_of(target.options)
                 await commit_rows(target, parts, producer, appends=target.base is not None)
                 return
             base = await self._planner.whole_table(save.base)

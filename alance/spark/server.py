@@ -5,10 +5,10 @@
 The JVM starts it and sends requests, each over a connection of its own: a u32 length and JSON with
 a `verb`. `Connection.java` has the form of answers. The driver asks `open`, `push`, `aggregate`,
 `plan` and `delete` (`planning.py`), `save`, `commit` and `abort` (`saving.py`), and what a catalog
-does (`catalog.py`). A task asks `read`, or `write`: this is answered at once, then come its rows,
-in the form of the rows of an answer, then what was written is told. Closing a connection cancels
-what is done for it. The process ends with its standard input, or when it had no connection for some
-minutes.
+does (`catalog.py`) or a stream (`streams.py`). A task asks `read`, or `write`: this is answered at
+once, then come its rows, in the form of the rows of an answer, then what was written is told.
+Closing a connection cancels what is done for it. The process ends with its standard input, or when
+it had no connection for some minutes.
 
 Rows are sent and taken by a thread for each connection that waits for its task, so that none waits
 for another's; all that reads, decodes and encodes is in one loop and one session.
@@ -34,6 +34,7 @@ import pyarrow as pa
 from alance.spark.catalog import Catalog
 from alance.spark.planning import Planner
 from alance.spark.saving import Saves
+from alance.spark.streams import Streams
 from alance.spark.work import Work
 from alance.spark.worker import release, run
 
@@ -57,6 +58,7 @@ class Server:
         self._planner = Planner()
         self._saves = Saves(self._planner)
         self._catalog = Catalog(self._planner)
+        self._streams = Streams()
         self._writers = ThreadPoolExecutor(WRITERS, "alance-rows")
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -101,9 +103,11 @@ class Server:
             part = _failed(error)
         await loop.sock_sendall(connection, part)
 
-    def _answerer(self, verb: str) -> Planner | Saves | Catalog:
+    def _answerer(self, verb: str) -> Planner | Saves | Catalog | Streams:
         if verb in SAVES:
             return self._saves
+        if verb.startswith("stream."):
+            return self._streams
         return self._catalog if verb.startswith("catalog.") else self._planner
 
     async def _taken(self, connection: socket.socket, request: dict[str, Any]) -> None:

@@ -73,7 +73,11 @@ class AlanceSource(DataSource):
 
     def streamReader(self, schema: StructType) -> AlanceStreamReader:
         """Follows the versions of the table."""
-        return AlanceStreamReader(schema, StreamOptions.parse(self.options, self.defaults))
+        return AlanceStreamReader(schema, self.stream_options())
+
+    def stream_options(self) -> StreamOptions:
+        """How the table is followed."""
+        return StreamOptions.parse(self.options, self.defaults)
 
     def writer(self, schema: StructType, overwrite: bool) -> AlanceWriter:
         """Writes rows of a schema. Cost: one LIST and one GET."""

@@ -138,10 +138,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
     """The sink of a streaming query. Made anew for each batch, and for each commit."""
 
     def __init__(self, schema: StructType, options: WriteOptions, *, overwrite: bool) -> None:
-        if options.if_exists != "append":
-            raise InvalidInputError("if_exists: a stream appends, or overwrites in complete mode")
-        if options.txn_version is not None:
-            raise InvalidInputError("txn_version: batches of a stream have numbers of their own")
+        check_sink(options)
         self.options = options
         self.schema = schema
         self.overwrite = overwrite
@@ -170,7 +167,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
             raise InvalidInputError(
                 "the streaming query has no id that its tasks can see; name it by option txn_app"
             )
-        with noted_commit(_job(query, batch_id)):
+        with noted_commit(job_of(query, batch_id)):
             target, appends = self._as_written(parts[0]), parts[0].schema is None
             run(commit_rows(target, parts, (query, batch_id), appends=appends))
 
@@ -178,7 +175,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
         """Remove what the tasks wrote, unless a version may name it."""
         parts = written(messages)
         query = self.options.txn_app or (parts[0].query if parts else None)
-        if parts and not (query and may_be_committed(_job(query, batch_id))):
+        if parts and not (query and may_be_committed(job_of(query, batch_id))):
             run(remove_files(self.options, parts))
 
     def _as_written(self, message: Written) -> Target:
@@ -192,5 +189,14 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
         )
 
 
-def _job(query: str, batch_id: int) -> str:
+def check_sink(options: WriteOptions) -> None:
+    """Raise `InvalidInputError` where options are not for a stream."""
+    if options.if_exists != "append":
+        raise InvalidInputError("if_exists: a stream appends, or overwrites in complete mode")
+    if options.txn_version is not None:
+        raise InvalidInputError("txn_version: batches of a stream have numbers of their own")
+
+
+def job_of(query: str, batch_id: int) -> str:
+    """The name of the commit of a batch."""
     return uuid.uuid5(uuid.NAMESPACE_URL, f"{query}/{batch_id}").hex

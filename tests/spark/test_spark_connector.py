@@ -5,6 +5,12 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -17,6 +23,7 @@ from pyspark.sql import functions as F
 
 import alance.spark
 import alance.sync
+from tests.spark.cluster import POLL_S
 from tests.spark.spark_cases import killing_python
 
 if TYPE_CHECKING:
@@ -322,3 +329,62 @@ def test_the_python_process_that_is_killed_while_rows_are_read(spark, tmp_path):
     assert mark.exists()
     assert tuple(counted[0]) == (60_000, 60_000, sum(range(60_000)))
     assert frame.where("id < 5").count() == 5
+
+
+def test_a_task_that_waits_for_a_python_that_does_not_start_is_cancelled(
+    spark, tmp_path, monkeypatch
+):
+    """The session's Python hangs as long as a file is there; the tasks are planned before."""
+    uri, hangs, begun = str(tmp_path / "table"), tmp_path / "hangs", tmp_path / "begun"
+    alance.spark.write(spark.range(20), uri)
+    program = tmp_path / "python3"
+    program.write_text(
+        f"#!/bin/sh\necho $$ > {begun}\n[ -e {hangs} ] && exec sleep 3600\n"
+        f'exec {sys.executable} "$@"\n'
+    )
+    program.chmod(0o755)
+    session, context = spark.newSession(), spark.sparkContext
+    with monkeypatch.context() as patch:
+        patch.setattr(context, "pythonExec", str(program))
+        alance.spark.register(session)
+    rows = session.read.format("alance").load(uri)._jdf.queryExecution().toRdd()
+    assert rows.getNumPartitions() > 0
+    hangs.touch()
+    end_process(begun)
+
+    errors: list[Exception] = []
+
+    def count() -> None:
+        context.setJobGroup("hangs", "waits for Python", interruptOnCancel=True)
+        try:
+            rows.count()
+        except Exception as error:
+            errors.append(error)
+
+    job = threading.Thread(target=count)
+    job.start()
+    while not (begun.exists() and is_in("alance.spark.Server.address", context)):
+        time.sleep(POLL_S)
+    context.cancelJobGroup("hangs")
+    job.join()
+    assert "cancelled" in str(errors)
+    while is_in("alance.spark.Server.address", context):
+        time.sleep(POLL_S)
+    hangs.unlink()
+    end_process(begun)
+    assert rows.count() == 20
+
+
+def end_process(told: Path) -> None:
+    """Kill the process whose id a file has, and wait until it is gone; the file goes, too."""
+    pid = int(told.read_text())
+    told.unlink()
+    os.kill(pid, signal.SIGKILL)
+    while Path(f"/proc/{pid}").exists():
+        time.sleep(POLL_S)
+
+
+def is_in(method: str, context: Any) -> bool:
+    """Whether a thread of Spark's JVM is in a method."""
+    threads = context._jvm.org.apache.spark.util.Utils.getThreadDump()
+    return any(method in thread.toString() for thread in threads)

@@ -11,13 +11,12 @@ import pytest
 
 import alance.spark
 from alance.spark import jobs
+from alance.spark.source import AlanceSource
 from alance.spark.writer import AlanceStreamWriter
-from tests.spark.spark_cases import dying, ids_of, source_of
+from tests.spark.spark_cases import dying, ids_of, killing_python, source_of
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from alance.spark.source import AlanceSource
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +38,9 @@ def into_table(spark, folder: Path, name: str = "alance"):
     return query
 
 
-def out_of_table(spark, folder: Path, **options):
+def out_of_table(spark, folder: Path, name: str = "alance", **options):
     """A query from a table to another one."""
-    writer = spark.readStream.format("alance").options(**options).load(str(folder / "table"))
+    writer = spark.readStream.format(name).options(**options).load(str(folder / "table"))
     writer = writer.writeStream.format("alance").option("checkpointLocation", f"{folder}/following")
     query = writer.trigger(availableNow=True).start(str(folder / "copy"))
     query.awaitTermination()
@@ -121,6 +120,19 @@ def test_a_query_whose_processes_are_killed(spark, tmp_path, where):
     assert lance.dataset(str(tmp_path / "table")).version == 3
 
 
+def test_a_query_whose_python_is_killed_while_tasks_write(spark, tmp_path):
+    for number in range(2):
+        feed(spark, tmp_path, number * 10, number * 10 + 10)
+    reader = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
+    rows = reader.parquet(str(tmp_path / "in"))
+    rows = rows.mapInArrow(killing_python(tmp_path / "killed"), "id long")
+    writer = rows.writeStream.format("alance").option("checkpointLocation", f"{tmp_path}/checks")
+    writer.trigger(availableNow=True).start(str(tmp_path / "table")).awaitTermination()
+    assert (tmp_path / "killed").exists()
+    assert ids_of(str(tmp_path / "table")) == list(range(20))
+    assert lance.dataset(str(tmp_path / "table")).version == 2
+
+
 def counted(spark, folder: Path, mode: str, start) -> None:
     """Rows by the remainder of their id, as far as a query has seen them."""
     reader = spark.readStream.schema("id bigint").option("maxFilesPerTrigger", 1)
@@ -187,15 +199,29 @@ def test_update_mode_is_refused_as_rows_would_be_there_twice(spark, tmp_path, pl
         spark.sql("DROP TABLE lance.updated")
 
 
-def test_following_a_table(spark, tmp_path):
-    """The rows that were there, then those that versions add; not those that are moved."""
+class PythonSource(AlanceSource):
+    """The data source that Spark has where there is no connector."""
+
+    @classmethod
+    def name(cls):
+        return "alance_python"
+
+
+@pytest.mark.parametrize("names", ["alance", "alance_python", "alance_python alance"])
+def test_following_a_table(spark, tmp_path, names):
+    """The rows that were there, then those that versions add; not those that are moved.
+
+    A query that the data source in Python has begun goes on with the connector.
+    """
+    spark.dataSource.register(PythonSource)
+    name, *_, later = names.split() * 2
     uri, copy = str(tmp_path / "table"), str(tmp_path / "copy")
 
     def rows(start: int, stop: int) -> pa.Table:
         return pa.table({"id": pa.array(range(start, stop), pa.int64()), "x": [0] * (stop - start)})
 
     lance.write_dataset(rows(0, 100), uri, max_rows_per_file=30, enable_stable_row_ids=True)
-    query = out_of_table(spark, tmp_path, max_fragments_per_batch=2)
+    query = out_of_table(spark, tmp_path, name, max_fragments_per_batch=2)
     assert [one.numInputRows for one in query.recentProgress if one.numInputRows] == [60, 40]
     assert ids_of(copy) == list(range(100))
     lance.write_dataset(rows(100, 150), uri, mode="append")
@@ -205,11 +231,11 @@ def test_following_a_table(spark, tmp_path):
     lance.dataset(uri).merge_insert("id").when_matched_update_all().when_not_matched_insert_all(
     ).execute(rows(155, 170))  # fmt: skip
     lance.dataset(uri).update({"x": "1"}, where="id = 60")
-    out_of_table(spark, tmp_path)
+    out_of_table(spark, tmp_path, later)
     assert ids_of(copy) == list(range(170))
     version = lance.dataset(copy).version
     forget(tmp_path / "following", 2)
-    out_of_table(spark, tmp_path)
+    out_of_table(spark, tmp_path, later)
     assert (lance.dataset(copy).version, ids_of(copy)) == (version, list(range(170)))
 
 

@@ -52,6 +52,6 @@ final class AlanceChange implements SupportsDelta {
   public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     ObjectNode request = Server.request("save").put("mode", "change");
     request.put("state", table.opened().state());
-    return new AlanceWrite(table, info, request, () -> null);
+    return new AlanceWrite(table, info, request);
   }
 }

@@ -21,8 +21,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * The format `alance` for Spark's own planner. Batches are read and written by the classes of this
- * package; streams go to the data source in Python, which the session has under this name.
+ * The format `alance` for Spark's own planner. The session has the data source in Python under the
+ * same name: its pickled class has the storage options.
  */
 public final class AlanceProvider
     implements TableProvider, DataSourceRegister, CreatableRelationProvider {

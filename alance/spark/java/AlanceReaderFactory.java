@@ -9,7 +9,7 @@ import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Goes to the executors: how Python is started there, and what all tasks of a query share. */
+/** Goes to the executors: how Python is started there, and what all tasks of a query share (null: of a stream). */
 final class AlanceReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1;
 
@@ -34,8 +34,9 @@ final class AlanceReaderFactory implements PartitionReaderFactory {
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
     ObjectNode request = Server.request("read");
-    request.put("work", work);
-    request.put("pieces", ((AlancePartition) partition).pieces());
+    AlancePartition part = (AlancePartition) partition;
+    request.put("work", part.work() == null ? work : part.work());
+    request.put("pieces", part.pieces());
     request.put("cores", cores());
     Server server = Server.of(python);
     try {

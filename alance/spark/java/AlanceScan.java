@@ -5,13 +5,13 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Base64;
 import java.util.List;
 import java.util.OptionalLong;
+import java.util.function.Function;
 import java.util.function.Supplier;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
@@ -23,7 +23,7 @@ final class AlanceScan implements SupportsReportStatistics, Batch {
   private final ObjectNode wish;
   private final StructType schema;
   private final List<Predicate> pushed;
-  private final Supplier<ScanBuilder> stream;
+  private final Function<StructType, MicroBatchStream> stream;
   private JsonNode plan;
 
   AlanceScan(
@@ -31,7 +31,7 @@ final class AlanceScan implements SupportsReportStatistics, Batch {
       ObjectNode wish,
       StructType schema,
       List<Predicate> pushed,
-      Supplier<ScanBuilder> stream) {
+      Function<StructType, MicroBatchStream> stream) {
     this.version = version;
     this.wish = wish;
     this.schema = schema;
@@ -71,7 +71,7 @@ final class AlanceScan implements SupportsReportStatistics, Batch {
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpoint) {
-    return stream.get().build().toMicroBatchStream(checkpoint);
+    return stream.apply(schema);
   }
 
   @Override
@@ -97,7 +97,7 @@ final class AlanceScan implements SupportsReportStatistics, Batch {
     JsonNode partitions = plan().get("partitions");
     InputPartition[] planned = new InputPartition[partitions.size()];
     for (int i = 0; i < planned.length; i++) {
-      planned[i] = new AlancePartition(Base64.getDecoder().decode(partitions.get(i).asText()));
+      planned[i] = new AlancePartition(null, Base64.getDecoder().decode(partitions.get(i).asText()));
     }
     return planned;
   }

@@ -5,17 +5,17 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.function.Supplier;
+import java.util.function.Function;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
-import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
@@ -28,13 +28,16 @@ final class AlanceScanBuilder
   private static final int MOST_ROWS = 1 << 20;
 
   private final AlanceTable table;
-  private final Supplier<ScanBuilder> stream;
+  private final Function<StructType, MicroBatchStream> stream;
   private final List<Predicate> pushed = new ArrayList<>();
   private final ObjectNode wish = Server.request("plan");
   private StructType schema;
 
   AlanceScanBuilder(
-      AlanceTable table, StructType schema, boolean marks, Supplier<ScanBuilder> stream) {
+      AlanceTable table,
+      StructType schema,
+      boolean marks,
+      Function<StructType, MicroBatchStream> stream) {
     this.table = table;
     this.schema = schema;
     this.stream = stream;

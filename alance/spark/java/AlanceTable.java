@@ -13,9 +13,7 @@ import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
-import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
-import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
@@ -28,7 +26,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A table: read and written in batches here, followed as a stream by the data source in Python. */
+/** A table. */
 class AlanceTable
     implements SupportsRead,
         SupportsWrite,
@@ -43,10 +41,16 @@ class AlanceTable
           TableCapability.OVERWRITE_BY_FILTER,
           TableCapability.MICRO_BATCH_READ,
           TableCapability.STREAMING_WRITE);
+  private static final Set<TableCapability> OF_A_PATH =
+      Set.of(
+          TableCapability.BATCH_READ,
+          TableCapability.BATCH_WRITE,
+          TableCapability.TRUNCATE,
+          TableCapability.MICRO_BATCH_READ,
+          TableCapability.STREAMING_WRITE);
 
   private final String name; // in a catalog; null: it is opened by its path
   private final PythonDataSourceV2 python;
-  private final Table other;
   private final StructType schema;
   private final Map<String, String> options;
   private final boolean isWritten; // in batches
@@ -61,7 +65,6 @@ class AlanceTable
       boolean isWritten) {
     this.name = name;
     this.python = python;
-    this.other = python.getTable(schema, new Transform[0], options);
     this.schema = schema;
     this.options = options;
     this.opened = opened;
@@ -96,7 +99,7 @@ class AlanceTable
 
   @Override
   public Set<TableCapability> capabilities() {
-    Set<TableCapability> all = new HashSet<>(isNamed() ? OF_A_NAME : other.capabilities());
+    Set<TableCapability> all = new HashSet<>(isNamed() ? OF_A_NAME : OF_A_PATH);
     if (!isWritten) {
       all.remove(TableCapability.BATCH_WRITE);
     }
@@ -117,39 +120,14 @@ class AlanceTable
    * @param marks whether blobs say whose they are: their rows may move
    */
   ScanBuilder scanOfChange(CaseInsensitiveStringMap given, boolean marks) {
-    return new AlanceScanBuilder(this, schema, marks, () -> other(given));
-  }
-
-  private ScanBuilder other(CaseInsensitiveStringMap given) {
-    return ((SupportsRead) other).newScanBuilder(new CaseInsensitiveStringMap(merged(given)));
+    return new AlanceScanBuilder(
+        this, schema, marks, columns -> new AlanceStream(this, columns, merged(given)));
   }
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     ObjectNode request = Server.request("save").put("mode", "append");
-    return new AlanceWrite(
-        this, info, request, () -> ((SupportsWrite) other).newWriteBuilder(ofThis(info)));
-  }
-
-  /** What a sink in Python is told of a write: it knows the table by the options alone. */
-  private LogicalWriteInfo ofThis(LogicalWriteInfo info) {
-    CaseInsensitiveStringMap all = new CaseInsensitiveStringMap(ofWrite(info.options()));
-    return new LogicalWriteInfo() {
-      @Override
-      public CaseInsensitiveStringMap options() {
-        return all;
-      }
-
-      @Override
-      public String queryId() {
-        return info.queryId();
-      }
-
-      @Override
-      public StructType schema() {
-        return info.schema();
-      }
-    };
+    return new AlanceWrite(this, info, request);
   }
 
   @Override

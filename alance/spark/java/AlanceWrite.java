@@ -3,40 +3,40 @@ package alance.spark;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Base64;
-import java.util.function.Supplier;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.write.DeltaBatchWrite;
 import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
-import org.apache.spark.sql.connector.write.DeltaWriterFactory;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
-import org.apache.spark.sql.connector.write.SupportsTruncate;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.types.StructType;
 
-/** A write: tasks hand rows to Python, the driver's Python makes one version of them. */
+/**
+ * A write: tasks hand rows to Python, the driver's Python makes one version of them. Of a stream it
+ * is one batch, whose version is made once.
+ */
 final class AlanceWrite
-    implements DeltaWriteBuilder, SupportsOverwriteV2, DeltaWrite, DeltaBatchWrite {
+    implements DeltaWriteBuilder,
+        SupportsOverwriteV2,
+        DeltaWrite,
+        DeltaBatchWrite,
+        StreamingWrite {
   private final AlanceTable table;
   private final LogicalWriteInfo info;
   private final ObjectNode request;
-  private final Supplier<WriteBuilder> stream;
   private String save;
 
   /**
    * @param request what Python is asked to begin; its `mode` says what becomes of older rows
-   * @param stream for a query that goes on
    */
-  AlanceWrite(
-      AlanceTable table, LogicalWriteInfo info, ObjectNode request, Supplier<WriteBuilder> stream) {
+  AlanceWrite(AlanceTable table, LogicalWriteInfo info, ObjectNode request) {
     this.table = table;
     this.info = info;
     this.request = request;
-    this.stream = stream;
   }
 
   @Override
@@ -77,9 +77,9 @@ final class AlanceWrite
 
   @Override
   public StreamingWrite toStreaming() {
-    WriteBuilder other = stream.get();
-    boolean isWhole = !"append".equals(request.get("mode").asText());
-    return (isWhole ? ((SupportsTruncate) other).truncate() : other).build().toStreaming();
+    request.put("query", info.queryId()); // stays the same for a checkpoint
+    save = begin();
+    return this;
   }
 
   @Override
@@ -96,7 +96,12 @@ final class AlanceWrite
   }
 
   @Override
-  public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
+  public boolean useCommitCoordinator() {
+    return true; // both interfaces say so
+  }
+
+  @Override
+  public AlanceWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
     return new AlanceWriterFactory(
         table.python(),
         Base64.getDecoder().decode(save),
@@ -106,18 +111,33 @@ final class AlanceWrite
   }
 
   @Override
+  public AlanceWriterFactory createStreamingWriterFactory(PhysicalWriteInfo physical) {
+    return createBatchWriterFactory(physical);
+  }
+
+  @Override
   public void commit(WriterCommitMessage[] messages) {
-    tell("commit", messages);
+    tell(Server.request("commit"), messages);
     table.written();
   }
 
   @Override
   public void abort(WriterCommitMessage[] messages) {
-    tell("abort", messages);
+    tell(Server.request("abort"), messages);
   }
 
-  private void tell(String verb, WriterCommitMessage[] messages) {
-    ObjectNode end = Server.request(verb).put("save", save);
+  @Override
+  public void commit(long batch, WriterCommitMessage[] messages) {
+    tell(Server.request("commit").put("batch", batch), messages);
+  }
+
+  @Override
+  public void abort(long batch, WriterCommitMessage[] messages) {
+    tell(Server.request("abort").put("batch", batch), messages);
+  }
+
+  private void tell(ObjectNode end, WriterCommitMessage[] messages) {
+    end.put("save", save);
     ArrayNode changes = end.putArray("messages");
     for (WriterCommitMessage message : messages) {
       if (message instanceof AlanceMessage written) {

@@ -3,6 +3,7 @@ package alance.spark;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DeltaWriter;
 import org.apache.spark.sql.connector.write.DeltaWriterFactory;
+import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
@@ -19,11 +20,16 @@ record AlanceWriterFactory(
     StructType schema,
     StructType addressSchema,
     StructType metadataSchema)
-    implements DeltaWriterFactory {
+    implements DeltaWriterFactory, StreamingDataWriterFactory {
   private static final long serialVersionUID = 1;
 
   @Override
   public DeltaWriter<InternalRow> createWriter(int partition, long task) {
+    return new AlanceWriter(this);
+  }
+
+  @Override
+  public DeltaWriter<InternalRow> createWriter(int partition, long task, long batch) {
     return new AlanceWriter(this);
   }
 

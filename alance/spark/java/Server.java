@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
+import java.io.InterruptedIOException;
 import java.net.UnixDomainSocketAddress;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
@@ -15,7 +16,9 @@ import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -30,13 +33,14 @@ final class Server {
   private static final Map<Python, Server> SERVERS = new HashMap<>();
   private static final String MODULE = "alance.spark.server";
   private static final int LAST_LINES = 40; // of what it says, for the error when it has ended
-  private static final int START_S = 120; // it takes 2 s of a core, more where many start at once
+  private static final int START_S = 600; // it takes 1 s of a core: seen 22 s, where many want it
+  private static final int END_S = 10;
   private static final int ATTEMPTS = 2; // a process that had been idle may end as it is asked
 
   private final Python python;
   private final ArrayDeque<String> lines = new ArrayDeque<>();
   private volatile Process process;
-  private volatile boolean isReady;
+  private CompletableFuture<Boolean> ready; // completed when it listens, or has ended
   private Path folder;
 
   private Server(Python python) {
@@ -82,6 +86,7 @@ final class Server {
         if (attempt == ATTEMPTS || Thread.currentThread().isInterrupted()) {
           throw error;
         }
+        awaitEnd();
       }
     }
   }
@@ -97,44 +102,85 @@ final class Server {
     }
   }
 
-  private synchronized UnixDomainSocketAddress address() throws IOException {
+  /** Where it listens. A task that is cancelled waits no longer; others of this JVM go on. */
+  private UnixDomainSocketAddress address() throws IOException {
+    CompletableFuture<Boolean> starting = started();
+    boolean isReady = false;
+    try {
+      isReady = starting.get(START_S, TimeUnit.SECONDS);
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException("cancelled while Python starts");
+    } catch (ExecutionException | TimeoutException error) {
+      LOG.debug("Python of alance", error);
+    }
+    if (!isReady) {
+      stop(starting);
+      throw new IOException(python.executable() + " -m " + MODULE + " did not start");
+    }
+    return UnixDomainSocketAddress.of(folder.resolve("socket"));
+  }
+
+  /** A process that takes no connection, or hangs up, is at its end: the JVM has to see that. */
+  private void awaitEnd() throws IOException {
+    try {
+      process.waitFor(END_S, TimeUnit.SECONDS);
+    } catch (InterruptedException error) {
+      Thread.currentThread().interrupt();
+      throw new InterruptedIOException("cancelled while Python ends");
+    }
+  }
+
+  private synchronized CompletableFuture<Boolean> started() throws IOException {
     if (process == null || !process.isAlive()) {
       start();
     }
-    return UnixDomainSocketAddress.of(folder.resolve("socket"));
+    return ready;
   }
 
   private void start() throws IOException {
     if (folder == null) {
       folder = Files.createTempDirectory("alance-"); // 0700
-      Runtime.getRuntime().addShutdownHook(new Thread(this::stop));
+      Runtime.getRuntime().addShutdownHook(new Thread(this::end));
     }
     Files.deleteIfExists(folder.resolve("socket"));
     ProcessBuilder builder = python.process(MODULE, folder.resolve("socket").toString());
-    isReady = false;
     process = builder.start(); // its input stays open as long as this JVM lives
     Process started = process;
-    Thread listener = new Thread(() -> listen(started), "alance-python-log");
-    listener.setDaemon(true);
-    listener.start();
-    CompletableFuture.delayedExecutor(START_S, TimeUnit.SECONDS)
-        .execute(() -> endUnready(started));
-    String ready = started.inputReader().readLine();
-    isReady = ready != null;
-    if (!isReady) {
+    CompletableFuture<Boolean> told = new CompletableFuture<>();
+    ready = told;
+    Thread listener = daemon(() -> listen(started), "alance-python-log");
+    daemon(
+        () -> {
+          try {
+            boolean isReady = started.inputReader().readLine() != null;
+            if (!isReady) {
+              listener.join(1000); // it has said why
+            }
+            told.complete(isReady);
+          } catch (IOException | InterruptedException error) {
+            told.completeExceptionally(error);
+          }
+        },
+        "alance-python-start");
+  }
+
+  private static Thread daemon(Runnable work, String name) {
+    Thread thread = new Thread(work, name);
+    thread.setDaemon(true);
+    thread.start();
+    return thread;
+  }
+
+  /** End a process that does not start, so that the next who asks begins anew. */
+  private synchronized void stop(CompletableFuture<Boolean> starting) {
+    if (starting == ready) {
+      process.destroyForcibly();
       try {
         process.waitFor();
-        listener.join(1000);
       } catch (InterruptedException error) {
         Thread.currentThread().interrupt();
       }
-      throw new IOException(python.executable() + " -m " + MODULE + " did not start");
-    }
-  }
-
-  private void endUnready(Process started) {
-    if (!isReady && started == process) {
-      started.destroyForcibly();
     }
   }
 
@@ -156,7 +202,7 @@ final class Server {
     }
   }
 
-  private void stop() {
+  private void end() {
     process.destroyForcibly();
     try {
       Files.deleteIfExists(folder.resolve("socket"));

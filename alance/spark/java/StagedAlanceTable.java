@@ -35,7 +35,7 @@ final class StagedAlanceTable extends AlanceTable implements StagedTable {
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-    return new AlanceWrite(this, info, request, () -> null);
+    return new AlanceWrite(this, info, request);
   }
 
   @Override
@@ -46,7 +46,7 @@ final class StagedAlanceTable extends AlanceTable implements StagedTable {
   @Override
   public void commitStagedChanges() {
     if (!isWritten) { // no rows were to be written
-      new AlanceWrite(this, new NoRows(schema()), request, () -> null).commitNothing();
+      new AlanceWrite(this, new NoRows(schema()), request).commitNothing();
     }
   }
 

@@ -1,0 +1,207 @@
+"""Following a table: the rows that its versions add, fragment by fragment.
+
+An offset names a version and how many of the fragments that it added have been read:
+
+    {"version": 7, "fragments": 2, "snapshot": 0}
+
+All that earlier versions added has been read. With `snapshot` 1 the fragments are all those of the
+version, not only the added ones: where a stream begins with what is there. Fragments are immutable,
+and are read as they were in the version that added them: a batch that is run again has the same
+rows.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from alance import NotFoundError, UnsupportedError, distributed
+from alance.distributed import Added, fragment_bytes, fragments_of
+from alance.spark.reader import planned
+from alance.spark.versions import Version, open_version
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from alance import Dataset
+    from alance.spark.options import StreamOptions
+    from alance.spark.reader import Rows
+    from alance.types import Fragment
+
+MAX_VERSIONS: Final = 1000  # looked at for one batch without a limit of its own
+ROWS: Final = "rows"
+BYTES: Final = "bytes"
+FILES: Final = "files"
+
+
+async def added_by(dataset: Dataset, version: int, options: StreamOptions) -> Added:
+    """What a version added to the one before it. Cost: two GETs at most.
+
+    Raises:
+        NotFoundError: the version was cleaned up.
+        UnsupportedError: it replaced rows, and the options do not say `skip`.
+    """
+    try:
+        added = await distributed.added_by(dataset, version)
+    except NotFoundError as error:
+        error.add_note("the stream has to read it: clean up only what all streams have read")
+        raise
+    if added.replaced_by is not None and options.on_change != "skip":
+        raise UnsupportedError(
+            f"dataset {dataset.uri!r}: version {version} ({added.replaced_by}) replaces"
+            " rows, which a stream of new rows does not show; option on_change=skip passes it"
+        )
+    return added
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """How far a stream has read; see above."""
+
+    version: int
+    fragments: int
+    snapshot: bool = False
+
+    @classmethod
+    def of(cls, values: dict[str, Any]) -> Offset:
+        """From what Spark keeps in the checkpoint."""
+        return cls(int(values["version"]), int(values["fragments"]), bool(values["snapshot"]))
+
+    def dict(self) -> dict[str, int]:
+        """For Spark: numbers alone."""
+        return {
+            "version": self.version,
+            "fragments": self.fragments,
+            "snapshot": int(self.snapshot),
+        }
+
+    def text(self) -> str:
+        """The same as Spark keeps it, whoever reads the stream."""
+        return json.dumps(self.dict())
+
+
+class Limit(NamedTuple):
+    """How much a batch has at most: whole fragments, one at least.
+
+    Attributes:
+        unit: `rows`, `bytes` or `files`.
+    """
+
+    unit: str
+    most: int
+
+    @classmethod
+    def of(cls, options: StreamOptions) -> Limit | None:
+        """The rate limit of the options; None: there is none."""
+        limits = {
+            ROWS: options.max_rows_per_batch,
+            BYTES: options.max_bytes_per_batch,
+            FILES: options.max_fragments_per_batch,
+        }
+        given = (cls(unit, most) for unit, most in limits.items() if most is not None)
+        return next(given, None)
+
+    def cost(self, fragment: Fragment) -> int:
+        """What a fragment takes of it."""
+        if self.unit == ROWS:
+            return fragment.num_rows or fragment.physical_rows
+        return fragment_bytes(fragment) if self.unit == BYTES else 1
+
+
+class Part(NamedTuple):
+    """What some tasks of a batch read.
+
+    Attributes:
+        version: in which the rows are read.
+        rows: of each task.
+        condition: that they meet; None: all do.
+    """
+
+    version: Version
+    rows: list[Rows]
+    condition: str | None
+
+
+class Follower:
+    """Tells how far a stream can read, and plans what it reads."""
+
+    def __init__(self, options: StreamOptions) -> None:
+        self.options = options
+        self._table: Dataset | None = None
+
+    async def latest(self) -> int:
+        """The latest version. Cost: a LIST."""
+        return await (await self._open()).latest_version()
+
+    async def initial(self) -> Offset:
+        """Where a new query begins. Cost: one LIST and one GET."""
+        start = self.options.start
+        if start.isdecimal():
+            dataset = await open_version(self.options, int(start))
+            return Offset(dataset.version, len(fragments_of(dataset)), True)
+        dataset = await open_version(self.options)
+        read = 0 if start == "snapshot" else len(fragments_of(dataset))
+        return Offset(dataset.version, read, True)
+
+    async def next(self, start: Offset, limit: Limit | None, target: int | None) -> Offset:
+        """How far the next batch reads. Cost: a LIST, and two GETs a new version.
+
+        Args:
+            target: the last version that it may read; None: the latest.
+        """
+        target = await self.latest() if target is None else target
+        used, end = 0, start
+        async for added, first in self._added(start, target):
+            if added.version > end.version:
+                end = Offset(added.version, 0)
+            for fragment in added.fragments[first:]:
+                if limit is not None:
+                    cost = limit.cost(fragment)
+                    if used and used + cost > limit.most:
+                        return end
+                    used += max(1, cost)
+                end = Offset(end.version, end.fragments + 1, end.snapshot)
+        return end
+
+    async def parts(self, start: Offset, end: Offset, names: Sequence[str]) -> list[Part]:
+        """The tasks of a batch. Cost: the manifests between, where they are not cached.
+
+        Args:
+            names: of the columns that are read.
+        """
+        parts: list[Part] = []
+        async for added, first in self._added(start, end.version):
+            last = end.fragments if added.version == end.version else None
+            ids = {fragment.id for fragment in added.fragments[first:last]}
+            if ids:
+                version = Version.of(added.dataset, self.options)
+                rows = planned(added.dataset, names, self.options, ids)
+                parts.append(Part(version, rows, added.filter))
+        return parts
+
+    async def _open(self) -> Dataset:
+        if self._table is None:
+            self._table = await open_version(self.options)
+        return self._table
+
+    async def _added(self, start: Offset, target: int) -> AsyncIterator[tuple[Added, int]]:
+        """What the versions from an offset on added, and how much of it has been read."""
+        table = await self._open()
+        if start.snapshot:
+            dataset = await open_version(self.options, start.version)
+            everything = tuple(fragments_of(dataset))
+            if start.fragments < len(everything):
+                yield Added(start.version, dataset, everything), start.fragments
+        elif start.version <= target:
+            added = await added_by(table, start.version, self.options)
+            if start.fragments < len(added.fragments):
+                yield added, start.fragments
+        for version in range(start.version + 1, min(target, start.version + MAX_VERSIONS) + 1):
+            yield await added_by(table, version, self.options), 0
+
+
+def filtered(options: StreamOptions, condition: str | None) -> str | None:
+    """The filter of the options, and the condition of a part."""
+    conditions = [text for text in (options.filter, condition) if text]
+    return " AND ".join(f"({text})" for text in conditions) or None

@@ -1,0 +1,78 @@
+"""What a stream of the connector asks on the driver: how far it can read, and its tasks."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+from collections import OrderedDict
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import cloudpickle
+from pyspark.sql.types import StructType
+
+from alance.spark.following import Follower, Limit, Offset, filtered
+from alance.spark.options import for_cores
+from alance.spark.types import arrow_schema
+from alance.spark.work import Work
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.spark.options import StreamOptions
+    from alance.spark.source import AlanceSource
+
+TABLES: Final = 16  # that are followed, whose latest manifests are kept
+
+
+class Streams:
+    """Answers the driver. All that a stream has to remember is in its requests."""
+
+    def __init__(self) -> None:
+        self._followers: OrderedDict[bytes, Follower] = OrderedDict()
+
+    async def answer(self, request: Mapping[str, Any]) -> object:
+        """The answer to a request whose verb begins with `stream.`, as JSON."""
+        kind: type[AlanceSource] = cloudpickle.loads(request["source"])
+        given = request["options"]
+        options = for_cores(kind(given).stream_options(), given, request["parallelism"])
+        verb = request["verb"].removeprefix("stream.")
+        if verb == "limit":
+            limit = Limit.of(options)
+            return {} if limit is None else {limit.unit: limit.most}
+        follower = self._follower(options)
+        if verb == "latest":
+            return {"version": await follower.latest()}
+        if verb == "initial":
+            return {"offset": (await follower.initial()).text()}
+        start = Offset.of(json.loads(request["start"]))
+        if verb == "next":
+            limit = Limit.of(options) if request["limited"] else None
+            return {"offset": (await follower.next(start, limit, request.get("target"))).text()}
+        return await _planned(request, follower, start)
+
+    def _follower(self, options: StreamOptions) -> Follower:
+        key = pickle.dumps(options)
+        follower = self._followers.setdefault(key, Follower(options))
+        self._followers.move_to_end(key)
+        while len(self._followers) > TABLES:
+            self._followers.popitem(last=False)
+        return follower
+
+
+async def _planned(request: Mapping[str, Any], follower: Follower, start: Offset) -> object:
+    """The tasks of a batch, by version."""
+    columns = arrow_schema(StructType.fromJson(json.loads(request["schema"])))
+    end, names = Offset.of(json.loads(request["end"])), tuple(columns.names)
+    versions = []
+    for part in await follower.parts(start, end, names):
+        options = replace(follower.options, filter=filtered(follower.options, part.condition))
+        work = Work(part.version, options, columns, names, True, None, columns)
+        pieces = [_text(pickle.dumps(rows.pieces)) for rows in part.rows]
+        versions.append({"work": _text(work.dumps()), "partitions": pieces})
+    return {"versions": versions}
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
