@@ -1,4 +1,4 @@
-"""Job `build_index`: indices that executors sort and the driver merges, with faults in between."""
+"""Job `build_index`: indices that executors sort and merge, with faults in between."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_both_kinds_and_the_command(spark, uri, tmp_path, capsys):
     done = jobs.build_index(
         spark, uri, "k", task_bytes=1, on_progress=lambda now: steps.append(now.step)
     )
-    assert (done.version, done.counts["tasks"], done.counts["rounds"]) == (3, 5, 1)
+    assert (done.version, done.counts["tasks"], done.counts["rounds"]) == (3, 5 + 1, 1)
     assert done.counts["rows"] == lance.dataset(uri).count_rows()
     assert done.counts["index_bytes"] > 0
     assert main(["build-index", uri, "s", "--index-type", "bitmap", "--name", "words"]) == 0
@@ -160,7 +160,7 @@ def test_a_driver_that_dies_before_the_commit(spark, uri, tmp_path, monkeypatch)
 
 def test_others_compact_meanwhile(spark, uri, tmp_path, monkeypatch):
     """What they rewrote is read again, and no other fragment."""
-    merge, others = indexing.IndexBuild.merge, list[int]()
+    ranges, others = indexing.IndexBuild.ranges, list[int]()
 
     async def later(dataset_of_plan, *arguments, **options):
         if not others:
@@ -169,11 +169,11 @@ def test_others_compact_meanwhile(spark, uri, tmp_path, monkeypatch):
                 target_rows_per_fragment=1800, excluded_fragment_ids=[2, 3, 4]
             )
             others.append(made.version)
-        return await merge(dataset_of_plan, *arguments, **options)
+        return await ranges(dataset_of_plan, *arguments, **options)
 
-    monkeypatch.setattr(indexing.IndexBuild, "merge", later)
+    monkeypatch.setattr(indexing.IndexBuild, "ranges", later)
     done = jobs.build_index(spark, uri, "k", task_bytes=1)
-    assert (done.counts["rounds"], done.counts["tasks"]) == (2, 5 + 1)
+    assert (done.counts["rounds"], done.counts["tasks"]) == (2, 5 + 1 + 1 + 1)  # merged twice
     assert done.version == others[0] + 1
     assert runs_of(tmp_path) == []
     agree(uri)
@@ -188,7 +188,7 @@ def test_an_index_of_vectors(spark, tmp_path):
     lance.write_dataset(pa.table({"id": range(3000), "v": vectors}), uri, max_rows_per_file=1000)
     options = {"num_partitions": 4, "num_sub_vectors": 8}
     done = jobs.build_index(spark, uri, "v", "IVF_PQ", task_bytes=1, vectors=options)
-    assert (done.counts["tasks"], done.counts["rows"]) == (3, 3000)
+    assert (done.counts["tasks"], done.counts["rows"]) == (3 + 1, 3000)
     assert lance.dataset(uri).stats.index_stats("v_idx")["num_unindexed_rows"] == 0
     asked = {"column": "v", "q": values[7], "k": 1, "nprobes": 4, "refine_factor": 20}
     assert lance.dataset(uri).to_table(["id", "_distance"], nearest=asked)["id"].to_pylist() == [7]
@@ -196,10 +196,10 @@ def test_an_index_of_vectors(spark, tmp_path):
 
 
 def test_an_index_of_texts(spark, uri, tmp_path, capsys):
-    """Tasks write its partitions; the driver merges nothing."""
+    """Tasks write its partitions; nothing is merged."""
     expected = lance.dataset(uri).to_table(["id"], filter="s = 'v3'")["id"].to_pylist()
     done = jobs.build_index(spark, uri, "s", "INVERTED", task_bytes=1, texts={"stem": False})
-    assert (done.counts["tasks"], done.counts["rows"]) == (5, lance.dataset(uri).count_rows())
+    assert (done.counts["tasks"], done.counts["rows"]) == (5 + 1, lance.dataset(uri).count_rows())
     found = sync.dataset(uri).search_text("v3", 1000, columns=["id"])["id"].to_pylist()
     theirs = lance.dataset(uri).to_table(["id", "_score"], full_text_query="v3")
     assert sorted(found) == sorted(theirs["id"].to_pylist()) == sorted(expected)

@@ -13,11 +13,10 @@ from alance.spark.versions import Version, open_version
 from alance.spark.worker import run
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
-    from alance import Dataset
     from alance.indexing import (
         IndexPages,
         IndexPart,
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
         IndexSegment,
     )
     from alance.spark.jobs.base import OnProgress, Summary
+    from alance.spark.options import WriteOptions
     from alance.types import TextIndexArguments, VectorIndexArguments
 
 SORT_BYTES: Final = 128 << 20
@@ -55,12 +55,12 @@ def build_index(
     """Make an index of a column, over all rows of the latest version.
 
     Each task leaves a sorted file in a folder that no version names. Further tasks merge a range of
-    the values each: of a B-tree to its pages, of which the driver writes the table; of a bitmap
-    index to one row set a value, which the driver writes to its file. The driver makes one commit.
-    Few values and codes of vectors it merges, as streams. Of vectors it trains centroids first, by
-    a sample of the rows.
-    Of texts tasks write the partitions of the index, and the driver commits them as they are.
-    Where others rewrite fragments meanwhile, these are read again, and the rest is merged anew.
+    the values each: of a B-tree to its pages, of a bitmap index to one row set a value. A last one
+    merges what is left as a stream: codes of vectors, few values, the row sets of a bitmap index
+    (one file has them), the table of a B-tree's pages. Of texts tasks write the partitions of the
+    index as they are. The driver makes one commit; of vectors it trains centroids first, by a
+    sample of the rows. Where others rewrite fragments meanwhile, these are read again, and the
+    rest is merged anew.
 
     Args:
         index_type: "BTREE", "BITMAP" or "INVERTED"; of vectors as of `Dataset.create_index`.
@@ -70,7 +70,7 @@ def build_index(
         max_tasks: tasks at most; then they are larger.
         sort_bytes: that a task sorts in memory; more go to the executor's local disk.
         merge_bytes: of the memory of a merge, about; 512 KiB a task where that is more.
-        range_bytes: of sorted values that are merged together, about; the driver merges less.
+        range_bytes: of sorted values that are merged together, about.
         max_rounds: rounds at most, each because others were first.
         metric, vectors: of a vector index, as of `IndexBuild.plan`.
         texts: options of an inverted index. A partition is written where it has `sort_bytes`, or
@@ -123,8 +123,12 @@ def build_index(
                 watch.step = f"merge: {len(ranges)} ranges"
                 pages = spread(spark, ranges, partial(_merged, version))
                 tasks += len(pages)
-                finished = _finish(dataset, plan, sorted_parts, pages, merge_bytes, watch)
-                after, segment = run(finished)
+                watch.step = "merge: to the files of the index"
+                last = partial(_finished, where, plan, sorted_parts, merge_bytes)
+                (segment,) = spread(spark, [pages], last)
+                tasks += 1
+                watch.step = "commit"
+                after = run(IndexBuild.commit(dataset, plan, segment))
                 break
             except RetryableConflictError:
                 if rounds >= max_rounds:
@@ -149,25 +153,17 @@ def _merged(version: Version, part: IndexRange) -> IndexPages:
     return run(merge())
 
 
-async def _finish(
-    dataset: Dataset,
+def _finished(
+    where: WriteOptions,
     plan: IndexPlan,
-    sorted_parts: list[IndexPart],
-    pages: list[IndexPages],
+    parts: Sequence[IndexPart],
     memory: int,
-    watch: Watch,
-) -> tuple[Dataset, IndexSegment]:
-    """Merge what no task has, and commit, on the driver."""
-    merged = 0
+    pages: Sequence[IndexPages],
+) -> IndexSegment:
+    """The files of the index; those of an attempt that is killed stay until a cleanup."""
 
-    def note(num_rows: int) -> None:
-        nonlocal merged
-        merged += num_rows
-        watch.step = f"merge: {merged:,} rows"
+    async def finish() -> IndexSegment:
+        dataset = await open_version(where, plan.read_version)
+        return await IndexBuild.merge(dataset, plan, parts, pages, memory_bytes=memory)
 
-    watch.step = "merge"
-    segment = await IndexBuild.merge(
-        dataset, plan, sorted_parts, pages, memory_bytes=memory, on_rows=note
-    )
-    watch.step = "commit"
-    return await IndexBuild.commit(dataset, plan, segment), segment
+    return run(finish())
