@@ -5,8 +5,7 @@ taken again from the row that is replaced, by its address:
 
 - a blob, where its description still says whose it is: the scan of the statement puts -1 less the
   row's address in place of the blob's position, which no blob has;
-- a time, where Spark still sees the microsecond of the old one. Members of structs are compared one
-  by one.
+- a time, where Spark still sees the microsecond of the old one (`times.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 from alance import InvalidInputError, UnsupportedError
 from alance.distributed import ROW_ADDRESS, SourceGaps
 from alance.spark.filters import BLOB
+from alance.spark.times import with_old_times
 from alance.spark.types import arrow_schema, is_exact
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ class Kept:
 
     Attributes:
         blobs, times: their names.
-        lost: those whose values are not kept: blobs and times inside of lists and maps, blobs
-            inside of structs.
+        lost: those whose values are not kept: blobs inside of others.
         gaps: what takes the others from the rows that are replaced; None: nothing can.
     """
 
@@ -99,7 +98,9 @@ class Kept:
         for name in (*self.blobs, *self.times):
             index = rows.schema.get_field_index(name)
             old, new = rows.column(index), given.column(name)
-            array = _blobs(name, old, new, address) if name in self.blobs else _times(old, new)
+            array = (
+                _blobs(name, old, new, address) if name in self.blobs else with_old_times(old, new)
+            )
             field = rows.schema.field(index).with_type(array.type)
             rows = rows.set_column(index, field, array)
         return rows
@@ -168,14 +169,7 @@ def _mark_of(address: pa.Array, kind: pa.DataType) -> pa.Array:
 
 def _is_kept(field: pa.Field) -> bool:
     """Whether what Spark does not hold of a column is taken again from the old row."""
-    kind = field.type
-    if pa.types.is_struct(kind) and not is_blob(field):
-        return all(map(_is_kept, _members(kind)))
-    return _is_whole(field) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind)
-
-
-def _is_whole(field: pa.Field) -> bool:
-    return is_exact(field.type) and not is_blob(field) and all(map(_is_whole, _members(field.type)))
+    return not is_blob(field) and all(map(_is_kept, _members(field.type)))
 
 
 def _members(kind: pa.DataType) -> list[pa.Field]:
@@ -193,22 +187,6 @@ def _blobs(name: str, old: pa.Array, new: pa.Array, address: pa.Array) -> pa.Arr
     storage = old.storage if isinstance(old, pa.ExtensionArray) else old
     kept = pc.if_else(valid, storage, pa.scalar(None, storage.type))
     return old.type.wrap_array(kept) if isinstance(old, pa.ExtensionArray) else kept
-
-
-def _times(old: pa.Array, new: pa.Array) -> pa.Array:
-    """Times of rows, and new ones where these are others for Spark."""
-    if pa.types.is_struct(old.type):
-        members = [_times(*pair) for pair in zip(old.flatten(), new.flatten(), strict=True)]
-        names = [field.name for field in _members(old.type)]
-        return pa.StructArray.from_arrays(members, names=names, mask=new.is_null())
-    if is_exact(old.type):
-        return new
-    seen = old.cast(options=pc.CastOptions(new.type, allow_time_truncate=True))
-    try:
-        given = new.cast(old.type)
-    except pa.ArrowException as error:
-        raise InvalidInputError(f"{new.type} as {old.type}: {error}") from error
-    return pc.if_else(pc.equal(seen, new).fill_null(False), old, given)
 
 
 def _not_a_blob(name: str) -> InvalidInputError:

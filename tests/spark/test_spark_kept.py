@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from alance.spark.keeping import Kept, marked
+from alance.spark.times import with_old_times
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -136,15 +139,92 @@ def test_marks_tell_whose_a_description_is() -> None:
     assert (int(told[1]["position"]), int(told[1]["size"])) == (-((7 << 32) + 3), 0)
 
 
-def test_lists_of_nanoseconds_are_not_updated(spark, tmp_path):
-    uri = str(tmp_path / "lists")
-    times = pa.array([[1, 1_000_001], None], pa.list_(pa.timestamp("ns")))
-    lance.write_dataset(pa.table({"id": [1, 2], "at": times}), uri)
-    refused = "column 'at': Spark does not hold all of its values" + OR_DENIED
+def test_blobs_inside_of_others_are_not_updated(spark, tmp_path):
+    uri = str(tmp_path / "inside")
+    blob = pa.field("data", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
+    pairs = pa.StructArray.from_arrays([pa.array([b"a", None], blob.type)], fields=[blob])
+    lance.write_dataset(pa.table({"id": [1, 2], "pair": pairs}), uri, data_storage_version="2.1")
+    refused = "column 'pair': Spark does not hold all of its values" + OR_DENIED
     with pytest.raises(Exception, match=refused):
         spark.sql(f"UPDATE lance.`{uri}` SET id = 3")
     spark.sql(f"DELETE FROM lance.`{uri}` WHERE id = 2 AND length(id) = 1")
-    assert lance.dataset(uri).to_table().to_pylist()[0]["id"] == 1
+    assert lance.dataset(uri).count_rows() == 1
+
+
+def as_seen(nanos: int | None) -> int | None:
+    """The microsecond that Spark sees."""
+    return None if nanos is None else int(nanos / 1000)
+
+
+def kept(old: int | None, new: int | None) -> int | None:
+    """A time of which Spark has said a microsecond."""
+    return old if as_seen(old) == new else None if new is None else new * 1000
+
+
+def kept_all(old: list[int | None] | None, new: list[int | None] | None) -> list[int | None] | None:
+    if new is None:
+        return None
+    if old is None or len(old) != len(new):
+        return [kept(None, each) for each in new]
+    return [kept(*pair) for pair in zip(old, new, strict=True)]
+
+
+NUMBERS = st.none() | st.integers(-(10**6), 10**6)
+ROWS_OF_LISTS = st.none() | st.lists(NUMBERS, max_size=3)
+
+
+@given(st.data(), st.lists(ROWS_OF_LISTS, max_size=6), st.integers(0, 2))
+def test_times_in_lists_and_maps_are_those_of_before_where_spark_sees_no_other(data, old, skipped):
+    def changed(row):
+        same = None if row is None else [as_seen(each) for each in row]
+        return data.draw(st.just(same) | ROWS_OF_LISTS)
+
+    new = [changed(row) for row in old]
+    nanos, micros = pa.timestamp("ns"), pa.timestamp("us")
+    expected = [kept_all(*pair) for pair in zip(old, new, strict=True)][skipped:]
+    for kind in (pa.list_, pa.large_list):
+        given_old, given_new = pa.array(old, kind(nanos)), pa.array(new, pa.list_(micros))
+        array = with_old_times(given_old.slice(skipped), given_new.slice(skipped))
+        assert array.cast(pa.list_(pa.int64())).to_pylist() == expected
+
+    def entries(rows, kind):
+        pairs = [row if row is None else [(str(n), v) for n, v in enumerate(row)] for row in rows]
+        return pa.array(pairs, pa.map_(pa.string(), kind)).slice(skipped)
+
+    array = with_old_times(entries(old, nanos), entries(new, micros))
+    values = array.cast(pa.map_(pa.string(), pa.int64())).to_pylist()
+    assert [row and [value for _, value in row] for row in values] == expected
+
+
+def test_statements_keep_nanoseconds_inside_of_lists_maps_and_structs(spark, tmp_path):
+    uri, fine = str(tmp_path / "deep"), pa.timestamp("ns")
+    rows: dict[str, pa.Array] = {
+        "id": pa.array([1, 2, 3]),
+        "many": pa.array([[1, None, 1_000_001], None, []], pa.list_(fine)),
+        "pair": pa.array([[2, 3_001], None, [4, None]], pa.list_(fine, 2)),
+        "by": pa.array([[("a", 5), ("b", 6_001)], [], None], pa.map_(pa.string(), fine)),
+        "deep": pa.array(
+            [[{"at": [7_007], "n": 1}, None], None, [{"at": None, "n": 2}]],
+            pa.list_(pa.struct([("at", pa.list_(fine)), ("n", pa.uint8())])),
+        ),
+    }
+    table = pa.table(rows)
+    lance.write_dataset(table, uri, data_storage_version="2.2")
+    before = table.to_pylist()
+    spark.sql(f"UPDATE lance.`{uri}` SET id = id + 10 WHERE length(id) > 0")
+    after = lance.dataset(uri).to_table().sort_by("id")
+    assert after.to_pylist() == [{**row, "id": row["id"] + 10} for row in before]
+    assert after.schema == lance.dataset(uri, version=1).schema
+    spark.sql(
+        f"MERGE INTO lance.`{uri}` t USING (SELECT 11 AS id) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET many = array_append(many, timestamp_ntz'1970-01-01'), "
+        "deep = transform(deep, x -> named_struct('at', x.at, 'n', cast(x.n + 1 as smallint)))"
+    )
+    (row,) = lance.dataset(uri).to_table(filter="id = 11").to_pylist()
+    first = before[0]
+    assert [None if at is None else at.value for at in row["many"]] == [0, None, 1_000_000, 0]
+    assert row["deep"][0] == {"at": first["deep"][0]["at"], "n": 2}
+    assert (row["pair"], row["by"]) == (first["pair"], first["by"])
 
 
 def test_what_spark_holds_needs_nothing_of_the_old_rows(tmp_path) -> None:

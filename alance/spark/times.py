@@ -1,0 +1,87 @@
+"""Times in nanoseconds of rows that Spark has seen cut to microseconds.
+
+A time stays what it was where Spark still sees the microsecond of the old one. Members of structs
+are compared one by one, elements of lists and entries of maps by their place, where a row has as
+many of them as before; where it has more or fewer, all of them are new.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance import InvalidInputError
+from alance.spark.types import is_exact, is_list
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+def with_old_times(old: pa.Array, new: pa.Array) -> pa.Array:
+    """Values of rows, whose times are the old ones where these are the same for Spark.
+
+    Args:
+        old: as the table has them.
+        new: of the same rows, in Spark's type.
+
+    Returns:
+        Times in the table's unit; what is beside them in structs, lists and maps in Spark's types.
+
+    Raises:
+        InvalidInputError: a time that the column cannot hold.
+    """
+    if is_exact(old.type):
+        return new
+    if pa.types.is_struct(old.type):
+        members = [with_old_times(*pair) for pair in zip(old.flatten(), new.flatten(), strict=True)]
+        names = [field.name for field in old.type]
+        return pa.StructArray.from_arrays(members, names=names, mask=new.is_null())
+    if is_list(old.type) or pa.types.is_map(old.type):
+        return _lists(_as_lists(old), _as_lists(new), is_map=pa.types.is_map(old.type))
+    seen = old.cast(options=pc.CastOptions(new.type, allow_time_truncate=True))
+    return pc.if_else(pc.equal(seen, new).fill_null(False), old, _cast(new, old.type))
+
+
+def _lists(old: pa.ListArray, new: pa.ListArray, *, is_map: bool) -> pa.Array:
+    lengths, is_null = _lengths(new), new.is_null()
+    is_same = (lengths == _lengths(old)) & ~is_null.to_numpy(zero_copy_only=False)
+    same, other = pa.array(is_same), pa.array(~is_same)
+    kept = with_old_times(old.filter(same).flatten(), new.filter(same).flatten())
+    values = pa.concat_arrays([kept, _cast(new.filter(other).flatten(), kept.type)])
+    # The values of rows of the same length, then those of the others: put in the order of the rows.
+    behind = np.cumsum(np.where(is_same, lengths, 0))
+    behind_others = len(kept) + np.cumsum(np.where(is_same, 0, lengths))
+    starts = np.where(is_same, behind, behind_others) - lengths
+    ends = np.cumsum(lengths)
+    places = np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
+    values = values.take(pa.array(places))
+    offsets = pa.array(np.concatenate([[0], ends]), pa.int32())
+    if not is_map:
+        return pa.ListArray.from_arrays(offsets, values, mask=is_null)
+    keys, items = values.field(0), values.field(1)
+    return pa.MapArray.from_arrays(offsets, keys, items, mask=is_null)
+
+
+def _as_lists(array: pa.Array) -> pa.ListArray:
+    """Lists of any kind as one, maps as lists of structs."""
+    if pa.types.is_map(array.type):
+        entries = pa.StructArray.from_arrays([array.keys, array.items], ["key", "value"])
+        offsets = pa.array(np.array(array.offsets), pa.int32())
+        return pa.ListArray.from_arrays(offsets, entries, mask=array.is_null())
+    return array.cast(pa.list_(array.type.value_type))
+
+
+def _lengths(lists: pa.ListArray) -> npt.NDArray[np.int64]:
+    """Of null ones 0."""
+    lengths: Any = pc.list_value_length(lists).fill_null(0)
+    return np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
+
+
+def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    try:
+        return array.cast(kind)
+    except pa.ArrowException as error:
+        raise InvalidInputError(f"{array.type} as {kind}: {error}") from error
