@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import alance.spark
 from alance.spark import jobs
@@ -48,11 +49,11 @@ def generate(folder: Path, scale: float) -> None:
 
 def embeddings(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A vector for each comment: in life a model, here counts of letters."""
-    texts = batch.column("l_comment").to_pylist()
-    flat = np.zeros((len(texts), DIMENSION), np.float32)
-    for row, text in enumerate(texts):
-        flat[row] = np.bincount(np.frombuffer(text.encode(), np.uint8) % DIMENSION, minlength=16)
-    values = pa.array(flat.ravel())
+    texts = batch.column("l_comment")
+    letters = np.frombuffer("".join(texts.to_pylist()).encode(), np.uint8)
+    rows = np.repeat(np.arange(len(texts)), pc.binary_length(texts))
+    counts = np.bincount(rows * DIMENSION + letters % DIMENSION, minlength=len(texts) * DIMENSION)
+    values = pa.array(counts.astype(np.float32))
     return pa.record_batch({"embedding": pa.FixedSizeListArray.from_arrays(values, DIMENSION)})
 
 
@@ -137,7 +138,12 @@ def main() -> None:
         spark = session(
             "pipeline",
             master=given.master,
-            conf={"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"},
+            conf={
+                "spark.ui.enabled": "false",
+                "spark.ui.showConsoleProgress": "false",
+                # A run of a minute is not worth what the JVM's second compiler takes.
+                "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            },
         )
         spark.sparkContext.setLogLevel("ERROR")
         source = str(folder / "lineitem.parquet")
