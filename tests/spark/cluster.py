@@ -26,7 +26,14 @@ from alance.spark.java import find_java
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-END_S = 30.0
+END_S = 30.0  # then a process is killed
+JOB_S = 3600.0  # of a program: some 15 s on a machine that does nothing else, minutes on a busy one
+# Spark takes processes for dead, or gives up, that a busy machine has not let run for a while.
+PATIENT = {
+    "spark.network.timeout": "1200s",
+    "spark.python.authenticate.socketTimeout": "1200s",
+    "spark.sql.broadcastTimeout": "1200s",
+}
 POLL_S = 0.05
 SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # of a JVM that does little
 ARCHIVE = "alance_packages"  # how executors name it
@@ -80,7 +87,7 @@ def environment(**more: str) -> dict[str, str]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_HOSTNAME": "localhost",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": SMALL,
+        "SPARK_DAEMON_JAVA_OPTS": f"{SMALL} -Dspark.worker.timeout=1200",
         **more,
     }
 
@@ -116,7 +123,11 @@ class Daemon:
     def end(self) -> None:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGTERM)
-        self.process.wait(END_S)
+        try:
+            self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
 
 
 @contextmanager
@@ -156,8 +167,8 @@ def connect_server(folder: Path) -> Iterator[str]:
     }
     program = "org.apache.spark.sql.connect.service.SparkConnectServer"
     command = [str(spark_home() / "bin" / "spark-submit"), "--class", program]
-    for name, value in settings.items():
-        command += ["--conf", f"spark.{name}={value}"]
+    for name, value in {**{f"spark.{key}": settings[key] for key in settings}, **PATIENT}.items():
+        command += ["--conf", f"{name}={value}"]
     env = environment(SPARK_DAEMON_MEMORY="1g", PYSPARK_PYTHON=sys.executable)
     server = Daemon(folder, "connect", [*command, "spark-internal"], env)
     try:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import alance.spark
 from alance.spark import jobs
 from alance.spark.session import session
-from tests.spark.cluster import ARCHIVE, POLL_S, SMALL
+from tests.spark.cluster import ARCHIVE, PATIENT, POLL_S, SMALL
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +55,7 @@ def stopping(mark: Path):
         for batch in batches:
             yield batch
             mark.touch()
-            time.sleep(600)  # it ends with the executor
+            time.sleep(86_400)  # it ends with the executor
 
     return rows
 
@@ -137,6 +137,7 @@ def main() -> None:
         "cluster",
         master=master,
         conf={
+            **PATIENT,
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.log.level": "ERROR",

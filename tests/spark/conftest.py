@@ -46,6 +46,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Two cores; a task may fail once."""
     from alance.spark.session import session
+    from tests.spark.cluster import PATIENT
 
     folder = tmp_path_factory.mktemp("spark")
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -54,6 +55,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "alance tests",
         master="local[2,2]",
         conf={
+            **PATIENT,
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": "2",
@@ -67,3 +69,22 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     made.sparkContext.setLogLevel("OFF")
     yield made
     made.stop()
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that fails or ends early leaves no query, no view and no setting to later ones."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    spark: SparkSession = request.getfixturevalue("spark")
+    before = spark.conf.getAll
+    yield
+    for query in spark.streams.active:
+        query.stop()
+    spark._jsparkSession.sessionState().catalog().clearTempTables()
+    for name in spark.conf.getAll.keys() - before.keys():
+        spark.conf.unset(name)
+    for name, value in before.items():
+        if spark.conf.get(name) != value:
+            spark.conf.set(name, value)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 UNITS = np.eye(4, dtype=np.float32)
+# Spark gives the process of a function of `foreachBatch` ten seconds to import and connect.
+LATE = "Python worker failed to connect back"
 
 
 def ids(frame: DataFrame) -> list[int]:
@@ -83,6 +85,17 @@ def by_name(spark: SparkSession, folder: Path) -> dict[str, Any]:
     }
 
 
+def run(writer: Any) -> str:
+    """Run a query to its end, or give the error of a process that Spark has not waited for."""
+    try:
+        writer.start().awaitTermination()
+    except PySparkException as error:
+        if LATE not in str(error):
+            raise
+        return str(error)
+    return ""
+
+
 def streamed(spark: SparkSession, folder: Path) -> dict[str, Any]:
     """Streams from and to tables, and a function of batches, which runs on the server."""
     copy, each = str(folder / "lake" / "copy.lance"), str(folder / "each.lance")
@@ -90,13 +103,13 @@ def streamed(spark: SparkSession, folder: Path) -> dict[str, Any]:
     def put(frame: DataFrame, number: int) -> None:
         alance.spark.write(frame, each, mode="append")
 
-    def run(writer: Any) -> None:
-        writer.awaitTermination()
+    def followed(name: str) -> Any:
+        writer = spark.readStream.table("lance.items").writeStream.trigger(availableNow=True)
+        return writer.option("checkpointLocation", str(folder / name))
 
-    source = spark.readStream.table("lance.items").writeStream.trigger(availableNow=True)
-    run(source.option("checkpointLocation", str(folder / "first")).toTable("lance.copy"))
-    source = spark.readStream.table("lance.items").writeStream.trigger(availableNow=True)
-    run(source.option("checkpointLocation", str(folder / "second")).foreachBatch(put).start())
+    followed("first").toTable("lance.copy").awaitTermination()
+    while LATE in run(followed("second").foreachBatch(put)):
+        pass
     return {
         "copied": ids(spark.read.format("alance").load(copy)),
         "each": sync.dataset(each).count_rows(),

@@ -17,6 +17,7 @@ import alance.spark
 from alance import InvalidInputError
 from alance.spark.catalog import uri_of
 from alance.testing.lab import Lab
+from tests.spark.cluster import POLL_S
 from tests.spark.spark_cases import ids_of
 
 if TYPE_CHECKING:
@@ -136,12 +137,9 @@ def test_a_query_that_fails_leaves_nothing(spark, lake):
         spark.sql(f"INSERT OVERWRITE lance.u {failing}")
     uri = lake / "u.lance"
     assert (lance.dataset(str(uri)).version, ids_of(str(uri))) == (1, [7])
-    for _ in range(100):  # Python removes what a task has begun when it sees that it hung up
-        files = [path for path in lake.glob("**/data/*") if path.is_file()]
-        if len(files) == 1:
-            break
-        time.sleep(0.1)
-    assert len(files) == 1
+    # Python removes what a task has begun when it sees that it hung up.
+    while len([path for path in lake.glob("**/data/*") if path.is_file()]) != 1:
+        time.sleep(POLL_S)
     shutil.rmtree(lake / "t.lance", ignore_errors=True)  # folders without a file
 
 

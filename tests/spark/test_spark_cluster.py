@@ -16,11 +16,10 @@ import pytest
 
 import alance.spark
 from alance import sync
-from tests.spark.cluster import ARCHIVE, cluster, environment, packed
+from tests.spark.cluster import ARCHIVE, JOB_S, cluster, environment, packed
 from tests.spark.cluster_driver import ROWS, items
 from tests.spark.spark_cases import ids_of
 
-JOB_S = 600.0  # it takes some 15 on a machine that does nothing else
 pytestmark = pytest.mark.timeout(2 * JOB_S)
 
 

@@ -11,9 +11,8 @@ from typing import Any
 import lance
 import pytest
 
-from tests.spark.cluster import connect_server, environment
+from tests.spark.cluster import JOB_S, connect_server, environment
 
-JOB_S = 600.0  # it takes some 10 on a machine that does nothing else
 pytestmark = pytest.mark.timeout(2 * JOB_S)
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from alance.spark.jar import connector
 from alance.spark.java import find_java
+from tests.spark.cluster import JOB_S
 
-JOB_S = 240.0  # two JVMs begin
 PROGRAM = """
 import sys
 
@@ -42,6 +42,7 @@ def without_alance(folder: Path) -> str:
     return os.pathsep.join([str(folder), os.environ["PATH"]])
 
 
+@pytest.mark.timeout(2 * JOB_S)
 @pytest.mark.parametrize("is_given", [False, True], ids=["jar is added", "jar is given"])
 def test_a_program_registers_the_format_twice(tmp_path, is_given):
     spec = find_spec("pyspark")

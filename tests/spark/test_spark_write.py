@@ -12,6 +12,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import alance.spark
+from alance.distributed import MAX_RETRIES
 from alance.spark.writer import AlanceWriter
 from tests.spark.spark_cases import dying, ids_of, source_of
 
@@ -162,6 +163,10 @@ def test_a_driver_that_is_killed_at_the_commit(spark, tmp_path, where, rows):
     assert ids_of(uri) == [*range(100), *range(1000, 1010)]
 
 
+OTHERS = MAX_RETRIES // 2  # versions: a commit that loses to each of them is made all the same
+PAUSE_S = 0.02  # so that they are spread over the writes of Spark
+
+
 def test_pylance_writes_at_the_same_time(spark, tmp_path):
     uri = str(tmp_path / "table")
     alance.spark.write(spark.range(0, 10), uri)
@@ -169,7 +174,7 @@ def test_pylance_writes_at_the_same_time(spark, tmp_path):
     written = [10_000]
 
     def other() -> None:
-        while not ended.wait(0.02):  # without a pause it could be first each time
+        while not ended.wait(PAUSE_S) and written[0] < 10_000 + 5 * OTHERS:
             start = written[0]
             lance.write_dataset(pa.table({"id": range(start, start + 5)}), uri, mode="append")
             written[0] += 5
