@@ -41,9 +41,14 @@ struct Cursor {
       }
       at = block * kBounded;
     }
-    const uint32_t* docs = list->docs();
-    at = std::lower_bound(docs + at, docs + std::min(list->size(), (block + 1) * kBounded), next) -
-         docs;
+    // Without branches: where a search inside of a block goes cannot be foreseen.
+    const uint32_t* base = list->docs() + at;
+    for (int64_t left = std::min(list->size(), (block + 1) * kBounded) - at; left > 1;) {
+      const int64_t half = left / 2;
+      base += base[half - 1] < next ? half : 0;
+      left -= half;
+    }
+    at = base - list->docs();
   }
 
   // No document before `stop` has more by this list.

@@ -79,36 +79,37 @@ class Search {
     for (const size_t i : order_)
       if (i != driving && std::find(needed.begin(), needed.end(), i) == needed.end())
         others.push_back(i);
+    std::vector<float> rests(needed.size() + 1);  // what lists that are asked later may add
     for (int64_t block = 0; block < driver.list->num_blocks(); ++block) {
       const int64_t start = block * kBounded;
       const int64_t stop = std::min(driver.list->size(), start + kBounded);
       const uint32_t first = driver.list->docs()[start];
       const int64_t end = int64_t{driver.list->lasts()[block]} + 1;
-      float bound = driver.bound_of_block(block), rest = 0;
-      for (const size_t i : needed) {
-        cursors_[i].skip_to(first);
-        if (cursors_[i].is_done()) return;
-        bound += cursors_[i].bound(end);
-      }
+      float rest = 0;
       for (const size_t i : others) {
         cursors_[i].skip_to(first);
         rest += cursors_[i].bound(end);
       }
-      if (loses((bound + rest) * slack_)) continue;
+      rests[needed.size()] = rest;
+      for (size_t i = needed.size(); i-- > 0;) {
+        Cursor& cursor = cursors_[needed[i]];
+        cursor.skip_to(first);
+        if (cursor.is_done()) return;
+        rests[i] = rests[i + 1] + cursor.bound(end);
+      }
+      if (loses((driver.bound_of_block(block) + rests[0]) * slack_)) continue;
       for (driver.at = start; driver.at < stop; ++driver.at) {
         const uint32_t doc = driver.doc();
-        if (!counts(doc)) continue;
-        bool has_all = true;
-        for (size_t i = 0; has_all && i < needed.size(); ++i) {
+        float score = driver.score(driver.at);
+        bool may_win = !loses((score + rests[0]) * slack_) && counts(doc);
+        for (size_t i = 0; may_win && i < needed.size(); ++i) {
           Cursor& cursor = cursors_[needed[i]];
           cursor.skip_to(doc);
           if (cursor.is_done()) return;
-          has_all = cursor.doc() == doc;
+          if (cursor.doc() == doc) score += cursor.score(cursor.at);
+          may_win = cursor.doc() == doc && !loses((score + rests[i + 1]) * slack_);
         }
-        if (!has_all) continue;
-        float score = driver.score(driver.at);
-        for (const size_t i : needed) score += cursors_[i].score(cursors_[i].at);
-        if (loses((score + rest) * slack_)) continue;
+        if (!may_win) continue;
         score = 0;
         if (is_plain())
           for (const Cursor& cursor : cursors_) score += cursor.score(cursor.at);
