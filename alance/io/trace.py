@@ -80,7 +80,7 @@ class Recorder:
     places: Places = field(default_factory=Places)
     outer: Recorder | None = None  # of the block around this one
 
-    def looked_for(self, key: Hashable, *, hit: bool) -> None:
+    def _looked_for(self, key: Hashable, *, hit: bool) -> None:
         """Told of each key that a cache was asked for; others than this one may want to know."""
 
     def __repr__(self) -> str:
@@ -260,7 +260,7 @@ def look(cache: str, *, hit: bool, key: Hashable = None, recorder: Recorder | No
     """Count a look into a cache; ask `active` before, as looks are many."""
     for receiver in _with_outer([recorder or _current.get()]):
         receiver.looks[cache, hit] += 1
-        receiver.looked_for(key, hit=hit)
+        receiver._looked_for(key, hit=hit)
 
 
 def describe(location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:

@@ -60,7 +60,7 @@ class _IndexRecorder(Recorder):
     opened: set[Hashable] = field(default_factory=set)  # and were not in the cache
     parts: Counter[bool] = field(default_factory=Counter)  # looks, by whether they were there
 
-    def looked_for(self, key: Hashable, *, hit: bool) -> None:
+    def _looked_for(self, key: Hashable, *, hit: bool) -> None:
         kind = key[0] if isinstance(key, tuple) else None
         if kind in PARTS:
             self.parts[hit] += 1
