@@ -646,7 +646,10 @@ def pack_blocks(
 def widths_and_runs(
     data: npt.NDArray[np.uint8], bits: int
 ) -> tuple[npt.NDArray[np.uint8], int]: ...
-def run_entries(data: npt.NDArray[np.uint8], bits: int, limit: int) -> int: ...
+
+# What takes least bytes in the chunks of a page: 0 values as they are, 1 bit-packed ones, 2 runs;
+# these only where there are fewer than `most_runs` for each value (None: any number).
+def chunk_form(data: npt.NDArray[np.uint8], bits: int, most_runs: float | None) -> int: ...
 
 # --- encode_runs.cpp ---
 

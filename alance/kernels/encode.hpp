@@ -1,6 +1,7 @@
 // What the kernels of the encoder share: values in pieces, and the bits they have in common.
 #pragma once
 #include <algorithm>
+#include <optional>
 
 #include "bounds.hpp"
 #include "spans.hpp"
@@ -36,6 +37,13 @@ struct Pieces {
 
 // The bitwise or of all values of 8, 16, 32 or 64 bits.
 uint64_t either(const uint8_t* data, int64_t num_bytes, int bits);
+
+enum class ChunkForm : int { kFlat, kPacked, kRuns };
+
+// What takes least bytes of values of 8, 16, 32 or 64 bits in the chunks of a page. Runs only where
+// there are fewer than `most_runs` of them for each value.
+ChunkForm chunk_form(const uint8_t* data, int64_t num_values, int bits,
+                     std::optional<double> most_runs);
 
 // Packs one block of at most 1024 values at a width that all of them fit, to 128 * width bytes.
 void pack_one(const uint8_t* in, int64_t count, int bits, int width, uint8_t* out);

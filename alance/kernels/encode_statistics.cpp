@@ -1,4 +1,6 @@
 // What the choice of a codec needs to know of fixed-width values, in one pass over them.
+#include <nanobind/stl/optional.h>
+
 #include <bit>
 
 #include "encode.hpp"
@@ -62,22 +64,31 @@ void check_bits(int bits) {
     corrupt("statistics of values of " + std::to_string(bits) + " bits");
 }
 
+// Gives the number of runs; `each` is called with the width of each 1024 values.
+template <typename Each>
+int64_t scan_blocks(const uint8_t* data, int64_t num_values, int bits, Each each) {
+  const int64_t value_bytes = bits / 8;
+  int64_t runs = num_values > 0;
+  for (int64_t first = 0; first < num_values; first += BLOCK) {
+    const int64_t count = std::min(BLOCK, num_values - first);
+    const uint8_t* in = data + first * value_bytes;
+    each(std::bit_width(either(in, count * value_bytes, bits)));
+    runs += changes(in, std::min(count, num_values - first - 1), bits);
+  }
+  return runs;
+}
+
 // The width of each 1024 values, and the number of runs.
 nb::tuple widths_and_runs(Bytes data, int bits) {
   auto scan = [&] {
     nb::gil_scoped_release release;
     check_bits(bits);
-    const int64_t value_bytes = bits / 8;
-    const int64_t num_values = static_cast<int64_t>(data.size()) / value_bytes;
+    const int64_t num_values = static_cast<int64_t>(data.size()) / (bits / 8);
     Owned<uint8_t> widths((num_values + BLOCK - 1) / BLOCK);
-    int64_t runs = num_values > 0;
-    for (int64_t first = 0; first < num_values; first += BLOCK) {
-      const int64_t count = std::min(BLOCK, num_values - first);
-      const uint8_t* in = data.data() + first * value_bytes;
-      widths[first / BLOCK] =
-          static_cast<uint8_t>(std::bit_width(either(in, count * value_bytes, bits)));
-      runs += changes(in, std::min(count, num_values - first - 1), bits);
-    }
+    int64_t block = 0;
+    const int64_t runs = scan_blocks(data.data(), num_values, bits, [&](int width) {
+      widths[block++] = static_cast<uint8_t>(width);
+    });
     return std::make_pair(std::move(widths), runs);
   };
   auto found = scan();
@@ -103,19 +114,40 @@ int64_t entries_of(const uint8_t* data, int64_t num_values, int64_t limit) {
 
 // Run lengths that the values take, where a length has one byte; any number above `limit` if they
 // are more.
-int64_t run_entries(Bytes data, int bits, int64_t limit) {
-  nb::gil_scoped_release release;
-  check_bits(bits);
-  const int64_t num_values = static_cast<int64_t>(data.size()) / (bits / 8);
+int64_t run_entries(const uint8_t* data, int64_t num_values, int bits, int64_t limit) {
   switch (bits) {
-    case 8: return entries_of<uint8_t>(data.data(), num_values, limit);
-    case 16: return entries_of<uint16_t>(data.data(), num_values, limit);
-    case 32: return entries_of<uint32_t>(data.data(), num_values, limit);
-    default: return entries_of<uint64_t>(data.data(), num_values, limit);
+    case 8: return entries_of<uint8_t>(data, num_values, limit);
+    case 16: return entries_of<uint16_t>(data, num_values, limit);
+    case 32: return entries_of<uint32_t>(data, num_values, limit);
+    default: return entries_of<uint64_t>(data, num_values, limit);
   }
 }
 
+int chunk_form_of(Bytes data, int bits, std::optional<double> most_runs) {
+  nb::gil_scoped_release release;
+  check_bits(bits);
+  const int64_t num_values = static_cast<int64_t>(data.size()) / (bits / 8);
+  return static_cast<int>(chunk_form(data.data(), num_values, bits, most_runs));
+}
+
 }  // namespace
+
+ChunkForm chunk_form(const uint8_t* data, int64_t num_values, int bits,
+                     std::optional<double> most_runs) {
+  const int64_t value_bytes = bits / 8, raw = num_values * value_bytes;
+  int64_t packed = 0;
+  const int64_t runs = scan_blocks(data, num_values, bits,
+                                   [&](int width) { packed += value_bytes + BLOCK / 8 * width; });
+  const bool packs = packed < raw;
+  if (!num_values) return ChunkForm::kFlat;
+  if (!most_runs || static_cast<double>(runs) < *most_runs * static_cast<double>(num_values)) {
+    // On a tie runs go before bit-packing, and flat values before both.
+    const int64_t limit = (std::min(raw, packed) - !packs) / (value_bytes + 1);
+    if (runs <= limit && run_entries(data, num_values, bits, limit) <= limit)
+      return ChunkForm::kRuns;
+  }
+  return packs ? ChunkForm::kPacked : ChunkForm::kFlat;
+}
 
 uint64_t either(const uint8_t* data, int64_t num_bytes, int bits) {
   uint64_t all = either_words(data, num_bytes / 8), rest = 0;
@@ -130,5 +162,6 @@ uint64_t either(const uint8_t* data, int64_t num_bytes, int bits) {
 void register_encode_statistics(nanobind::module_& m) {
   using namespace alance;
   m.def("widths_and_runs", &widths_and_runs, nb::arg("data"), nb::arg("bits"));
-  m.def("run_entries", &run_entries, nb::arg("data"), nb::arg("bits"), nb::arg("limit"));
+  m.def("chunk_form", &chunk_form_of, nb::arg("data"), nb::arg("bits"),
+        nb::arg("most_runs").none());
 }

@@ -94,17 +94,14 @@ std::string packed(const std::string& values, int bits, int width) {
 Encoded fixed_values(const Rows& rows) {
   const int bits = rows.kind.bits;
   if (bits != 8 && bits != 16 && bits != 32 && bits != 64) return {flat(bits), {rows.values}};
-  const int width = width_of(rows.values, bits);
-  const int64_t raw = static_cast<int64_t>(rows.values.size());
-  const int64_t packed_bytes = bits / 8 + ROW_BYTES * width;
-  const bool packs = packed_bytes < raw;
-  // On a tie runs go before bit-packing, and bit-packing before flat values.
-  const int64_t limit = (std::min(raw, packed_bytes) - !packs) / (bits / 8 + 1);
-  const auto value_bytes = static_cast<size_t>(bits / 8);
-  if (count_runs(rows.values, value_bytes) <= limit)
-    return {runs(bits), run_parts(rows.values, value_bytes)};
-  if (packs) return {inline_packed(bits), {packed(rows.values, bits, width)}};
-  return {flat(bits), {rows.values}};
+  switch (chunk_form(bytes_at(rows.values), rows.count, bits, {})) {
+    case ChunkForm::kRuns:
+      return {runs(bits), run_parts(rows.values, static_cast<size_t>(bits / 8))};
+    case ChunkForm::kPacked:
+      return {inline_packed(bits), {packed(rows.values, bits, width_of(rows.values, bits))}};
+    default:
+      return {flat(bits), {rows.values}};
+  }
 }
 
 void append_offset(std::string& out, int64_t offset, int width) {

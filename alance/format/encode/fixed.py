@@ -63,21 +63,10 @@ def fixed_chunks(values: FixedWidth, options: Options) -> MiniBlockValues:
 def _plain_chunks(values: FixedWidth, options: Options) -> MiniBlockValues:
     """The chunks without general compression around them."""
     bits = values.bits_per_value
-    if bits not in (8, 16, 32, 64) or values.num_values == 0:
+    if bits not in (8, 16, 32, 64):
         return flat_chunks(values)
-    best = len(values.data)
-    widths, num_runs = _kernels.widths_and_runs(values.data, bits)
-    packed = packed_bytes(widths, bits)
-    packs = packed < best
-    best = min(best, packed)
-    threshold = options.rle_threshold
-    if threshold is None or num_runs < threshold * values.num_values:
-        entry_bytes = bits // 8 + 1
-        # On a tie runs go before bit-packing, and bit-packing before flat values.
-        limit = (best - (not packs)) // entry_bytes
-        if num_runs <= limit and _kernels.run_entries(values.data, bits, limit) <= limit:
-            return _run_chunks(values)
-    return _packed_chunks(values) if packs else flat_chunks(values)
+    makers = (flat_chunks, _packed_chunks, _run_chunks)  # as the kernel counts them
+    return makers[_kernels.chunk_form(values.data, bits, options.rle_threshold)](values)
 
 
 def packed_bytes(widths: Bytes, bits: int) -> int:
