@@ -132,6 +132,48 @@ def real_function(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]]
     return lambda name, args: call(name, kernel, *map(real, args))
 
 
+def divisor(name: str, args: list[Node]) -> Node:
+    """gcd(a, b): the greatest common divisor of integers."""
+    return _of_wholes(name, args, lambda left, right: to_arrow(np.gcd(left, right)))
+
+
+def multiple(name: str, args: list[Node]) -> Node:
+    """lcm(a, b): the least common multiple of integers."""
+
+    def least(left: npt.NDArray[np.int64], right: npt.NDArray[np.int64]) -> pa.Array:
+        common = np.maximum(np.gcd(left, right), 1)
+        return pc.multiply_checked(to_arrow(np.abs(left) // common), to_arrow(np.abs(right)))
+
+    return _of_wholes(name, args, least)
+
+
+def _of_wholes(
+    name: str,
+    args: list[Node],
+    function: Callable[[npt.NDArray[np.int64], npt.NDArray[np.int64]], pa.Array],
+) -> Node:
+    if not all(pa.types.is_integer(a.type) or pa.types.is_null(a.type) for a in args):
+        raise Problem(f"{name}: expected integers, found {', '.join(str(a.type) for a in args)}")
+
+    def apply(*values: Value) -> pa.Array:
+        rows = next((len(value) for value in values if isinstance(value, pa.Array)), 1)
+        arrays = [broadcast(value, rows) for value in values]
+        told = pc.and_(*[pc.is_valid(array) for array in arrays])
+        wholes = [as_numbers(pc.fill_null(array, as_scalar(1))) for array in arrays]
+        if any((whole == np.iinfo(np.int64).min).any() for whole in wholes):
+            raise pa.ArrowInvalid("integer overflow")
+        return pc.if_else(told, function(*wholes), as_scalar(None, pa.int64()))
+
+    return call(name, apply, *[convert(arg, pa.int64()) for arg in args])
+
+
+def cube_root(values: Value) -> pa.Array:
+    """cbrt(x)."""
+    array = broadcast(values, 1) if isinstance(values, pa.Scalar) else values
+    roots = np.cbrt(as_numbers(pc.fill_null(array, as_scalar(0, array.type))))
+    return pc.if_else(pc.is_valid(array), to_arrow(roots), as_scalar(None, array.type))
+
+
 def cotangent(values: pa.Array) -> pa.Array:
     """One by the tangent."""
     return pc.divide(as_scalar(1.0), pc.tan(values))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
 
 WIDTHS: Final = {"md5": 16, "sha224": 28, "sha256": 32, "sha384": 48, "sha512": 64}
+FORMS: Final = ("hex", "base64")
+_HEX: Final = np.full(256, 255, np.uint8)  # the value of each digit
+_HEX[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
+_HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
 _ELSEWHERE: Final = ("blake2b", "blake2s", "blake3")
 
 
@@ -43,11 +48,59 @@ def digest(name: str, args: list[Node]) -> Node:
 
 
 def encode(name: str, args: list[Node]) -> Node:
-    """encode(x, 'hex'): two hexadecimal digits a byte."""
+    """encode(x, 'hex'): two hexadecimal digits a byte; encode(x, 'base64'): without padding."""
+    form = literal_text(name, args[1])
+    if form not in FORMS:
+        raise Problem(f"{name}: form {form!r}, expected one of {', '.join(FORMS)}")
+    return _hex(name, args[0]) if form == "hex" else _base64(name, args[0])
+
+
+def decode(name: str, args: list[Node]) -> Node:
+    """decode(x, 'hex'): the bytes of hexadecimal digits."""
     form = literal_text(name, args[1])
     if form != "hex":
-        raise Problem(f"{name}: form {form!r}, expected 'hex'", unsupported=form == "base64")
-    return _hex(name, args[0])
+        raise Problem(f"{name}: form {form!r}, expected 'hex'", unsupported=form in FORMS)
+
+    def read(values: pa.Array) -> pa.Array:
+        values = pc.fill_null(values, as_scalar("" if is_text(values.type) else b"", values.type))
+        offsets, content = contents_of(values)
+        if (np.diff(offsets) % 2).any():
+            raise pa.ArrowInvalid("an odd number of hexadecimal digits")
+        start, stop = int(offsets[0]), int(offsets[-1])
+        digits = _HEX[content[start:stop]]
+        if (digits > 15).any():
+            raise pa.ArrowInvalid("no hexadecimal digits")
+        ends = (offsets - start) // 2
+        pairs = (digits[::2] << 4 | digits[1::2]).astype(np.uint8)
+        return pc.cast(
+            like_strings(values, pa.large_binary(), ends, pairs),
+            pa.binary(),
+        )
+
+    def read_known(values: pa.Array) -> pa.Array:
+        return pc.if_else(pc.is_valid(values), read(values), as_scalar(None, pa.binary()))
+
+    return call(name, read_known, _as_bytes(name, args[0]))
+
+
+def _base64(name: str, node: Node) -> Node:
+    def digits(values: pa.Array) -> pa.Array:
+        offsets, content = contents_of(
+            pc.fill_null(values, as_scalar("" if is_text(values.type) else b"", values.type))
+        )
+        sizes = np.diff(offsets)
+        places = -(-sizes // 3) * 3  # each begins a group of digits
+        starts = np.cumsum(places) - places
+        filled = _kernels.place_strings(offsets, content, starts, int(places.sum()), 0)
+        text = np.frombuffer(binascii.b2a_base64(filled.data, newline=False), np.uint8)
+        written = -(-sizes * 4 // 3)
+        ends = np.cumsum([0, *written])
+        chosen = np.repeat(starts // 3 * 4 - ends[:-1], written) + np.arange(ends[-1])
+        texts = like_strings(values, pa.large_string(), ends.astype(np.int64), text[chosen])
+        is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
+        return texts if is_large else pc.cast(texts, pa.string())
+
+    return call(name, digits, _as_bytes(name, node))
 
 
 def _digest(name: str, node: Node, method: str) -> Node:
@@ -56,7 +109,7 @@ def _digest(name: str, node: Node, method: str) -> Node:
     def digests(values: pa.Array) -> pa.Array:
         content = _kernels.digests(*contents_of(values), width)
         ends = np.arange(len(values) + 1, dtype=np.int64) * width
-        return pc.cast(_like(values, pa.large_binary(), ends, content), pa.binary())
+        return pc.cast(like_strings(values, pa.large_binary(), ends, content), pa.binary())
 
     return call(name, digests, _as_bytes(name, node))
 
@@ -66,7 +119,7 @@ def _hex(name: str, node: Node) -> Node:
         offsets, content = contents_of(values)
         start, stop = int(offsets[0]), int(offsets[-1])
         text = _kernels.hex_digits(content[start:stop])
-        texts = _like(values, pa.large_string(), 2 * (offsets - start), text)
+        texts = like_strings(values, pa.large_string(), 2 * (offsets - start), text)
         is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
         return texts if is_large else pc.cast(texts, pa.string())
 
@@ -81,7 +134,7 @@ def _as_bytes(name: str, node: Node) -> Node:
     return node
 
 
-def _like(values: pa.Array, type_: pa.DataType, offsets: Int64s, content: Bytes) -> pa.Array:
+def like_strings(values: pa.Array, type_: pa.DataType, offsets: Int64s, content: Bytes) -> pa.Array:
     """Strings, null where the values are."""
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
     strings = pa.Array.from_buffers(type_, len(values), buffers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -9,8 +10,10 @@ import pyarrow.compute as pc
 
 from alance.expr import (
     arithmetic,
+    characters,
     digests,
     json_values,
+    lists,
     logic,
     moments,
     nested,
@@ -20,6 +23,7 @@ from alance.expr import (
 )
 from alance.expr.compare import extreme
 from alance.expr.tree import Literal, Problem, call, unknown
+from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,15 +36,12 @@ MANY: Final = 1000
 
 # Functions that Lance has in filters and columns, and aggregates, which it has in neither.
 _ELSEWHERE: Final = """
-    array_append array_concat array_dims array_distance array_distinct array_except
-    array_intersect array_join array_max array_min array_ndims array_pop_back array_pop_front
-    array_positions array_prepend array_remove array_repeat array_replace array_resize
-    array_reverse array_slice array_sort array_to_string array_union arrow_typeof ascii avg
-    bit_and bit_or bool_and bool_or cbrt chr contains_tokens corr cos count current_time date_bin
-    date_format decode factorial find_in_set first_value flatten gcd generate_series last_value
-    lcm levenshtein make_date make_time map map_keys map_values max median min overlay pi random
-    range row_number stddev string_agg string_to_array strings substr_index substring_index sum
-    to_char to_hex to_local_time translate union_extract unnest uuid var version
+    array_dims array_distance array_except array_intersect array_ndims array_positions
+    array_remove array_repeat array_replace array_resize array_slice array_union arrow_typeof
+    avg bit_and bit_or bool_and bool_or contains_tokens corr cos count current_time date_bin
+    date_format factorial first_value flatten generate_series last_value levenshtein make_date
+    make_time map map_keys map_values max median min overlay random range row_number stddev
+    string_agg strings sum to_char to_local_time union_extract unnest uuid var version
 """
 ELSEWHERE: Final = frozenset(_ELSEWHERE.split())
 
@@ -116,6 +117,7 @@ _REAL: Final = {
     "asinh": pc.asinh,
     "atanh": pc.atanh,
     "cot": arithmetic.cotangent,
+    "cbrt": arithmetic.cube_root,
     "signum": pc.sign,
 }
 _REAL_2: Final = {"power": pc.power, "pow": pc.power, "atan2": pc.atan2}
@@ -195,6 +197,21 @@ FUNCTIONS: Final[dict[str, Function]] = {
     **dict.fromkeys(("sha224", "sha256", "sha384", "sha512"), Function(1, 1, digests.sha2)),
     "digest": Function(2, 2, digests.digest),
     "encode": Function(2, 2, digests.encode),
+    "decode": Function(2, 2, digests.decode),
+    "gcd": Function(2, 2, arithmetic.divisor),
+    "lcm": Function(2, 2, arithmetic.multiple),
+    "pi": Function(0, 0, lambda *_: Literal(as_scalar(math.pi))),
+    "translate": Function(3, 3, characters.translate),
+    "ascii": Function(1, 1, characters.ascii_code),
+    "chr": Function(1, 1, characters.character),
+    "to_hex": Function(1, 1, characters.to_hex),
+    "find_in_set": Function(2, 2, characters.find_in_set),
+    "substr_index": Function(3, 3, characters.substring_index),
+    "substring_index": Function(3, 3, characters.substring_index),
+    "regexp_instr": Function(2, 2, characters.regexp_instr),
+    **dict.fromkeys(
+        ("string_to_array", "string_to_list"), Function(2, 3, characters.string_to_array)
+    ),
     "json_get": Function(2, 2, json_values.get),
     "json_get_string": Function(2, 2, json_values.get_text),
     "json_get_int": Function(2, 2, json_values.get_whole),
@@ -216,4 +233,15 @@ FUNCTIONS: Final[dict[str, Function]] = {
     **{name: Function(2, 2, nested.has_all) for name in _named("has_all", "contains_all")},
     **{name: Function(2, 2, nested.position) for name in _named("position", "indexof")},
     **{name: Function(2, 2, nested.item) for name in _named("element", "extract")},
+    **{name: Function(2, 2, lists.append) for name in _named("append", "push_back")},
+    **{name: Function(2, 2, lists.prepend) for name in _named("prepend", "push_front")},
+    **{name: Function(1, MANY, lists.concat) for name in _named("concat", "cat")},
+    **{name: Function(1, 1, lists.reverse) for name in _named("reverse")},
+    **{name: Function(1, 1, lists.without_end(at_end=True)) for name in _named("pop_back")},
+    **{name: Function(1, 1, lists.without_end(at_end=False)) for name in _named("pop_front")},
+    **{name: Function(1, 3, lists.sort) for name in _named("sort")},
+    **{name: Function(1, 1, lists.distinct) for name in _named("distinct")},
+    **{name: Function(1, 1, lists.extreme(greatest=True)) for name in _named("max")},
+    **{name: Function(1, 1, lists.extreme(greatest=False)) for name in _named("min")},
+    **{name: Function(2, 3, lists.to_text) for name in _named("to_string", "join")},
 }

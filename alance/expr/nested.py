@@ -134,12 +134,12 @@ def _first(name: str, args: list[Node]) -> Node:
         slots = [plain(lists.flatten()), *[value.take(parents) for value in values]]
         batch = pa.RecordBatch.from_arrays(slots, ["item", "wanted"][: len(slots)])
         equal = truly(hit.evaluate(batch))
-        return _first_true(equal, _numbers(parents), len(lists))
+        return first_true(equal, _numbers(parents), len(lists))
 
     return call(name, find, node) if other is item else call(name, find, node, item)
 
 
-def _first_true(equal: pa.Array, parents: Int64s, num_lists: int) -> pa.Array:
+def first_true(equal: pa.Array, parents: Int64s, num_lists: int) -> pa.Array:
     """Where in each list the first true item is, from one; null: nowhere."""
     hits = _numbers(pc.indices_nonzero(equal))
     rows = parents[hits]

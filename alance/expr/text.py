@@ -188,19 +188,20 @@ def split_part(name: str, args: list[Node]) -> Node:
 
     def pick(values: pa.Array) -> pa.Array:
         if not separator:
-            return values if number in (1, -1) else _emptied(values)
+            return values if number in (1, -1) else emptied(values)
         parts = pc.split_pattern(values, separator)
         sizes = pc.list_value_length(parts)
         place = as_scalar(number - 1) if number > 0 else pc.add(sizes, as_scalar(number))
         starts = parts.offsets.slice(0, len(parts))
         inside = pc.and_(pc.less(place, sizes), pc.greater_equal(place, as_scalar(0)))
         picked = parts.values.take(pc.if_else(inside, pc.add(starts, place), as_scalar(None)))
-        return pc.if_else(inside, picked, _emptied(values))
+        return pc.if_else(inside, picked, emptied(values))
 
     return call(name, pick, as_text(name, args[0]))
 
 
-def _emptied(values: pa.Array) -> pa.Array:
+def emptied(values: pa.Array) -> pa.Array:
+    """Empty texts, null where the values are."""
     return pc.if_else(pc.is_valid(values), as_scalar("", values.type), values)
 
 

@@ -1,0 +1,219 @@
+"""Functions of the characters and parts of texts, over all rows at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance import _kernels
+from alance.expr.arithmetic import whole_argument
+from alance.expr.casts import convert
+from alance.expr.compare import is_nothing
+from alance.expr.digests import like_strings
+from alance.expr.nested import first_true
+from alance.expr.regex import translated
+from alance.expr.text import as_text, emptied, literal_text
+from alance.expr.tree import Literal, Node, Problem, broadcast, call
+from alance.format.numbers import as_numbers, as_scalar, contents_of, to_arrow
+
+if TYPE_CHECKING:
+    from alance.arrays import Int64s, UInt32s
+    from alance.expr.tree import Value
+
+LAST_CODE: Final = 0x10FFFF
+SURROGATES: Final = (0xD800, 0xDFFF)
+HEX_DIGITS: Final = 16  # of 64 bits
+
+
+def translate(name: str, args: list[Node]) -> Node:
+    """translate(text, from, to): each character of `from` becomes that of `to`, or nothing."""
+    if any(is_nothing(arg) for arg in args):
+        return _no_text()
+    given, target = literal_text(name, args[1]), literal_text(name, args[2])
+    table: dict[int, int] = {}
+    for place, character in enumerate(given):  # the first one counts
+        table.setdefault(ord(character), ord(target[place]) if place < len(target) else -1)
+    if not table:
+        return as_text(name, args[0])
+    keys = np.array(sorted(table), np.uint32)
+    becomes = np.array([table[key] for key in keys.tolist()], np.int64)
+
+    def map_all(values: pa.Array) -> pa.Array:
+        codes, sizes = _codes(values)
+        places = np.minimum(np.searchsorted(keys, codes), len(keys) - 1)
+        mapped = np.where(keys[places] == codes, becomes[places], codes)
+        kept = np.concatenate([[0], np.cumsum(mapped >= 0)])[np.cumsum([0, *sizes])]
+        return _texts(mapped[mapped >= 0].astype(np.uint32), np.diff(kept), values)
+
+    return call(name, map_all, as_text(name, args[0]))
+
+
+def ascii_code(name: str, args: list[Node]) -> Node:
+    """ascii(text): the code point of the first character, 0 of none."""
+
+    def first(values: pa.Array) -> pa.Array:
+        codes, sizes = _codes(pc.utf8_slice_codeunits(values, 0, 1))
+        numbers = np.zeros(len(values), np.int32)
+        numbers[sizes > 0] = codes
+        return pc.if_else(pc.is_valid(values), to_arrow(numbers), as_scalar(None, pa.int32()))
+
+    return call(name, first, as_text(name, args[0]))
+
+
+def character(name: str, args: list[Node]) -> Node:
+    """chr(n): the character of a code point."""
+
+    def write(numbers: pa.Array) -> pa.Array:
+        codes = as_numbers(pc.fill_null(numbers, as_scalar(0, numbers.type)))
+        wrong = (codes < 0) | (codes > LAST_CODE)
+        wrong |= (codes >= SURROGATES[0]) & (codes <= SURROGATES[1])
+        if wrong.any():
+            raise pa.ArrowInvalid(f"{codes[wrong][0]} is no character")
+        texts = pa.nulls(len(codes), pa.string()) if not len(codes) else numbers
+        return _texts(codes.astype(np.uint32), np.ones(len(codes), np.int64), texts, pa.string())
+
+    return call(name, write, _whole(name, args[0]))
+
+
+def to_hex(name: str, args: list[Node]) -> Node:
+    """to_hex(n): the digits of an integer; of a negative one those of its 64 bits."""
+    node = args[0]
+    if is_nothing(node):
+        return _no_text()
+    if not pa.types.is_uint64(node.type):
+        node = _whole(name, node)
+
+    def digits(numbers: pa.Array) -> pa.Array:
+        zero = as_scalar(0, numbers.type)
+        whole = as_numbers(pc.fill_null(numbers, zero)).view(np.uint64)
+        content = _kernels.hex_digits(whole.astype(">u8").view(np.uint8))
+        ends = np.arange(len(whole) + 1, dtype=np.int64) * HEX_DIGITS
+        texts = pc.utf8_ltrim(like_strings(numbers, pa.large_string(), ends, content), "0")
+        empty = pc.equal(texts, as_scalar("", texts.type))
+        return pc.cast(pc.if_else(empty, as_scalar("0", texts.type), texts), pa.string())
+
+    return call(name, digits, node)
+
+
+def find_in_set(name: str, args: list[Node]) -> Node:
+    """find_in_set(text, list): where it is first among parts between commas, from one; 0: none."""
+    if any(is_nothing(arg) for arg in args):
+        return Literal(as_scalar(None, pa.int32()))
+
+    def find(texts: Value, lists: Value) -> pa.Array:
+        rows = next((len(value) for value in (texts, lists) if isinstance(value, pa.Array)), 1)
+        texts, lists = (pc.cast(broadcast(v, rows), pa.string()) for v in (texts, lists))
+        parts = pc.split_pattern(pc.fill_null(lists, ""), ",")
+        parents = pc.list_parent_indices(parts)
+        equal = pc.fill_null(pc.equal(parts.flatten(), texts.take(parents)), False)
+        places = pc.fill_null(first_true(equal, as_numbers(parents), rows), as_scalar(0))
+        told = pc.and_(pc.is_valid(texts), pc.is_valid(lists))
+        return pc.if_else(told, pc.cast(places, pa.int32()), as_scalar(None, pa.int32()))
+
+    return call(name, find, *[as_text(name, arg) for arg in args])
+
+
+def substring_index(name: str, args: list[Node]) -> Node:
+    """substr_index(text, mark, n): what is before the n-th mark; if negative, behind from the end.
+
+    The whole text, where it has fewer marks.
+    """
+    if any(is_nothing(arg) for arg in args):
+        return _no_text()
+    mark = literal_text(name, args[1])
+    number = whole_argument(name, args[2], -(1 << 31), (1 << 31) - 1)
+
+    def cut(values: pa.Array) -> pa.Array:
+        if not mark or not number:
+            return emptied(values)
+        count = abs(number)
+        values = pc.cast(values, pa.string())
+        parts = pc.split_pattern(values, mark, max_splits=count, reverse=number < 0)
+        if number > 0:
+            return pc.binary_join(pc.list_slice(parts, 0, count), mark)
+        has_all = pc.greater(pc.list_value_length(parts), as_scalar(count))
+        behind = pc.binary_join(pc.list_slice(parts, 1), mark)
+        return pc.if_else(has_all, behind, values)
+
+    return call(name, cut, as_text(name, args[0]))
+
+
+def string_to_array(name: str, args: list[Node]) -> Node:
+    """string_to_array(text, mark[, null]): the parts between marks; those that are `null` are."""
+    if is_nothing(args[1]):
+        raise Problem(f"{name}: single characters", unsupported=True)
+    mark = literal_text(name, args[1])
+    absent = None if len(args) < 3 or is_nothing(args[2]) else literal_text(name, args[2])
+
+    def split(values: pa.Array) -> pa.Array:
+        values = pc.cast(values, pa.string())
+        if mark:
+            parts = pc.split_pattern(values, mark)
+        else:
+            offsets = np.arange(len(values) + 1, dtype=np.int32)
+            parts = pa.ListArray.from_arrays(to_arrow(offsets), values, mask=pc.is_null(values))
+        items = parts.flatten()
+        sizes = as_numbers(pc.fill_null(pc.list_value_length(parts), as_scalar(0, pa.int32())))
+        empty = pc.fill_null(pc.equal(values, ""), False).to_numpy(zero_copy_only=False)
+        items = items.filter(to_arrow(~np.repeat(empty, sizes)))
+        if absent is not None:
+            items = pc.if_else(pc.equal(items, absent), as_scalar(None, pa.string()), items)
+        ends = np.cumsum([0, *np.where(empty, 0, sizes)]).astype(np.int32)
+        return pa.ListArray.from_arrays(to_arrow(ends), items, mask=pc.is_null(values))
+
+    return call(name, split, as_text(name, args[0]))
+
+
+def regexp_instr(name: str, args: list[Node]) -> Node:
+    """regexp_instr(text, pattern): where a literal pattern first matches, from one; 0: nowhere."""
+    if any(is_nothing(arg) for arg in args):
+        return Literal(as_scalar(None, pa.int64()))
+    pattern = literal_text(name, args[1])
+    if not pattern:
+        raise Problem(f"{name}: an empty pattern", unsupported=True)
+    regex = translated(name, pattern, "")
+
+    def find(values: pa.Array) -> pa.Array:
+        offsets, data = contents_of(pc.fill_null(values, ""))
+        firsts = as_numbers(pc.fill_null(pc.find_substring_regex(values, regex), as_scalar(-1)))
+        begun = np.concatenate([[0], np.cumsum((data & 0xC0) != 0x80)])  # characters before a byte
+        places = begun[offsets[:-1] + np.maximum(firsts, 0)] - begun[offsets[:-1]] + 1
+        places[(firsts < 0) | (np.diff(offsets) == 0)] = 0
+        return pc.if_else(pc.is_valid(values), to_arrow(places), as_scalar(None, pa.int64()))
+
+    return call(name, find, as_text(name, args[0]))
+
+
+def _whole(name: str, node: Node) -> Node:
+    if is_nothing(node):
+        return Literal(as_scalar(None, pa.int64()))
+    if not pa.types.is_integer(node.type):
+        raise Problem(f"{name}: expected an integer, found {node.type}")
+    return convert(node, pa.int64())
+
+
+def _no_text() -> Node:
+    return Literal(as_scalar(None, pa.string()))
+
+
+def _codes(values: pa.Array) -> tuple[UInt32s, Int64s]:
+    """The code points of all texts, and how many each has."""
+    values = pc.fill_null(values, as_scalar("", values.type))
+    offsets, data = contents_of(values)
+    text = data[int(offsets[0]) : int(offsets[-1])].tobytes().decode()
+    codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    return codes, as_numbers(pc.utf8_length(values)).astype(np.int64)
+
+
+def _texts(
+    codes: UInt32s, sizes: Int64s, values: pa.Array, type_: pa.DataType | None = None
+) -> pa.Array:
+    """Texts of so many code points each, of the values' type and null where these are."""
+    data = np.frombuffer(codes.tobytes().decode("utf-32-le").encode(), np.uint8)
+    widths = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
+    ends = np.concatenate([[0], np.cumsum(widths)])[np.cumsum([0, *sizes])]
+    texts = like_strings(values, pa.large_string(), ends.astype(np.int64), data)
+    return pc.cast(texts, type_ or values.type)

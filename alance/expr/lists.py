@@ -1,0 +1,211 @@
+"""Functions that make lists of lists, over all rows at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.expr.casts import common_type, is_text
+from alance.expr.compare import is_nothing, total_order
+from alance.expr.nested import ListLiteral
+from alance.expr.text import literal_text
+from alance.expr.tree import Literal, Node, Problem, broadcast, call, plain, plain_type
+from alance.format.numbers import as_mask, as_numbers, as_scalar, to_arrow
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alance.arrays import Int64s, Mask
+    from alance.expr.tree import Value
+
+DIRECTIONS: Final = {"ASC": "ascending", "DESC": "descending"}
+PLACES: Final = {"NULLS FIRST": "descending", "NULLS LAST": "ascending"}  # whether one is null
+
+
+def append(name: str, args: list[Node]) -> Node:
+    """array_append(list, item): a null list is an empty one."""
+    return _with_item(name, args[0], args[1], at_end=True)
+
+
+def prepend(name: str, args: list[Node]) -> Node:
+    """array_prepend(item, list): a null list is an empty one."""
+    return _with_item(name, args[1], args[0], at_end=False)
+
+
+def _with_item(name: str, node: Node, item: Node, *, at_end: bool) -> Node:
+    node = _list(name, node)
+    inner = plain_type(node.type.value_type)
+    common = inner if is_nothing(item) else common_type(inner, item.type)
+    if common is None:
+        raise Problem(f"{name}: {item.type} among items of {inner}")
+
+    def build(lists: pa.Array, items: Value) -> pa.Array:
+        values, sizes = _taken_apart(lists)
+        added = pc.cast(broadcast(items, len(lists)), common)
+        ends = np.cumsum(sizes + 1)
+        places = np.zeros(len(values) + len(lists), np.int64)
+        is_new = np.zeros(len(places), np.bool_)
+        is_new[ends - 1 if at_end else ends - sizes - 1] = True
+        places[is_new] = len(values) + np.arange(len(lists))
+        places[~is_new] = np.arange(len(values))
+        both = pa.concat_arrays([pc.cast(values, common), added])
+        return _built(both.take(to_arrow(places)), sizes + 1, None)
+
+    return call(name, build, node, item)
+
+
+def concat(name: str, args: list[Node]) -> Node:
+    """array_concat(list, ...): null lists are left out; null where all are."""
+    nodes = [_list(name, arg) for arg in args]
+    types = {plain_type(node.type.value_type) for node in nodes}
+    if len(types) > 1:
+        raise Problem(f"{name}: lists of {', '.join(map(str, types))}", unsupported=True)
+
+    def build(*lists: pa.Array) -> pa.Array:
+        parts = [_taken_apart(given) for given in lists]
+        rows = np.arange(len(lists[0]))
+        parents = np.concatenate([np.repeat(rows, sizes) for _, sizes in parts])
+        order = np.argsort(parents, kind="stable")
+        values = pa.concat_arrays([values for values, _ in parts])
+        known = np.logical_or.reduce([as_mask(pc.is_valid(given)) for given in lists])
+        sizes = np.sum([sizes for _, sizes in parts], axis=0)
+        return _built(values.take(to_arrow(order)), sizes, known)
+
+    return call(name, build, *nodes)
+
+
+def reverse(name: str, args: list[Node]) -> Node:
+    """array_reverse(list)."""
+
+    def build(lists: pa.Array) -> pa.Array:
+        values, sizes = _taken_apart(lists)
+        stops = np.cumsum(sizes)
+        places = np.repeat(2 * stops - sizes - 1, sizes) - np.arange(len(values))
+        return _built(values.take(to_arrow(places)), sizes, _known(lists))
+
+    return call(name, build, _list(name, args[0]))
+
+
+def without_end(*, at_end: bool) -> Callable[[str, list[Node]], Node]:
+    """The builder of array_pop_back or array_pop_front."""
+
+    def pop(lists: pa.Array) -> pa.Array:
+        values, sizes = _taken_apart(lists)
+        stops = np.cumsum(sizes)
+        kept = np.ones(len(values), np.bool_)
+        kept[(stops - 1 if at_end else stops - sizes)[sizes > 0]] = False
+        return _built(values.filter(to_arrow(kept)), np.maximum(sizes - 1, 0), _known(lists))
+
+    return lambda name, args: call(name, pop, _list(name, args[0]))
+
+
+def sort(name: str, args: list[Node]) -> Node:
+    """array_sort(list[, 'ASC' or 'DESC'[, 'NULLS FIRST' or 'NULLS LAST']])."""
+    words = [literal_text(name, arg).upper() for arg in args[1:]]
+    direction = DIRECTIONS.get((words or ["ASC"])[0])
+    placement = PLACES.get((words[1:] or ["NULLS FIRST"])[0])
+    if direction is None or placement is None:
+        raise Problem(f"{name}: {words}, expected ASC or DESC, NULLS FIRST or NULLS LAST")
+
+    def build(lists: pa.Array) -> pa.Array:
+        values, sizes = _taken_apart(lists)
+        return _built(_sorted(values, sizes, direction, placement), sizes, _known(lists))
+
+    return call(name, build, _ordered(name, args[0]))
+
+
+def extreme(*, greatest: bool) -> Callable[[str, list[Node]], Node]:
+    """The builder of array_max or array_min: null of a list without values."""
+
+    def pick(lists: pa.Array) -> pa.Array:
+        values, sizes = _taken_apart(lists)
+        values = _sorted(values, sizes, "descending" if greatest else "ascending", "ascending")
+        starts = np.cumsum(sizes) - sizes
+        return values.take(to_arrow(np.where(sizes > 0, starts, 0), sizes > 0))
+
+    return lambda name, args: call(name, pick, _ordered(name, args[0]))
+
+
+def distinct(name: str, args: list[Node]) -> Node:
+    """array_distinct(list): each value once, where it is first."""
+
+    def build(lists: pa.Array) -> pa.Array:
+        values, sizes = _taken_apart(lists)
+        codes = pc.dictionary_encode(_key(values), null_encoding="encode")
+        parents = np.repeat(np.arange(len(lists)), sizes)
+        pairs = parents * (len(codes.dictionary) + 1) + as_numbers(codes.indices)
+        firsts = np.sort(np.unique(pairs, return_index=True)[1])
+        left = np.bincount(parents[firsts], minlength=len(lists))
+        return _built(values.take(to_arrow(firsts)), left, _known(lists))
+
+    return call(name, build, _ordered(name, args[0]))
+
+
+def to_text(name: str, args: list[Node]) -> Node:
+    """array_to_string(list, mark[, null]): items of text or integers; nulls are left out."""
+    mark = literal_text(name, args[1])
+    absent = None if len(args) < 3 or is_nothing(args[2]) else literal_text(name, args[2])
+    node = _list(name, args[0])
+    inner = plain_type(node.type.value_type)
+    if not (is_text(inner) or pa.types.is_integer(inner)):
+        raise Problem(f"{name}: items of {inner}", unsupported=True)
+
+    def join(lists: pa.Array) -> pa.Array:
+        values, sizes = _taken_apart(lists)
+        texts = pc.cast(values, pa.string())
+        if absent is not None:
+            texts = pc.fill_null(texts, absent)
+        told = as_mask(pc.is_valid(texts))
+        parents = np.repeat(np.arange(len(lists)), sizes)
+        left = np.bincount(parents[told], minlength=len(lists))
+        return pc.binary_join(_built(texts.drop_null(), left, _known(lists)), mark)
+
+    return call(name, join, node)
+
+
+def _list(name: str, node: Node) -> Node:
+    if isinstance(node, ListLiteral | Literal) or not pa.types.is_list(node.type):
+        raise Problem(f"{name}: expected a column of lists, found {node.type}")
+    return node
+
+
+def _ordered(name: str, node: Node) -> Node:
+    node = _list(name, node)
+    inner = plain_type(node.type.value_type)
+    if pa.types.is_nested(inner) or pa.types.is_null(inner) or pa.types.is_float16(inner):
+        raise Problem(f"{name}: lists of {inner}", unsupported=True)
+    return node
+
+
+def _taken_apart(lists: pa.Array) -> tuple[pa.Array, Int64s]:
+    """The items of all lists, and how many each has."""
+    sizes = pc.fill_null(pc.list_value_length(lists), as_scalar(0, pa.int32()))
+    return plain(lists.flatten()), as_numbers(sizes).astype(np.int64)
+
+
+def _known(lists: pa.Array) -> Mask | None:
+    return as_mask(pc.is_valid(lists)) if lists.null_count else None
+
+
+def _built(values: pa.Array, sizes: Int64s, known: Mask | None) -> pa.Array:
+    """Lists of so many items each, null where they are not known."""
+    ends = to_arrow(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
+    mask = None if known is None else to_arrow(~known)
+    return pa.ListArray.from_arrays(ends, values, mask=mask)
+
+
+def _key(values: pa.Array) -> pa.Array:
+    """Values that Arrow orders and tells apart as Rust does: floats in total order."""
+    return total_order(values) if pa.types.is_floating(values.type) else values
+
+
+def _sorted(values: pa.Array, sizes: Int64s, direction: str, nulls: str) -> pa.Array:
+    """The items, those of each list in order."""
+    parents = to_arrow(np.repeat(np.arange(len(sizes)), sizes))
+    arrays = [parents, pc.is_null(values), _key(values)]
+    table = pa.RecordBatch.from_arrays(arrays, ["list", "absent", "item"])
+    keys = [("list", "ascending"), ("absent", nulls), ("item", direction)]
+    return values.take(pc.sort_indices(table, sort_keys=keys))
