@@ -102,6 +102,42 @@ def test_functions_of_the_package_are_named() -> None:
             value = getattr(value, part)
 
 
+# Modules that serve pylance itself.
+INNER: Final = frozenset({"conftest", "dependencies", "download", "log", "dist", "bench_utils"})
+
+
+def modules() -> list[Path]:
+    """The sources of pylance's public modules."""
+    root = Path(lance.__file__).parent
+    sources = [source.relative_to(root) for source in sorted(root.rglob("*.py"))]
+    return [
+        root / source
+        for source in sources
+        if source.stem not in INNER
+        and not any(p.startswith("_") for p in source.parts[:-1])
+        and (source.stem == "__init__" or not source.stem.startswith("_"))
+    ]
+
+
+def public_of(source: Path) -> set[str]:
+    """The names of `__all__`; else the public classes and functions that a module defines."""
+    body = ast.parse(source.read_text()).body
+    for statement in body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+            return set(ast.literal_eval(statement.value))
+    defined = (s for s in body if isinstance(s, ast.ClassDef | ast.FunctionDef))
+    return {s.name for s in defined if not s.name.startswith("_")}
+
+
+@pytest.mark.parametrize("source", modules(), ids=lambda path: "/".join(path.parts[-2:]))
+def test_each_class_and_function_of_a_module_is_named(source: Path) -> None:
+    codes = [CODE.findall(theirs) for rows in TABLES.values() for theirs, _, _ in rows]
+    named = {part for row in codes for code in row for part in code.split(".")}
+    submodules = {path.stem for path in source.parent.iterdir()}
+    left_out = public_of(source) - named - submodules - set(TABLES) - {"__version__"}
+    assert not left_out
+
+
 def resolve(path: str) -> object:
     if path.startswith("torch."):
         assert path[len("torch.") :] in exported(ROOT / "alance" / "torch" / "__init__.py")
