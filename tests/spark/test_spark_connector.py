@@ -367,7 +367,7 @@ def test_a_task_that_waits_for_a_python_that_does_not_start_is_cancelled(
         time.sleep(POLL_S)
     context.cancelJobGroup("hangs")
     job.join()
-    assert "cancelled" in str(errors)
+    assert "cancelled" in str(errors[0])
     while is_in("alance.spark.Server.address", context):
         time.sleep(POLL_S)
     hangs.unlink()
