@@ -304,6 +304,31 @@ def json_find(
     plain: bool,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]: ...
 
+# The same of JSONB values, of which those may be anything that are not `valid` (empty: all are).
+def jsonb_find(
+    offsets: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    valid: npt.NDArray[np.uint8],
+    name_ends: npt.NDArray[np.int64],
+    names: npt.NDArray[np.uint8],
+    indices: npt.NDArray[np.int64],
+    has_name: npt.NDArray[np.uint8],
+    plain: bool,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]: ...
+
+# The numbers that texts of some kinds say, booleans as 1 and 0; 0 of nothing and of null. Then the
+# first row whose text is no such number, or -1. Whole ones are rounded, half away from zero.
+def json_whole(
+    offsets: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    kinds: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.int64], int]: ...
+def json_real(
+    offsets: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    kinds: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.float64], int]: ...
+
 # Items of each JSON array; 0 of what is none.
 def json_lengths(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]

@@ -9,19 +9,19 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance import _kernels
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, kernel_errors
 from alance.expr.arithmetic import whole_argument
 from alance.expr.text import as_text, literal_text
 from alance.expr.tree import Call, JsonValue, Literal, Node, Problem, call, meaning
 from alance.format.jsonb import json_text, jsonb
-from alance.format.numbers import as_scalar, contents_of, to_arrow
+from alance.format.numbers import as_mask, as_scalar, contents_of, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,12 +71,12 @@ def get_text(name: str, args: list[Node]) -> Node:
 
 def get_whole(name: str, args: list[Node]) -> Node:
     """json_get_int(json, key): as int64; fractions are rounded, half away from zero."""
-    return _member(name, args, _scalars(name, _whole))
+    return _member(name, args, _scalars(name, _numbers(_kernels.json_whole, "int64")))
 
 
 def get_real(name: str, args: list[Node]) -> Node:
     """json_get_float(json, key): as float64."""
-    return _member(name, args, _scalars(name, _real))
+    return _member(name, args, _scalars(name, _numbers(_kernels.json_real, "float64")))
 
 
 def get_truth(name: str, args: list[Node]) -> Node:
@@ -90,11 +90,18 @@ def _member(name: str, args: list[Node], read: Callable[[Texts], pa.Array]) -> N
 
 
 def _meaning(values: Node, document: Node, steps: Sequence[Step], *, is_scalar: bool) -> Node:
-    """The node with the path that it reads: a value inside of a value is one of the document."""
+    """The node with the path that it reads."""
+    document, path = _whole_path(document, steps)
+    return meaning(values, JsonValue(document, path, is_scalar))
+
+
+def _whole_path(document: Node, steps: Sequence[Step]) -> tuple[Node, tuple[Step, ...]]:
+    """A value inside of a value is one of the document."""
     inside = document.meaning if isinstance(document, Call) else None
     if isinstance(inside, JsonValue) and not inside.is_scalar:
-        return meaning(values, JsonValue(inside.node, (*inside.steps, *steps), is_scalar))
-    return meaning(values, JsonValue(document, tuple(steps), is_scalar))
+        above = tuple(Step(*step) for step in inside.steps)
+        return inside.node, (*above, *steps)
+    return document, tuple(steps)
 
 
 def extract(name: str, args: list[Node]) -> Node:
@@ -189,30 +196,40 @@ def _reading(
 ) -> Node:
     """A call that reads the values found; null where nothing is or, where `plain`, a JSON null."""
 
+    document, path = _whole_path(args[0], steps)
+
     def evaluate(documents: pa.Array) -> pa.Array:
-        texts = _find(documents, steps, plain=plain)
+        texts = _find(documents, path, plain=plain)
         is_there = texts.kinds > (NULL if plain else NOTHING)
-        plain_texts = pc.if_else(
-            to_arrow(is_there), texts.values, as_scalar(None, pa.large_string())
-        )
+        plain_texts = texts.values
+        if not is_there.all():
+            nothing = as_scalar(None, pa.large_string())
+            plain_texts = pc.if_else(to_arrow(is_there), plain_texts, nothing)
         values = read(Texts(plain_texts, texts.kinds))
         if values.null_count != plain_texts.null_count:
             values = pc.if_else(to_arrow(is_there), values, as_scalar(None, values.type))
         return pc.cast(values, pa.string()) if pa.types.is_large_string(values.type) else values
 
-    return call(name, evaluate, as_text(name, args[0]))
+    return call(name, evaluate, as_text(name, document))
 
 
 def _find(documents: pa.Array, steps: Sequence[Step], *, plain: bool) -> Texts:
     names = [(step.name or "").encode() for step in steps]
-    offsets, content, kinds = _kernels.json_find(
-        *_buffers(pc.cast(documents, pa.large_string())),
+    path = (
         np.cumsum([len(name) for name in names], dtype=np.int64),
         np.frombuffer(b"".join(names), np.uint8),
         np.array([-1 if step.item is None else step.item for step in steps], np.int64),
         np.array([step.name is not None for step in steps], np.uint8),
-        plain,
     )
+    if pa.types.is_large_binary(documents.type):  # JSONB
+        nulls = documents.null_count
+        valid = as_mask(documents.is_valid()).view(np.uint8) if nulls else np.empty(0, np.uint8)
+        with kernel_errors:
+            answer = _kernels.jsonb_find(*contents_of(documents), valid, *path, plain)
+    else:
+        texts = pc.cast(documents, pa.large_string())
+        answer = _kernels.json_find(*_buffers(texts), *path, plain)
+    offsets, content, kinds = answer
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
     return Texts(pa.Array.from_buffers(pa.large_string(), len(kinds), buffers), kinds)
 
@@ -240,27 +257,17 @@ def _scalars(name: str, read: Callable[[Texts], pa.Array]) -> Callable[[Texts], 
     return check
 
 
-def _numbers(texts: Texts) -> pa.Array:
-    """The text of numbers; booleans are 1 and 0."""
-    is_true = pc.equal(texts.values, as_scalar("true", pa.large_string()))
-    digits = pc.if_else(
-        is_true, as_scalar("1", pa.large_string()), as_scalar("0", pa.large_string())
-    )
-    values = pc.if_else(to_arrow(texts.kinds == BOOLEAN), digits, texts.values)
-    return pc.replace_substring_regex(values, r"^\+", "")
+def _numbers(read: Callable[..., tuple[Any, int]], type_: str) -> Callable[[Texts], pa.Array]:
+    """What makes numbers of texts, booleans being 1 and 0."""
 
+    def evaluate(texts: Texts) -> pa.Array:
+        numbers, strange = read(*_buffers(texts.values), texts.kinds)
+        if strange >= 0:
+            value = texts.values[strange].as_py()
+            raise Problem(f"JSON: expected a number of type {type_}, found {value[:60]!r}")
+        return to_arrow(numbers)
 
-def _real(texts: Texts) -> pa.Array:
-    return pc.cast(_numbers(texts), pa.float64())
-
-
-def _whole(texts: Texts) -> pa.Array:
-    values, nothing = _numbers(texts), as_scalar(None, pa.large_string())
-    is_whole = pc.match_substring_regex(values, r"^-?\d+$")
-    whole = pc.cast(pc.if_else(is_whole, values, nothing), pa.int64())
-    others = pc.cast(pc.if_else(is_whole, nothing, values), pa.float64())
-    rounded = pc.cast(pc.round(others, round_mode="half_towards_infinity"), pa.int64())
-    return pc.coalesce(whole, rounded)
+    return evaluate
 
 
 def _truth(texts: Texts) -> pa.Array:

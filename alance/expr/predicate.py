@@ -29,6 +29,7 @@ from alance.expr.tree import (
     broadcast,
     column_paths,
     one_line,
+    whole_paths,
 )
 from alance.format.paths import join_path
 
@@ -60,6 +61,8 @@ class Predicate:
     Attributes:
         text: as the caller wrote it.
         columns: names, or dotted paths of nested fields, that it needs.
+        documents: of these, columns of JSON of which nothing is asked but values inside, so that
+            JSONB will do for text.
         has_params: it has values besides the text; there may be many such filters of one text.
     """
 
@@ -67,6 +70,7 @@ class Predicate:
     columns: tuple[str, ...]
     condition: Evaluated
     has_params: bool = False
+    documents: frozenset[str] = frozenset()
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Where the condition is true; null where it is neither true nor false.
@@ -135,7 +139,8 @@ class ParsedFilter:
         except Problem as problem:
             raise self.source.locate(problem, self.tree) from None
         columns, has_params = _columns(condition), bool(self.source.placeholders)
-        return Predicate(self.source.text, columns, condition, has_params)
+        documents = frozenset(columns).difference(map(join_path, whole_paths(condition)))
+        return Predicate(self.source.text, columns, condition, has_params, documents)
 
 
 def parse_filter(sql: str, schema: pa.Schema, params: Params = None) -> Predicate:

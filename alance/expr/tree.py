@@ -205,6 +205,16 @@ def column_paths(node: Node) -> Iterator[tuple[str, ...]]:
         yield from column_paths(arg)
 
 
+def whole_paths(node: Node) -> Iterator[tuple[str, ...]]:
+    """The same without columns of which JSON functions read values inside."""
+    if isinstance(node, Column):
+        yield node.path
+    is_json = isinstance(node, Call) and node.name.startswith("json_")
+    for place, arg in enumerate(node.args):
+        if not (is_json and place == 0 and isinstance(arg, Column)):
+            yield from whole_paths(arg)
+
+
 def truly(answers: Value) -> Value:
     """Where answers are true: false where they are null."""
     return pc.fill_null(answers, _FALSE)

@@ -108,6 +108,13 @@ class Field:
         """Whether the column stores JSONB, which is given as JSON text."""
         return self.logical_type == "json" or self.metadata.get(EXTENSION_NAME) == JSON
 
+    def as_stored(self) -> Field:
+        """The same column with the JSONB that it stores."""
+        hidden = (EXTENSION_NAME, EXTENSION_METADATA)
+        metadata = {key: text for key, text in self.metadata.items() if key not in hidden}
+        own = (self.name, self.id, self.parent_id, "large_binary", self.nullable)
+        return Field(*own, metadata, (), self.message)
+
     @property
     def is_leaf(self) -> bool:
         """Whether this has no child fields."""

@@ -138,7 +138,7 @@ def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes]:
     """Offsets and bytes of texts, or of bytes of any type, as the kernel wants them; shared where
     the type is a large one. What stands in the place of nulls is there, too.
     """
-    if not pa.types.is_large_string(texts.type):
+    if not (pa.types.is_large_string(texts.type) or pa.types.is_large_binary(texts.type)):
         texts = texts.cast(pa.large_binary())
     _, offsets, data = texts.buffers()
     if offsets is None or not len(texts):

@@ -1,14 +1,19 @@
-// Values inside JSON text, by a path: the text of each, and what it is.
+// Values inside JSON text or JSONB, by a path: the text of each, and what it is.
 //
 // The text is what `jsonb_to_text` writes, or the like: spaces between tokens are skipped, and what
 // lies beside the path is skipped as well without a look at its grammar.
+#include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "bounds.hpp"
 #include "ends.hpp"
+#include "jsonb_entries.hpp"
 #include "owned.hpp"
+#include "utf8.hpp"
 
 namespace alance {
 namespace {
@@ -261,6 +266,116 @@ std::vector<Step> steps_of(const In<int64_t>& ends, const Bytes& names, const In
   return steps;
 }
 
+// The entry one step below a container; false: there is none.
+bool below(jsonb::Entry& entry, const Step& step) {
+  if (entry.type != jsonb::kContainerEntry) return false;
+  jsonb::Entries entries(entry.at, entry.size);
+  int64_t place = -1;
+  if (entries.kind == jsonb::kObjects && step.has_name) {
+    for (int64_t i = 0; i < entries.count; ++i)  // to the end, where the values begin
+      if (entries.next_key().text() == step.name && place < 0) place = i;
+  } else if (entries.kind == jsonb::kArrays && step.index != kNoIndex) {
+    place = step.index == kLast ? entries.count - 1 : step.index;
+  }
+  if (place < 0 || place >= entries.count) return false;
+  entries.skip(place);
+  entry = entries.next();
+  return true;
+}
+
+// Appends the value at a path of a JSONB value, as of `json_find`, and gives its kind.
+Kind find_stored(jsonb::Entry entry, const std::vector<Step>& steps, bool plain, std::string& out) {
+  if (!entry.size) return kNothing;
+  jsonb::Entries whole(entry.at, entry.size);
+  if (whole.kind == jsonb::kScalars) entry = whole.next();
+  for (const Step& step : steps)
+    if (!below(entry, step)) return kNothing;
+  if (plain && entry.type == jsonb::kTextEntry) {
+    out.append(entry.text());
+    return kText;
+  }
+  const size_t start = out.size();
+  jsonb::Writer(out).value(entry, 0);
+  return kind_of(std::string_view(out).substr(start));
+}
+
+// The same as `json_find` of JSONB values.
+nb::tuple jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes& valid,
+                     const In<int64_t>& name_ends, const Bytes& names, const In<int64_t>& indices,
+                     const Bytes& has_name, bool plain) {
+  const Texts values(offsets, data);
+  const std::vector<Step> steps = steps_of(name_ends, names, indices, has_name);
+  if (valid.size() && static_cast<int64_t>(valid.size()) != values.count())
+    corrupt("JSONB: validity of " + std::to_string(valid.size()) + " values, there are " +
+            std::to_string(values.count()));
+  Owned<int64_t> stops(values.count() + 1);
+  Owned<uint8_t> kinds(values.count());
+  std::string out;
+  {
+    nb::gil_scoped_release release;
+    stops[0] = 0;
+    values.each([&](int64_t row, std::string_view value) {
+      const jsonb::Entry entry{jsonb::kContainerEntry,
+                               reinterpret_cast<const uint8_t*>(value.data()),
+                               static_cast<int64_t>(value.size())};
+      const bool is_there = !valid.size() || valid.data()[row];
+      kinds[row] = is_there ? find_stored(entry, steps, plain, out) : kNothing;
+      stops[row + 1] = static_cast<int64_t>(out.size());
+    });
+  }
+  Owned<uint8_t> made(static_cast<int64_t>(out.size()));
+  std::memcpy(made.data(), out.data(), out.size());
+  if (!are_utf8(stops.data(), values.count(), made.data())) corrupt("JSONB: text that is no UTF-8");
+  return nb::make_tuple(stops.numpy(), made.numpy(), kinds.numpy());
+}
+
+// A number that a text says, and whether it says one.
+bool real_of(std::string_view text, double& found) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), found);
+  if (error == std::errc::result_out_of_range) found = std::strtod(std::string(text).c_str(), nullptr);
+  return error != std::errc::invalid_argument && end == text.data() + text.size();
+}
+
+// The numbers that are written at `offsets`, true and false as 1 and 0, and the first row
+// whose value is none that fits, or -1. Whole ones are rounded, half away from zero.
+template <typename T>
+nb::tuple json_numbers(const In<int64_t>& offsets, const Bytes& data, const Bytes& kinds) {
+  const Texts texts(offsets, data);
+  if (static_cast<int64_t>(kinds.size()) != texts.count())
+    corrupt("JSON: kinds of " + std::to_string(kinds.size()) + " values, there are " +
+            std::to_string(texts.count()));
+  Owned<T> numbers(texts.count());
+  int64_t strange = -1;
+  {
+    nb::gil_scoped_release release;
+    texts.each([&](int64_t row, std::string_view text) {
+      numbers[row] = 0;
+      const uint8_t kind = kinds.data()[row];
+      if (kind <= kNull) return;
+      if (kind == kBoolean) {
+        numbers[row] = text == "true";
+        return;
+      }
+      if (text.starts_with('+')) text.remove_prefix(1);
+      const char* end = text.data() + text.size();
+      if constexpr (std::is_same_v<T, int64_t>) {
+        const auto [stop, error] = std::from_chars(text.data(), end, numbers[row]);
+        const bool is_whole = stop == end && error != std::errc::invalid_argument;
+        if (is_whole && error == std::errc()) return;
+        double value = 0;
+        // 2^63 is the first that does not fit.
+        if (!is_whole && real_of(text, value) && std::fabs(value = std::round(value)) < 0x1p63)
+          numbers[row] = static_cast<int64_t>(value);
+        else if (strange < 0)
+          strange = row;
+      } else if (!real_of(text, numbers[row]) && strange < 0) {
+        strange = row;
+      }
+    });
+  }
+  return nb::make_tuple(numbers.numpy(), strange);
+}
+
 // The text of the value at a path in each text (what a text says, without its quotes, where
 // `plain`), and its kind; empty texts have nothing.
 nb::tuple json_find(const In<int64_t>& offsets, const Bytes& data, const In<int64_t>& name_ends,
@@ -337,6 +452,11 @@ void register_json_find(nanobind::module_& m) {
   m.def("json_find", &json_find, arg("offsets").noconvert(), arg("data"),
         arg("name_ends").noconvert(), arg("names"), arg("indices").noconvert(), arg("has_name"),
         arg("plain"));
+  m.def("jsonb_find", &jsonb_find, arg("offsets").noconvert(), arg("data"), arg("valid"),
+        arg("name_ends").noconvert(), arg("names"), arg("indices").noconvert(), arg("has_name"),
+        arg("plain"));
+  m.def("json_whole", &json_numbers<int64_t>, arg("offsets").noconvert(), arg("data"), arg("kinds"));
+  m.def("json_real", &json_numbers<double>, arg("offsets").noconvert(), arg("data"), arg("kinds"));
   m.def("json_lengths", &json_lengths, arg("offsets").noconvert(), arg("data"));
   m.def("json_has", &json_has, arg("offsets").noconvert(), arg("data"), arg("item"));
 }

@@ -56,7 +56,7 @@ async def plan_scan(
     await load_readers(snapshot, columns, condition_of(options))
     predicate = await parsed_predicate(snapshot, condition_of(options))
     projection = projection_of(snapshot, columns, options, flat=flat)
-    key = (split_fields, projection.fields, predicate and predicate.columns)
+    key = (split_fields, projection.fields, predicate and (predicate.columns, predicate.documents))
     first, late = snapshot.schema.remember(
         (*key, options.late_materialization),
         lambda: split_fields(snapshot.schema, projection, predicate, options),
@@ -131,12 +131,25 @@ def split_fields(
         return schema.project(projection.fields), None
     filtered = [name for name in predicate.columns if name not in META]
     if options.late_materialization is False:
-        return schema.project(list(dict.fromkeys([*filtered, *projection.fields]))), None
+        first = schema.project(list(dict.fromkeys([*filtered, *projection.fields])))
+        return _as_needed(first, projection, predicate), None
     tops = {schema.names_of(name)[0] for name in filtered}
     early = [name for name in projection.fields if schema.names_of(name)[0] in tops]
     late = [name for name in projection.fields if schema.names_of(name)[0] not in tops]
     first = schema.project(list(dict.fromkeys([*filtered, *early])))
-    return first, schema.project(late) if late else None
+    return _as_needed(first, projection, predicate), schema.project(late) if late else None
+
+
+def _as_needed(first: Schema, projection: Projection, predicate: Predicate) -> Schema:
+    """The fields with JSONB where the filter alone reads JSON, and only values inside of it."""
+    inside = predicate.documents.difference(projection.fields)
+    if not any(field.is_json and field.name in inside for field in first.fields):
+        return first
+    fields = [
+        field.as_stored() if field.is_json and field.name in inside else field
+        for field in first.fields
+    ]
+    return Schema(tuple(fields), first.metadata)
 
 
 async def narrow(

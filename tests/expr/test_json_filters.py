@@ -1,0 +1,84 @@
+"""Filters of values in JSON columns: as pylance answers, of the JSONB and of the text."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DOCUMENTS: list[Any] = [
+    None,
+    {"a": 1, "b": "x", "c": {"d": 1.5, "e": [1, 2, {"f": "g"}]}},
+    {"a": -7, "b": 'a "text", \\ and ü \n', "c": {"d": 2}},
+    {"a": 2.5, "b": "12", "c": None},
+    {"a": -2.5, "b": "", "c": {}},
+    {"a": None, "b": "true", "c": {"e": []}},
+    {"b": "x" * 300},
+    {},
+]
+CONDITIONS = [
+    "json_get_int(j, 'a') = 1",
+    "json_get_int(j, 'a') = 3 or json_get_int(j, 'a') = -3",
+    "json_get_float(j, 'a') < 0",
+    "json_get_int(j, 'a') is null",
+    "json_get_string(j, 'b') = 'x'",
+    "json_get_string(j, 'b') like 'a \"text\"%'",
+    "json_extract(j, '$.c.d') = '1.5'",
+    "json_extract(j, '$.c.e[2].f') = '\"g\"'",
+    "json_get_float(json_get(j, 'c'), 'd') = 2",
+    "json_exists(j, '$.c.e')",
+    "json_exists(j, '$.a')",
+    "json_array_length(j, '$.c.e') = 3",
+    "json_array_contains(j, '$.c.e', 2)",
+    "json_get_int(j, 'a') = 1 and id < 3",
+    "json_get_int(j, 'a') is not null or id = 0",
+]
+
+
+def table() -> pa.Table:
+    texts = [None if document is None else json.dumps(document) for document in DOCUMENTS]
+    return pa.table({"id": range(len(texts)), "j": pa.array(texts, pa.json_())})
+
+
+@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
+async def test_rows_are_those_of_pylance_whether_the_documents_are_given_or_not(
+    tmp_path: Path, version: str
+) -> None:
+    theirs = lance.write_dataset(table(), tmp_path / "t", data_storage_version=version)
+    ours = await alance.dataset(tmp_path / "t")
+    for condition in CONDITIONS:
+        rows = theirs.to_table(columns=["id"], filter=condition)["id"].to_pylist()
+        for columns in (["id"], ["id", "j"]):
+            for late in (None, False):
+                answer = await ours.to_table(
+                    columns=columns, filter=condition, late_materialization=late
+                )
+                assert answer["id"].to_pylist() == rows, (condition, columns)
+        assert await ours.count_rows(condition) == len(rows), condition
+    assert any(theirs.count_rows(condition) for condition in CONDITIONS)
+
+
+async def test_documents_beside_a_condition_on_their_whole_text_are_texts(tmp_path: Path) -> None:
+    ours = await alance.write_dataset(table(), tmp_path / "t")
+    condition = "json_get_int(j, 'a') = 1 and j like '%\"x\"%'"
+    assert (await ours.to_table(columns=["id"], filter=condition))["id"].to_pylist() == [1]
+
+
+@pytest.mark.parametrize(
+    "document", ['{"a": "word"}', '{"a": 1e30}', '{"a": "9223372036854775808"}']
+)
+async def test_what_is_no_whole_number_is_told(tmp_path: Path, document: str) -> None:
+    ours = await alance.write_dataset(
+        pa.table({"id": [0], "j": pa.array([document], pa.json_())}), tmp_path / "t"
+    )
+    with pytest.raises(InvalidInputError, match="expected a number of type int64, found"):
+        await ours.to_table(columns=["id"], filter="json_get_int(j, 'a') = 1")
