@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from alance.datasets import Dataset
-    from alance.ops.index import manage as index_manage
+    from alance.ops.index import extend as index_extend
     from alance.ops.upkeep import auto_compact, compact, compact_plan
     from alance.ops.upkeep.auto_compact import AutoCompactionMetrics, Compactor
     from alance.ops.upkeep.compact import (
@@ -30,7 +30,7 @@ else:
     auto_compact = Deferred("alance.ops.upkeep.auto_compact")
     compact = Deferred("alance.ops.upkeep.compact")
     compact_plan = Deferred("alance.ops.upkeep.compact_plan")
-    index_manage = Deferred("alance.ops.index.manage")
+    index_extend = Deferred("alance.ops.index.extend")
 
 __all__ = [
     "AutoCompaction",
@@ -175,8 +175,8 @@ class Optimize:
             NotFoundError: no such index.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
-        await self._dataset._load(index_manage)
-        after = await index_manage.optimize_indices(
+        await self._dataset._load(index_extend)
+        after = await index_extend.optimize_indices(
             self._dataset._snapshot,
             num_indices_to_merge=num_indices_to_merge,
             index_names=index_names,

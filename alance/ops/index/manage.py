@@ -1,11 +1,9 @@
-"""Indices made, dropped, extended, listed."""
+"""Indices made, dropped, described."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from alance.checks import check_count
 from alance.errors import CorruptFileError, NotFoundError
 from alance.format.index import bloom
 from alance.format.index.details import index_type
@@ -13,13 +11,10 @@ from alance.format.index.ngram import POSTING_LISTS
 from alance.format.index.zones import MAP_FILE, MAP_ROWS, ZONE_ROWS, ZoneOptions
 from alance.format.numbers import python_value
 from alance.format.table.apply_indices import SYSTEM
-from alance.format.table.indices import JSON, Index, json_target
+from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import SegmentBuilder
-from alance.ops.index.new import check_new, commit_segments, indexed_column
-from alance.ops.index.texts import texts_like
-from alance.ops.index.value_options import KINDS, OF_JSON, ValueOptions
-from alance.ops.index.vectors import vectors_like
+from alance.ops.index.new import check_new, commit_segments
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.segments import (
     BITMAP,
@@ -32,11 +27,8 @@ from alance.ops.lookup.segments import (
 from alance.ops.version.commits import commit_change, with_retries
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from alance.format.proto import table_pb2
     from alance.ops.index.new import NewIndex
-    from alance.ops.index.segment_files import NewSegment
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
@@ -59,70 +51,15 @@ async def drop_index(snapshot: Snapshot, name: str, options: CommitOptions) -> S
     """The version without an index. See `Dataset.drop_index`."""
 
     async def attempt(base: Snapshot) -> Snapshot:
-        old = _segments(base, name)
+        old = segments_of_name(base, name)
         return await commit_change(base, CreateIndex(removed_indices=tuple(old)), options)
-
-    return await with_retries(snapshot, attempt, options.max_retries)
-
-
-async def optimize_indices(
-    snapshot: Snapshot,
-    *,
-    num_indices_to_merge: int | None,
-    index_names: Collection[str] | None,
-    retrain: bool,
-    options: CommitOptions,
-) -> Snapshot:
-    """The version whose indices cover all fragments. See `Optimize.optimize_indices`."""
-    merged = num_indices_to_merge
-    if merged is not None:
-        check_count("num_indices_to_merge", merged, 0)
-
-    async def attempt(base: Snapshot) -> Snapshot:
-        groups: dict[str, list[table_pb2.IndexMetadata]] = defaultdict(list)
-        for message in base.manifest.indices:
-            if message.name not in SYSTEM and (index_names is None or message.name in index_names):
-                groups[message.name].append(message)
-        for name in index_names or ():
-            _segments(base, name)
-        new: dict[NewSegment, list[int]] = {}
-        old: list[table_pb2.IndexMetadata] = []
-        warnings = []
-        for name, segments in groups.items():
-            builder: NewSegment | None = await _builder_like(base, segments)
-            of_vectors = builder is None
-            least = merged if merged is not None else 1
-            if merged is None and of_vectors:
-                least = await _num_small(base, segments)
-            replaced, fragments = _extension(base, segments, least, retrain=retrain)
-            if of_vectors:
-                # Opened even where nothing is to do, which tells of kinds that are not written.
-                builder = await vectors_like(
-                    base, segments, replaced, fragments or (), retrain=retrain
-                )
-            if builder is None:
-                # As those of vectors, unless more is asked for: then their texts are read again.
-                builder = await texts_like(base, segments)
-                least = num_indices_to_merge or 0
-            if builder is None:
-                warnings.append(
-                    f"index {name!r} is of a kind that is not written here, or there are too few "
-                    "vectors to train by: as it was"
-                )
-            elif fragments is not None:
-                new[builder] = fragments
-                old += replaced
-        summary = {"indices": len(new), "warnings": warnings}
-        if not new:
-            return base
-        return await commit_segments(base, new, old, options, summary)
 
     return await with_retries(snapshot, attempt, options.max_retries)
 
 
 async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     """Counts of an index. See `Dataset.index_statistics`."""
-    segments = [Index.from_protobuf(message) for message in _segments(snapshot, name)]
+    segments = [Index.from_protobuf(message) for message in segments_of_name(snapshot, name)]
     counts = await snapshot.live_counts()
     rows = {handle.id: int(count) for handle, count in zip(snapshot.handles, counts, strict=True)}
     covered = [rows.keys() & (segment.fragment_ids or frozenset()) for segment in segments]
@@ -154,7 +91,7 @@ async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
     if kind == NGRAMS:
         return {"num_ngrams": len(await files.keys(POSTING_LISTS))}
     if kind in (ZONES, BLOOM):
-        options = await _zone_options(snapshot, index)
+        options = await zone_options(snapshot, index)
         num_zones, _ = await files.head(MAP_FILE if kind == ZONES else bloom.FILE)
         if kind == ZONES:
             return {"num_zones": num_zones, "rows_per_zone": options.rows}
@@ -174,7 +111,7 @@ async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
     return {"min": low, "max": high, "num_pages": table.num_pages}
 
 
-def _segments(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:
+def segments_of_name(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:
     segments = [
         message
         for message in snapshot.manifest.indices
@@ -185,26 +122,7 @@ def _segments(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:
     return segments
 
 
-async def _builder_like(
-    base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
-) -> SegmentBuilder | None:
-    """A builder of a segment like others; None where such are not written."""
-    indices = [Index.from_protobuf(message) for message in segments]
-    targets = [json_target(index.message) for index in indices if index.kind == JSON]
-    kinds = {(index.kind, index.files_kind, index.fields) for index in indices}
-    column = indexed_column(base, indices[0])
-    kind, path = indices[0].files_kind, targets[0].path if targets else None
-    allowed = KINDS.values() if path is None else OF_JSON
-    is_alike = len(kinds) == 1 and len({target.path for target in targets}) <= 1
-    if not is_alike or kind not in allowed or column is None:
-        return None
-    if path is not None and kind == BTREE and base.has_stable_row_ids:
-        return None
-    options = ValueOptions(path, await _zone_options(base, indices[-1]))
-    return SegmentBuilder(base, column, base.schema.field(column), indices[0].name, kind, options)
-
-
-async def _zone_options(snapshot: Snapshot, index: Index) -> ZoneOptions:
+async def zone_options(snapshot: Snapshot, index: Index) -> ZoneOptions:
     """How the rows of an index of zones were summed up; of others what is usual.
 
     Raises:
@@ -223,52 +141,3 @@ async def _zone_options(snapshot: Snapshot, index: Index) -> ZoneOptions:
     if options.rows < 1 or not 0 < options.wrong < 1:
         raise CorruptFileError(f"index {index.name}: zones of {rows} rows, wrong by {wrong}")
     return options
-
-
-async def _num_small(base: Snapshot, segments: Sequence[table_pb2.IndexMetadata]) -> int:
-    """How many of the latest segments are merged with the rows that no segment has.
-
-    Each has no more rows than what is merged behind it. So a row is written again a few times,
-    whatever is appended how often, and there are few segments.
-    """
-    counts = await base.live_counts()
-    rows = {handle.id: int(count) for handle, count in zip(base.handles, counts, strict=True)}
-    parts = [Index.from_protobuf(message).fragment_ids or frozenset() for message in segments]
-    num_rows = sum(rows[fragment] for fragment in rows.keys() - frozenset[int]().union(*parts))
-    number = 0
-    for part in reversed(parts):
-        size = sum(rows[fragment] for fragment in part & rows.keys())
-        if not num_rows or size > num_rows:
-            break
-        num_rows += size
-        number += 1
-    return number
-
-
-def _extension(
-    base: Snapshot, segments: Sequence[table_pb2.IndexMetadata], merged: int, *, retrain: bool
-) -> tuple[list[table_pb2.IndexMetadata], list[int] | None]:
-    """The segments to replace and the fragments of the new one; None: nothing is to do."""
-    live = [handle.id for handle in base.handles]
-    parts = [Index.from_protobuf(message).fragment_ids for message in segments]
-    covered = frozenset[int]().union(*(numbers or frozenset() for numbers in parts))
-    missing = set(live) - covered
-    if retrain:
-        return list(segments), live
-    if not missing and (merged < 2 or len(segments) < 2):
-        return [], None
-    replaced = list(segments[len(segments) - merged :]) if merged else []
-    # A segment that covers nothing is of no use beside the new one.
-    replaced += [
-        segment
-        for segment, ids in zip(segments, parts, strict=True)
-        if not ids and segment not in replaced
-    ]
-    added = missing.union(
-        *(
-            ids or frozenset()
-            for segment, ids in zip(segments, parts, strict=True)
-            if segment in replaced
-        )
-    )
-    return replaced, [fragment for fragment in live if fragment in added]
