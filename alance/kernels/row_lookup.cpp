@@ -14,6 +14,8 @@ namespace {
 
 using namespace roaring;
 
+constexpr int64_t kFewContainers = 4;
+constexpr int64_t kManyRows = 1024;  // of a container: as dear to look for as to make bits of it
 enum Form : uint8_t { kArray, kBits, kRuns };
 
 template <typename T>
@@ -71,15 +73,7 @@ class RowLookup {
   };
 
   bool has(uint64_t row, Cursor& cursor) const {
-    const uint64_t key = row >> 16;
-    const auto count = static_cast<int32_t>(containers_.size());
-    if (!count) return false;
-    if (containers_[cursor.container].key != key) {
-      const auto key_of = [&](int32_t i) { return containers_[i].key; };
-      const int32_t next = last_upto(key_of, key, cursor.container, count);
-      if (next < 0 || containers_[next].key != key) return false;
-      cursor = {next, 0};
-    }
+    if (!move_to(row >> 16, cursor)) return false;
     const Container& container = containers_[cursor.container];
     const auto value = static_cast<uint16_t>(row);
     if (container.form == kBits) return container.data[value >> 3] >> (value & 7) & 1;
@@ -93,7 +87,58 @@ class RowLookup {
     return value - value_of(at) <= read<uint16_t>(container.data + 4 * at + 2);
   }
 
+  // Calls back with the place of each of some rows of one container, and whether it is in the set.
+  template <typename Visit>
+  void each(const uint64_t* rows, int64_t count, Cursor& cursor, Visit visit) const {
+    if (count < kManyRows) {
+      for (int64_t i = 0; i < count; ++i) visit(i, has(rows[i], cursor));
+      return;
+    }
+    uint8_t own[kBitsBytes];
+    const uint8_t* bits = own;
+    const bool is_there = move_to(rows[0] >> 16, cursor);
+    if (is_there && containers_[cursor.container].form == kBits)
+      bits = containers_[cursor.container].data;
+    else
+      spread(is_there ? &containers_[cursor.container] : nullptr, own);
+    for (int64_t i = 0; i < count; ++i) {
+      const auto value = static_cast<uint16_t>(rows[i]);
+      visit(i, bits[value >> 3] >> (value & 7) & 1);
+    }
+  }
+
  private:
+  bool move_to(uint64_t key, Cursor& cursor) const {
+    const auto count = static_cast<int32_t>(containers_.size());
+    if (!count) return false;
+    if (containers_[cursor.container].key == key) return true;
+    const auto key_of = [&](int32_t i) { return containers_[i].key; };
+    const int32_t next = last_upto(key_of, key, cursor.container, count);
+    if (next < 0 || containers_[next].key != key) return false;
+    cursor = {next, 0};
+    return true;
+  }
+
+  // A bit for each value of a container that has none.
+  static void spread(const Container* container, uint8_t* bits) {
+    std::memset(bits, 0, kBitsBytes);
+    for (int32_t i = 0; container && i < container->count; ++i) {
+      const bool is_array = container->form == kArray;
+      const uint8_t* at = container->data + (is_array ? 2 : 4) * i;
+      int32_t value = read<uint16_t>(at);
+      const int32_t last = std::min(value + (is_array ? 0 : read<uint16_t>(at + 2)), 0xFFFF);
+      for (; value <= last; ++value) {
+        if (value % 8 == 0 && last - value >= 7) {
+          const int32_t bytes = (last - value + 1) / 8;
+          std::memset(bits + value / 8, 0xFF, static_cast<size_t>(bytes));
+          value += 8 * bytes - 1;
+        } else {
+          bits[value >> 3] |= static_cast<uint8_t>(1 << (value & 7));
+        }
+      }
+    }
+  }
+
   struct Source {
     const uint8_t* at;
     const uint8_t* end;
@@ -148,8 +193,9 @@ nb::object rows_mask(const In<uint64_t>& ids, const RowLookup* rows, const RowLo
     int64_t fragment = -1;  // of the row before, where it was looked for, and whether it counts
     int32_t place = 0;
     bool is_in = false;
-    for (int64_t i = 0; i < count; ++i) {
+    for (int64_t i = 0, stop = 0; i < count; i = stop) {
       const uint64_t id = ids.data()[i];
+      while (stop < count && ids.data()[stop] >> 16 == id >> 16) ++stop;
       if (num_fragments && static_cast<int64_t>(id >> 32) != fragment) {
         fragment = static_cast<int64_t>(id >> 32);
         const auto fragment_at = [&](int32_t at) { return counted[at]; };
@@ -157,8 +203,13 @@ nb::object rows_mask(const In<uint64_t>& ids, const RowLookup* rows, const RowLo
         is_in = last >= 0 && counted[last] == fragment;
         place = std::max(last, 0);
       }
-      mask[i] = (!fragments || is_in) && (!rows || rows->has(id, at)) &&
-                !(without && without->has(id, at_without));
+      const bool may_be = !fragments || is_in;
+      uint8_t* own = mask.data() + i;
+      std::memset(own, may_be, static_cast<size_t>(stop - i));
+      const uint64_t* asked = ids.data() + i;
+      if (may_be && rows) rows->each(asked, stop - i, at, [&](int64_t j, bool has) { own[j] = has; });
+      if (may_be && without)
+        without->each(asked, stop - i, at_without, [&](int64_t j, bool has) { own[j] &= !has; });
     }
   }
   return nb::cast(mask.numpy());

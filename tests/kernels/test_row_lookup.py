@@ -65,6 +65,23 @@ def test_rows_are_those_of_the_sets_and_fragments(
     assert np.array_equal(_kernels.rows_mask(ids, None, None, fragments), of_fragments)
 
 
+@given(PIECES, PIECES, st.booleans(), st.integers(0, 70_000), st.integers(1, 3))
+def test_many_rows_of_a_container_are_those_of_the_sets(
+    pieces: list[tuple[int, int, int]],
+    others: list[tuple[int, int, int]],
+    has_runs: bool,
+    start: int,
+    step: int,
+) -> None:
+    rows, listed = set_of(pieces, has_runs=has_runs)
+    without, left_out = set_of(others, has_runs=not has_runs)
+    near = np.arange(start, start + 90_000 * step, step, dtype=np.uint64)
+    ids = np.concatenate([near, near[:5000] + np.uint64(7 << 32)])
+    lookups = [_kernels.RowLookup(content) for content in (rows, without)]
+    expected = np.isin(ids, listed) & ~np.isin(ids, left_out)
+    assert np.array_equal(_kernels.rows_mask(ids, *lookups), expected)
+
+
 def test_nothing_asked_leaves_all_rows() -> None:
     ids = np.arange(5, dtype=np.uint64)
     assert _kernels.rows_mask(ids, None).tolist() == [1] * 5
