@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from alance.file import describe as description
-    from alance.file import v0_1_writer
+    from alance.file import page_writer
     from alance.file.describe import FileDescription
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.file.writer import DataFileWriter, WrittenFile
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 else:
     description = Deferred("alance.file.describe")
     sources = Deferred("alance.ops.write.sources")
-    v0_1_writer = Deferred("alance.file.v0_1_writer")
+    page_writer = Deferred("alance.file.page_writer")
 
 BATCH_ROWS: Final = 64 << 10  # rows of a batch at most, where the caller asks for no size
 NOT_OPEN: Final = "expected a writer inside of its `async with` block"
@@ -376,7 +376,9 @@ class FileWriter:
             StoreError: the store failed.
         """
         self._check_open()
-        await self._session.engine.pool.load(v0_1_writer)
+        load = self._session.engine.pool.load
+        await load(page_writer)
+        await load(*page_writer.older_writers(self._version))
         source = await sources.open_source(data, self._schema, self._session.engine.pool)
         inner = self._writer or self._begin(source.schema)
         is_begun = False
@@ -424,7 +426,7 @@ class FileWriter:
         self._schema = schema
         fields = Schema.from_arrow(schema)
         self._metadata = {**fields.metadata, **self._metadata}  # it is at the end of the file
-        self._writer = v0_1_writer.writer_of(self._version)(
+        self._writer = page_writer.writer_of(self._version)(
             self._upload,
             Schema(fields.fields, self._metadata),
             self._version,

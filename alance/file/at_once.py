@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.file.here import Here, Pieces, without_waiting
-from alance.file.v0_1_writer import writer_of
+from alance.file.page_writer import writer_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import InvalidInputError
+from alance.deferred import Deferred
+from alance.errors import InvalidInputError, UnsupportedError
 from alance.file.blob_placer import BlobPlacer
 from alance.file.parts import owned
 from alance.file.version_rules import check_version
 from alance.file.waiting import WaitingColumn, largest
 from alance.file.writer import DataFileWriter, WrittenFile
+from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.blobs import BlobRows, encode_blob_page
@@ -27,14 +29,18 @@ from alance.format.layouts.fields import leaf_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
     import pyarrow as pa
 
+    from alance.file import v0_1_writer, v2_0_writer
     from alance.file.blob_placer import Sidecars
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
-
+else:
+    v0_1_writer = Deferred("alance.file.v0_1_writer")
+    v2_0_writer = Deferred("alance.file.v2_0_writer")
 
 QUICK_COLUMNS: Final = 64  # of files that the loop encodes: 5 microseconds each
 
@@ -194,3 +200,19 @@ class PageWriter(DataFileWriter):
 def _payloads(values: PageValues) -> VariableWidth:
     assert isinstance(values.values, VariableWidth)
     return values.values
+
+
+def writer_of(version: FileVersion) -> type[DataFileWriter]:
+    """The writer of files of a version; those of 2.0 and 0.1 are imported, see `older_writers`."""
+    if version is FileVersion.V0_1:
+        return v0_1_writer.BatchWriter
+    return v2_0_writer.ArrayWriter if version is FileVersion.V2_0 else PageWriter
+
+
+def older_writers(version: FileVersion) -> Sequence[ModuleType]:
+    """What `writer_of` imports: a tenth of a second, so that a thread does it before the loop asks.
+
+    Files of 2.1 and later, which most are, do without.
+    """
+    older = {FileVersion.V0_1: v0_1_writer, FileVersion.V2_0: v2_0_writer}
+    return [older[version]] if version in older else []

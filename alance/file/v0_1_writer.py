@@ -10,11 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance.file.page_writer import PageWriter
 from alance.file.parts import joined
-from alance.file.v2_0_writer import ArrayWriter
 from alance.file.writer import DataFileWriter, WrittenFile
-from alance.file_version import FileVersion
 from alance.format.v0_1.encode import BatchFileBuilder
 
 if TYPE_CHECKING:
@@ -24,13 +21,6 @@ if TYPE_CHECKING:
 
 BATCH_ROWS: Final = 1024  # of the file, as other writers do by default
 STEP_ROWS: Final = 64 * BATCH_ROWS  # encoded in one job
-
-
-def writer_of(version: FileVersion) -> type[DataFileWriter]:
-    """The writer of files of a version."""
-    if version is FileVersion.V0_1:
-        return BatchWriter
-    return ArrayWriter if version is FileVersion.V2_0 else PageWriter
 
 
 class BatchWriter(DataFileWriter):

@@ -14,7 +14,6 @@ namespace {
 
 using namespace roaring;
 
-constexpr int64_t kFewContainers = 4;
 constexpr int64_t kManyRows = 1024;  // of a container: as dear to look for as to make bits of it
 enum Form : uint8_t { kArray, kBits, kRuns };
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from alance.file.budgets import PAGE_BYTES
 from alance.file.fragment import open_fragment
+from alance.file.page_writer import older_writers, writer_of
 from alance.file.states import ScanStates
-from alance.file.v0_1_writer import writer_of
 from alance.file_version import FileVersion
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
@@ -101,6 +101,7 @@ class SegmentFiles:
         metadata = dict(fields.metadata)
         upload = store.open_upload(path)
         upload.background = session.engine.background
+        await session.engine.pool.load(*older_writers(version))
         writer = writer_of(version)(
             upload,
             Schema(fields.fields, metadata),

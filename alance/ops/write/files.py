@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from alance.errors import AlanceError
 from alance.file.budgets import BUFFER_BYTES
-from alance.file.v0_1_writer import writer_of
+from alance.file.page_writer import older_writers, writer_of
 from alance.file_version import FileVersion
 from alance.format.encode.container import MANIFEST_NUMBERS
 from alance.format.proto import table_pb2
@@ -109,7 +109,9 @@ class DataFiles:
         """
         start = 0
         while start < batch.num_rows:
-            file = self._current or self._open()
+            if (file := self._current) is None:
+                await self._engine.pool.load(*older_writers(self.version))
+                file = self._open()
             writer = file.writer
             room = self.limits.max_rows_per_file - writer.num_rows
             fits = start == 0 and batch.num_rows <= room
