@@ -111,6 +111,31 @@ assert "pandas" not in sys.modules
     run(program)
 
 
+def test_a_first_write_does_without_functions_of_arrow_and_older_files(tmp_path: Path) -> None:
+    fields = [pa.field("n", pa.int64()), pa.field("t", pa.string())]
+    schema = pa.schema([*fields, ("l", pa.list_(pa.int64())), ("s", pa.struct(fields))])
+    rows = [{"n": n, "t": "t", "l": [n], "s": {"n": n, "t": None}} for n in range(9)]
+    with pa.ipc.new_file(tmp_path / "rows", schema) as file:
+        file.write_table(pa.Table.from_pylist([*rows, *[{}] * 9], schema=schema))
+    program = f"""
+import asyncio, sys
+import pyarrow as pa
+import alance
+root = {str(tmp_path)!r}
+batch = pa.ipc.open_file(root + "/rows").get_batch(0)  # to make an array of a list imports pandas
+dataset = asyncio.run(alance.write_dataset(batch, root + "/t"))
+writers = ["alance.file.v0_1_writer", "alance.file.v2_0_writer"]
+for name in ("pandas", "pyarrow.compute", "numpy.ma", *writers):
+    assert name not in sys.modules, name
+assert asyncio.run(dataset.to_table())["s"].to_pylist()[9:] == [None] * 9
+for version in ("2.0", "0.1"):
+    flat = batch.select(["n"]).slice(0, 9)
+    old = asyncio.run(alance.write_dataset(flat, root + version, data_storage_version=version))
+    assert asyncio.run(old.count_rows()) == 9
+"""
+    run(program)
+
+
 def test_importing_the_blocking_face_loads_little_more() -> None:
     program = """
 import sys

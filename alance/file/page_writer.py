@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alance.deferred import Deferred
-from alance.errors import InvalidInputError, UnsupportedError
+from alance.errors import InvalidInputError
 from alance.file.blob_placer import BlobPlacer
 from alance.file.parts import owned
 from alance.file.version_rules import check_version

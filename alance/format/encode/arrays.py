@@ -16,13 +16,13 @@ import pyarrow as pa
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.format.blocks import ConstantBlock
 from alance.format.encode.blobs import blob_rows
-from alance.format.encode.leaves import as_type, block_of, storage_of, validity_of
+from alance.format.encode.leaves import as_type, block_of, storage_of
 from alance.format.encode.levels import ItemLayer, ListLayer, levels_of
 from alance.format.field import BLOB_V2_TYPE
 from alance.format.jsonb import jsonb
 from alance.format.layouts.base import PageValues
 from alance.format.layouts.fields import EMPTY_STRUCT, leaf_columns, owns_column
-from alance.format.numbers import offsets_of, positions_of, to_arrow
+from alance.format.numbers import offsets_of, positions_of, to_arrow, validity_of
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask

@@ -32,13 +32,13 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
-from alance.format.encode.leaves import as_type, block_of, storage_of, validity_of
+from alance.format.encode.leaves import as_type, block_of, storage_of
 from alance.format.encode.levels import layer_names
 from alance.format.encode.miniblock import mini_block_page
 from alance.format.field import BLOB_V2_TYPE
 from alance.format.layouts.arrays import bitmap
 from alance.format.layouts.base import Layer, PageValues
-from alance.format.numbers import as_numbers, to_arrow
+from alance.format.numbers import as_numbers, to_arrow, validity_of
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:

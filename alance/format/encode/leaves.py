@@ -22,7 +22,7 @@ from alance.format.blocks import (
     VariableWidth,
 )
 from alance.format.layouts.arrays import bitmap, is_variable
-from alance.format.numbers import as_mask, to_arrow
+from alance.format.numbers import as_mask, to_arrow, validity_of
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Mask
@@ -79,11 +79,6 @@ def _without_extensions(array: pa.Array) -> pa.Array:
     valid = validity_of(array)
     arrow = pa.list_(plain.type, dimension)
     return pa.Array.from_buffers(arrow, len(array), [bitmap(valid)], children=[plain])
-
-
-def validity_of(array: pa.Array) -> Mask | None:
-    """Where an array is not null, shape (n,); None: everywhere."""
-    return as_mask(array.is_valid()) if array.null_count else None
 
 
 def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:

@@ -15,6 +15,7 @@ import numpy as np
 
 from alance._version import __version__
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.numbers import distinct
 from alance.format.proto import copied, table_pb2
 from alance.format.table import apply_columns, apply_meta, apply_rows
 from alance.format.table.apply_columns import drop_dead_files, drop_tombstones
@@ -147,7 +148,7 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
     if name in DROPS_FILES:
         drop_dead_files(draft)
     ids = np.sort(draft.fragments.ids)
-    if len(twice := np.unique(ids[1:][ids[1:] == ids[:-1]])):
+    if len(twice := distinct(ids[1:][ids[1:] == ids[:-1]])[0]):
         raise InvalidInputError(
             f"{name}: fragments {twice.tolist()} are there twice; where the version before has "
             f"them, as releases up to 0.16 have made it, restore an older one or overwrite it"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.format.numbers import distinct
 from alance.format.proto import table_pb2
 from alance.format.table.fragments import Fragments, Records, field_bytes
 
@@ -42,7 +43,10 @@ class DraftedFragments:
     def forms(self) -> list[table_pb2.DataFragment]:
         """Records such that each fragment is of the form of one of them; see `Records`."""
         return [
-            *(self._before.forms[number] for number in np.unique(self._untouched_forms())),
+            *(
+                self._before.forms[number]
+                for number in distinct(self._untouched_forms().astype(np.int64))[0]
+            ),
             *self._changed.values(),
             *self._added,
         ]

@@ -17,8 +17,8 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.container import MAGIC
-from alance.format.encode.leaves import as_type, block_of, storage_of, validity_of
-from alance.format.numbers import offsets_of, positions_of, to_arrow
+from alance.format.encode.leaves import as_type, block_of, storage_of
+from alance.format.numbers import offsets_of, positions_of, to_arrow, validity_of
 from alance.format.proto import file_pb2, table_pb2
 from alance.format.table.dictionaries import place_values
 from alance.format.types import is_nested, leaf_type

@@ -17,8 +17,9 @@ from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.container import FileBuilder, column_encoding, padded
-from alance.format.encode.leaves import storage_of, validity_of
+from alance.format.encode.leaves import storage_of
 from alance.format.layouts.fields import owns_column
+from alance.format.numbers import validity_of
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.arrays import ARRAY_ENCODING
 from alance.format.v2_0.encode import Buffers, EncodedArrayPage, ends_of, leaf_page, no_nulls
