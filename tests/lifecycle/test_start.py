@@ -123,8 +123,8 @@ def test_nothing_is_imported_after_the_warm_up(tmp_path: Path) -> None:
 
 async def test_the_warm_up_starts_the_threads_of_its_session() -> None:
     async with alance.Session(decode_threads=3) as session:
-        before = {thread.ident for thread in threading.enumerate()}
+        before = set(threading.enumerate())  # an `ident` is given again
         await alance.warm_up(session=session)
-        started = [thread for thread in threading.enumerate() if thread.ident not in before]
+        started = set(threading.enumerate()) - before
         assert sum(thread.name.startswith("alance-decode") for thread in started) == 3
         await alance.warm_up(session=session)
