@@ -13,6 +13,7 @@ import pytest
 from alance.errors import AlreadyExistsError, RetryableConflictError, UnsupportedError
 from alance.io.memory import MemoryStore
 from alance.versioning.lock import LockedManifests, hold
+from tests.reference.waiting import until
 from tests.simulation.append_rules import append
 from tests.versioning.conftest import Committer
 
@@ -52,9 +53,11 @@ class ThreadLock:
     def __init__(self) -> None:
         self.held: list[int] = []
         self.lock = threading.RLock()
+        self.is_asked = False
 
     @contextmanager
     def __call__(self, version: int) -> Iterator[None]:
+        self.is_asked = True
         with self.lock:
             self.held.append(version)
             yield
@@ -114,7 +117,7 @@ async def test_a_lock_is_left_when_its_waiter_is_cancelled() -> None:
 
     with lock.lock:
         task = asyncio.create_task(_enter(lock))
-        await asyncio.sleep(0.01)
+        await until(lambda: lock.is_asked)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     async with hold(lock, 2):
@@ -127,7 +130,7 @@ def test_a_lock_that_is_got_after_the_loops_end_is_left() -> None:
 
     async def give_up() -> None:
         task = asyncio.create_task(_enter(lock))
-        await asyncio.sleep(0.01)
+        await until(lambda: lock.is_asked)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
