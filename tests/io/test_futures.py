@@ -94,12 +94,16 @@ async def test_cancelling_drops_the_attempt_at_once() -> None:
 
 
 async def test_cancelling_in_the_pause_begins_no_further_attempt() -> None:
-    calls = Calls(ConnectionError(), "never")
-    future = calls.retried(Retries(first_pause_s=0.02, uniform=lambda low, high: high))
-    await asyncio.sleep(0.005)
-    assert not future.done()
-    future.cancel()
-    await asyncio.sleep(0.04)
+    calls, was_cancelled = Calls(ConnectionError(), "never"), list[bool]()
+
+    def pause(low: float, high: float) -> float:
+        loop.call_soon(lambda: was_cancelled.append(future.cancel()))  # before any timer
+        return high
+
+    loop = asyncio.get_running_loop()
+    future = calls.retried(Retries(first_pause_s=0.02, uniform=pause))
+    await asyncio.sleep(0.06)
+    assert was_cancelled == [True]
     assert len(calls.started) == 1
 
 
