@@ -281,13 +281,14 @@ async def test_of_two_sinks_with_the_same_batches_one_fails(
 ) -> None:
     path = tmp_path / "t"
     await alance.write_dataset(batch(1000), path)
+    all_have_written = asyncio.Barrier(3)
 
     async def work(start: int, **more: str) -> None:
         session = alance.Session.of_loop() if same_session else alance.Session()
         try:
-            async with alance.ingest(path, session=session, **more) as sink:
+            async with alance.ingest(path, session=session, commit_interval=None, **more) as sink:
                 await sink.write(batch(start), **({} if more else {"token": "x"}))
-                await asyncio.sleep(0.05)
+                await all_have_written.wait()
         finally:
             if not same_session:
                 await session.aclose()
