@@ -64,5 +64,5 @@ async def test_while_the_manifest_is_put_it_is_not_known(lab: Lab) -> None:
         dataset = await alance.write_dataset(ROWS, uri, storage_options=options, session=session)
         lab.config(faults=[{"op": "PUT", "key": "_versions", "action": "stall"}])
         with pytest.raises(alance.CommitStateUnknownError, match="the latest version tells"):
-            await appended(dataset, commit_timeout=0.2)
+            await appended(dataset, commit_timeout=3)  # what comes before takes milliseconds
         lab.calm()
