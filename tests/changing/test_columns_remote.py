@@ -15,6 +15,7 @@ import alance
 from alance.errors import AlanceError
 from alance.versioning.outcome import may_be_visible
 from tests.changing.both_ways import Twins, files_of, latest, read
+from tests.reference.waiting import landed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -108,7 +109,7 @@ async def test_cancelled(lab: Lab, opened: tuple[alance.Dataset, Path], name: st
             await asyncio.sleep(0.0005)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await asyncio.sleep(0.03)  # what was on its way to the server arrives
+        await landed(lab)
         manifest = latest(path)
         named = {f"data/{file.path}" for one in manifest.fragments for file in one.files}
         assert named <= data_of(path)

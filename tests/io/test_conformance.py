@@ -20,6 +20,7 @@ from alance.io.registry import StoreRegistry
 from alance.testing.weather import CONDITIONS
 from alance.versioning.manifest_store import check_conditional_puts
 from tests.moto_server import KEYS, moto_server
+from tests.reference.waiting import stuck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,10 +143,10 @@ async def test_other_servers_than_the_clouds_are_asked_once(
 async def test_who_is_cancelled_while_a_server_is_asked_is_free(lab: Lab) -> None:
     uri, options = reached(lab, "s3")
     store, folder = StoreRegistry().open(uri, storage_options=options)
-    background = Background()
+    background, since = Background(), lab.stats()["requests"]
     lab.config(faults=[{"action": "stall"}])
     asking = asyncio.create_task(check_conditional_puts(store, folder, background))
-    await asyncio.sleep(0.1)
+    await stuck(lab, since)
     asking.cancel()
     async with asyncio.timeout(30):
         with pytest.raises(asyncio.CancelledError):

@@ -41,7 +41,7 @@ async def test_a_read_cancelled_after_any_number_of_turns(lineitem_lab: Lab, nam
     others = asyncio.all_tasks()
     finished = False
     turns = 0
-    while not finished and turns < 400:
+    while not finished:
         async with alance.Session() as session:
             dataset = await alance.dataset(
                 "s3://lab/lineitem.lance", storage_options=options, session=session
@@ -59,7 +59,6 @@ async def test_a_read_cancelled_after_any_number_of_turns(lineitem_lab: Lab, nam
             assert asyncio.all_tasks() == others, asyncio.all_tasks() - others
             assert (await dataset.take([3])).num_rows == 1, "the session goes on"
         turns += 1 if turns < 20 else 10
-    assert finished
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         gc.collect()

@@ -15,6 +15,7 @@ import pytest
 
 import alance
 from alance.io import publish
+from tests.reference.waiting import stuck
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -76,17 +77,6 @@ VERBS: dict[str, Any] = {
 
 def files(folder: Path) -> set[Path]:
     return {one for one in folder.rglob("*") if one.is_file()}
-
-
-async def stuck(lab: Lab, since: int) -> None:
-    """Until a request has no answer to come: one from this number on, of those with a fault if
-    there are faults.
-    """
-    has_faults = bool(lab.config()["faults"])
-    while not any(  # noqa: ASYNC110 - the server tells nobody
-        "t2" not in request and ("fault" in request or not has_faults) for request in lab.log(since)
-    ):
-        await asyncio.sleep(0.01)
 
 
 async def cancelled(lab: Lab, call: Awaitable[object]) -> BaseException | None:

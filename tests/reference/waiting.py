@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from alance.testing.lab import Lab
+
 
 async def turns(count: int = 5) -> None:
     """Let the loop do what is ready."""
@@ -26,3 +28,20 @@ async def until(check: Callable[[], object]) -> None:
             return
         await asyncio.sleep(0.005)
     raise AssertionError("it has not come in 10 s")
+
+
+async def stuck(lab: Lab, since: int) -> None:
+    """Until a request has no answer to come: one from this number on, of those with a fault if
+    there are faults.
+    """
+    has_faults = bool(lab.config()["faults"])
+    while not any(  # noqa: ASYNC110 - the server tells nobody
+        "t2" not in request and ("fault" in request or not has_faults) for request in lab.log(since)
+    ):
+        await asyncio.sleep(0.01)
+
+
+async def landed(lab: Lab) -> None:
+    """Until no request is under way, those among them whose caller has gone."""
+    while lab.stats()["in_flight"]:  # noqa: ASYNC110 - the server tells nobody
+        await asyncio.sleep(0.01)

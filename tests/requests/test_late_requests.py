@@ -15,6 +15,7 @@ import pytest
 
 import alance
 from alance.ops.read.late import LEAST_GUESS
+from tests.reference.waiting import landed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -144,8 +145,7 @@ async def test_closing_leaves_nothing_behind(late: alance.Dataset, lab: Lab) -> 
     await batches.aclose()  # type: ignore[attr-defined]
     assert len(asyncio.all_tasks()) == before
     async with asyncio.timeout(60):  # a busy machine has its time to see that they are withdrawn
-        while lab.stats()["in_flight"]:  # noqa: ASYNC110 - the server tells nobody
-            await asyncio.sleep(0.02)
+        await landed(lab)
 
 
 async def test_a_limit_reads_no_more_than_it_needs(late: alance.Dataset, lab: Lab) -> None:

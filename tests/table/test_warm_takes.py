@@ -21,6 +21,7 @@ from alance.io.flights import Flight
 from alance.io.local import LocalSource, LocalStore
 from alance.ops.read.placed import by_key, by_position
 from alance.testing.lab import Lab
+from tests.reference.waiting import stuck
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,22 +98,23 @@ async def test_local_takes_give_the_same_again(columns_lab: Lab, columns: list[s
 
 
 async def test_one_of_a_crowd_fails_or_is_cancelled_alone(columns_lab: Lab) -> None:
-    columns_lab.config(latency_ms=20)
-    try:
-        async with alance.Session() as session:
-            dataset = await alance.dataset(
-                "s3://lab/t.lance", storage_options=columns_lab.lance_options(), session=session
-            )
-            count = await dataset.count_rows()
-            await dataset.take([*range(0, count, 400)], ["number"])
-            rows = [[n, 30_000 - n, n * 50] for n in range(40)]
-            rows[7] = [3, count]
+    async with alance.Session() as session:
+        dataset = await alance.dataset(
+            "s3://lab/t.lance", storage_options=columns_lab.lance_options(), session=session
+        )
+        count = await dataset.count_rows()
+        await dataset.take([*range(0, count, 400)], ["number"])
+        rows = [[n, 30_000 - n, n * 50] for n in range(40)]
+        rows[7] = [3, count]
+        since = columns_lab.stats()["requests"]
+        columns_lab.config(faults=[{"action": "late"}])  # until there are no faults
+        try:
             calls = [asyncio.ensure_future(dataset.take(one, ["number"])) for one in rows]
-            await asyncio.sleep(0.005)
+            await stuck(columns_lab, since)
             calls[11].cancel()
-            found = await asyncio.gather(*calls, return_exceptions=True)
-    finally:
-        columns_lab.config(latency_ms=0)
+        finally:
+            columns_lab.calm()
+        found = await asyncio.gather(*calls, return_exceptions=True)
     for number, (picked, table) in enumerate(zip(rows, found, strict=True)):
         if number == 7:
             assert isinstance(table, InvalidInputError)

@@ -17,8 +17,8 @@ import alance
 from alance import sync
 from alance.errors import InvalidInputError
 from alance.ops.upkeep.auto_compact import tail
-from tests.lifecycle.test_cancelled_writes import FREE_S, stuck
-from tests.reference.waiting import until
+from tests.lifecycle.test_cancelled_writes import FREE_S
+from tests.reference.waiting import stuck, until
 
 if TYPE_CHECKING:
     from pathlib import Path

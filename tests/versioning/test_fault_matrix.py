@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.reference.served import rule_name
+from tests.reference.waiting import landed
 from tests.versioning.conftest import Committer, remote_uri
 from tests.versioning.fault_table import MATRIX, READ_FAULTS, Fault, patience
 
@@ -45,7 +45,8 @@ async def test_the_table_is_true(lab: Lab, opened: Callable[[], Committer], faul
         await store.put(path, b"ours", if_absent=True)
     file = lab.root / "lab" / path
     assert file.exists() == (fault.truth == "ours")
-    await settled(lab)
+    lab.calm()
+    await landed(lab)
     assert file.exists() == (fault.truth != "absent")
     if fault.truth == "late":
         assert await store.get(path) == b"ours"
@@ -57,7 +58,8 @@ async def test_alone(lab: Lab, opened: Callable[[], Committer], fault: Fault) ->
     first = await committer.create()
     lab.config(faults=[{"op": "PUT", "key": MANIFESTS, "times": 1, **fault.rule}])
     assert (await committer.commit(first, "a")).version == 2
-    await settled(lab)
+    lab.calm()
+    await landed(lab)
     assert (await committer.latest()).version == 2
     assert await committer.paths() == ["a"]
 
@@ -84,16 +86,10 @@ async def test_another_commits_before_it_is_settled(
     lab.config(faults=[{"op": "PUT", "key": MANIFESTS, "times": 1, **fault.rule}])
     made = await committer.commit(first, "ours")
     assert (made.version, *others) == ((2, 3) if fault.truth == "ours" else (3, 2))
-    await settled(lab)
+    lab.calm()
+    await landed(lab)
     assert (await committer.latest()).version == 3
     assert sorted(await committer.paths()) == ["ours", "rival"]
-
-
-async def settled(lab: Lab) -> None:
-    """Fair weather, in which a put that is late is done."""
-    lab.calm()
-    while lab.stats()["in_flight"]:  # noqa: ASYNC110 - the server tells nobody
-        await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("op", ["LIST", "GET"])

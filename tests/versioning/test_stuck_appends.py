@@ -11,7 +11,8 @@ import pytest
 
 import alance
 from alance.versioning import commit_queue
-from tests.lifecycle.test_cancelled_writes import FREE_S, stuck
+from tests.lifecycle.test_cancelled_writes import FREE_S
+from tests.reference.waiting import stuck
 from tests.simulation.append_rules import append
 from tests.versioning.test_commit_queue import Queue
 

@@ -20,6 +20,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from tests.blobs.blob_tables import all_kinds, table_of
+from tests.reference.waiting import stuck
 from tests.versions.conftest import (
     check_same_messages,
     manifest_of,
@@ -158,9 +159,10 @@ async def test_a_copy_that_failed_goes_on_where_it_ended(table: str, lab: Lab) -
 async def test_a_cancelled_copy_makes_no_table_and_can_be_made_again(table: str, lab: Lab) -> None:
     options, uri = lab.lance_options(), "s3://lab/deep/cancelled"
     dataset = await alance.dataset(table)
+    since = lab.stats()["requests"]
     lab.config(faults=[{"action": "stall"}])
     copying = asyncio.create_task(dataset.deep_clone(uri, storage_options=options))
-    await asyncio.sleep(0.1)
+    await stuck(lab, since)
     copying.cancel()
     with pytest.raises(asyncio.CancelledError):
         async with asyncio.timeout(5):
