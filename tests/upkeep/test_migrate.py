@@ -66,7 +66,6 @@ async def test_interrupted(tmp_path: Path) -> None:
             finished = task.done()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            await asyncio.sleep(0.01)  # what a thread had begun ends
             again = await alance.dataset(path, version=7, session=session)
             assert await again.count_rows() == 7
             await again.migrate_manifest_paths_v2()

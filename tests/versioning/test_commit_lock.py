@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
@@ -19,6 +20,9 @@ from tests.versioning.conftest import Committer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+
+_numbers = itertools.count()  # an `id` is given again
 
 
 class Overwriting(MemoryStore):
@@ -64,7 +68,7 @@ class ThreadLock:
 
 
 def locked(lock: Any, *, refuses: bool = False) -> Committer:
-    store = Overwriting(f"memory://locked{id(lock)}/")
+    store = Overwriting(f"memory://locked{next(_numbers)}/")
     store.refuses = refuses
     made = Committer.of("table", store=store)
     return replace(made, manifests=LockedManifests(made.engine, made.table, lock))
