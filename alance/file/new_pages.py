@@ -12,7 +12,6 @@ from alance import _kernels
 from alance.file.columns import OpenColumn
 from alance.format.layouts import described
 from alance.format.layouts.miniblock import MiniBlockState
-from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.row_pages import has_items
 from alance.format.plans import TURN, Pieces
 
@@ -138,9 +137,9 @@ def _state(
     table = kernel.chunks
     assert table is not None
     if items is None:
-        return MiniBlockState(table, None, RowPage(kernel, place, said.form.shape))
+        return MiniBlockState(table, None, said.row_page(kernel, place))
     dictionary = said.dictionary_of(items)
     with place.checking():
         takes_rows = has_items(kernel, dictionary.items())
-    rows = RowPage(kernel, place, said.form.shape) if takes_rows else None
+    rows = said.row_page(kernel, place) if takes_rows else None
     return MiniBlockState(table, dictionary, rows)

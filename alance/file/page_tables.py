@@ -147,8 +147,7 @@ class Hole(NamedTuple):
         if page is None:
             self.tables.drop(self.at)
         else:
-            is_plain = page.is_plain and page.decoded is None
-            table.set(self.number, page.kernel, page, page.kind, is_plain)
+            table.set(self.number, page.kernel, page, page.kind, page.is_as_in_memory)
             self.tables.num_bytes += 0 if state is None else state.num_bytes
         self.tables.has_grown = True
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import AlanceError, UnsupportedError
@@ -29,6 +28,8 @@ from alance.format.plans import Pieces, cut, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    import pyarrow as pa
 
     from alance.file.columns import States
     from alance.file.fragment import OpenFragment
@@ -110,7 +111,7 @@ class RangedRows:
             leaf = self.columns.leaves[int(plan.ranges[0][batch.page])]
             failure.add_note(f"in field {leaf.leaf.field.name!r}")
             raise failure from error
-        return pa.RecordBatch._import_from_c(batch.address, self.columns.schema)
+        return self.columns.imported(batch.address)
 
 
 NO_ROWS: Final = RangedRows(NO_COLUMNS, None, None)

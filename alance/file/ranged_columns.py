@@ -42,6 +42,7 @@ class RangedColumns:
     paths: Sequence[str]
     files: Sequence[int]
     schema: pa.Schema
+    stored: pa.Schema  # as the kernel gives them: lists are bytes
 
     @classmethod
     def of(
@@ -51,6 +52,8 @@ class RangedColumns:
         numbers, widths, texts = [], [], []
         for number, (leaf, table) in enumerate(zip(leaves, tables, strict=True)):
             width, are_text = form_of(leaf)
+            if width == NO_FORM:
+                width = _list_width(leaf)
             if table is not None and width != NO_FORM:
                 numbers.append(number)
                 widths.append(width)
@@ -58,6 +61,14 @@ class RangedColumns:
         leaves = [leaves[number] for number in numbers]
         paths = dict.fromkeys(leaf.column.container.path for leaf in leaves)
         places = {path: place for place, path in enumerate(paths)}
+        fields = [leaf.leaf.field.to_arrow() for leaf in leaves]
+        are_lists = [pa.types.is_fixed_size_list(field.type) for field in fields]
+        schema = stored = pa.schema(fields)
+        if any(are_lists):
+            stored = pa.schema(
+                field.with_type(pa.binary(width)) if is_list else field
+                for field, width, is_list in zip(fields, widths, are_lists, strict=True)
+            )
         return cls(
             numbers,
             leaves,
@@ -66,8 +77,20 @@ class RangedColumns:
             texts,
             [*paths],
             [places[leaf.column.container.path] for leaf in leaves],
-            pa.schema([leaf.leaf.field.to_arrow() for leaf in leaves]),
+            schema,
+            stored,
         )
+
+    def imported(self, address: int) -> pa.RecordBatch:
+        """The columns of a struct array of the kernel, which is given away."""
+        batch = pa.RecordBatch._import_from_c(address, self.stored)
+        if self.stored is self.schema:
+            return batch
+        arrays = [
+            _lists(array, field.type) if pa.types.is_fixed_size_list(field.type) else array
+            for array, field in zip(batch.columns, self.schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def plan(self, spans: Sequence[tuple[int, int]]) -> _kernels.RangePlan:
         """Where ranges of rows are, as far as the tables know.
@@ -88,6 +111,28 @@ class RangedColumns:
         columns, starts, stops = (numbers.tolist() for numbers in plan.ranges)
         paths = [self.paths[self.files[column]] for column in columns]
         return list(map(ByteRange, paths, starts, stops))
+
+
+def _lists(array: pa.FixedSizeBinaryArray, arrow: pa.FixedSizeListType) -> pa.Array:
+    """Bytes as lists of the items that they are, in the same memory."""
+    valid, content = array.buffers()
+    count = len(array)
+    items = pa.Array.from_buffers(arrow.value_type, count * arrow.list_size, [None, content])
+    return pa.Array.from_buffers(arrow, count, [valid], array.null_count, children=[items])
+
+
+def _is_number(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow))
+
+
+def _list_width(leaf: OpenLeaf) -> int:
+    """Bytes of a value that is a list of so many numbers; `NO_FORM` of other leaves."""
+    if not leaf.is_top or not isinstance(leaf.column, OpenColumn):
+        return NO_FORM
+    arrow = leaf.leaf.field.to_arrow().type
+    if not pa.types.is_fixed_size_list(arrow) or not _is_number(arrow.value_type):
+        return NO_FORM
+    return int(arrow.list_size * arrow.value_type.bit_width // 8) or NO_FORM
 
 
 def form_of(leaf: OpenLeaf) -> tuple[int, bool]:
@@ -127,4 +172,5 @@ def _form(storage: pa.DataType) -> tuple[int, bool]:
         return NO_FORM, False
 
 
-NO_COLUMNS: Final = RangedColumns((), (), (), (), (), (), (), pa.schema([]))
+_NOTHING: Final = pa.schema([])
+NO_COLUMNS: Final = RangedColumns((), (), (), (), (), (), (), _NOTHING, _NOTHING)

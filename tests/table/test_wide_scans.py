@@ -47,6 +47,9 @@ def table() -> pa.Table:
         "days": pa.array(rng.integers(0, 20_000, ROWS).astype(np.int32), pa.date32()),
         "large": pa.array(words, pa.large_string()),
         "blob": pa.array([text.encode() for text in words], pa.binary()),
+        "codes": numbers_in_lists(rng.integers(0, 256, 16 * ROWS).astype(np.uint8), 16),
+        "halves": numbers_in_lists(rng.random(3 * ROWS).astype(np.float16), 3),
+        "pairs": numbers_in_lists(rng.random(2 * ROWS), 2),
     }
     arrays = {name: pa.array(column) for name, column in values.items()}
     mask = pa.array(nulls)
@@ -54,8 +57,14 @@ def table() -> pa.Table:
         f"some_{name}": pa.compute.if_else(mask, pa.scalar(None, array.type), array)
         for name, array in arrays.items()
     }
+    gaps = pa.array(rng.random(4 * ROWS), mask=rng.random(4 * ROWS) < 0.1)
+    arrays["gaps"] = pa.FixedSizeListArray.from_arrays(gaps, 4)
     arrays["last_null"] = pa.array([*range(ROWS - 1), None], pa.int32())
     return pa.table(arrays)
+
+
+def numbers_in_lists(numbers: np.ndarray, dim: int) -> pa.Array:
+    return pa.FixedSizeListArray.from_arrays(pa.array(numbers), dim)
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +143,7 @@ def narrow(
     import alance.sync
 
     names = ["packed", "some_runs", "some_flags", "words", "some_few", "some_ids", "last_null"]
+    names += ["codes", "some_halves", "gaps"]
     path = str(tmp_path_factory.mktemp("narrow") / "t.lance")
     lance.write_dataset(rows.select(names), path, data_storage_version="2.1")
     return alance.sync.dataset(path), rows.select(names)
@@ -166,6 +176,21 @@ async def test_a_part_is_one_call_of_the_kernel_whatever_the_number_of_columns(
     dataset = await alance.dataset(path)
     batches = [batch async for batch in dataset.to_batches()]
     assert calls == len(batches) <= 2
+
+
+async def test_lists_of_numbers_are_decoded_beside_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: object) -> None:
+        raise AssertionError("a column was decoded by itself")
+
+    path = str(tmp_path / "t.lance")
+    count = 10 * ROWS
+    codes = np.random.default_rng(3).integers(0, 256, 16 * count).astype(np.uint8)
+    table = pa.table({"id": range(count), "code": numbers_in_lists(codes, 16)})
+    lance.write_dataset(table, path, data_storage_version="2.1")
+    monkeypatch.setattr(FragmentTask, "column", never)
+    check(await scanned(path), table)
 
 
 async def test_columns_that_the_kernel_does_not_take_stand_beside_the_others(

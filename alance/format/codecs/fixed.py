@@ -246,6 +246,12 @@ class FixedSizeList:
         return self._item_bits + 8 * sum(self._validity_bytes())
 
     @property
+    def is_flat(self) -> bool:
+        """Whether rows are their items and nothing else, in whole bytes."""
+        whole = self.bits_per_item is not None and self._item_bits % 8 == 0
+        return whole and not any(level.has_validity for level in self.levels)
+
+    @property
     def _item_bits(self) -> int:
         """Bits of the items of a row."""
         return self.levels[-1].items_per_row * (self.bits_per_item or 0)

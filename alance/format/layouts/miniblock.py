@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.codecs import block_codec, mini_block_codec
+from alance.format.codecs.fixed import FixedSizeList
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.layouts.dictionary import Dictionary
 from alance.format.layouts.levels import Shape
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from alance.format.codecs.base import BlockCodec
     from alance.format.layouts.base import PageState
     from alance.format.layouts.miniblock_chunks import ChunkRuns
+    from alance.format.layouts.place import Place
     from alance.format.plans import ByteRange, Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
@@ -99,6 +101,19 @@ class Description:
     kind: bytes  # equal for descriptions that differ in numbers of items only
     rows: _kernels.PageForm | None  # None: single rows are taken chunk by chunk
     items: BlockCodec | None  # of the dictionary; None: it is looked up when it is needed
+
+    def row_page(self, kernel: _kernels.RowPage, place: Place) -> RowPage:
+        """The page for the taking of rows, of what the kernel knows of it."""
+        lists = self.lists
+        if lists is None:
+            return RowPage(kernel, place, self.form.shape)
+        return RowPage(kernel, place, self.form.shape, lists.decode_values, are_items=True)
+
+    @property
+    def lists(self) -> FixedSizeList | None:
+        """How values are fixed-size lists; None: they are none, or the kernel takes none such."""
+        values = self.form.values
+        return values if isinstance(values, FixedSizeList) and values.is_flat else None
 
     def dictionary_of(self, content: bytes) -> Dictionary:
         """The dictionary of a page that has one.
@@ -234,7 +249,7 @@ class MiniBlockPage:
                     start, size = self.place.buffers[CHUNKS]
                     kernel = self.said.rows.page(state.table, start, size, self.num_rows)
                     if state.dictionary is None or has_items(kernel, state.dictionary.items()):
-                        rows = RowPage(kernel, self.place, self.said.form.shape)
+                        rows = self.said.row_page(kernel, self.place)
             state.rows, state.takes_rows = rows, rows is not None
         return state.rows
 

@@ -40,11 +40,17 @@ class RowPage:
     place: Place
     shape: Shape
     decoded: Callable[[FixedWidth], Block] | None = None  # None: they are the values
+    are_items: bool = False  # they are the items of fixed-size lists, and nothing else
 
     @property
     def is_plain(self) -> bool:
         """Whether a row is one value, and absent for no other reason than its own null."""
         return len(self.shape.layers) == 1 and not self.shape.has_lists
+
+    @property
+    def is_as_in_memory(self) -> bool:
+        """Whether rows are `is_plain`, of bytes as Arrow has them."""
+        return self.is_plain and (self.decoded is None or self.are_items)
 
     @property
     def kind(self) -> int:

@@ -1,8 +1,8 @@
 """Pages whose single rows are found and decoded in one call of a kernel.
 
-Chunks of flat, bit-packed, run-length, byte-stream-split or string values, of indices into a
-dictionary, with lists or without, and zipped rows of equal length. Pages of other kinds are taken
-chunk by chunk (see `miniblock_task`).
+Chunks of flat values or lists, of bit-packed, run-length, byte-stream-split or string values, of
+indices into a dictionary, with lists or without, and zipped rows of equal length. Pages of other
+kinds are taken chunk by chunk (see `miniblock_task`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ import numpy as np
 
 from alance import _kernels
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.codecs.fixed import ByteStreamSplit, Flat, InlineBitpacking, OutOfLineBitpacking
+from alance.format.codecs.fixed import (
+    ByteStreamSplit,
+    FixedSizeList,
+    Flat,
+    InlineBitpacking,
+    OutOfLineBitpacking,
+)
 from alance.format.codecs.rle import Rle
 from alance.format.codecs.strings import Fsst, Variable
 
@@ -118,6 +124,8 @@ def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPag
 def _values(codec: MiniBlockCodec) -> tuple[Values, int] | None:
     match codec:
         case Flat(bits_per_value=bits) if bits == 1 or bits % 8 == 0:
+            return Values.FLAT, bits
+        case FixedSizeList(bits_per_value=bits, is_flat=True):
             return Values.FLAT, bits
         case InlineBitpacking(bits_per_value=bits):
             return Values.PACKED, bits

@@ -38,10 +38,10 @@ BY_ROWS: Final = {
     "fsst": encodings.fsst(fsst.table([b"ab"]), encodings.variable(32)),
     "rle": encodings.rle(32),
     "byte_stream_split": encodings.byte_stream_split(32),
+    "fixed_size_list": LISTS,
 }
 BY_CHUNKS: Final = {
     "general": encodings.general(Scheme.LZ4, None, encodings.flat(32)),  # a chunk is one unit
-    "fixed_size_list": LISTS,
     "packed_struct": encodings.packed_struct([32, 64]),
 }
 
@@ -80,6 +80,14 @@ def test_the_kernel_takes_rows_of_these_mini_blocks(name: str) -> None:
 @pytest.mark.parametrize("name", BY_CHUNKS)
 def test_these_mini_blocks_are_taken_chunk_by_chunk(name: str) -> None:
     assert row_form(chunk_form(BY_CHUNKS[name]), 1, has_items=False) is None
+
+
+@pytest.mark.parametrize(("bits", "has_validity"), [(8, True), (1, False)])
+def test_lists_with_nulls_or_of_bits_are_taken_chunk_by_chunk(
+    bits: int, has_validity: bool
+) -> None:
+    lists = encodings.fixed_size_list(3, has_validity, encodings.flat(bits))
+    assert row_form(chunk_form(lists), 1, has_items=False) is None
 
 
 def test_runs_of_coded_values_or_wide_lengths_are_taken_chunk_by_chunk() -> None:
