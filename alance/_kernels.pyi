@@ -486,8 +486,6 @@ def decode_items(
 class ColumnPages:
     def __len__(self) -> int: ...
     def page(self, number: int) -> tuple[tuple[tuple[int, int], ...], int, bytes]: ...
-    @property
-    def encoding(self) -> bytes | None: ...
     def first_rows(self) -> bytes: ...
     @property
     def num_rows(self) -> int: ...
@@ -497,9 +495,15 @@ class ColumnPages:
     @property
     def num_bytes(self) -> int: ...
 
+# (pages of each column; columns with encodings of their own that none before has)
 def column_pages(
-    contents: Sequence[bytes | memoryview], file_bytes: int, alignment: int
-) -> list[ColumnPages | None]: ...
+    contents: list[memoryview],
+    numbers: npt.NDArray[np.int64],
+    starts: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    file_bytes: npt.NDArray[np.int64],
+    alignments: npt.NDArray[np.int64],
+) -> tuple[list[ColumnPages | None], list[tuple[int, bytes]]]: ...
 
 # --- chunk_table.cpp ---
 
@@ -954,10 +958,22 @@ def file_pages(
     ]
     | None
 ): ...
-def read_footer(tail: memoryview) -> tuple[int, int, int, int, int]: ...
-def footer_tables(
-    tail: memoryview, file_bytes: int, alignment: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]] | None: ...
+
+# Of each file what is wrong with its footer, or (major, minor, what is wrong with its tables,
+# these, column metadata, the first table); tables: (of columns, of buffers, where to keep from)
+def file_ends(
+    tails: list[memoryview], file_bytes: npt.NDArray[np.int64]
+) -> list[
+    str
+    | tuple[
+        int,
+        int,
+        str | None,
+        tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int] | None,
+        int,
+        int,
+    ]
+]: ...
 def pages_together(
     columns: list[ColumnPages],
 ) -> tuple[

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from alance import _kernels
     from alance.arrays import Int64s
     from alance.file.recall import Kept
-    from alance.format.container import Column, Container
+    from alance.format.column_metadata import Column
+    from alance.format.container import Container
     from alance.format.layouts.base import DecodeTask, PageLayout, PageState
     from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan

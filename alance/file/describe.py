@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.format.container import Column, Container, Page
+    from alance.format.column_metadata import Column, Page
+    from alance.format.container import Container
     from alance.format.field import Field
     from alance.format.plans import Plan
     from alance.format.schema import Schema

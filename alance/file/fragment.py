@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from dataclasses import field as attribute
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import completed, empty_columns, leaf_bytes, one_array
 from alance.file.leaves import OpenLeaf, Parts
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
-from alance.file.open import open_columns, open_file
+from alance.file.open import ColumnsOf, FileOf, open_columns_of, open_files
 from alance.file.page_tables import PageTables
 from alance.file.placed_rows import fetch_placed, placed_rows
 from alance.file.ranged import NO_ROWS, RangedRows, loads_of_range, read_ranges
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows
-from alance.format.plans import TURN, all_read, together
+from alance.format.plans import PLANS_A_TURN, TURN, all_read, together
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -290,29 +290,69 @@ def take_rows(
     ]
 
 
+class ToOpen(NamedTuple):
+    """A fragment to open: its files, its physical rows, and what is known of the files."""
+
+    files: Sequence[FileSource]
+    num_rows: int
+    states: States
+
+
+class _FileToOpen(NamedTuple):
+    """A file of a fragment: the number of this, and the leaves that the file has."""
+
+    fragment: int
+    source: FileSource
+    leaves: Sequence[LeafColumn]
+
+
 def open_fragment(
     schema: Schema, files: Sequence[FileSource], num_rows: int, states: States
 ) -> Plan[OpenFragment]:
-    """Plan the opening of a fragment for a projection: one round where its files are unknown.
+    """Plan the opening of a fragment: see `open_fragments`."""
+    (opened,) = yield from open_fragments(schema, [ToOpen(files, num_rows, states)])
+    return opened
+
+
+def open_fragments(schema: Schema, asked: Sequence[ToOpen]) -> Plan[list[OpenFragment]]:
+    """Plan the opening of fragments for a projection: one round where files are unknown.
 
     Raises:
-        CorruptFileError: a file whose columns have another number of rows than the fragment.
+        CorruptFileError: a file whose columns have another number of rows than its fragment.
     """
-    leaves, ids, top = schema.remember(open_fragment, lambda: _columns_of(schema))
-    by_source: list[tuple[FileSource, list[LeafColumn]]] = []
-    for source in files:
-        own = [leaf for leaf in leaves if leaf.field.id in source.columns]
-        if own or holds_packed_lists(schema.fields, source.columns):
-            by_source.append((source, own))
-    opened = yield from together(
-        [_open_leaves(schema, source, own, top, states) for source, own in by_source]
-    )
+    leaves, ids, top = schema.remember(open_fragments, lambda: _columns_of(schema))
+    files: list[_FileToOpen] = []
+    for number, (sources, _, _) in enumerate(asked):
+        for source in sources:
+            own = [leaf for leaf in leaves if leaf.field.id in source.columns]
+            if own or holds_packed_lists(schema.fields, source.columns):
+                files.append(_FileToOpen(number, source, own))
+    opened = yield from _open_leaves(schema, asked, files, top)
     yield TURN
+    groups: list[list[list[OpenLeaf]]] = [[] for _ in asked]
+    for file, own_leaves in zip(files, opened, strict=True):
+        groups[file.fragment].append(own_leaves)
+    fragments = []
+    for number, (group, (_, num_rows, _)) in enumerate(zip(groups, asked, strict=True), 1):
+        by_field = _by_field(schema, group, num_rows)
+        if [*by_field] != ids:
+            by_field = {field: by_field[field] for field in (*ids, *top) if field in by_field}
+        fragments.append(OpenFragment(schema, num_rows, tuple(by_field.values())))
+        if number % PLANS_A_TURN == 0:
+            yield TURN
+    return fragments
+
+
+def _by_field(
+    schema: Schema, files: Sequence[Sequence[OpenLeaf]], num_rows: int
+) -> dict[int, OpenLeaf]:
+    """The leaves of the files of a fragment, by their fields' ids."""
     by_field: dict[int, OpenLeaf] = {}
-    for leaf in (leaf for group in opened for leaf in group):
-        twin = by_field.get(leaf.leaf.field.id)
-        by_field[leaf.leaf.field.id] = leaf if twin is None else merged(twin, leaf)
-    if len(opened) > 1:
+    for leaves in files:
+        for leaf in leaves:
+            twin = by_field.get(leaf.leaf.field.id)
+            by_field[leaf.leaf.field.id] = leaf if twin is None else merged(twin, leaf)
+    if len(files) > 1:
         refuse_mixed(schema.fields, by_field)
     for leaf in by_field.values():
         if leaf.column.num_rows != num_rows * leaf.leaf.multiplier:
@@ -320,9 +360,7 @@ def open_fragment(
                 f"field {leaf.leaf.field.name!r} in {leaf.column.container.path}: "
                 f"{leaf.column.num_rows} rows, the fragment has {num_rows}"
             )
-    if [*by_field] != ids:
-        by_field = {field: by_field[field] for field in (*ids, *top) if field in by_field}
-    return OpenFragment(schema, num_rows, tuple(by_field.values()))
+    return by_field
 
 
 def _columns_of(schema: Schema) -> tuple[Sequence[LeafColumn], Sequence[int], Collection[int]]:
@@ -332,18 +370,33 @@ def _columns_of(schema: Schema) -> tuple[Sequence[LeafColumn], Sequence[int], Co
 
 
 def _open_leaves(
-    schema: Schema,
-    source: FileSource,
-    leaves: Sequence[LeafColumn],
-    top: Container[int],
-    states: States,
-) -> Plan[list[OpenLeaf]]:
-    container = yield from open_file(source.location, source.file_bytes, states)
-    if is_older(container):
-        return (yield from open_older(schema.fields, source.columns, container, states))
-    indices = [source.columns[leaf.field.id] for leaf in leaves]
-    columns = yield from open_columns(container, indices, states)
+    schema: Schema, asked: Sequence[ToOpen], files: Sequence[_FileToOpen], top: Collection[int]
+) -> Plan[list[list[OpenLeaf]]]:
+    """Plan the leaves of files: all columns together, those of 2.0 and before beside."""
+    containers = yield from open_files(
+        [
+            FileOf(source.location, source.file_bytes, asked[number].states)
+            for number, source, _ in files
+        ]
+    )
+    newer: list[ColumnsOf] = []
+    older: dict[int, Plan[list[OpenLeaf]]] = {}
+    for place, (file, container) in enumerate(zip(files, containers, strict=True)):
+        states, columns = asked[file.fragment].states, file.source.columns
+        if is_older(container):
+            older[place] = open_older(schema.fields, columns, container, states)
+        else:
+            indices = [columns[leaf.field.id] for leaf in file.leaves]
+            newer.append(ColumnsOf(container, indices, states))
+    plans: list[Plan[Any]] = [open_columns_of(newer), together([*older.values()])]
+    opened, of_older = yield from together(plans)
+    old, new = dict(zip(older, of_older, strict=True)), iter(opened)
     return [
-        OpenLeaf(leaf, column, leaf.field.id in top)
-        for leaf, column in zip(leaves, columns, strict=True)
+        old[place]
+        if place in old
+        else [
+            OpenLeaf(leaf, column, leaf.field.id in top)
+            for leaf, column in zip(file.leaves, next(new), strict=True)
+        ]
+        for place, file in enumerate(files)
     ]

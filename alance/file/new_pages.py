@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.file.columns import OpenColumn
+from alance.file.open import bytes_at_hand
 from alance.format.layouts import described
 from alance.format.layouts.miniblock import MiniBlockState
 from alance.format.layouts.row_pages import has_items
@@ -87,10 +88,8 @@ class NewPages:
         pieces = self._pieces
         if pieces is None:
             return
-        containers = {file.path: file for file in self._containers}
-        buffers = [containers[extent.path].held(extent) for extent in pieces.ranges()]
-        content = b"".join([buffer for buffer in buffers if buffer is not None])  # all are
-        for _ in self._fill(memoryview(content), states):
+        content = bytes_at_hand(pieces, {file.path: file for file in self._containers})
+        for _ in self._fill(content, states):
             pass  # this is no plan: there are no turns
 
     def learn(self, states: States) -> Plan[None]:

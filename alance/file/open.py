@@ -4,20 +4,40 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from alance.file.columns import OpenColumn, States
+from alance import _kernels
+from alance.file.columns import OpenColumn
 from alance.file.recall import kept_by, noted, recalled
-from alance.format.container import TAIL_BYTES, Container, open_container, read_tail
-from alance.format.plans import TURN, cut, through
-from alance.format.v0_1.metadata import BatchContainer, is_batch_file, open_batch_file
+from alance.format.container import (
+    TAIL_BYTES,
+    FileEnd,
+    open_containers,
+    read_columns,
+    tail_range,
+)
+from alance.format.plans import TURN, cut, through, together
+from alance.format.v0_1.metadata import is_batch_file, open_batch_file
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from alance.format.plans import Extent, Plan, T
+    from alance.file.columns import States
+    from alance.file.recall import Kept
+    from alance.format.container import Container
+    from alance.format.plans import Extent, Pieces, Plan, T
+
+FILES_AT_ONCE: Final = 64  # whose ends are parsed between turns: a millisecond or so
+
+
+class FileOf(NamedTuple):
+    """A file to open: where it is, its exact size, and what is known of it."""
+
+    path: str
+    file_bytes: int
+    states: States
 
 
 def open_file(
@@ -25,70 +45,150 @@ def open_file(
 ) -> Plan[Container]:
     """Plan the container of a file: no round where the cache has it, else one.
 
+    Args:
+        tail_bytes: that are read first, where more is known to be needed.
+    """
+    (container,) = yield from open_files([FileOf(path, file_bytes, states)], tail_bytes)
+    return container
+
+
+def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[list[Container]]:
+    """Plan the containers of files: no round where the cache has them, else one.
+
     A file of at most 64 KiB is read whole, and its pages are served from that.
 
     Args:
         tail_bytes: that are read first, where more is known to be needed.
     """
-    container: Container | None = states.peek(("file", path))
-    if container is None:
-        kept = kept_by(states)
-        tail = None if kept is None else kept.tail(path)
-        if tail is not None:
-            kept_tail = tail
-            container = recalled(lambda: _opened(path, file_bytes, kept_tail), path, kept)
-        if container is None:
-            tail = yield from read_tail(path, file_bytes, tail_bytes)
+    containers: list[Container | None] = [_known(file) for file in files]
+    missing = [number for number, container in enumerate(containers) if container is None]
+    if missing:
+        tails = yield [tail_range(*files[number][:2], tail_bytes) for number in missing]
+        unopened = []
+        for number, tail in zip(missing, tails, strict=True):
+            file = files[number]
             # Of callers that waited for the same bytes, one parses them.
-            parsed: Container | None = states.peek(("file", path))
-            if parsed is not None:
-                return parsed
-            if file_bytes <= TAIL_BYTES:  # it is kept whole: its pages are never asked for again
-                tail = memoryview(bytes(tail))
-            container = yield from _opened(path, file_bytes, tail)
-            if file_bytes > TAIL_BYTES:
-                container = _trimmed(container)
-            if kept is not None:
-                kept.put(path, container.content_start, file_bytes, container.content)
-        states.put(("file", path), container, container.num_bytes)
+            containers[number] = file.states.peek(("file", file.path))
+            if containers[number] is None:
+                unopened.append((number, FileEnd(file.path, file.file_bytes, tail)))
+        for first in range(0, len(unopened), FILES_AT_ONCE):
+            some = unopened[first : first + FILES_AT_ONCE]
+            opened = yield from _opened([end for _, end in some])
+            for (number, _), container in zip(some, opened, strict=True):
+                containers[number] = _kept(container, files[number].states)
+            yield TURN
+    return [container for container in containers if container is not None]
+
+
+def _known(file: FileOf) -> Container | None:
+    """The container of a file that the cache has, or the disk."""
+    path, file_bytes, states = file
+    container: Container | None = states.peek(("file", path))
+    kept = kept_by(states)
+    tail = None if container is not None or kept is None else kept.tail(path)
+    if tail is not None:
+        end = FileEnd(path, file_bytes, tail)
+        opened = recalled(lambda: _opened([end]), path, kept)
+        if opened is not None:
+            (container,) = opened
+            states.put(("file", path), container, container.num_bytes)
     return container
 
 
-def _opened(path: str, file_bytes: int, tail: memoryview) -> Plan[Container]:
-    """Plan the container of a file of any version, from its last bytes."""
-    if is_batch_file(tail):
-        return (yield from open_batch_file(path, file_bytes, tail))
-    return (yield from open_container(path, file_bytes, tail))
+def _opened(files: Sequence[FileEnd]) -> Plan[list[Container]]:
+    """Plan the containers of files of any version, from their last bytes."""
+    batched = [is_batch_file(file.tail) for file in files]
+    if not any(batched):
+        return (yield from open_containers(files))
+    opened: list[list[Container]] = yield from together(
+        [
+            open_containers([file]) if not is_batched else _open_batched(file)
+            for file, is_batched in zip(files, batched, strict=True)
+        ]
+    )
+    return [container for (container,) in opened]
+
+
+def _open_batched(file: FileEnd) -> Plan[list[Container]]:
+    return [(yield from open_batch_file(*file))]
+
+
+def _kept(container: Container, states: States) -> Container:
+    """The container with no more of the file than is worth keeping, as an own copy; in the cache,
+    and its bytes on disk.
+    """
+    path, file_bytes = container.path, container.file_bytes
+    start = container.content_start if file_bytes <= TAIL_BYTES else container.keep_from
+    own = memoryview(bytes(container.content[start - container.content_start :]))
+    container = replace(container, content=own, content_start=start)
+    kept = kept_by(states)
+    if kept is not None:
+        kept.put(path, start, file_bytes, own)
+    states.put(("file", path), container, container.num_bytes)
+    return container
 
 
 def open_columns(
     container: Container, indices: Sequence[int], states: States
 ) -> Plan[list[OpenColumn]]:
-    """Plan columns of an open file: no round where the tail or the cache has their metadata."""
-    keys = {index: ("column", container.path, index) for index in indices}
-    by_index: dict[int, OpenColumn] = {}
-    missing = []
-    for index, key in keys.items():
-        cached: OpenColumn | None = states.peek(key)
-        if cached is not None:
-            by_index[index] = cached
-        else:
-            missing.append(index)
+    """Plan columns of an open file: see `open_columns_of`."""
+    (columns,) = yield from open_columns_of([ColumnsOf(container, indices, states)])
+    return columns
+
+
+class ColumnsOf(NamedTuple):
+    """Columns of an open file to open, and what is known of them."""
+
+    container: Container
+    indices: Sequence[int]
+    states: States
+
+
+def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
+    """Plan columns of open files: no round where the tails or caches have their metadata."""
+    opened: list[dict[int, OpenColumn]] = []
+    missing: list[tuple[int, list[int]]] = []
+    for number, (container, indices, states) in enumerate(files):
+        path = container.path
+        by_index: dict[int, OpenColumn] = {}
+        absent = []
+        for index in dict.fromkeys(indices):
+            cached: OpenColumn | None = states.peek(("column", path, index))
+            if cached is not None:
+                by_index[index] = cached
+            else:
+                absent.append(index)
+        opened.append(by_index)
+        if absent and (kept := kept_by(states)) is not None:
+            absent = [
+                index for index in absent if not _recall(files[number], index, kept, by_index)
+            ]
+        if absent:
+            missing.append((number, absent))
     if missing:
-        columns, kept = [], kept_by(states)
-        if kept is not None:
-            for index in missing:
-                read = partial(container.read_columns, [index])
-                columns += recalled(read, container.path, kept) or []
-            from_disk = {column.index for column in columns}
-            missing = [index for index in missing if index not in from_disk]
-        if missing:
-            columns += yield from noted(container.read_columns(missing), kept)
+        reading = read_columns([(files[number].container, absent) for number, absent in missing])
+        columns = yield from noted(reading, kept_by(files[missing[0][0]].states))
         yield TURN
-        for column in columns:
-            opened = by_index[column.index] = OpenColumn(container, column)
-            states.put(keys[column.index], opened, column.num_bytes)
-    return [by_index[index] for index in indices]
+        for (number, _), of_file in zip(missing, columns, strict=True):
+            container, _, states = files[number]
+            by_index = opened[number]
+            for column in of_file:
+                own = by_index[column.index] = OpenColumn(container, column)
+                states.put(("column", container.path, column.index), own, column.num_bytes)
+    return [
+        [by_index[index] for index in file.indices]
+        for file, by_index in zip(files, opened, strict=True)
+    ]
+
+
+def _recall(file: ColumnsOf, index: int, kept: Kept, by_index: dict[int, OpenColumn]) -> bool:
+    """Open a column whose metadata are on disk; whether they are."""
+    container, _, states = file
+    recalling = partial(container.read_columns, [index])
+    for column in recalled(recalling, container.path, kept) or ():
+        by_index[index] = OpenColumn(container, column)
+        states.put(("column", container.path, index), by_index[index], column.num_bytes)
+    return index in by_index
 
 
 def from_content(plan: Plan[T], container: Container) -> Plan[T]:
@@ -118,16 +218,26 @@ def from_tail(plan: Plan[T], path: str, tail: memoryview, start: int) -> Plan[T]
     return through(plan, answer)
 
 
-def _trimmed(container: Container) -> Container:
-    """The container with no more of the file than is worth keeping, as an own copy."""
-    starts = np.concatenate([container.columns[:, 0], container.buffers[:, 0]])
-    starts = starts[starts >= container.content_start]
-    spans = [int(starts.min())] if len(starts) else []
-    if isinstance(container, BatchContainer):
-        spans.append(max(container.content_start, container.page_table_start))
-    if container.search is not None:  # its entries from there on are of use
-        spans.append(max(container.content_start, int(container.buffers[-1, 0])))
-    inside = [start for start in spans if start >= container.content_start]
-    keep_from = min(inside, default=container.content_start)
-    content = memoryview(bytes(container.content[keep_from - container.content_start :]))
-    return replace(container, content=content, content_start=keep_from)
+def bytes_at_hand(pieces: Pieces, containers: Mapping[str, Container]) -> memoryview:
+    """The bytes of pieces of files, whose ends have them all as far as these were read.
+
+    Args:
+        containers: by their paths.
+
+    Raises:
+        CorruptFileError: bytes of the search-cache buffer that are not those written.
+    """
+    places = {path: place for place, path in enumerate(containers)}
+    files = [*containers.values()]
+    in_files = np.array([places[path] for path in pieces.paths], np.int64)
+    numbers = np.repeat(in_files, np.diff(pieces.ends, prepend=0))
+    first = np.array([file.content_start for file in files], np.int64)[numbers]
+    sizes = pieces.stops - pieces.starts
+    contents = [file.content for file in files]
+    content = _kernels.gather_spans(contents, numbers, pieces.starts - first, sizes).data
+    if any(file.search is not None for file in files):
+        ends = np.cumsum(sizes).tolist()
+        starts, spans = pieces.starts.tolist(), zip([0, *ends], ends, strict=False)
+        for number, start, (begin, end) in zip(numbers.tolist(), starts, spans, strict=True):
+            files[number].check(start, content[begin:end])
+    return content

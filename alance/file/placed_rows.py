@@ -17,11 +17,11 @@ import numpy as np
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.file.leaves import Parts
-from alance.file.open import from_content
+from alance.file.open import bytes_at_hand, from_content
 from alance.file.page_tables import Hole, fill_known, learn
 from alance.file.placed_columns import PlacedColumns
 from alance.format.layouts.paged_rows import PagedRows, PlacedRows
-from alance.format.plans import TURN, cut, together
+from alance.format.plans import TURN, together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -189,11 +189,8 @@ class _Asked:
         containers = [self.leaf(at, number).column.container for at in leaves for number in numbers]
         placed = PlacedRows(plan, [container.path for container in containers])
         if containers[0].is_whole:  # all of them are
-            contents = {container.path: container.content for container in containers}
-            ranges = placed.pieces.ranges()
-            placed.content = memoryview(
-                b"".join([cut(byte_range, contents[byte_range.path]) for byte_range in ranges])
-            )
+            by_path = {container.path: container for container in containers}
+            placed.content = bytes_at_hand(placed.pieces, by_path)
         return placed
 
 

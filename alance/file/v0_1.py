@@ -10,7 +10,7 @@ import numpy as np
 from alance.errors import CorruptFileError
 from alance.file.recall import held, kept_by, noted, recalled
 from alance.file.v2_0 import FieldColumn
-from alance.format.container import Column
+from alance.format.column_metadata import Column
 from alance.format.plans import together
 from alance.format.v0_1.dictionary import items_of, read_items
 from alance.format.v0_1.fields import Tree, fields_before, page_bits, page_ends, pages_before

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.file.columns import OpenColumn, States
-    from alance.format.container import Column, Container
+    from alance.format.column_metadata import Column
+    from alance.format.container import Container
     from alance.format.field import Field
     from alance.format.layouts.base import PageState, PageValues
     from alance.format.layouts.paged_rows import RowPage

@@ -10,7 +10,7 @@ import numpy as np
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file.open import open_columns
 from alance.file.v2_0 import BYTES, ArrayColumn, FieldColumn
-from alance.format.container import Column
+from alance.format.column_metadata import Column
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import file_pb2

@@ -32,7 +32,7 @@ from alance.file.grouped import (
 from alance.file.older import holds_packed_lists
 from alance.file.states import OwnStates
 from alance.file_version import FileVersion
-from alance.format.container import COLUMN_ENCODING, any_url
+from alance.format.column_metadata import COLUMN_ENCODING, any_url
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, answered, cut
 

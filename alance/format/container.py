@@ -12,242 +12,41 @@
      34  u16  minor version
      36  4    `LANC`
 
-Normally one read of the file's last bytes holds all of it. The kernel reads the metadata of all
-columns in one call, and leaves what is unusual in them to the parser of protobuf, which knows what
-to say of it.
+Normally one read of the file's last bytes holds all of it. One call of the kernel reads the ends of
+many files.
 
-Source: docs/format/file.md, "Container"; file2.proto, message ColumnMetadata.
+Source: docs/format/file.md, "Container".
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final, overload
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-from google.protobuf.any_pb2 import Any
 from google.protobuf.message import DecodeError
 
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.plans import ByteRange, joined_spans
-from alance.format.proto import file2_pb2, file_pb2
+from alance.format.column_metadata import Metadata, parse_columns
+from alance.format.plans import TURN, ByteRange, joined_spans
+from alance.format.proto import file_pb2
 from alance.format.search_buffer import SearchBuffer, parse_search_buffer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator, Sequence
 
     from alance.arrays import Int64s
-    from alance.format.plans import Plan, T
+    from alance.format.column_metadata import Column
+    from alance.format.plans import Plan
 
 MAGIC: Final = b"LANC"
 FOOTER: Final = struct.Struct("<QQQIIHH4s")
 TAIL_BYTES: Final = 64 << 10  # holds the metadata of about 500 pages; one GET costs no more
-COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"
-ALIGNMENT: Final = 64  # of buffers in files of 2.1 and later
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Where a page lies and the description of its layout, undecoded."""
-
-    buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) each
-    num_rows: int  # rows, times the dimensions of structural fixed-size lists
-    encoding: bytes  # a serialized google.protobuf.Any
-
-
-class FlatPages(Sequence[Page]):
-    """The pages of a column in flat tables; each is made when it is asked for."""
-
-    __slots__ = ("_length", "kernel")
-
-    def __init__(self, kernel: _kernels.ColumnPages) -> None:
-        self.kernel = kernel
-        self._length = len(kernel)
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, number: int) -> Page: ...
-
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Page]: ...
-
-    def __getitem__(self, number: int | slice) -> Page | Sequence[Page]:
-        if isinstance(number, slice):
-            return [self[place] for place in range(self._length)[number]]
-        return Page(*self.kernel.page(number if number >= 0 else number + self._length))
-
-
-class Column:
-    """The pages of one column, in row order.
-
-    Args:
-        index: its number in the file.
-        pages: those that are in no flat tables.
-        first_rows: of these the first row of each, and the total.
-        kernel: the flat tables; None: there are none.
-    """
-
-    __slots__ = ("_first_rows", "_pages", "index", "kernel")
-
-    def __init__(
-        self,
-        index: int,
-        pages: Sequence[Page] = (),
-        first_rows: Int64s | None = None,
-        kernel: _kernels.ColumnPages | None = None,
-    ) -> None:
-        self.index = index
-        self.kernel = kernel
-        self._pages = pages
-        self._first_rows = first_rows
-
-    @property
-    def pages(self) -> Sequence[Page]:
-        """The pages, each made when it is asked for."""
-        return self._pages if self.kernel is None else FlatPages(self.kernel)
-
-    @property
-    def num_pages(self) -> int:
-        return len(self._pages) if self.kernel is None else len(self.kernel)
-
-    @property
-    def first_rows(self) -> Int64s:
-        """The first row of each page, and the total; shape (pages + 1,)."""
-        if self._first_rows is None:
-            assert self.kernel is not None
-            self._first_rows = np.frombuffer(self.kernel.first_rows(), np.int64)
-        return self._first_rows
-
-    @property
-    def num_rows(self) -> int:
-        if self.kernel is not None:
-            return self.kernel.num_rows
-        return int(self.first_rows[-1])
-
-    def row_table(self) -> _kernels.RowTable:
-        """A table of the pages for the kernel that places rows, which knows nothing of them yet."""
-        if self.kernel is not None:
-            return self.kernel.row_table()
-        return _kernels.RowTable(self.first_rows)
-
-    @property
-    def buffer_bytes(self) -> int:
-        """Bytes of all buffers of all pages."""
-        if self.kernel is not None:
-            return self.kernel.buffer_bytes
-        return sum(size for page in self.pages for _, size in page.buffers)
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that this object keeps alive, for a cache's budget."""
-        if self.kernel is not None:
-            return 260 + 8 * len(self.kernel) + self.kernel.num_bytes
-        return 200 + sum(len(page.encoding) + 120 for page in self.pages)
-
-
-def parse_columns(
-    path: str,
-    file_bytes: int,
-    version: FileVersion,
-    indices: Sequence[int],
-    contents: Sequence[memoryview],
-) -> list[Column]:
-    """Columns from their metadata, with every place checked against the file.
-
-    Args:
-        contents: of each of the columns `indices`.
-
-    Raises:
-        CorruptFileError: metadata that contradict themselves or the file.
-        UnsupportedError: an encoding that is not known.
-    """
-    is_structural = version > FileVersion.V2_0
-    parsed = _kernels.column_pages(contents, file_bytes, ALIGNMENT if is_structural else 1)
-    columns = []
-    checked: set[bytes] = set()  # encodings: columns of a file have the same few
-    for index, content, pages in zip(indices, contents, parsed, strict=True):
-        encoding = None if pages is None else pages.encoding
-        if pages is None or (is_structural and encoding is None):
-            columns.append(_parse_column(index, bytes(content), path, file_bytes, version))
-            continue
-        if is_structural and encoding is not None and encoding not in checked:
-            _check_encoding(encoding, f"column {index} in {path}")
-            checked.add(encoding)
-        columns.append(Column(index, kernel=pages))
-    return columns
-
-
-def _parse_column(
-    index: int, content: bytes, path: str, file_bytes: int, version: FileVersion
-) -> Column:
-    """A column that the kernel leaves, by the parser of protobuf.
-
-    Nearly always something is wrong with it, and the message says which page and buffer. What comes
-    here and is right, no writer makes: an encoding that is there twice, which protobuf merges, or
-    fields beside it that nobody knows. A kernel that knew all that would be another parser of
-    protobuf. Tests take this one for the reference of what the kernel does.
-    """
-    where = f"column {index} in {path}"
-    try:
-        message = file2_pb2.ColumnMetadata.FromString(content)
-    except DecodeError as error:
-        raise CorruptFileError(f"{where}: {error}") from error
-    if version > FileVersion.V2_0:
-        _check_encoding(direct_encoding(message.encoding, where), where)
-    pages = []
-    first_rows = [0]
-    for number, page in enumerate(message.pages):
-        place = f"page {number} of {where}"
-        offsets, sizes = page.buffer_offsets, page.buffer_sizes
-        if len(offsets) != len(sizes):
-            raise CorruptFileError(f"{place}: {len(offsets)} offsets, {len(sizes)} sizes")
-        buffers = tuple(zip(offsets, sizes, strict=True))
-        for offset, size in buffers:
-            if offset + size > file_bytes or (offset % ALIGNMENT and version > FileVersion.V2_0):
-                raise CorruptFileError(
-                    f"{place}: buffer of {size} bytes at {offset}, "
-                    f"in a file of {file_bytes} bytes with buffers at multiples of {ALIGNMENT}"
-                )
-        first_rows.append(first_rows[-1] + page.length)
-        if first_rows[-1] >= 1 << 62:
-            raise CorruptFileError(f"{place}: {page.length} rows")
-        pages.append(Page(buffers, page.length, direct_encoding(page.encoding, place)))
-    return Column(index, tuple(pages), np.array(first_rows, np.int64))
-
-
-def _check_encoding(encoding: bytes, where: str) -> None:
-    url = any_url(encoding, where)
-    if not url.endswith(COLUMN_ENCODING):
-        raise UnsupportedError(f"{where}: column encoding {url!r}")
-
-
-def direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
-    """The bytes of an encoding's Any; `indirect` was never written and is refused."""
-    if not encoding.HasField("direct"):
-        kind = encoding.WhichOneof("location")
-        raise UnsupportedError(f"{where}: encoding is {kind or 'missing'}, expected 'direct'")
-    return encoding.direct.encoding
-
-
-def any_url(content: bytes, where: str) -> str:
-    """The type URL of a serialized google.protobuf.Any."""
-    try:
-        return _type_url(content)
-    except DecodeError as error:
-        raise CorruptFileError(f"{where}: {error}") from error
-
-
-@lru_cache(maxsize=256)
-def _type_url(content: bytes) -> str:
-    """The type URL of an Any: columns of all files have the same few."""
-    return str(Any.FromString(content).type_url)
+COLUMNS_AT_ONCE: Final = 1 << 9  # whose metadata are parsed by one call: a millisecond or so
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +61,7 @@ class Container:
     content: memoryview  # the file's bytes from `content_start` to its end
     content_start: int
     search: SearchBuffer | None = None
+    keep_from: int = 0  # where begins what is of use of `content` when it is no whole file
 
     @property
     def is_whole(self) -> bool:
@@ -277,20 +77,23 @@ class Container:
         return len(self.content) + self.columns.nbytes + self.buffers.nbytes + 200
 
     def read_columns(self, indices: Sequence[int]) -> Plan[list[Column]]:
-        """Plan the metadata of columns: no round if the tail held them, else one.
+        """Plan the metadata of columns: see the function of this name."""
+        (columns,) = yield from read_columns([(self, indices)])
+        return columns
+
+    def spans(self, indices: Sequence[int]) -> Int64s:
+        """Where the metadata of columns are; shape (n, 2).
 
         Raises:
-            CorruptFileError: a column that the file has not, or metadata that contradict it.
+            CorruptFileError: a column that the file has not.
         """
-        num_columns = self.num_columns
-        for index in indices:
-            if not 0 <= index < num_columns:
-                raise CorruptFileError(
-                    f"column {index} in {self.path}: the file has {num_columns} columns"
-                )
-        spans = [(start, stop) for start, stop in self.columns[list(indices)].tolist()]
-        contents = yield from self._read(spans)
-        return parse_columns(self.path, self.file_bytes, self.version, indices, contents)
+        num_columns = len(self.columns)
+        if indices and not (min(indices) >= 0 and max(indices) < num_columns):
+            wrong = next(index for index in indices if not 0 <= index < num_columns)
+            raise CorruptFileError(
+                f"column {wrong} in {self.path}: the file has {num_columns} columns"
+            )
+        return self.columns[np.array(indices, np.int64)]
 
     def read_buffer(self, index: int) -> Plan[memoryview]:
         """Plan the content of a global buffer.
@@ -302,8 +105,10 @@ class Container:
             raise CorruptFileError(
                 f"global buffer {index} in {self.path}: the file has {len(self.buffers)}"
             )
-        start, stop = self.buffers[index]
-        (content,) = yield from self._read([(int(start), int(stop))])
+        start, stop = (int(place) for place in self.buffers[index])
+        if start >= self.content_start:
+            return self._slice(start, stop)
+        (content,) = yield [ByteRange(self.path, start, stop)]
         return content
 
     def read_descriptor(self) -> Plan[file_pb2.FileDescriptor]:
@@ -314,22 +119,6 @@ class Container:
         except DecodeError as error:
             raise CorruptFileError(f"schema of {self.path}: {error}") from error
 
-    def _read(self, spans: Sequence[tuple[int, int]]) -> Plan[list[memoryview]]:
-        missing = [span for span in spans if span[0] < self.content_start]
-        joined = joined_spans(missing)
-        fetched = (yield [ByteRange(self.path, *span) for span in joined]) if joined else ()
-        buffers: dict[tuple[int, int], memoryview] = {}
-        wholes = iter(zip(joined, fetched, strict=True))
-        first = stop = -1
-        content = memoryview(b"")
-        for span in sorted(missing):
-            if span[1] > stop:
-                (first, stop), content = next(wholes)
-            buffers[span] = content[span[0] - first : span[1] - first]
-        return [
-            buffers[span] if span[0] < self.content_start else self._slice(*span) for span in spans
-        ]
-
     def held(self, extent: ByteRange) -> memoryview | None:
         """Bytes of the file that its end, as far as it was read, has; else None.
 
@@ -339,70 +128,162 @@ class Container:
         if extent.start < self.content_start or extent.stop > self.file_bytes:
             return None
         content = self._slice(extent.start, extent.stop)
-        if self.search is not None:
-            self.search.check(self.path, extent.start, content)
+        self.check(extent.start, content)
         return content
+
+    def check(self, start: int, content: memoryview) -> None:
+        """Check bytes of the file from `start` on, where they are in the search-cache buffer.
+
+        Raises:
+            CorruptFileError: other bytes than were written.
+        """
+        if self.search is not None:
+            self.search.check(self.path, start, content)
 
     def _slice(self, start: int, stop: int) -> memoryview:
         return self.content[start - self.content_start : stop - self.content_start]
+
+
+def read_columns(asked: Sequence[tuple[Container, Sequence[int]]]) -> Plan[list[list[Column]]]:
+    """Plan the metadata of columns of files: no round if their tails held them, else one.
+
+    Raises:
+        CorruptFileError: a column that a file has not, or metadata that contradict it.
+        UnsupportedError: an encoding that is not known.
+    """
+    spans = [container.spans(indices) for container, indices in asked]
+    far: dict[int, list[tuple[int, int]]] = {}  # what tails do not hold, joined
+    for number, ((container, _), own) in enumerate(zip(asked, spans, strict=True)):
+        if container.content_start and (is_far := own[:, 0] < container.content_start).any():
+            far[number] = joined_spans(map(tuple, own[is_far].tolist()))
+    ranges = [
+        ByteRange(asked[number][0].path, *span) for number, joined in far.items() for span in joined
+    ]
+    fetched = iter((yield ranges) if ranges else ())
+    parts: list[Metadata] = []
+    columns: list[Column] = []
+    waiting = 0
+    for number, ((container, indices), own) in enumerate(zip(asked, spans, strict=True)):
+        if number not in far:
+            tail = container.content, container.content_start
+            parts.append(Metadata(container, indices, own, *tail))
+        else:
+            parts += _far_metadata(container, indices, own, far[number], fetched)
+        waiting += len(indices)
+        if waiting >= COLUMNS_AT_ONCE:
+            columns += parse_columns(parts)
+            parts, waiting = [], 0
+            yield TURN
+    if waiting:
+        columns += parse_columns(parts)
+    ends = [*accumulate([len(indices) for _, indices in asked], initial=0)]
+    return [columns[first:end] for first, end in pairwise(ends)]
+
+
+def _far_metadata(
+    container: Container,
+    indices: Sequence[int],
+    spans: Int64s,
+    joined: Sequence[tuple[int, int]],
+    fetched: Iterator[memoryview],
+) -> list[Metadata]:
+    """Metadata of which the file's tail does not hold all, in runs of one buffer each."""
+    wholes = [*zip([start for start, _ in joined], fetched, strict=False)]
+    wholes.append((container.content_start, container.content))
+    firsts = np.array([first for first, _ in wholes], np.int64)
+    of_spans = np.searchsorted(firsts, spans[:, 0], "right") - 1
+    cuts = [0, *(np.flatnonzero(np.diff(of_spans)) + 1).tolist(), len(indices)]
+    return [
+        Metadata(
+            container,
+            indices[begin:end],
+            spans[begin:end],
+            wholes[of_spans[begin]][1],
+            wholes[of_spans[begin]][0],
+        )
+        for begin, end in pairwise(cuts)
+    ]
+
+
+class FileEnd(NamedTuple):
+    """A file of which the last bytes were read."""
+
+    path: str  # its location
+    file_bytes: int  # exact
+    tail: memoryview
 
 
 def open_container(path: str, file_bytes: int, tail: memoryview | None = None) -> Plan[Container]:
     """Plan the opening of a file: one round, or two where the tables outgrow the tail.
 
     Args:
-        path: the file's location.
-        file_bytes: its exact size.
-        tail: its last bytes, where they have been read already.
+        tail: its last bytes, where they have been read already; else see `FileEnd`.
 
     Raises:
         CorruptFileError: no 2.x file, or tables outside of it.
         UnsupportedError: a later version.
     """
     if tail is None:
-        tail = yield from read_tail(path, file_bytes)
-    tail_start = file_bytes - len(tail)
-    major, minor, metadata, *tables = _parsed(path, partial(_kernels.read_footer, tail))
-    version = FileVersion.from_footer(major, minor)
-    if version < FileVersion.V2_0:
-        raise UnsupportedError(f"{path}: file version {version.value} is not read yet")
-    alignment = 64 if version > FileVersion.V2_0 else 1
-    places = _parsed(path, partial(_kernels.footer_tables, tail, file_bytes, alignment))
-    if places is None:
-        needed = min(tables)
-        # Tables first: they may be all that the tail misses, or far larger than needed.
-        head_start = min(needed, metadata) if tail_start - metadata <= TAIL_BYTES * 16 else needed
-        head_start = max(
-            0, head_start - TAIL_BYTES
-        )  # and the schema, and what readers need of pages
-        (head,) = yield [ByteRange(path, head_start, tail_start)]
-        tail, tail_start = memoryview(bytes(head) + bytes(tail)), head_start
-        places = _parsed(path, partial(_kernels.footer_tables, tail, file_bytes, alignment))
-        assert places is not None
-    columns, buffers = (table.reshape(-1, 2) for table in places)
-    search = parse_search_buffer(path, tail, tail_start, buffers)
-    return Container(path, file_bytes, version, columns, buffers, tail, tail_start, search)
+        (tail,) = yield [tail_range(path, file_bytes, TAIL_BYTES)]
+    (container,) = yield from open_containers([FileEnd(path, file_bytes, tail)])
+    return container
 
 
-def _parsed(path: str, parse: Callable[[], T]) -> T:
-    """What a kernel finds at the end of a file.
+def open_containers(files: Sequence[FileEnd]) -> Plan[list[Container]]:
+    """Plan the opening of files from their last bytes: no round, or one where the tables outgrow
+    these.
 
     Raises:
-        CorruptFileError: tables or parts outside of the file, or no file of this kind.
+        CorruptFileError: no 2.x file, or tables outside of it.
+        UnsupportedError: a later version.
     """
-    try:
-        return parse()
-    except ValueError as error:
-        raise CorruptFileError(f"{path}: {error}") from error
+    sizes = np.array([file.file_bytes for file in files], np.int64)
+    containers: list[Container | None] = []
+    outgrown: list[ByteRange] = []
+    ends = _kernels.file_ends([file.tail for file in files], sizes)
+    for (path, file_bytes, tail), end in zip(files, ends, strict=True):
+        if isinstance(end, str):
+            raise CorruptFileError(f"{path}: {end}")
+        major, minor, wrong, tables, metadata, first_table = end
+        version = FileVersion.from_footer(major, minor)
+        if version < FileVersion.V2_0:
+            raise UnsupportedError(f"{path}: file version {version.value} is not read yet")
+        if wrong is not None:
+            raise CorruptFileError(f"{path}: {wrong}")
+        tail_start = file_bytes - len(tail)
+        if tables is None:
+            containers.append(None)
+            # Tables first: they may be all that the tail misses, or far larger than needed.
+            is_near = tail_start - metadata <= TAIL_BYTES * 16
+            head_start = min(first_table, metadata) if is_near else first_table
+            head_start -= TAIL_BYTES  # and the schema, and what readers need of pages
+            outgrown.append(ByteRange(path, max(0, head_start), tail_start))
+            continue
+        columns, buffers = tables[0].reshape(-1, 2), tables[1].reshape(-1, 2)
+        search = parse_search_buffer(path, tail, tail_start, buffers)
+        # The entries of a search-cache buffer that are in the tail are of use, too.
+        keep = tail_start if search is not None and buffers[-1, 0] < tail_start else tables[2]
+        containers.append(
+            Container(path, file_bytes, version, columns, buffers, tail, tail_start, search, keep)
+        )
+    if outgrown:
+        heads = yield outgrown
+        missing = [number for number, container in enumerate(containers) if container is None]
+        longer = [
+            files[number]._replace(tail=memoryview(bytes(head) + bytes(files[number].tail)))
+            for number, head in zip(missing, heads, strict=True)
+        ]
+        for number, container in zip(missing, (yield from open_containers(longer)), strict=True):
+            containers[number] = container
+    return [container for container in containers if container is not None]
 
 
-def read_tail(path: str, file_bytes: int, tail_bytes: int = TAIL_BYTES) -> Plan[memoryview]:
-    """Plan the read that opening a file begins with: its last 64 KiB, or as told.
+def tail_range(path: str, file_bytes: int, tail_bytes: int) -> ByteRange:
+    """The last bytes of a file, where opening it begins.
 
     Raises:
         CorruptFileError: it is shorter than a footer.
     """
     if file_bytes < FOOTER.size:
         raise CorruptFileError(f"{path}: {file_bytes} bytes, a footer alone has {FOOTER.size}")
-    (tail,) = yield [ByteRange(path, max(0, file_bytes - tail_bytes), file_bytes)]
-    return tail
+    return ByteRange(path, max(0, file_bytes - tail_bytes), file_bytes)

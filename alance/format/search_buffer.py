@@ -63,8 +63,10 @@ def parse_search_buffer(
     Raises:
         CorruptFileError: a table that does not fit its buffer.
     """
-    start, stop = (int(place) for place in buffers[-1])
-    if len(buffers) < 2 or stop - TRAILER.size < max(start, tail_start):
+    if len(buffers) < 2:
+        return None
+    start, stop = buffers[-1].tolist()
+    if stop - TRAILER.size < max(start, tail_start):
         return None
     count, version, _, magic = TRAILER.unpack_from(tail, stop - TRAILER.size - tail_start)
     if magic != MAGIC or version != VERSION:

@@ -2,33 +2,63 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <unordered_set>
+
 #include "column_pages.hpp"
 #include "row_table.hpp"
+#include "spans.hpp"
 
 namespace alance {
 namespace {
 
-// The pages of columns from their metadata; None for what must be parsed with more care.
-nb::list column_pages(const std::vector<Bytes>& contents, int64_t file_bytes, int64_t alignment) {
-  if (file_bytes < 0 || alignment < 1) corrupt("column metadata of no file");
-  std::vector<std::unique_ptr<ColumnPages>> parsed(contents.size());
+// The pages of columns from their metadata, those of files one behind the other: None for what must
+// be parsed with more care, and the columns whose own encodings are other than those before them.
+// Metadata i are a span of `contents[numbers[i]]`, of a file of `file_bytes[i]` whose buffers are
+// at multiples of `alignments[i]`; where that is more than 1, columns have encodings.
+nb::tuple column_pages(const nb::list& contents, const In<int64_t>& numbers,
+                       const In<int64_t>& starts, const In<int64_t>& sizes,
+                       const In<int64_t>& file_bytes, const In<int64_t>& alignments) {
+  std::vector<Bytes> buffers;
+  buffers.reserve(contents.size());
+  for (nb::handle content : contents) buffers.push_back(nb::cast<Bytes>(content));
+  const size_t count = numbers.size();
+  for (const In<int64_t>* other : {&starts, &sizes, &file_bytes, &alignments})
+    if (other->size() != count) corrupt("column metadata: arrays of unequal length");
+  std::vector<std::unique_ptr<ColumnPages>> parsed(count);
+  std::vector<size_t> first;  // columns with encodings that no column before has
   {
     nb::gil_scoped_release release;
-    for (size_t i = 0; i < contents.size(); ++i) {
+    std::unordered_set<std::string_view> seen;
+    for (size_t i = 0; i < count; ++i) {
+      const int64_t number = numbers.data()[i], alignment = alignments.data()[i];
+      if (number < 0 || static_cast<size_t>(number) >= buffers.size() || alignment < 1 ||
+          file_bytes.data()[i] < 0)
+        corrupt("column metadata of no file");
+      const Bytes& buffer = buffers[static_cast<size_t>(number)];
+      const int64_t start = starts.data()[i], size = sizes.data()[i];
+      check_span(start, size, static_cast<int64_t>(buffer.size()), "column metadata");
+      const std::string_view content(reinterpret_cast<const char*>(buffer.data()) + start,
+                                     static_cast<size_t>(size));
       auto pages = std::make_unique<ColumnPages>();
-      const std::string_view content(reinterpret_cast<const char*>(contents[i].data()),
-                                     contents[i].size());
-      if (!pages->parse(content, file_bytes, alignment)) continue;
+      if (!pages->parse(content, file_bytes.data()[i], alignment)) continue;
+      if (alignment > 1) {
+        if (!pages->own_encoding()) continue;
+        if (seen.insert(*pages->own_encoding()).second) first.push_back(i);
+      }
       parsed[i] = std::move(pages);
     }
   }
-  nb::list found;
+  nb::list found, distinct;
+  for (const size_t i : first) {
+    const std::string& encoding = *parsed[i]->own_encoding();
+    distinct.append(nb::make_tuple(i, nb::bytes(encoding.data(), encoding.size())));
+  }
   for (auto& pages : parsed)
     if (pages)
       found.append(nb::cast(std::move(pages)));
     else
       found.append(nb::none());
-  return found;
+  return nb::make_tuple(found, distinct);
 }
 
 }  // namespace
@@ -39,12 +69,12 @@ void register_column_metadata(nanobind::module_& m) {
   nb::class_<ColumnPages>(m, "ColumnPages")
       .def("__len__", &ColumnPages::count)
       .def("page", &ColumnPages::page, nb::arg("number"))
-      .def_prop_ro("encoding", &ColumnPages::encoding)
       .def("first_rows", &ColumnPages::first_rows)
       .def_prop_ro("num_rows", &ColumnPages::num_rows)
       .def("row_table", [](const ColumnPages& pages) { return RowTable(pages.table().rows); })
       .def_prop_ro("buffer_bytes", &ColumnPages::buffer_bytes)
       .def_prop_ro("num_bytes", &ColumnPages::num_bytes);
-  m.def("column_pages", &column_pages, nb::arg("contents"), nb::arg("file_bytes"),
-        nb::arg("alignment"));
+  m.def("column_pages", &column_pages, nb::arg("contents"), nb::arg("numbers").noconvert(),
+        nb::arg("starts").noconvert(), nb::arg("sizes").noconvert(),
+        nb::arg("file_bytes").noconvert(), nb::arg("alignments").noconvert());
 }

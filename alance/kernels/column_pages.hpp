@@ -21,10 +21,7 @@ class ColumnPages {
   }
 
   int64_t count() const { return static_cast<int64_t>(pages_.rows.size()); }
-  nb::object encoding() const {
-    if (!encoding_) return nb::none();
-    return nb::bytes(encoding_->data(), encoding_->size());
-  }
+  const std::optional<std::string>& own_encoding() const { return encoding_; }
 
   // int64 numbers: the first row of each page, and all.
   nb::bytes first_rows() const {

@@ -1,7 +1,11 @@
-// Whole small files of 2.1 and later: where the pages of some columns lie, of many files at once.
+// Many files at once: what their last bytes say of them, and of whole small files of 2.1 and later
+// where the pages of some columns lie.
 //
-// Whatever is unusual, wrong bytes too, gives None: the caller then opens file by file, which says
+// In whole files, whatever is unusual, wrong bytes too, gives None: the caller then opens file by file, which says
 // what is wrong.
+#include <algorithm>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -82,38 +86,81 @@ Footer whole_footer(const File& whole) {
   return footer;
 }
 
-// (major, minor, column metadata, its table, that of global buffers) from the last bytes of a file.
-nb::tuple read_footer(const Bytes& tail) {
-  const Footer footer = Footer::read(tail.data(), tail.size());
-  return nb::make_tuple(footer.major, footer.minor, footer.metadata, footer.columns, footer.buffers);
-}
-
-// Starts and stops of the metadata of columns and of global buffers, by turns; None where the tail
-// of the file does not have their tables, which can be in the file.
-nb::object footer_tables(const Bytes& tail, int64_t file_bytes, int64_t alignment) {
-  const uint64_t size = static_cast<uint64_t>(file_bytes);
-  if (file_bytes < 0 || tail.size() > size || alignment < 1) corrupt("a tail of no file");
-  const Footer footer = Footer::read(tail.data(), tail.size());
-  footer.check(size);
-  const uint64_t first = size - tail.size();
-  if (footer.columns < first || footer.buffers < first) return nb::none();
-  auto places = [&](uint64_t at, uint32_t count, uint64_t align, const char* what) {
-    std::vector<int64_t> found;
-    found.reserve(2 * size_t{count});
-    Footer::places(tail.data() + (at - first), count, size, align, what,
-                   [&](int64_t start, int64_t stop) { found.insert(found.end(), {start, stop}); });
-    return numpy_of(found);
-  };
-  return nb::make_tuple(
-      places(footer.columns, footer.num_columns, 1, "column metadata"),
-      places(footer.buffers, footer.num_buffers, static_cast<uint64_t>(alignment), "global buffer"));
-}
-
 std::vector<Bytes> buffers_of(const nb::list& list) {
   std::vector<Bytes> found;
   found.reserve(list.size());
   for (nb::handle one : list) found.push_back(nb::cast<Bytes>(one));
   return found;
+}
+
+// What the last bytes of a file say of it, as far as they say it.
+struct End {
+  std::string wrong;           // with the file; empty: nothing
+  std::optional<Footer> footer;
+  bool has_tables = false;     // the tables that the footer names are in the bytes
+  std::vector<int64_t> columns, buffers;  // starts and stops by turns
+  int64_t keep = 0;            // where the first part begins that the bytes have, or the bytes
+
+  End(const Bytes& tail, int64_t file_bytes) {
+    try {
+      parse(tail, file_bytes);
+    } catch (const std::invalid_argument& error) {
+      wrong = error.what();
+    }
+  }
+
+  // (major, minor, what is wrong, (columns, buffers, where to keep bytes from) if they are there,
+  // column metadata, the first of the tables), or what is wrong with the footer.
+  nb::object told() const {
+    if (!footer) return nb::str(wrong.data(), wrong.size());
+    nb::object error = nb::none(), tables = nb::none();
+    if (!wrong.empty())
+      error = nb::str(wrong.data(), wrong.size());
+    else if (has_tables)
+      tables = nb::make_tuple(numpy_of(columns), numpy_of(buffers), keep);
+    return nb::make_tuple(footer->major, footer->minor, error, tables, footer->metadata,
+                          std::min(footer->columns, footer->buffers));
+  }
+
+ private:
+  void parse(const Bytes& tail, int64_t file_bytes) {
+    const uint64_t size = static_cast<uint64_t>(file_bytes);
+    if (file_bytes < 0 || tail.size() > size) corrupt("a tail of no file");
+    footer.emplace(Footer::read(tail.data(), tail.size()));
+    footer->check(size);
+    const uint64_t first = size - tail.size();
+    if (footer->columns < first || footer->buffers < first) return;
+    const bool is_structural = footer->major > 2 || (footer->major == 2 && footer->minor > 0);
+    int64_t least = file_bytes;
+    auto places = [&](uint64_t at, uint32_t count, int64_t align, const char* what,
+                      std::vector<int64_t>& found) {
+      found.reserve(2 * size_t{count});
+      Footer::places(tail.data() + (at - first), count, size, static_cast<uint64_t>(align), what,
+                     [&](int64_t start, int64_t stop) {
+                       found.insert(found.end(), {start, stop});
+                       if (start >= static_cast<int64_t>(first)) least = std::min(least, start);
+                     });
+    };
+    places(footer->columns, footer->num_columns, 1, "column metadata", columns);
+    places(footer->buffers, footer->num_buffers, is_structural ? kAlign : 1, "global buffer", buffers);
+    keep = least == file_bytes ? static_cast<int64_t>(first) : least;
+    has_tables = true;
+  }
+};
+
+// What the last bytes of files say of them: `End::told` of each.
+nb::list file_ends(const nb::list& tails, const In<int64_t>& file_bytes) {
+  const std::vector<Bytes> buffers = buffers_of(tails);
+  if (file_bytes.size() != buffers.size()) corrupt("ends of files: one size a file");
+  std::vector<End> ends;
+  ends.reserve(buffers.size());
+  {
+    nb::gil_scoped_release release;
+    for (size_t i = 0; i < buffers.size(); ++i) ends.emplace_back(buffers[i], file_bytes.data()[i]);
+  }
+  nb::list told;
+  for (const End& end : ends) told.append(end.told());
+  return told;
 }
 
 // The pages of columns of whole files: (version, pages of each column of each file, rows of each
@@ -225,8 +272,7 @@ void register_small_files(nanobind::module_& m) {
   using namespace alance;
   using nanobind::arg;
   m.def("file_pages", &file_pages, arg("contents"), arg("columns").noconvert());
-  m.def("read_footer", &read_footer, arg("tail"));
-  m.def("footer_tables", &footer_tables, arg("tail"), arg("file_bytes"), arg("alignment"));
+  m.def("file_ends", &file_ends, arg("tails"), arg("file_bytes").noconvert());
   m.def("pages_together", &pages_together, arg("columns"));
   m.def("gather_spans", &gather_spans, arg("contents"), arg("numbers").noconvert(),
         arg("starts").noconvert(), arg("sizes").noconvert());

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import AlanceError
 from alance.file_version import FileVersion
-from alance.format.container import parse_columns
+from alance.format.column_metadata import Metadata, parse_columns
+from alance.format.container import Container
 from alance.format.proto import file2_pb2
 
 if TYPE_CHECKING:
-    from alance.format.container import Column
+    from collections.abc import Sequence
+
+    from alance.format.column_metadata import Column
 
 FILE_BYTES = 1 << 20
 NUMBERS = st.one_of(
@@ -85,14 +89,26 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(content)
 
 
+def metadata_of(
+    contents: Sequence[bytes], version: FileVersion, first_index: int = 0, path: str = "f.lance"
+) -> Metadata:
+    """Metadata of columns, one behind the other."""
+    none = np.empty((0, 2), np.int64)
+    file = Container(path, FILE_BYTES, version, none, none, memoryview(b""), 0)
+    ends = np.cumsum([0, *map(len, contents)])
+    spans = np.stack([ends[:-1], ends[1:]], axis=1) + 1000
+    indices = range(first_index, first_index + len(contents))
+    return Metadata(file, indices, spans, memoryview(b"".join(contents)), 1000)
+
+
 def outcome(content: bytes, version: FileVersion, *, by_kernel: bool) -> object:
     """What is known of a column, or the error."""
     kernel = _kernels.column_pages
     patch = pytest.MonkeyPatch()
     if not by_kernel:
-        patch.setattr(_kernels, "column_pages", lambda contents, *_: [None] * len(contents))
+        patch.setattr(_kernels, "column_pages", lambda _, numbers, *__: ([None] * len(numbers), []))
     try:
-        (column,) = parse_columns("f.lance", FILE_BYTES, version, [3], [memoryview(content)])
+        (column,) = parse_columns([metadata_of([content], version, first_index=3)])
     except AlanceError as error:
         return type(error), str(error)
     finally:
@@ -128,8 +144,8 @@ def test_what_writers_make_is_read_by_the_kernel(lengths: list[int], count: int)
         page.buffer_offsets.extend(64 * one for one in range(count))
         page.buffer_sizes.extend(range(count))
         page.encoding.direct.encoding = b"even" if number % 2 else b"odd"
-    content = memoryview(message.SerializeToString())
-    columns = parse_columns("f.lance", FILE_BYTES, FileVersion.V2_2, [0, 1], [content] * 2)
+    content = message.SerializeToString()
+    columns = parse_columns([metadata_of([content] * 2, FileVersion.V2_2)])
     assert all(column.kernel is not None for column in columns)
     assert [page.num_rows for page in columns[1].pages] == lengths
     assert columns[0].pages[:2] == list(columns[0].pages)[:2]
@@ -143,7 +159,8 @@ def test_equal_descriptions_are_kept_once() -> None:
     message = file2_pb2.ColumnMetadata()
     for _ in range(1000):
         message.pages.add(length=1).encoding.direct.encoding = b"x" * 1000
-    (pages,) = _kernels.column_pages([message.SerializeToString()], FILE_BYTES, 64)
+    (column,) = parse_columns([metadata_of([message.SerializeToString()], FileVersion.V2_0)])
+    pages = column.kernel
     assert pages is not None
     assert len(pages) == 1000
     assert pages.num_bytes < 64_000

@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.container import Container, open_container
+from alance.format.container import (
+    Container,
+    FileEnd,
+    open_container,
+    open_containers,
+    read_columns,
+)
 from alance.format.plans import run
 
 # int32 [1, 2, 3] in column `x`, version 2.1, as pylance 14.0.2 writes it: 340 bytes.
@@ -67,6 +73,32 @@ def test_tables_beyond_the_tail_cost_one_more_round() -> None:
     assert len(rounds) == 1
     (column,), _ = run(container.read_columns([0]), WHOLE_FILE)
     assert column.num_rows == 3
+
+
+def test_many_files_are_opened_by_one_call_and_one_round() -> None:
+    tails = [memoryview(WHOLE_FILE)[-size:] for size in (60, 340, 156, 100)]
+    files = [FileEnd(f"file {number}", 340, tail) for number, tail in enumerate(tails)]
+    together, rounds = run(open_containers(files), WHOLE_FILE)
+    assert [extent.path for extent in rounds[0]] == ["file 0"]
+    assert len(rounds) == 1
+    for file, container in zip(files, together, strict=True):
+        alone, _ = run(open_container(*file), WHOLE_FILE)
+        assert (container.path, container.version) == (alone.path, alone.version)
+        assert (container.columns == alone.columns).all()
+        assert (container.buffers == alone.buffers).all()
+        assert container.content_start <= container.keep_from <= 340
+    columns, _ = run(read_columns([(container, [0]) for container in together]), WHOLE_FILE)
+    assert [column.num_rows for (column,) in columns] == [3] * 4
+
+
+def test_of_many_files_the_broken_one_is_named() -> None:
+    broken = WHOLE_FILE[:-1] + b"X"
+    files = [FileEnd("good", 340, memoryview(WHOLE_FILE)), FileEnd("bad", 340, memoryview(broken))]
+    with pytest.raises(CorruptFileError, match="bad: ends in"):
+        run(open_containers(files), WHOLE_FILE)
+    good, _ = run(open_container("good", 340), WHOLE_FILE)
+    with pytest.raises(CorruptFileError, match="column 1 in good: the file has 1"):
+        run(read_columns([(good, [0]), (good, [0, 1])]), WHOLE_FILE)
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,57 @@ def test_wrong_bytes(files: list[bytes], data: st.DataObject) -> None:
         assert not len(kinds) or 0 <= kinds.min() <= kinds.max() < len(encodings)
 
 
+@settings(max_examples=200)
+@given(data=st.data())
+def test_wrong_ends_of_files_are_told_or_read(files: list[bytes], data: st.DataObject) -> None:
+    content = bytearray(files[2])
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(len(content) - 100, len(content) - 1))
+        content[place] = data.draw(st.integers(0, 255))
+    tail = bytes(content[-data.draw(st.integers(0, len(content))) :])
+    size = len(content) + data.draw(st.sampled_from([0, 0, 0, 1, -64]))
+    good, end = _kernels.file_ends(views([files[0], tail]), columns(len(files[0]), size))
+    assert not isinstance(good, str)
+    assert good[2] is None
+    if isinstance(end, str):
+        return
+    _, _, wrong, tables, _, first_table = end
+    assert wrong is None or tables is None
+    if tables is not None:
+        of_columns, of_buffers, keep = tables
+        assert len(of_columns) % 2 == len(of_buffers) % 2 == 0
+        places = np.concatenate([of_columns, of_buffers])
+        assert (places >= 0).all()
+        assert (places <= size).all()
+        assert size - len(tail) <= keep <= size
+        assert first_table >= size - len(tail)
+
+
+def test_ends_of_files_need_their_sizes() -> None:
+    with pytest.raises(ValueError, match="one size a file"):
+        _kernels.file_ends(views([b"x"]), columns())
+    assert _kernels.file_ends(views([bytes(50)]), columns(40)) == ["a tail of no file"]
+    assert _kernels.file_ends(views([bytes(50)]), columns(-1)) == ["a tail of no file"]
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ([1], [0], [1], [9], [1]),
+        ([-1], [0], [1], [9], [1]),
+        ([0], [-1], [1], [9], [1]),
+        ([0], [3], [8], [9], [1]),
+        ([0], [0], [-1], [9], [1]),
+        ([0], [0], [1], [-1], [1]),
+        ([0], [0], [1], [9], [0]),
+        ([0], [0], [1], [9], []),
+    ],
+)
+def test_metadata_of_columns_outside_of_what_was_read(place: tuple[list[int], ...]) -> None:
+    with pytest.raises(ValueError, match="column metadata"):
+        _kernels.column_pages(views([b"0123456789"]), *[columns(*values) for values in place])
+
+
 def test_spans() -> None:
     contents = views([b"abcdef", b"", b"0123"])
     found = _kernels.gather_spans(

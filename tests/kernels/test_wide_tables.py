@@ -75,7 +75,10 @@ def column(rows: Sequence[int], size: int) -> _kernels.ColumnPages:
         page.buffer_offsets.extend([128 * number, 128 * number + 64])
         page.buffer_sizes.extend([2, size])
         page.encoding.direct.encoding = b"same"
-    (pages,) = _kernels.column_pages([message.SerializeToString()], 1 << 20, 64)
+    message.encoding.direct.encoding = b"column"
+    content = memoryview(message.SerializeToString())
+    place = (np.array([value], np.int64) for value in (0, 0, len(content), 1 << 20, 64))
+    (pages,), _ = _kernels.column_pages([content], *place)
     assert pages is not None
     return pages
 

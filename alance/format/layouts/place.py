@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from alance.arrays import Bytes, Int64s, UInt16s
-    from alance.format.container import Column
+    from alance.format.column_metadata import Column
     from alance.format.plans import Plan
 
 # A page up to this size is read whole: at 100 MB/s that takes 2.5 ms, a round 30 ms.

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from alance.errors import CorruptFileError
 from alance.file_version import FOOTERS, FileVersion
 from alance.format.container import MAGIC, TAIL_BYTES, Container
-from alance.format.plans import ByteRange
+from alance.format.plans import ByteRange, joined_spans
 from alance.format.proto import file_pb2, table_pb2
 from alance.format.schema import Schema
 
@@ -77,11 +77,6 @@ class BatchContainer(Container):
         size = len(self.content) + self.first_rows.nbytes + 2 * self.metadata.ByteSize()
         return size + (0 if self.schema is None else 400 * sum(1 for _ in self.schema.walk()))
 
-    @property
-    def keep_from(self) -> int:
-        """Where begins what is of use of the file's end."""
-        return self.page_table_start
-
     def field_ids(self) -> dict[int, str]:
         """The fields of the file with their logical types; none where it has no schema."""
         fields = () if self.schema is None else self.schema.walk()
@@ -120,6 +115,22 @@ class BatchContainer(Container):
         """
         start = self.metadata.statistics.page_table_position
         return (yield from self._runs(field_ids, 0, start, 1))
+
+    def _read(self, spans: Sequence[tuple[int, int]]) -> Plan[list[memoryview]]:
+        missing = [span for span in spans if span[0] < self.content_start]
+        joined = joined_spans(missing)
+        fetched = (yield [ByteRange(self.path, *span) for span in joined]) if joined else ()
+        buffers: dict[tuple[int, int], memoryview] = {}
+        wholes = iter(zip(joined, fetched, strict=True))
+        first = stop = -1
+        content = memoryview(b"")
+        for span in sorted(missing):
+            if span[1] > stop:
+                (first, stop), content = next(wholes)
+            buffers[span] = content[span[0] - first : span[1] - first]
+        return [
+            buffers[span] if span[0] < self.content_start else self._slice(*span) for span in spans
+        ]
 
     def _runs(
         self, field_ids: Sequence[int], first: int, table_start: int, num_batches: int
@@ -224,6 +235,7 @@ def open_batch_file(path: str, file_bytes: int, tail: memoryview) -> Plan[BatchC
         none,
         tail,
         file_bytes - len(tail),
+        keep_from=max(file_bytes - len(tail), metadata.page_table_position),
         first_rows=first_rows,
         page_table_start=metadata.page_table_position,
         metadata=metadata,

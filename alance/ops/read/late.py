@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import numpy as np
 
 from alance.file.columns import OpenColumn
-from alance.file.fragment import open_fragment
+from alance.file.fragment import open_fragments
 from alance.file.grouped import group_key
 from alance.file.in_place import LocalRows
 from alance.file.states import ScanStates
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
-    from alance.format.plans import Plan, Reader, T
+    from alance.format.plans import Reader, T
     from alance.ops.read.groups import FragmentGroup, Split, Task
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import Snapshot
@@ -94,13 +94,14 @@ class SplitReader:
         schema = self.plan.late_schema
         if schema is None or not self._goes_ahead:
             return list(groups)
-        plans: list[Plan[OpenFragment]] = [
-            open_fragment(schema, handle.sources, handle.num_physical_rows, group.states)
+        asked = [
+            handle.to_open(group.states)
             for group in groups
             if not group.is_small
             for handle in group.handles
         ]
-        opened = iter(await self.snapshot.engine.drive(together(plans), "open files"))
+        opening = open_fragments(schema, asked)
+        opened = iter(await self.snapshot.engine.drive(opening, "open files"))
         with_late = []
         for group in groups:
             if not group.is_small:
@@ -222,11 +223,8 @@ class SplitReader:
         engine, schema, group = self.snapshot.engine, self.plan.late_schema, split.group
         assert schema is not None
         parts = group.by_fragment(split.offsets() if rows is None else rows)
-        plans: list[Plan[OpenFragment]] = [
-            open_fragment(schema, handle.sources, handle.num_physical_rows, engine.cache)
-            for handle, _ in parts
-        ]
-        opened = await engine.drive(together(plans), "open files")
+        opening = open_fragments(schema, [handle.to_open(engine.cache) for handle, _ in parts])
+        opened = await engine.drive(opening, "open files")
         for fragment in opened:
             describe(fragment)
         if _as_one(opened):

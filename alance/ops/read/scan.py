@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from alance.file.batches import leaf_bytes
-from alance.file.fragment import open_fragment
+from alance.file.fragment import open_fragments
 from alance.file.states import ScanStates
 from alance.file.tracing import describe
 from alance.format.layouts.fields import leaf_columns
@@ -156,11 +156,8 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
     await snapshot.recall(handles)
     deletions = asyncio.gather(*(handle.deletions() for handle in handles))
     try:
-        plans: list[Plan[OpenFragment]] = [
-            open_fragment(plan.first_schema, handle.sources, handle.num_physical_rows, states)
-            for handle, states in zip(handles, all_states, strict=True)
-        ]
-        opened: list[OpenFragment] = await engine.drive_all(plans, "open files")
+        asked = [handle.to_open(states) for handle, states in zip(handles, all_states, strict=True)]
+        opened = await engine.drive(open_fragments(plan.first_schema, asked), "open files")
         await deletions
     except BaseException:
         deletions.cancel()

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 import numpy as np
 
 from alance.file.batches import one_batch, side_by_side
-from alance.file.fragment import open_fragment
+from alance.file.fragment import open_fragments
 from alance.file.fragment import take_rows as take_fragments
-from alance.file.open import open_file
+from alance.file.open import FileOf, open_files
 from alance.file.taken import TakenRows
 from alance.file.tracing import describe
-from alance.format.plans import all_read, together
+from alance.format.plans import all_read
 from alance.io.readahead import Job, readahead
 from alance.io.tasks import all_of
 from alance.ops.version.first_use import beside
@@ -176,12 +176,7 @@ async def prepare_take(
         return
     await snapshot.resolve_sizes(handles)
     engine = snapshot.engine
-    opening = together(
-        [
-            open_fragment(schema, handle.sources, handle.num_physical_rows, engine.cache)
-            for handle in handles
-        ]
-    )
+    opening = open_fragments(schema, [handle.to_open(engine.cache) for handle in handles])
     await all_of([engine.drive(opening, "open files"), snapshot.prepare(handles)])
 
 
@@ -209,13 +204,26 @@ def opened_fragments(
     fragments: list[OpenFragment | None] = [cache.peek(key) for key in keys]
     missing = [number for number, fragment in enumerate(fragments) if fragment is None]
     if missing:
-        opening = [_open(handles[number], choice, cache) for number in missing]
-        for number, fragment in zip(missing, (yield from together(opening)), strict=True):
+        sources = [
+            FileOf(source.location, source.file_bytes, cache)
+            for number in missing
+            for source in handles[number].sources
+            if not choice.ids.isdisjoint(source.columns)
+        ]
+        yield from open_files(sources)
+        # Of callers that waited for the same files, one opens the fragments.
+        for number in missing:
+            fragments[number] = cache.peek(keys[number])
+        missing = [number for number in missing if fragments[number] is None]
+        asked = [handles[number].to_open(cache) for number in missing]
+        opened = yield from open_fragments(choice.schema, asked)
+        for number, fragment in zip(missing, opened, strict=True):
             fragments[number] = fragment
-    opened = [fragment for fragment in fragments if fragment is not None]
-    for fragment in opened:
+            cache.put(keys[number], fragment, fragment.num_bytes)
+    known = [fragment for fragment in fragments if fragment is not None]
+    for fragment in known:
         describe(fragment)
-    return opened
+    return known
 
 
 def keep_grown(
@@ -230,17 +238,3 @@ def keep_grown(
             fragment.tables.has_grown = False
             key = ("fragment", handle.identity, choice.key)
             cache.put(key, fragment, fragment.num_bytes)
-
-
-def _open(handle: FragmentHandle, choice: TakenColumns, cache: SearchCache) -> Plan[OpenFragment]:
-    """Plan the opening of a fragment; of callers that waited for the same files, one does it."""
-    sources = [source for source in handle.sources if not choice.ids.isdisjoint(source.columns)]
-    yield from together(
-        [open_file(source.location, source.file_bytes, cache) for source in sources]
-    )
-    opened: OpenFragment | None = cache.peek(("fragment", handle.identity, choice.key))
-    if opened is None:
-        rows = handle.num_physical_rows
-        opened = yield from open_fragment(choice.schema, handle.sources, rows, cache)
-        cache.put(("fragment", handle.identity, choice.key), opened, opened.num_bytes)
-    return opened

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
-from alance.file.fragment import open_fragment
+from alance.file.fragment import open_fragments
 from alance.format.numbers import distinct
-from alance.format.plans import together
 from alance.io.tasks import all_of
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen
@@ -294,10 +293,8 @@ async def open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns)
     await snapshot.resolve_sizes(handles)
     await snapshot.recall(handles)
     cache = snapshot.engine.cache
-    plans = [
-        open_fragment(schema, handle.sources, handle.num_physical_rows, cache) for handle in handles
-    ]
-    await snapshot.engine.drive(together(plans), "open files")
+    opening = open_fragments(schema, [handle.to_open(cache) for handle in handles])
+    await snapshot.engine.drive(opening, "open files")
 
 
 async def _refine(

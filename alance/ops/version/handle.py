@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
-from alance.file.fragment import FileSource
+from alance.file.fragment import FileSource, ToOpen
 from alance.file_version import FileVersion
 from alance.format.numbers import to_arrow
 from alance.format.table.row_ids import parse_row_id_runs, parse_versions
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Int64s, Mask, UInt64s
+    from alance.file.columns import States
     from alance.format.proto import table_pb2
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.fragment import Fragment
@@ -109,6 +110,10 @@ class FragmentHandle:
                 for file in self.fragment.files
             )
         return self._sources
+
+    def to_open(self, states: States) -> ToOpen:
+        """What opening it needs to know, once it is prepared."""
+        return ToOpen(self.sources, self.num_physical_rows, states)
 
     def resolve(self, sources: Sequence[FileSource], num_rows: int) -> None:
         """Remember the files with their sizes, and the row count."""

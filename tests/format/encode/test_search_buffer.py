@@ -24,7 +24,7 @@ from tests.reference.written import file_bytes
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from alance.format.container import Column
+    from alance.format.column_metadata import Column
 
 ROWS = 30_000
 

@@ -1,0 +1,254 @@
+"""Metadata of the columns of 2.x files: the pages of each, and where their buffers are.
+
+The kernel parses those of many columns of many files in one call, and leaves what is unusual in
+them to the parser of protobuf, which knows what to say of it.
+
+Source: docs/format/file.md, "Container"; file2.proto, message ColumnMetadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple, overload
+
+import numpy as np
+from google.protobuf.any_pb2 import Any
+from google.protobuf.message import DecodeError
+
+from alance import _kernels
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.file_version import FileVersion
+from alance.format.proto import file2_pb2
+
+if TYPE_CHECKING:
+    from alance.arrays import Int64s
+    from alance.format.container import Container
+
+COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"
+ALIGNMENT: Final = 64  # of buffers in files of 2.1 and later
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where a page lies and the description of its layout, undecoded."""
+
+    buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) each
+    num_rows: int  # rows, times the dimensions of structural fixed-size lists
+    encoding: bytes  # a serialized google.protobuf.Any
+
+
+class FlatPages(Sequence[Page]):
+    """The pages of a column in flat tables; each is made when it is asked for."""
+
+    __slots__ = ("_length", "kernel")
+
+    def __init__(self, kernel: _kernels.ColumnPages) -> None:
+        self.kernel = kernel
+        self._length = len(kernel)
+
+    def __len__(self) -> int:
+        return self._length
+
+    @overload
+    def __getitem__(self, number: int) -> Page: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[Page]: ...
+
+    def __getitem__(self, number: int | slice) -> Page | Sequence[Page]:
+        if isinstance(number, slice):
+            return [self[place] for place in range(self._length)[number]]
+        return Page(*self.kernel.page(number if number >= 0 else number + self._length))
+
+
+class Column:
+    """The pages of one column, in row order.
+
+    Args:
+        index: its number in the file.
+        pages: those that are in no flat tables.
+        first_rows: of these the first row of each, and the total.
+        kernel: the flat tables; None: there are none.
+    """
+
+    __slots__ = ("_first_rows", "_pages", "index", "kernel")
+
+    def __init__(
+        self,
+        index: int,
+        pages: Sequence[Page] = (),
+        first_rows: Int64s | None = None,
+        kernel: _kernels.ColumnPages | None = None,
+    ) -> None:
+        self.index = index
+        self.kernel = kernel
+        self._pages = pages
+        self._first_rows = first_rows
+
+    @property
+    def pages(self) -> Sequence[Page]:
+        """The pages, each made when it is asked for."""
+        return self._pages if self.kernel is None else FlatPages(self.kernel)
+
+    @property
+    def num_pages(self) -> int:
+        return len(self._pages) if self.kernel is None else len(self.kernel)
+
+    @property
+    def first_rows(self) -> Int64s:
+        """The first row of each page, and the total; shape (pages + 1,)."""
+        if self._first_rows is None:
+            assert self.kernel is not None
+            self._first_rows = np.frombuffer(self.kernel.first_rows(), np.int64)
+        return self._first_rows
+
+    @property
+    def num_rows(self) -> int:
+        if self.kernel is not None:
+            return self.kernel.num_rows
+        return int(self.first_rows[-1])
+
+    def row_table(self) -> _kernels.RowTable:
+        """A table of the pages for the kernel that places rows, which knows nothing of them yet."""
+        if self.kernel is not None:
+            return self.kernel.row_table()
+        return _kernels.RowTable(self.first_rows)
+
+    @property
+    def buffer_bytes(self) -> int:
+        """Bytes of all buffers of all pages."""
+        if self.kernel is not None:
+            return self.kernel.buffer_bytes
+        return sum(size for page in self.pages for _, size in page.buffers)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that this object keeps alive, for a cache's budget."""
+        if self.kernel is not None:
+            return 260 + 8 * len(self.kernel) + self.kernel.num_bytes
+        return 200 + sum(len(page.encoding) + 120 for page in self.pages)
+
+
+class Metadata(NamedTuple):
+    """The metadata of neighbouring columns of a file, in bytes that begin at `first`."""
+
+    container: Container
+    indices: Sequence[int]
+    spans: Int64s  # shape (n, 2): start and stop of each in the file
+    content: memoryview
+    first: int
+
+    @property
+    def alignment(self) -> int:
+        """Of buffers of the file."""
+        return ALIGNMENT if self.container.version > FileVersion.V2_0 else 1
+
+
+def parse_columns(metadata: Sequence[Metadata]) -> list[Column]:
+    """Columns of files from their metadata, with every place checked against its file.
+
+    Raises:
+        CorruptFileError: metadata that contradict themselves or the file.
+        UnsupportedError: an encoding that is not known.
+    """
+    counts = [len(part.indices) for part in metadata]
+    of_parts = [
+        (number, part.first, part.container.file_bytes, part.alignment)
+        for number, part in enumerate(metadata)
+    ]
+    numbers, first, file_bytes, alignments = np.repeat(
+        np.array(of_parts, np.int64).reshape(-1, 4).T, counts, axis=1
+    )
+    spans = np.concatenate([part.spans for part in metadata])
+    starts, sizes = spans[:, 0] - first, spans[:, 1] - spans[:, 0]
+    contents = [part.content for part in metadata]
+    parsed, distinct = _kernels.column_pages(
+        contents, numbers, starts, sizes, file_bytes, alignments
+    )
+    indices = [index for part in metadata for index in part.indices]
+    encodings = dict(distinct)
+    columns = []
+    for place, (index, pages) in enumerate(zip(indices, parsed, strict=True)):
+        if pages is not None and place not in encodings:
+            columns.append(Column(index, kernel=pages))
+            continue
+        part = metadata[numbers[place]]
+        container = part.container
+        if pages is not None:
+            _check_encoding(encodings[place], f"column {index} in {container.path}")
+            columns.append(Column(index, kernel=pages))
+            continue
+        start = int(starts[place])
+        content = bytes(part.content[start : start + int(sizes[place])])
+        columns.append(
+            _parse_column(index, content, container.path, container.file_bytes, container.version)
+        )
+    return columns
+
+
+def _parse_column(
+    index: int, content: bytes, path: str, file_bytes: int, version: FileVersion
+) -> Column:
+    """A column that the kernel leaves, by the parser of protobuf.
+
+    Nearly always something is wrong with it, and the message says which page and buffer. What comes
+    here and is right, no writer makes: an encoding that is there twice, which protobuf merges, or
+    fields beside it that nobody knows. A kernel that knew all that would be another parser of
+    protobuf. Tests take this one for the reference of what the kernel does.
+    """
+    where = f"column {index} in {path}"
+    try:
+        message = file2_pb2.ColumnMetadata.FromString(content)
+    except DecodeError as error:
+        raise CorruptFileError(f"{where}: {error}") from error
+    if version > FileVersion.V2_0:
+        _check_encoding(direct_encoding(message.encoding, where), where)
+    pages = []
+    first_rows = [0]
+    for number, page in enumerate(message.pages):
+        place = f"page {number} of {where}"
+        offsets, sizes = page.buffer_offsets, page.buffer_sizes
+        if len(offsets) != len(sizes):
+            raise CorruptFileError(f"{place}: {len(offsets)} offsets, {len(sizes)} sizes")
+        buffers = tuple(zip(offsets, sizes, strict=True))
+        for offset, size in buffers:
+            if offset + size > file_bytes or (offset % ALIGNMENT and version > FileVersion.V2_0):
+                raise CorruptFileError(
+                    f"{place}: buffer of {size} bytes at {offset}, "
+                    f"in a file of {file_bytes} bytes with buffers at multiples of {ALIGNMENT}"
+                )
+        first_rows.append(first_rows[-1] + page.length)
+        if first_rows[-1] >= 1 << 62:
+            raise CorruptFileError(f"{place}: {page.length} rows")
+        pages.append(Page(buffers, page.length, direct_encoding(page.encoding, place)))
+    return Column(index, tuple(pages), np.array(first_rows, np.int64))
+
+
+def _check_encoding(encoding: bytes, where: str) -> None:
+    url = any_url(encoding, where)
+    if not url.endswith(COLUMN_ENCODING):
+        raise UnsupportedError(f"{where}: column encoding {url!r}")
+
+
+def direct_encoding(encoding: file2_pb2.Encoding, where: str) -> bytes:
+    """The bytes of an encoding's Any; `indirect` was never written and is refused."""
+    if not encoding.HasField("direct"):
+        kind = encoding.WhichOneof("location")
+        raise UnsupportedError(f"{where}: encoding is {kind or 'missing'}, expected 'direct'")
+    return encoding.direct.encoding
+
+
+def any_url(content: bytes, where: str) -> str:
+    """The type URL of a serialized google.protobuf.Any."""
+    try:
+        return _type_url(content)
+    except DecodeError as error:
+        raise CorruptFileError(f"{where}: {error}") from error
+
+
+@lru_cache(maxsize=256)
+def _type_url(content: bytes) -> str:
+    """The type URL of an Any: columns of all files have the same few."""
+    return str(Any.FromString(content).type_url)
