@@ -22,9 +22,10 @@ from alance.checks import check_count
 from alance.errors import InvalidInputError
 from alance.format.blocks import VariableWidth
 from alance.format.encode.blobs import DEDICATED, INLINE, PACKED, PREPARED_TYPE
-from alance.format.encode.leaves import as_type, block_of, validity_of
+from alance.format.encode.leaves import as_type, block_of
 from alance.format.field import BLOB_V2
 from alance.format.layouts.arrays import bitmap
+from alance.format.numbers import validity_of
 from alance.format.types import EXTENSION_NAME
 from alance.ops.blobs.files import blob_path
 
