@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HERE = Path(__file__).parent
+TEST_S = 3600  # seconds; a session takes some to begin, and minutes where many want the processors
 REASON = None
 if importlib.util.find_spec("pyspark") is None:
     REASON = "no pyspark; install alance[spark]"
@@ -29,6 +30,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.spark)
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(TEST_S))
             # Sockets of py4j are closed by its own threads, some after the test that opened them.
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
             item.add_marker(
