@@ -231,6 +231,21 @@ def test_small_tables_are_broadcast(spark, table):
     assert "BroadcastHashJoin" in plan_of(joined)
 
 
+@pytest.mark.parametrize("keys", [[3, 7, 15_000], ["row 5", "row 19999"]])
+def test_keys_of_a_join_s_filtered_side_are_a_filter_of_the_scan(spark, table, keys):
+    frame = spark.read.format("alance").load(table)
+    name = "id" if isinstance(keys[0], int) else "text"
+    others = [-1] if isinstance(keys[0], int) else ["-"]
+    kept, left_out = ([(key, flag) for key in part] for part, flag in ((keys, 1), (others, 0)))
+    side = spark.createDataFrame(kept + left_out, [name, "flag"]).where("flag + 0 = 1")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # whose plans hide their leaves
+    joined = frame.join(F.broadcast(side), name)
+    assert "RuntimeFilters: [dynamicpruningexpression" in plan_of(joined)
+    assert sorted(row[name] for row in joined.collect()) == sorted(keys)
+    scan = joined._jdf.queryExecution().executedPlan().collectLeaves().head()
+    assert scan.metrics().apply("numOutputRows").value() == len(keys)
+
+
 def test_a_list_of_paths_is_refused_with_what_to_do_instead(spark, table):
     with pytest.raises(AnalysisException, match=r"one path.*union"):
         spark.read.format("alance").load([table, table])

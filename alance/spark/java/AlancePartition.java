@@ -5,7 +5,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
 /**
  * What one task reads.
  *
- * @param work shared with other tasks of the same version, in a stream; null: that of all tasks
+ * @param work of a stream, or with filters that came late; null: that of all tasks
  * @param pieces records of fragments, pickled
  */
 record AlancePartition(byte[] work, byte[] pieces) implements InputPartition {

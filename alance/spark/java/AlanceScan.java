@@ -1,12 +1,17 @@
 package alance.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.function.Function;
 import java.util.function.Supplier;
+import org.apache.spark.sql.connector.expressions.FieldReference;
+import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -14,36 +19,76 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.StructType;
 
 /** A query of a version, planned by Python when Spark first asks. */
-final class AlanceScan implements SupportsReportStatistics, Batch {
+final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Filtering, Batch {
+  private static final int MOST_KEYS = 10_000;
+
   private final Supplier<Opened> version;
   private final ObjectNode wish;
   private final StructType schema;
   private final List<Predicate> pushed;
   private final Function<StructType, MicroBatchStream> stream;
+  private final boolean isFilterable;
+  private ArrayNode late; // filters that Spark knows when it runs: the keys of a join's other side
   private JsonNode plan;
 
+  /**
+   * @param isFilterable whether rows may be left out that a filter of the running query refuses
+   */
   AlanceScan(
       Supplier<Opened> version,
       ObjectNode wish,
       StructType schema,
       List<Predicate> pushed,
-      Function<StructType, MicroBatchStream> stream) {
+      Function<StructType, MicroBatchStream> stream,
+      boolean isFilterable) {
     this.version = version;
     this.wish = wish;
     this.schema = schema;
     this.pushed = pushed;
     this.stream = stream;
+    this.isFilterable = isFilterable;
   }
 
   private synchronized JsonNode plan() {
     if (plan == null) {
-      plan = version.get().ask(wish.deepCopy());
+      ObjectNode request = wish.deepCopy();
+      if (late != null) {
+        request.withArray("filters").addAll(late);
+      }
+      plan = version.get().ask(request);
     }
     return plan;
+  }
+
+  @Override
+  public NamedReference[] filterAttributes() {
+    String[] names = isFilterable ? schema.fieldNames() : new String[0];
+    boolean areTold =
+        names.length == Arrays.stream(names).map(String::toLowerCase).distinct().count();
+    return areTold
+        ? Arrays.stream(names).map(FieldReference::column).toArray(NamedReference[]::new)
+        : new NamedReference[0]; // Spark could not say which one is meant
+  }
+
+  /** Spark joins all the same: what is not taken over costs rows that no one needs. */
+  @Override
+  public synchronized void filter(Predicate[] predicates) {
+    Predicate[] few =
+        Arrays.stream(predicates)
+            .filter(each -> each.children().length <= MOST_KEYS)
+            .toArray(Predicate[]::new);
+    late = JsonNodeFactory.instance.arrayNode();
+    for (JsonNode text : few.length == 0 ? late : AlanceTable.textsOf(version.get(), few)) {
+      if (!text.isNull()) {
+        late.add(text);
+      }
+    }
+    plan = null;
   }
 
   @Override
@@ -95,9 +140,11 @@ final class AlanceScan implements SupportsReportStatistics, Batch {
   @Override
   public InputPartition[] planInputPartitions() {
     JsonNode partitions = plan().get("partitions");
+    // Spark has asked for the factory before it knew all filters.
+    byte[] work = late == null ? null : Base64.getDecoder().decode(plan().get("work").asText());
     InputPartition[] planned = new InputPartition[partitions.size()];
     for (int i = 0; i < planned.length; i++) {
-      planned[i] = new AlancePartition(null, Base64.getDecoder().decode(partitions.get(i).asText()));
+      planned[i] = new AlancePartition(work, Base64.getDecoder().decode(partitions.get(i).asText()));
     }
     return planned;
   }

@@ -121,7 +121,8 @@ final class AlanceScanBuilder
       return new CountScan(schema, table.opened().rows());
     }
     wish.put("schema", schema.json());
-    return new AlanceScan(table::opened, wish, schema, pushed, stream);
+    boolean isOfRows = !wish.has("aggregates") && !wish.has("limit") && table.hasOwnTypes();
+    return new AlanceScan(table::opened, wish, schema, pushed, stream, isOfRows);
   }
 
   private boolean isCountOfAll() {

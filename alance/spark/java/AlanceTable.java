@@ -155,12 +155,16 @@ class AlanceTable
 
   /** Filters as Python takes them over; null: it does not. */
   JsonNode textsOf(Predicate[] predicates) {
+    return textsOf(opened(), predicates);
+  }
+
+  static JsonNode textsOf(Opened version, Predicate[] predicates) {
     ObjectNode request = Server.request("push");
     ArrayNode trees = request.putArray("predicates");
     for (Predicate predicate : predicates) {
       trees.add(Trees.of(predicate));
     }
-    return opened().ask(request).get("texts");
+    return version.ask(request).get("texts");
   }
 
   /** The options of a write: one of a table of a catalog does not change its columns. */
