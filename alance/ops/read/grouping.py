@@ -252,8 +252,11 @@ def _input(kind: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_decimal128(values.type):
         type_ = values.type
         is_wide = type_.precision + len(str(len(values))) > DIGITS
-        wide = pa.decimal256(MOST_DIGITS, type_.scale)
-        return values.cast(wide if is_wide else pa.decimal128(DIGITS, type_.scale))
+        if is_wide:
+            return values.cast(pa.decimal256(MOST_DIGITS, type_.scale))
+        # A cast would look at each value, though the bytes of all are the same.
+        wide = pa.decimal128(DIGITS, type_.scale)
+        return pa.chunked_array([chunk.view(wide) for chunk in values.chunks], wide)
     return values
 
 
