@@ -13,7 +13,7 @@ from alance.deferred import Deferred
 from alance.errors import UnsupportedError
 from alance.io.generators import outermost
 from alance.ops.read import count, ordering
-from alance.ops.read.plan import plan_scan
+from alance.ops.read.plan import in_large_batches, plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.read.window import cut_table
 from alance.ops.version.defaults import GROUP_BYTES
@@ -52,12 +52,13 @@ else:
 class Scanner:
     """A scan of a dataset or fragment; each call runs it anew."""
 
-    __slots__ = ("_columns", "_options", "_snapshot")
+    __slots__ = ("_columns", "_is_folded", "_options", "_snapshot")
 
     def __init__(self, snapshot: Snapshot, columns: Columns, options: ScanOptions) -> None:
         self._snapshot = snapshot
         self._columns = columns
         self._options = options
+        self._is_folded = False
 
     @property
     def projected_schema(self) -> pa.Schema:
@@ -135,6 +136,8 @@ class Scanner:
                 yield batch
             return
         plan = await plan_scan(self._snapshot, self._columns, options)
+        if self._is_folded and options.batch_size is None and options.limit is None:
+            plan = in_large_batches(plan)
         async with aclosing(scan(self._snapshot, plan)) as batches:
             async for batch in batches:
                 yield batch
@@ -216,8 +219,10 @@ class Scanner:
         )
 
     def _rows(self, columns: Columns) -> Scanner:
-        """The same scan of other columns."""
-        return Scanner(self._snapshot, columns, self._options)
+        """The same scan of other columns, whose batches are only folded."""
+        rows = Scanner(self._snapshot, columns, self._options)
+        rows._is_folded = True
+        return rows
 
     async def explain(self) -> Explanation:
         """What the scan would ask of the store, before it does: requests, bytes and rounds, pages

@@ -22,9 +22,9 @@ from alance.format.numbers import as_mask, as_numbers, to_arrow
 from alance.ops.merge.plan import SOURCE, TARGET
 from alance.ops.merge.source import key_widths
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
+from alance.ops.read.plan import in_large_batches, plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.rows.delete import Offsets, in_large_batches
+from alance.ops.rows.delete import Offsets
 from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
 from alance.ops.write.spool import Spool
 

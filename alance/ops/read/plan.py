@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import InvalidInputError
+from alance.file.batches import leaf_bytes
+from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
 from alance.ops.read.filters import parsed_predicate, visible_schema
 from alance.ops.read.options import condition_of
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
+LARGE_ROWS: Final = 1 << 19
+LARGE_BYTES: Final = 16 << 20  # of a batch, decoded
 FEW_ROWS: Final = 128  # of a fragment, taken by place however small it is
 DENSE_SHARE: Final = 2  # one row in so many of the spans that they are in: these are scanned
 # The work of a fragment of which indices give rows, and of any, as bytes to decode.
@@ -297,3 +301,16 @@ def at_once(
     # The two are of one split of the fields, which is remembered: so is what is made of both.
     both = first.remember(at_once, lambda: Schema((*first.fields, *late.fields), first.metadata))
     return both, None
+
+
+def in_large_batches(plan: ScanPlan) -> ScanPlan:
+    """The plan with larger batches where its rows are small: what a batch costs is paid less often.
+
+    Of rows of unknown width, as those of strings are, the batches stay as they are.
+    """
+    leaves = [leaf for field in plan.first_schema.fields for leaf in leaf_columns(field)]
+    widths = [leaf_bytes(leaf) for leaf in leaves]
+    if not widths or not all(widths):
+        return plan
+    rows = int(min(LARGE_ROWS, LARGE_BYTES / sum(widths)))
+    return replace(plan, options=replace(plan.options, batch_size=rows))

@@ -6,19 +6,18 @@ They are found as physical offsets by fragment, reading no other columns.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alance.errors import InvalidInputError
-from alance.file.batches import empty_columns, leaf_bytes
-from alance.format.layouts.fields import leaf_columns
+from alance.file.batches import empty_columns
 from alance.format.numbers import as_mask, as_numbers
 from alance.format.table.operations import Delete
 from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import condition_of
-from alance.ops.read.plan import plan_scan
+from alance.ops.read.plan import in_large_batches, plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.rows.moved import commit_rows
 from alance.ops.version.commits import with_retries
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt64s
     from alance.expr import Predicate
     from alance.ops.read.options import ScanOptions
-    from alance.ops.read.rows import ScanPlan
     from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
@@ -59,10 +57,6 @@ async def delete(snapshot: Snapshot, where: ScanOptions, commit: CommitOptions) 
         )
 
     return await with_retries(snapshot, attempt, commit.max_retries)
-
-
-LARGE_ROWS: Final = 1 << 19
-LARGE_BYTES: Final = 16 << 20  # of a batch, decoded
 
 
 @dataclass(slots=True)
@@ -101,19 +95,6 @@ async def matching_rows(snapshot: Snapshot, where: ScanOptions) -> dict[int, Int
         async for batch in batches:
             offsets.add(as_numbers(batch.column(0)))
     return await snapshot.engine.pool.run(offsets.by_fragment)
-
-
-def in_large_batches(plan: ScanPlan) -> ScanPlan:
-    """The plan with larger batches where its rows are small: what a batch costs is paid less often.
-
-    Of rows of unknown width, as those of strings are, the batches stay as they are.
-    """
-    leaves = [leaf for field in plan.first_schema.fields for leaf in leaf_columns(field)]
-    widths = [leaf_bytes(leaf) for leaf in leaves]
-    if not widths or not all(widths):
-        return plan
-    rows = int(min(LARGE_ROWS, LARGE_BYTES / sum(widths)))
-    return replace(plan, options=replace(plan.options, batch_size=rows))
 
 
 async def checked_predicate(snapshot: Snapshot, where: ScanOptions) -> Predicate:
