@@ -44,6 +44,7 @@ def book(
         crowded: many callers are waiting: read whole blocks, and keep them.
     """
     location, profile = lane.store.root + path, lane.store.profile
+    # They were asked for when the ranges came in: blocks may have come in between.
     if not bulk and lane.blocks.is_on:
         asked = [left for own in asked if (left := from_blocks(lane.blocks, location, own))]
     asked = [left for own in asked if (left := _joined(lane, location, path, own))]

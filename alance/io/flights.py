@@ -170,6 +170,7 @@ class Lane:
             if not first.readers:
                 waiting.popleft()
                 continue
+            # With nothing under way a call goes whatever its size, else it would wait for ever.
             if self.calls and (
                 self._num_requests >= self._max_requests
                 or self._num_bytes + first.num_bytes > self._max_bytes
@@ -241,7 +242,7 @@ class Lane:
         self._num_requests -= call.num_requests
         self._num_bytes -= call.num_bytes
         for flight in call.flights:
-            self._landed(flight)
+            self._landed(flight)  # first: who joined after its readers are told would never be told
         if done.cancelled():
             self._fail(call, asyncio.CancelledError())
         elif (error := done.exception()) is not None:
@@ -268,6 +269,7 @@ class Lane:
     def _fail(self, call: Call, error: BaseException) -> None:
         for flight in call.flights:
             flight.record(0, ok=False, retries=getattr(call.future, "retries", 0))
+            # A read that ends withdraws from its flights, which changes their sets.
             readers, flight.readers = flight.readers, set()
             for read in readers:
                 if isinstance(error, asyncio.CancelledError):

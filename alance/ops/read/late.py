@@ -114,7 +114,7 @@ class SplitReader:
 
     def _guess(self, spans: Sequence[tuple[int, int]], late: OpenFragment) -> int:
         """Of the spans, the rows before this one are read with all columns at once."""
-        if not _is_dense(late, KEPT_SHARE):
+        if not _is_dense(late, KEPT_SHARE):  # most bytes of a guess would be for nothing
             self._guess_left = 0
         per_row = late.encoded_bytes / max(1, late.num_rows)
         stop = 0
