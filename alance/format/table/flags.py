@@ -53,20 +53,6 @@ NAMES: Final = {
     ZONE_WRITE_SEEDS: "zone write seeds",
 }
 
-# An index is not used for reading here, so what only concerns indices is safe to read past.
-READABLE: Final = (
-    DELETIONS
-    | STABLE_ROW_IDS
-    | V2_FILES
-    | CONFIG
-    | BASE_PATHS
-    | NO_TRANSACTION_FILE
-    | COVERING_INDEX
-    | MIXED_FILE_VERSIONS
-    | FRAGMENT_REUSE_TAGGED
-    | SPILLED_LINEAGE
-    | FIELD_IDS_NOT_REUSED
-)
 # A writer that does not know these would spoil them.
 WRITABLE: Final = (
     DELETIONS
@@ -80,6 +66,8 @@ WRITABLE: Final = (
     | SPILLED_LINEAGE
     | FIELD_IDS_NOT_REUSED
 )
+# What only concerns indices is safe to read past.
+READABLE: Final = WRITABLE | FRAGMENT_REUSE_TAGGED
 STICKY: Final = MIXED_FILE_VERSIONS  # once set, set in all later versions
 PAIRED: Final = MIXED_FILE_VERSIONS | FRAGMENT_REUSE_TAGGED | MANAGED_BLOBS | ZONE_WRITE_SEEDS
 

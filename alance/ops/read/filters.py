@@ -9,14 +9,15 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
-import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.ops.version.conditions import Among, Bound
-from alance.ops.version.projection import META
+from alance.ops.version.projection import with_meta_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
+
+    import pyarrow as pa
 
     from alance.expr import ParsedFilter, Predicate
     from alance.format.schema import Schema
@@ -88,15 +89,6 @@ class _Remembered:
 
 
 _remembered: Final = _Remembered()
-
-
-def with_meta_fields(schema: Schema) -> pa.Schema:
-    """The Arrow schema that filters and expressions see: the table's and the meta columns."""
-    arrow = schema.to_arrow()
-    for name in META:
-        if arrow.get_field_index(name) < 0:
-            arrow = arrow.append(pa.field(name, pa.uint64()))
-    return arrow
 
 
 def visible_schema(snapshot: Snapshot) -> VisibleSchema:

@@ -158,7 +158,16 @@ _NEAREST: Final = (
 )  # fmt: skip
 
 
-_OF_SCANS: Final = ("filter", "params", "fast_search", "fragments", "use_scalar_index")
+OF_SCANS: Final = ("filter", "params", "fast_search", "fragments", "use_scalar_index")
+
+
+def scan_arguments(arguments: Mapping[str, Any]) -> tuple[Columns, dict[str, Any], dict[str, Any]]:
+    """Of the arguments of a search its columns, the options of its scan, and the others."""
+    left = dict(arguments)
+    columns = left.pop("columns", None)
+    options: dict[str, Any] = {name: left.pop(name) for name in OF_SCANS if name in left}
+    options["prefilter"] = left.pop("prefilter", True)
+    return columns, options, left
 
 
 def asked_by(
@@ -169,10 +178,7 @@ def asked_by(
     Raises:
         TypeError: an unknown argument.
     """
-    left: dict[str, Any] = dict(arguments)
-    columns = left.pop("columns", None)
-    options: dict[str, Any] = {name: left.pop(name) for name in _OF_SCANS if name in left}
-    options["prefilter"] = left.pop("prefilter", True)
+    columns, options, left = scan_arguments(arguments)
     unknown = set(left) - set(_NEAREST)
     if unknown:
         raise TypeError(f"nearest: unexpected arguments {', '.join(sorted(unknown))}")

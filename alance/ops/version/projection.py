@@ -163,11 +163,16 @@ def _named(schema: Schema, columns: list[str], *, flat: bool) -> list[Output]:
     return list(outputs.values())
 
 
+def with_meta_fields(schema: Schema) -> pa.Schema:
+    """The Arrow schema that filters and expressions see: the table's and the meta columns."""
+    arrow = schema.to_arrow()
+    for name in META:
+        if arrow.get_field_index(name) < 0:
+            arrow = arrow.append(pa.field(name, pa.uint64()))
+    return arrow
+
+
 def _computed(schema: Schema, name: str, text: str) -> Output:
     from alance.expr import parse_projection
 
-    arrow = schema.to_arrow()
-    for meta in META:
-        if arrow.get_field_index(meta) < 0:
-            arrow = arrow.append(pa.field(meta, pa.uint64()))
-    return Output(name, computed=parse_projection(text, arrow))
+    return Output(name, computed=parse_projection(text, with_meta_fields(schema)))

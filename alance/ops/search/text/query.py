@@ -104,19 +104,10 @@ class MultiMatchQuery(TextQuery):
     operator: Operator = field(default="OR", kw_only=True)
 
     def __post_init__(self) -> None:
-        _check_text(self.query)
-        check_choice("operator", self.operator, get_args(Operator))
-        if isinstance(self.columns, str) or not self.columns:
-            raise InvalidInputError(f"columns={self.columns!r}: expected names of columns")
-        if self.boosts is not None and len(self.boosts) != len(self.columns):
-            raise InvalidInputError(f"boosts={self.boosts!r}: expected one for each column")
+        _check_columns(self)
 
     def parts(self) -> tuple[MatchQuery, ...]:
-        boosts = self.boosts or [1.0] * len(self.columns)
-        return tuple(
-            MatchQuery(self.query, column, boost=boost, operator=self.operator)
-            for column, boost in zip(self.columns, boosts, strict=True)
-        )
+        return _matches(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +128,8 @@ class CombinedFieldsQuery(TextQuery):
     column: ClassVar[None] = None
 
     def __post_init__(self) -> None:
-        _check_text(self.query)
-        check_choice("operator", self.operator, get_args(Operator))
-        if isinstance(self.columns, str) or not self.columns:
-            raise InvalidInputError(f"columns={self.columns!r}: expected names of columns")
+        _check_columns(self)
         boosts = [1.0] * len(self.columns) if self.boosts is None else self.boosts
-        if len(boosts) != len(self.columns):
-            raise InvalidInputError(f"boosts={self.boosts!r}: expected one for each column")
         for boost in boosts:
             _check_number("boosts", boost)
             if not 1 <= boost <= MAX_BOOST:
@@ -152,11 +138,7 @@ class CombinedFieldsQuery(TextQuery):
         object.__setattr__(self, "boosts", tuple(boosts))
 
     def parts(self) -> tuple[MatchQuery, ...]:
-        boosts = self.boosts or ()
-        return tuple(
-            MatchQuery(self.query, column, boost=boost, operator=self.operator)
-            for column, boost in zip(self.columns, boosts, strict=True)
-        )
+        return _matches(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +281,23 @@ def check_text_column(schema: Schema, column: object) -> None:
     inner = type_.value_type if pa.types.is_list(type_) or pa.types.is_large_list(type_) else type_
     if not pa.types.is_string(inner) and not pa.types.is_large_string(inner):
         raise InvalidInputError(f"column {column!r} of type {type_}: expected texts")
+
+
+def _check_columns(asked: MultiMatchQuery | CombinedFieldsQuery) -> None:
+    _check_text(asked.query)
+    check_choice("operator", asked.operator, get_args(Operator))
+    if isinstance(asked.columns, str) or not asked.columns:
+        raise InvalidInputError(f"columns={asked.columns!r}: expected names of columns")
+    if asked.boosts is not None and len(asked.boosts) != len(asked.columns):
+        raise InvalidInputError(f"boosts={asked.boosts!r}: expected one for each column")
+
+
+def _matches(asked: MultiMatchQuery | CombinedFieldsQuery) -> tuple[MatchQuery, ...]:
+    boosts = asked.boosts or [1.0] * len(asked.columns)
+    return tuple(
+        MatchQuery(asked.query, column, boost=boost, operator=asked.operator)
+        for column, boost in zip(asked.columns, boosts, strict=True)
+    )
 
 
 def _check_text(text: object) -> None:

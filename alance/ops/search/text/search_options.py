@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from alance.checks import check_count
 from alance.ops.read.options import ScanOptions
-from alance.ops.search.options import SearchArguments
+from alance.ops.search.options import OF_SCANS, SearchArguments, scan_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
 
-_OF_SCANS: Final = ("filter", "params", "fast_search", "fragments", "use_scalar_index")
-OF_BOTH: Final = (*_OF_SCANS, "prefilter", "use_index")  # searches, by words and by vectors
+OF_BOTH: Final = (*OF_SCANS, "prefilter", "use_index")  # searches, by words and by vectors
 OF_TEXTS: Final = ("on",)
 
 
@@ -76,10 +75,7 @@ def asked_by(
         InvalidInputError: a k below 1.
     """
     check_count("k", k)
-    left: dict[str, Any] = dict(arguments)
-    columns = left.pop("columns", None)
-    options: dict[str, Any] = {name: left.pop(name) for name in _OF_SCANS if name in left}
-    options["prefilter"] = left.pop("prefilter", True)
+    columns, options, left = scan_arguments(arguments)
     asked = {"query": query, "columns": left.pop("on", None)}
     asked["use_index"] = left.pop("use_index", True)
     if left:
