@@ -38,13 +38,14 @@ def translate(name: str, args: list[Node]) -> Node:
         table.setdefault(ord(character), ord(target[place]) if place < len(target) else -1)
     if not table:
         return as_text(name, args[0])
-    keys = np.array(sorted(table), np.uint32)
-    becomes = np.array([table[key] for key in keys.tolist()], np.int64)
+    top = max(table) + 1  # it and what is above stay
+    becomes = np.arange(top + 1, dtype=np.int32)
+    becomes[list(table)] = list(table.values())
 
     def map_all(values: pa.Array) -> pa.Array:
         codes, sizes = _codes(values)
-        places = np.minimum(np.searchsorted(keys, codes), len(keys) - 1)
-        mapped = np.where(keys[places] == codes, becomes[places], codes)
+        mapped = becomes[np.minimum(codes, top)]
+        mapped = np.where(codes < top, mapped, codes.view(np.int32))
         kept = np.concatenate([[0], np.cumsum(mapped >= 0)])[np.cumsum([0, *sizes])]
         return _texts(mapped[mapped >= 0].astype(np.uint32), np.diff(kept), values)
 
