@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 K: Final = 10
 TABLE: Final = "documents"
 COLUMNS: Final = ["id", "_score"]
+SIDES: Final = ("alance", "pylance", "lancedb", "tantivy")
 CALLERS: Final = 64
 CALLS: Final = 512
 ABOUT: Final = """\
@@ -91,6 +92,17 @@ class Pylance(Theirs[str]):
         return self.find(query)
 
 
+class LanceDB(Ours[str]):
+    """Searches by LanceDB; its dataset is a table of a database."""
+
+    dataset: Any
+
+    async def ask(self, query: str, **asked: Any) -> int:
+        """The number of rows."""
+        search = self.dataset.query().nearest_to_text(query, columns=["text"]).limit(K)
+        return len(await search.select(COLUMNS).to_arrow())
+
+
 class Tantivy:
     """The same words, by the engine of texts that pylance is made after: what a search can take.
 
@@ -128,9 +140,10 @@ class Tantivy:
         return len([self._searcher.doc(place)["id"] for _, place in hits])
 
 
-async def measured(
-    side: Alance | Pylance | Tantivy, texts: Sequence[str], lab: Lab | None = None
-) -> dict[str, float]:
+Side: TypeAlias = Alance | Pylance | LanceDB | Tantivy
+
+
+async def measured(side: Side, texts: Sequence[str], lab: Lab | None = None) -> dict[str, float]:
     """Of searches, one after the other: the median of their times, means of the rest."""
     from benchmarks.measure import waves
 
@@ -154,11 +167,15 @@ async def measured(
 
 async def run_local(only: str, path: Path, words: Sequence[str]) -> list[dict[str, Any]]:
     """Searches of each kind when what they read is in memory: the best of three rounds."""
+    import lancedb
+
     results: list[dict[str, Any]] = []
     if not any(only in f"texts local {kind}" for kind in KINDS):
         return results
     async with opened(str(path), None, Alance, Pylance) as both:
-        sides: dict[str, Alance | Pylance | Tantivy] = {**both, "tantivy": Tantivy(path)}
+        database = await lancedb.connect_async(str(path.parent))
+        others = {"lancedb": LanceDB(await database.open_table(path.stem))}
+        sides: dict[str, Side] = {**both, **others, "tantivy": Tantivy(path)}
         for kind in KINDS:
             if only not in f"texts local {kind}":
                 continue
@@ -266,10 +283,10 @@ def line(point: dict[str, Any]) -> str:
     """A row of the table of searches."""
     ours, theirs = point["sides"]["alance"], point["sides"]["pylance"]
     cells = [point["place"], point["what"]]
-    limit = point["sides"].get("tantivy")
+    others = [point["sides"].get(name) for name in SIDES[2:]]
     cells += [
         "" if side is None else f"{side['ms']:.2f} ({side['cpu_ms']:.2f})"
-        for side in (ours, theirs, limit)
+        for side in (ours, theirs, *others)
     ]
     cells += [f"{ours[what] / theirs[what]:.2f}" for what in ("ms", "cpu_ms")]
     for what in ("requests", "rounds", "kilobytes"):
@@ -281,8 +298,8 @@ def line(point: dict[str, Any]) -> str:
 def section(results: dict[str, Any]) -> str:
     """A part of the report."""
     parts = ["## Texts\n", ABOUT]
-    names = ["where", "search", "alance ms (cpu)", "pylance ms (cpu)", "tantivy ms (cpu)",
-             "ratio", "of cpu", "requests", "rounds", "KB"]  # fmt: skip
+    names = ["where", "search", *(f"{name} ms (cpu)" for name in SIDES)]
+    names += ["ratio", "of cpu", "requests", "rounds", "KB"]
     if results["searches"]:
         parts += [f"| {' | '.join(names)} |", f"|{'---|' * 2}{'---:|' * (len(names) - 2)}"]
     parts += map(line, results["searches"])
