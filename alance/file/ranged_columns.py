@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from alance.file.leaves import OpenLeaf
 
 NO_FORM: Final = -1  # no width of values
+MOST_LIST_BYTES: Final = 255  # of longer lists pages are full-zip, which are views, not copied
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +127,14 @@ def _is_number(arrow: pa.DataType) -> bool:
 
 
 def _list_width(leaf: OpenLeaf) -> int:
-    """Bytes of a value that is a list of so many numbers; `NO_FORM` of other leaves."""
+    """Bytes of a value that is a short list of numbers; `NO_FORM` of other leaves."""
     if not leaf.is_top or not isinstance(leaf.column, OpenColumn):
         return NO_FORM
     arrow = leaf.leaf.field.to_arrow().type
     if not pa.types.is_fixed_size_list(arrow) or not _is_number(arrow.value_type):
         return NO_FORM
-    return int(arrow.list_size * arrow.value_type.bit_width // 8) or NO_FORM
+    width = int(arrow.list_size * arrow.value_type.bit_width // 8)
+    return width if 0 < width <= MOST_LIST_BYTES else NO_FORM
 
 
 def form_of(leaf: OpenLeaf) -> tuple[int, bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import alance
-from alance.errors import InvalidInputError, NotFoundError
+from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from alance.indexing import IndexBuild
 from tests.indices.test_indices_moved import unindexed
 from tests.indices.test_indices_parts import again
@@ -101,3 +102,22 @@ async def test_without_its_training_a_task_cannot_be_done(tmp_path: Path) -> Non
     with pytest.raises(InvalidInputError, match="num_partitions"):
         await IndexBuild.plan(dataset, "v", "IVF_FLAT", vectors=bad)
     assert np.array_equal(list(dataset.list_indices()), [])
+
+
+@pytest.mark.parametrize("replace", [False, True])
+async def test_two_builds_at_once_leave_one_index(tmp_path: Path, replace: bool) -> None:
+    path = tmp_path / "t"
+    handles = [await written(path), await alance.dataset(path)]
+    builds = [
+        handle.create_index("v", "IVF_FLAT", num_partitions=4, replace=replace)
+        for handle in handles
+    ]
+    results = await asyncio.gather(*builds, return_exceptions=True)
+    refused = [result for result in results if isinstance(result, BaseException)]
+    assert [type(error) for error in refused] == ([] if replace else [AlreadyExistsError])
+    assert unindexed(path) == {"v_idx": 0}
+    query = clustered(1, 5)[0]
+    asked = {"column": "v", "q": query, "k": 10}
+    by_index = lance.dataset(path).to_table(["id"], nearest={**asked, "nprobes": 4})
+    by_all = lance.dataset(path).to_table(["id"], nearest={**asked, "use_index": False})
+    assert by_index["id"] == by_all["id"]
