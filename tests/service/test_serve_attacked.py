@@ -141,7 +141,7 @@ async def test_paths_of_callers_are_no_names_of_metrics(uri: str) -> None:
             answer = await client.post(f'/a"{number}%0Aalance_rows 1')
             assert answer.status_code == 401
         assert (await client.post("/count")).status_code == 401
-        lines = [line for line in service.metrics_text().splitlines() if "401" in line]
+        lines = [line for line in service.metrics_text().splitlines() if 'status="401"' in line]
     assert sorted(line.split("{")[1] for line in lines) == [
         'verb="count",status="401"} 1',
         'verb="unknown",status="401"} 20',
