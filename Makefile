@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-spark test test-azure test-browser test-spark test-torch lint format protos kernels bench bench-spark docs fuzz sanitize soak wheel clean
+.PHONY: demo demo-spark test chaos test-azure test-browser test-spark test-torch lint format protos kernels bench bench-spark docs fuzz sanitize soak wheel clean
 
 # The package, with what the demo needs: all that is compiled, and few packages.
 $(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/*)
@@ -115,6 +115,14 @@ sanitize: $(VENV)/.ready
 	$(BIN)/python -m tests.kernels.sanitized build/sanitized --all-kernels --timeout 3600 \
 	  $(SANITIZED) --deselect tests/kernels/test_release_memory.py::test_kept_blocks_are_given_back \
 	  --deselect tests/bad_input/test_metadata_sizes.py
+
+# Tests that stand on chance: threads that are late, or a background that is done at once. What fails
+# is to be judged: see tests/reference/chaos.py.
+CHAOS_TESTS ?= tests/upkeep tests/lifecycle tests/io tests/table tests/versioning tests/ingest
+chaos: $(VENV)/.ready
+	status=0; for mode in slow late quiet; do \
+	  CHAOS=$$mode $(BIN)/pytest -q -n 2 -p tests.reference.chaos $(CHAOS_TESTS) || status=1; \
+	done; exit $$status
 
 soak: $(VENV)/.ready
 	$(BIN)/pytest --hypothesis-profile=random -m soak --timeout 7200
