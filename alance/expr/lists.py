@@ -70,9 +70,9 @@ def concat(name: str, args: list[Node]) -> Node:
         parents = np.concatenate([np.repeat(rows, sizes) for _, sizes in parts])
         order = np.argsort(parents, kind="stable")
         values = pa.concat_arrays([values for values, _ in parts])
-        known = np.logical_or.reduce([as_mask(pc.is_valid(given)) for given in lists])
+        is_there = np.logical_or.reduce([as_mask(pc.is_valid(given)) for given in lists])
         sizes = np.sum([sizes for _, sizes in parts], axis=0)
-        return _built(values.take(to_arrow(order)), sizes, known)
+        return _built(values.take(to_arrow(order)), sizes, is_there)
 
     return call(name, build, *nodes)
 
@@ -190,10 +190,10 @@ def _known(lists: pa.Array) -> Mask | None:
     return as_mask(pc.is_valid(lists)) if lists.null_count else None
 
 
-def _built(values: pa.Array, sizes: Int64s, known: Mask | None) -> pa.Array:
+def _built(values: pa.Array, sizes: Int64s, is_there: Mask | None) -> pa.Array:
     """Lists of so many items each, null where they are not known."""
     ends = to_arrow(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
-    mask = None if known is None else to_arrow(~known)
+    mask = None if is_there is None else to_arrow(~is_there)
     return pa.ListArray.from_arrays(ends, values, mask=mask)
 
 

@@ -220,10 +220,10 @@ def opened_fragments(
         for number, fragment in zip(missing, opened, strict=True):
             fragments[number] = fragment
             cache.put(keys[number], fragment, fragment.num_bytes)
-    known = [fragment for fragment in fragments if fragment is not None]
-    for fragment in known:
+    there = [fragment for fragment in fragments if fragment is not None]
+    for fragment in there:
         describe(fragment)
-    return known
+    return there
 
 
 def keep_grown(
