@@ -76,7 +76,7 @@ class FileSession:
 
         Args:
             base_path: the folder; with `store`, a path inside it.
-            store, storage_options, session: as of `dataset`.
+            store, storage_options, session: as for `dataset`.
 
         Raises:
             InvalidInputError: a bad URI or option.
@@ -88,7 +88,7 @@ class FileSession:
         return cls(session, opened, folder)
 
     async def open_reader(self, path: str, columns: Sequence[str] | None = None) -> FileReader:
-        """A reader of a Lance file; cost and errors as of `FileReader.open`.
+        """A reader of a Lance file; cost and errors like those of `FileReader.open`.
 
         Args:
             columns: that it has; None: all.
@@ -106,7 +106,7 @@ class FileSession:
         page_bytes: int = PAGE_BYTES,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> FileWriter:
-        """A writer of a Lance file; arguments and errors as of `FileWriter.open`."""
+        """A writer of a Lance file; arguments and errors like those of `FileWriter.open`."""
         return FileWriter.open(
             self._inside(path),
             schema,
@@ -159,7 +159,7 @@ class FileSession:
         return sorted([self._shown(meta.path) async for meta in metas])
 
     async def list_with_delimiter(self, path: str | None = None) -> ListResult:
-        """What lies directly in a folder; arguments, cost and errors as of `list`."""
+        """What lies directly in a folder; arguments, cost and errors like those of `list`."""
         folders, objects = await self._session.engine.scheduler.list_level(
             self._below(path), reason="list files"
         )

@@ -95,7 +95,7 @@ class IndexBuild:
 
         Args:
             column: name or dotted path.
-            index_type: "BTREE", "BITMAP" or "INVERTED"; of vectors as of `Dataset.create_index`.
+            index_type: "BTREE", "BITMAP" or "INVERTED"; of vectors as for `Dataset.create_index`.
             name: default: `{column}_idx`.
             replace: an index of that name on that column is replaced; False: an error.
             task_bytes: of a task, about; a fragment is never cut.
@@ -104,9 +104,9 @@ class IndexBuild:
             done: parts of an earlier plan. Those that still hold are in this plan, and its tasks
                 are of the other fragments: what to do where others rewrote fragments meanwhile.
                 Of vectors their training holds, too, and options do not count.
-            metric: of vectors, as of `Dataset.create_index`.
+            metric: of vectors, as for `Dataset.create_index`.
             vectors: options of a vector index; see `VectorIndexOptions`.
-            texts: options of an inverted index, as of `Dataset.create_index`.
+            texts: options of an inverted index, as for `Dataset.create_index`.
 
         Raises:
             InvalidInputError: an unknown column, or one whose values have no order; of vectors

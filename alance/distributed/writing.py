@@ -157,7 +157,7 @@ async def get_object(
     storage_options: Mapping[str, str] | None = None,
     session: Session | None = None,
 ) -> bytes | None:
-    """The content of a small object, such as of `put_once`; None: it is not there."""
+    """The content of a small object, such as that of `put_once`; None: it is not there."""
     store, path = _opened(uri, storage_options, session)
     try:
         return bytes(await store.get(path))

@@ -107,7 +107,7 @@ def predicate_among(
     Args:
         schema: has the columns.
         names: of each column, with those of nested fields.
-        values: of each column, as of `key_array`, without nulls.
+        values: of each column, as for `key_array`, without nulls.
         text: the same as SQL, for messages.
     """
     parts, paths = [], []

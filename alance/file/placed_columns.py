@@ -24,7 +24,7 @@ class PlacedColumns:
 
     Attributes:
         columns: their numbers in the plan.
-        widths: how values lie, as of `RangedColumns`.
+        widths: how values lie, as for `RangedColumns`.
         texts: whether values are UTF-8.
     """
 

@@ -36,7 +36,7 @@ def open_plain(
     """Plan the opening of a file: one round where the cache has nothing of it, rarely two.
 
     Args:
-        tail_bytes: as of `open_file`.
+        tail_bytes: as for `open_file`.
 
     Raises:
         CorruptFileError: no Lance file, or columns that its schema does not explain.

@@ -138,7 +138,7 @@ def _list_width(leaf: OpenLeaf) -> int:
 
 
 def form_of(leaf: OpenLeaf) -> tuple[int, bool]:
-    """How the values of a leaf lie in an array: their width as of `RangedColumns`, or `NO_FORM`
+    """How the values of a leaf lie in an array: their width as in `RangedColumns`, or `NO_FORM`
     where kernels do not make such arrays, and whether they are UTF-8.
     """
     field = leaf.leaf.field

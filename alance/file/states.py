@@ -56,7 +56,7 @@ class ScanStates:
         value = self.own.get(key)
         if value is None:
             value = self._cache.peek(key)
-            if value is not None and key[0] == "page":  # type: ignore[index]  # as of `put`
+            if value is not None and key[0] == "page":  # type: ignore[index]  # as in `put`
                 self.own[key] = value
         return value
 

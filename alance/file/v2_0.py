@@ -141,7 +141,7 @@ class FieldColumn:
         return _kernels.RowTable(self.node.column.first_rows)
 
     def learn(self, number: int, states: States) -> Plan[None]:
-        """Nothing, as of `load`."""
+        """Nothing, as for `load`."""
         return
         yield
 

@@ -49,7 +49,7 @@ class ColumnZones(Protocol):
         """Those of each zone; None: they are of another type."""
 
     def whole(self, arrow: pa.DataType) -> tuple[Statistics, int] | None:
-        """Where the bounds of all rows are, as of `whole_bounds`; None: nobody summed them up."""
+        """Where the bounds of all rows are, as `whole_bounds` has them; None: not summed up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def read_zones(
 ) -> Plan[dict[int, ColumnZones]]:
     """Plan what a file says of fields, by their ids; `places` are their columns in it.
 
-    Cost: as of `read_statistics`.
+    Cost: that of `read_statistics`.
 
     Raises:
         CorruptFileError: other bytes than were written.

@@ -47,7 +47,7 @@ def validity_of(array: pa.Array) -> Mask | None:
 def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
     """The distinct values, ascending, and the place of each value among them; shape (n,).
 
-    As of `np.unique`, whose first call imports more of numpy: 15 ms that the loop would stand.
+    Like `np.unique`, whose first call imports more of numpy: 15 ms that the loop would stand.
     """
     order = values.argsort()
     ordered = values[order]

@@ -224,7 +224,7 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
 def _to_next_round(
     plan: Plan[T], buffers: Sequence[memoryview] | None = None
 ) -> Plan[Sequence[Extent] | Done[T]]:
-    """As of `step`, but that turns are passed on: gives what the plan asks the store for."""
+    """Like `step`, but that turns are passed on: gives what the plan asks the store for."""
     asked = step(plan, buffers)
     while asked is TURN:
         yield TURN

@@ -156,7 +156,7 @@ class Schema:
         metadata: Mapping[str, bytes],
         fields: _kernels.SchemaFields | None,
     ) -> Schema:
-        """As of `from_protobuf`; no field is made where all are as usual.
+        """Like `from_protobuf`; no field is made where all are as usual.
 
         Args:
             fields: what the kernel makes of the messages; None: they are unusual.

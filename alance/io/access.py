@@ -80,7 +80,7 @@ class Access:
 
     @classmethod
     def to(cls, store: Store, home: Address | None, given: Mapping[str, object] | None) -> Access:
-        """Sort the options of a table on a store; errors as of `of`."""
+        """Sort the options of a table on a store; errors like those of `of`."""
         return cls.of(store.profile.kind, home, given)
 
     def others(self) -> dict[str, object] | None:

@@ -24,7 +24,7 @@ def is_range(start: int, stop: int) -> bool:
 
 
 def are_ranges(starts: Int64s, stops: Int64s) -> bool:
-    """As of `is_range`, of all."""
+    """Like `is_range`, of all."""
     return bool(
         (starts >= 0).all() and (stops <= MAX_STOP).all() and (stops >= starts).all()
     ) and bool((stops - starts <= MAX_RANGE_BYTES).all())
@@ -78,7 +78,7 @@ def coalesce(ranges: Sequence[tuple[int, int]] | Int64s, gap: int, max_bytes: in
 
 
 def _coalesce_few(ranges: Sequence[tuple[int, int]], gap: int, max_bytes: int) -> Coalesced | None:
-    """As of `coalesce`, without arrays; None where merging goes beyond the limit."""
+    """Like `coalesce`, without arrays; None where merging goes beyond the limit."""
     if len(ranges) == 1:
         return Coalesced([ranges[0]], [0])
     spans: list[tuple[int, int]] = []

@@ -74,7 +74,7 @@ async def drive_all(
 async def _to_next_round(
     plan: Plan[T], buffers: Sequence[memoryview] | None, begun: float
 ) -> tuple[Sequence[Extent] | Done[T], float]:
-    """As of `step`, with the plan's turns; gives also when the loop was taken last."""
+    """Like `step`, with the plan's turns; gives also when the loop was taken last."""
     asked = step(plan, buffers)
     begun = await _pause(begun)
     while asked is TURN:

@@ -181,7 +181,7 @@ class LocalStore:
         return buffers
 
     def get_pieces(self, pieces: Pieces) -> asyncio.Future[memoryview]:
-        """Pieces of files: one job of the pool. Arguments as of `pieces_now`.
+        """Pieces of files: one job of the pool. Arguments: those of `pieces_now`.
 
         Raises:
             CorruptFileError: (in the future) a file ends before a piece does.

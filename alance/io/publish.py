@@ -183,7 +183,7 @@ def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]
 
 
 def unfinished(top: str, prefix: str) -> Iterator[ObjectMeta]:
-    """The files under a folder, at any depth, that have not got their name; args as of `walk`."""
+    """The files under a folder, at any depth, that have no name yet; arguments as in `walk`."""
     for folder, _, names in os.walk(top):
         for name in filter(_UNFINISHED.search, names):
             path = os.path.join(folder, name)

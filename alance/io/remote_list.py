@@ -32,7 +32,7 @@ async def list_objects(
     prefix: str,
     start_after: str | None,
 ) -> AsyncIterator[ObjectMeta]:
-    """Objects under the folder `prefix`, as of `Store.list`. A page that fails is asked for again.
+    """Objects under the folder `prefix`, as for `Store.list`. A page that fails is asked for again.
 
     Args:
         root: of the store, for messages.

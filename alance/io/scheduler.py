@@ -125,7 +125,7 @@ class Scheduler:
         callers: int = 1,
         is_part: bool = False,
     ) -> asyncio.Future[Held]:
-        """As of `read`: the bytes of pieces as they come, for kernels that decode them, without a
+        """Like `read`: the bytes of pieces as they come, for kernels that decode them, without a
         copy in between.
 
         Args:
@@ -242,7 +242,7 @@ class Scheduler:
     async def read_all(
         self, location: str, *, e_tag: str | None = None, reason: str = ""
     ) -> memoryview:
-        """A whole object, in one request; by its tag, if one is given, as of `Store.get`."""
+        """A whole object, in one request; by its tag, if one is given, as for `Store.get`."""
         store, path = self._resolve(location)
         get = partial(store.get, path, e_tag=e_tag)
         return await self._traced(get, "get", location, reason, len)
@@ -255,7 +255,7 @@ class Scheduler:
     async def list(
         self, location: str, *, start_after: str | None = None, reason: str = ""
     ) -> AsyncIterator[ObjectMeta]:
-        """Objects under a folder, as of `Store.list`, with locations for paths.
+        """Objects under a folder, as for `Store.list`, with locations for paths.
 
         Stopping after the first one costs one request; close the iterator then.
         """

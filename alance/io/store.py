@@ -84,7 +84,7 @@ class PieceReader(Protocol):
     def get_many(
         self, asked: Sequence[tuple[str, Sequence[Span]]]
     ) -> asyncio.Future[Sequence[Sequence[memoryview]]]:
-        """Start reading ranges of several objects: buffers for each, as of `Store.get_ranges`."""
+        """Start reading ranges of several objects: buffers for each, as for `Store.get_ranges`."""
 
     def source(self, paths: Sequence[str]) -> PieceSource:
         """What brings bytes of objects to the kernel that decodes them; blocks. For one thread.

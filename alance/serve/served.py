@@ -133,7 +133,7 @@ class ServedTable:
 
         Raises:
             InvalidInputError: rows that do not fit the table.
-            StoreError, CommitConflictError: as of `Sink.write`; send the rows again.
+            StoreError, CommitConflictError: as from `Sink.write`; send the rows again.
         """
         sink = await self._open_sink()
         try:

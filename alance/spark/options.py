@@ -41,7 +41,7 @@ class Options:
     """Where a table is, and how much memory a task may use for it.
 
     Attributes:
-        path: URI or path of the table, as of `alance.dataset`; with `branch`, of the branch.
+        path: URI or path of the table, as for `alance.dataset`; with `branch`, of the branch.
         branch: None: the main one, or that of the path.
         storage: options of the store; never shown.
         memory_bytes: of bytes fetched ahead and of caches in one Python worker.

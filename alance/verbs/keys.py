@@ -43,7 +43,7 @@ class KeyVerbs(Handle):
                 cannot hold, as None, or 300 in a column of int8, is no row's.
             column: name or path of the key's column, or several; None: the table's primary key.
                 Integers, text, bytes (and UUIDs), decimals, dates and times.
-            columns: as of `to_table`.
+            columns: as for `to_table`.
 
         Raises:
             InvalidInputError: a key of another kind, an unknown column, one whose values are no
@@ -63,17 +63,17 @@ class KeyVerbs(Handle):
     ) -> pa.Table:
         """The rows with some keys, in the order of these, repeated as they are.
 
-        Cost: as of `get`: one lookup for all.
+        Cost: that of `get`: one lookup for all.
 
         Args:
             keys: a list, or an Arrow or numpy array; of several columns a list of tuples.
-            column, columns: as of `get`.
+            column, columns: as for `get`.
             missing: what becomes of a key that no row has: `error`; `skip` leaves it out; `null`
                 gives a row of nulls in its place, and so as many rows as keys.
 
         Raises:
             RowNotFoundError: keys that no row has, which its attribute `keys` names all.
-            InvalidInputError: as of `get`.
+            InvalidInputError: as from `get`.
         """
         await self._load(lookups)
         return await lookups.get_many(self._snapshot, keys, column, columns, missing)
@@ -84,10 +84,10 @@ class KeyVerbs(Handle):
         """What `get` would ask of the store, before it does, and which index it would ask. Print it
         for a text.
 
-        Cost: as of `Scanner.explain`.
+        Cost: that of `Scanner.explain`.
 
         Raises:
-            InvalidInputError: as of `get`.
+            InvalidInputError: as from `get`.
         """
         await self._load(lookups, explain)
         scan = await lookups.options_of(self._snapshot, [key], column, columns)

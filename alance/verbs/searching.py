@@ -144,7 +144,7 @@ class SearchVerbs(Handle):
         longer of the two needs; a filter is asked once. The columns of the k rows are taken once.
 
         Args:
-            text: as of `search_text`; vector: a query, as of `nearest`.
+            text: as for `search_text`; vector: a query, as for `nearest`.
             combine: "rrf": the sum of 1 / (60 + rank) over the searches that gave the row;
                 `{"text": w, "vector": v}`: weighted scores, in each search 1 for its first
                 candidate, 0 for its last and for rows that it did not give; or a function of a
@@ -154,7 +154,7 @@ class SearchVerbs(Handle):
             options: see `alance.types.HybridArguments`.
 
         Raises:
-            InvalidInputError: as of `search_text` and `nearest`; several columns of vectors and
+            InvalidInputError: as from `search_text` and `nearest`; several columns of vectors and
                 none named; fewer candidates than k; bad weights; what a function gave.
             CorruptFileError: files that contradict the format, or an index.
         """
@@ -173,7 +173,7 @@ class SearchVerbs(Handle):
     ) -> Explanation:
         """What `search` asks of indices and of the store, before the columns of the rows.
 
-        Cost: as of `Scanner.explain`, for both searches.
+        Cost: that of `Scanner.explain`, for both searches.
         """
         await self._load(hybrid)
         asked = hybrid.Hybrid(self._snapshot, text, vector, k, combine, options)

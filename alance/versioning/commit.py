@@ -344,7 +344,7 @@ class Race:
         self._newest: ManifestLocation | None = None
 
     async def create(self, version: int, content: bytes, transaction_uuid: str) -> Created:
-        """As of `ManifestStore.create`."""
+        """Like `ManifestStore.create`."""
         ahead: asyncio.Task[Manifest | None] | None = None
         listing: asyncio.Task[ManifestLocation | None] | None = None
         begun = asyncio.get_running_loop().time()

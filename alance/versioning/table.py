@@ -182,7 +182,7 @@ class Table:
         return self._below(base, join(folder, name))
 
     def folder_of(self, base: DatasetBasePath) -> str:
-        """Location of a base path, without a trailing `/`; errors as of `new_data_file`."""
+        """Location of a base path, without a trailing `/`; errors like those of `new_data_file`."""
         return self._below(base, "").rstrip("/")
 
     def deletion_file(self, manifest: Manifest, fragment: Fragment) -> str:

@@ -38,7 +38,7 @@ def parse_rows(content: memoryview) -> RowSet:
 
 
 def _checked(content: memoryview) -> list[tuple[int, memoryview]]:
-    """As of `_bitmaps`, each a bitmap for sure."""
+    """Like `_bitmaps`, each a bitmap for sure."""
     bitmaps = _bitmaps(content)
     for _, bitmap in bitmaps:
         check_roaring(bitmap)

@@ -44,7 +44,7 @@ def quantizer_of(
     Args:
         told: its metadata.
         content: the buffer that it needs besides.
-        value_type: of the column's values, as of `values.TYPES`.
+        value_type: of the column's values, as for `values.TYPES`.
 
     Raises:
         CorruptFileError: metadata that contradict themselves, or the centroids.

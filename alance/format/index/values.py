@@ -31,7 +31,7 @@ class VectorType:
     """What a column of vectors holds.
 
     Attributes:
-        name: of the type of the numbers, as of `TYPES`.
+        name: of the type of the numbers, as for `TYPES`.
         dim: numbers of a vector.
         arrow: of a vector: fixed-size lists.
         is_multi: a row is a list of vectors.
@@ -68,7 +68,7 @@ class Vectors:
 
     Attributes:
         values: the bytes of the numbers, row after row.
-        type: of the numbers, as of `TYPES`.
+        type: of the numbers, as for `TYPES`.
         dim: numbers of a vector.
     """
 

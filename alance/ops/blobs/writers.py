@@ -281,7 +281,7 @@ class BlobDescriptorArrayBuilder:
             self._rows.append((value.kind, None, value.blob_id, value.size, position))
 
     def extend(self, values: Iterable[BlobDescriptor]) -> None:
-        """Add what a writer gave for several rows; errors as of `append`."""
+        """Add what a writer gave for several rows; errors like those of `append`."""
         for value in values:
             self.append(value)
 

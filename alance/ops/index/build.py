@@ -65,7 +65,7 @@ class SegmentBuilder(NewSegment):
     """Builds one segment.
 
     Attributes:
-        kind: as of `DETAILS`; of a JSON index that of its target.
+        kind: as for `DETAILS`; of a JSON index that of its target.
     """
 
     kind: str

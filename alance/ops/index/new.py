@@ -38,7 +38,7 @@ class NewIndex:
     Attributes:
         kind: as `create_scalar_index` takes it, or with its arguments.
         train: False: it covers no fragment yet.
-        arguments: as of `ValueIndexArguments`.
+        arguments: as for `ValueIndexArguments`.
     """
 
     column: str

@@ -247,7 +247,7 @@ async def join_pages(
     """Write the page table of all ranges; gives the files of the segment. Cost: a PUT.
 
     Args:
-        pages: as of `in_order`.
+        pages: as for `in_order`.
         type_: of the values.
 
     Raises:

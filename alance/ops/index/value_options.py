@@ -70,7 +70,7 @@ class IndexConfig(Protocol):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """As of `ValueIndexArguments`."""
+        """Like `ValueIndexArguments`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def _takers(ask: Ask, indices: ByPath) -> list[Sequence[Segment]]:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """Attributes: `domain` is all rows of the covered fragments; as of `IndexUse`."""
+    """Attributes: `domain` is all rows of the covered fragments; see `IndexUse`."""
 
     covered: frozenset[int]
     domain: RowSet

@@ -112,7 +112,7 @@ async def parsed_predicate(snapshot: Snapshot, condition: Condition | None) -> P
     Of a text with parameters the syntax tree is remembered, and what it is with their values not.
 
     Raises:
-        InvalidInputError: as of `parse_predicate`.
+        InvalidInputError: as from `parse_predicate`.
     """
     if condition is None:
         return None

@@ -133,7 +133,7 @@ class KeyReads:
     def of(cls, snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
         """
         Raises:
-            InvalidInputError: as of `KeyColumns.of`, or unknown output columns.
+            InvalidInputError: as from `KeyColumns.of`, or unknown output columns.
         """
         keys = KeyColumns.of(snapshot.schema, column)
         names = tuple(output_schema(snapshot, columns, ScanOptions()).names)
@@ -185,7 +185,7 @@ class _Batch:
         return len(self._keys) - 1
 
     async def rows(self) -> tuple[list[_Row], Int64s, Mask]:
-        """A dict for each key (of nulls where there is no row), and as of `KeyReads.rows`."""
+        """A dict for each key (of nulls where there is no row), and what `KeyReads.rows` gives."""
         reads = self._reads
         async with reads.slots:
             reads.gathering.remove(self)

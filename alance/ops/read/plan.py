@@ -292,7 +292,7 @@ def at_once(
     """The fields that are read first, and late: all first, where that is for few rows.
 
     Args:
-        picked: the rows, as of `ScanPlan`.
+        picked: the rows, as for `ScanPlan`.
         is_sure: the filter is true of them, if the index is right.
     """
     most = AT_ONCE_ROWS if is_sure else UNSURE_ROWS

@@ -127,7 +127,7 @@ async def _take_joined(
 
     Args:
         placing: where the rows with some keys are.
-        live: as of `take_located`.
+        live: as for `take_located`.
     """
 
     async def answer(asked: Sequence[Int64s]) -> Sequence[pa.Table]:
@@ -154,7 +154,7 @@ async def _take_joined(
 async def _take_placed(
     snapshot: Snapshot, placed: Placed, columns: Columns, counts: Sequence[int], *, live: bool
 ) -> list[pa.Table]:
-    """As of `take_located`: a table of the rows of each caller, of which there are `counts`."""
+    """Like `take_located`: a table of the rows of each caller, of which there are `counts`."""
     await load_readers(snapshot, columns)
     choice = snapshot.wanted(columns)
     projection, schema = choice.projection, choice.schema

@@ -52,7 +52,7 @@ class Eligible:
         return self.rows is None and self.fragments is None and not len(self.deleted)
 
     def mask_of_part(self, part: Hashable, ids: UInt64s) -> Bytes:
-        """As of `mask`, for ids that are always the same."""
+        """Like `mask`, for ids that are always the same."""
         if self.has_all:
             return NO_MASK
         mask = None if self.masks is None else self.masks.get(part)

@@ -39,7 +39,7 @@ class SearchArguments(TypedDict, total=False):
     Attributes:
         metric: `l2` (squared), `cosine` (1 - cos), `dot` (1 - q·x) or `hamming` (bits that differ;
             uint8 only). None: that of the index, else `l2`, and `hamming` for uint8.
-        columns: as of `to_table`; `_distance` may be among them, and is added where it is not.
+        columns: as for `to_table`; `_distance` may be among them, and is added where it is not.
         filter: SQL text or a pyarrow expression.
         params: values for the parameters of that text.
         prefilter: the nearest of the rows that the filter keeps; False: of the k nearest those

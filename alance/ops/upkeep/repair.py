@@ -49,7 +49,7 @@ class RepairReport:
         restored: the version whose content the new one has; the latest one where it can be read
             and no older one was asked for.
         remedies: what is done, a line each; empty: nothing is to be done.
-        left: findings that cannot be mended without loss, as of `validate`.
+        left: findings that cannot be mended without loss, as for `validate`.
         good_version: where something is left: the last of some older versions without findings;
             None: there is none, or nothing is left.
         new_version: that was made; None: none was.

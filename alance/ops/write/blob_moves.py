@@ -80,7 +80,7 @@ async def with_payloads(
 
     Args:
         batches: with the column `_rowaddr`.
-        names: as of `moved_blobs`.
+        names: as for `moved_blobs`.
         keep_address: leave `_rowaddr` in the output.
     """
     fields = [snapshot.schema.field(name) for name in names]

@@ -63,7 +63,7 @@ def build_index(
     rest is merged anew.
 
     Args:
-        index_type: "BTREE", "BITMAP" or "INVERTED"; of vectors as of `Dataset.create_index`.
+        index_type: "BTREE", "BITMAP" or "INVERTED"; of vectors as for `Dataset.create_index`.
         name: default: `{column}_idx`.
         replace: an index of that name on that column is replaced; False: an error.
         task_bytes: values and row numbers of a task, about.
@@ -72,7 +72,7 @@ def build_index(
         merge_bytes: of the memory of a merge, about; 512 KiB a task where that is more.
         range_bytes: of sorted values that are merged together, about.
         max_rounds: rounds at most, each because others were first.
-        metric, vectors: of a vector index, as of `IndexBuild.plan`.
+        metric, vectors: of a vector index, as for `IndexBuild.plan`.
         texts: options of an inverted index. A partition is written where it has `sort_bytes`, or
             its `memory_bytes`, in memory.
 

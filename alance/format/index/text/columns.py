@@ -88,7 +88,7 @@ def postings_schema(told: Mapping[str, str], *, with_positions: bool) -> pa.Sche
     """The schema of posting lists.
 
     Args:
-        told: as of `layout`.
+        told: as for `layout`.
     """
     fields = [
         pa.field(postings.POSTING, _BINARIES, nullable=False),

@@ -77,7 +77,7 @@ class PhraseQuery(TextQuery):
     """Rows with the words of a text one after the other.
 
     Attributes:
-        column: as of `MatchQuery`; its index must have positions.
+        column: as for `MatchQuery`; its index must have positions.
         slop: places between two words that are left out at most.
     """
 

@@ -27,7 +27,7 @@ class TextSearchArguments(TypedDict, total=False):
     Attributes:
         on: the column to search, or several, of which the best counts; None: those with an
             inverted index.
-        columns: of the output, as of `to_table`; `_score` may be among them, and is added where it
+        columns: of the output, as for `to_table`; `_score` may be among them, and is added where it
             is not.
         filter: SQL text or a pyarrow expression.
         params: values for the parameters of that text.
