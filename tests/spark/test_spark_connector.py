@@ -246,6 +246,16 @@ def test_keys_of_a_join_s_filtered_side_are_a_filter_of_the_scan(spark, table, k
     assert scan.metrics().apply("numOutputRows").value() == len(keys)
 
 
+def test_a_filter_of_a_running_query_is_of_its_own_scan_alone(spark, table):
+    frame = spark.read.format("alance").load(table)
+    side = spark.createDataFrame([(3, 1), (-1, 0)], ["id", "flag"]).where("flag + 0 = 1")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    joined = frame.join(F.broadcast(side), "id").select(frame.id)
+    both = joined.union(frame.select("id")).union(joined)
+    assert "RuntimeFilters: [dynamicpruningexpression" in plan_of(both)
+    assert both.count() == 1 + frame.count() + 1
+
+
 def test_a_list_of_paths_is_refused_with_what_to_do_instead(spark, table):
     with pytest.raises(AnalysisException, match=r"one path.*union"):
         spark.read.format("alance").load([table, table])

@@ -422,5 +422,5 @@ async def test_places_are_looked_at_in_one_round(lab: Lab) -> None:
     with lab.recording() as seen:
         await dataset.insert(rows(5, 10), target_all_bases=False, max_rows_per_file=1)
     listed = [request["prefix"] for request in seen.records if request["op"] == "LIST"]
-    assert listed[:5] == [f"bases-round-{n}/_versions/" for n in range(5)]
+    assert sorted(listed[:5]) == [f"bases-round-{n}/_versions/" for n in range(5)]
     assert seen.rounds == 3, "one more than an append to the table's own folder"

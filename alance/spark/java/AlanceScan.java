@@ -33,8 +33,13 @@ final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Fil
   private final List<Predicate> pushed;
   private final Function<StructType, MicroBatchStream> stream;
   private final boolean isFilterable;
-  private ArrayNode late; // filters that Spark knows when it runs: the keys of a join's other side
   private JsonNode plan;
+
+  /**
+   * Filters that Spark knows when a query runs, the keys of a join's other side: for the batch that
+   * the same thread asks for next. A plan may have one scan at several places, with other filters.
+   */
+  private final ThreadLocal<ArrayNode> late = new ThreadLocal<>();
 
   /**
    * @param isFilterable whether rows may be left out that a filter of the running query refuses
@@ -56,11 +61,7 @@ final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Fil
 
   private synchronized JsonNode plan() {
     if (plan == null) {
-      ObjectNode request = wish.deepCopy();
-      if (late != null) {
-        request.withArray("filters").addAll(late);
-      }
-      plan = version.get().ask(request);
+      plan = version.get().ask(wish.deepCopy());
     }
     return plan;
   }
@@ -77,18 +78,22 @@ final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Fil
 
   /** Spark joins all the same: what is not taken over costs rows that no one needs. */
   @Override
-  public synchronized void filter(Predicate[] predicates) {
+  public void filter(Predicate[] predicates) {
     Predicate[] few =
         Arrays.stream(predicates)
             .filter(each -> each.children().length <= MOST_KEYS)
             .toArray(Predicate[]::new);
-    late = JsonNodeFactory.instance.arrayNode();
-    for (JsonNode text : few.length == 0 ? late : AlanceTable.textsOf(version.get(), few)) {
+    if (few.length == 0) {
+      late.remove();
+      return;
+    }
+    ArrayNode filters = JsonNodeFactory.instance.arrayNode();
+    for (JsonNode text : AlanceTable.textsOf(version.get(), few)) {
       if (!text.isNull()) {
-        late.add(text);
+        filters.add(text);
       }
     }
-    plan = null;
+    late.set(filters);
   }
 
   @Override
@@ -111,7 +116,26 @@ final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Fil
 
   @Override
   public Batch toBatch() {
-    return this;
+    ArrayNode filters = late.get();
+    late.remove();
+    if (filters == null || filters.isEmpty()) {
+      return this;
+    }
+    ObjectNode request = wish.deepCopy();
+    request.withArray("filters").addAll(filters);
+    AlanceScan scan = this;
+    return new Batch() {
+      @Override
+      public InputPartition[] planInputPartitions() {
+        JsonNode filtered = version.get().ask(request);
+        return partitions(filtered, workOf(filtered));
+      }
+
+      @Override
+      public PartitionReaderFactory createReaderFactory() {
+        return scan.createReaderFactory();
+      }
+    };
   }
 
   @Override
@@ -139,20 +163,29 @@ final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Fil
 
   @Override
   public InputPartition[] planInputPartitions() {
-    JsonNode partitions = plan().get("partitions");
-    // Spark has asked for the factory before it knew all filters.
-    byte[] work = late == null ? null : Base64.getDecoder().decode(plan().get("work").asText());
-    InputPartition[] planned = new InputPartition[partitions.size()];
-    for (int i = 0; i < planned.length; i++) {
-      planned[i] = new AlancePartition(work, Base64.getDecoder().decode(partitions.get(i).asText()));
-    }
-    return planned;
+    return partitions(plan(), null);
   }
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    byte[] work = Base64.getDecoder().decode(plan().get("work").asText());
-    return new AlanceReaderFactory(version.get().python(), work);
+    return new AlanceReaderFactory(version.get().python(), workOf(plan()));
+  }
+
+  private static byte[] workOf(JsonNode plan) {
+    return Base64.getDecoder().decode(plan.get("work").asText());
+  }
+
+  /**
+   * @param work of all partitions; null: that of the factory, which Spark asks for before it knows
+   *     filters that come late
+   */
+  private static InputPartition[] partitions(JsonNode plan, byte[] work) {
+    JsonNode pieces = plan.get("partitions");
+    InputPartition[] planned = new InputPartition[pieces.size()];
+    for (int i = 0; i < planned.length; i++) {
+      planned[i] = new AlancePartition(work, Base64.getDecoder().decode(pieces.get(i).asText()));
+    }
+    return planned;
   }
 
   /** Equal scans are run once for both sides of a join, and found where one is cached. */

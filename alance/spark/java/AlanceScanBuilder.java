@@ -28,6 +28,7 @@ final class AlanceScanBuilder
   private static final int MOST_ROWS = 1 << 20;
 
   private final AlanceTable table;
+  private final boolean isQuery; // Spark's plans of changes take no filters while they run
   private final Function<StructType, MicroBatchStream> stream;
   private final List<Predicate> pushed = new ArrayList<>();
   private final ObjectNode wish = Server.request("plan");
@@ -37,9 +38,11 @@ final class AlanceScanBuilder
       AlanceTable table,
       StructType schema,
       boolean marks,
+      boolean isQuery,
       Function<StructType, MicroBatchStream> stream) {
     this.table = table;
     this.schema = schema;
+    this.isQuery = isQuery;
     this.stream = stream;
     wish.put("marks", marks);
   }
@@ -121,8 +124,9 @@ final class AlanceScanBuilder
       return new CountScan(schema, table.opened().rows());
     }
     wish.put("schema", schema.json());
-    boolean isOfRows = !wish.has("aggregates") && !wish.has("limit") && table.hasOwnTypes();
-    return new AlanceScan(table::opened, wish, schema, pushed, stream, isOfRows);
+    boolean isOfAll = isQuery && !wish.has("aggregates") && !wish.has("limit");
+    boolean isFilterable = isOfAll && table.hasOwnTypes();
+    return new AlanceScan(table::opened, wish, schema, pushed, stream, isFilterable);
   }
 
   private boolean isCountOfAll() {

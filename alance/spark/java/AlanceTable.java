@@ -113,15 +113,19 @@ class AlanceTable
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap given) {
-    return scanOfChange(given, false);
+    return scan(given, false, true);
   }
 
   /**
    * @param marks whether blobs say whose they are: their rows may move
    */
   ScanBuilder scanOfChange(CaseInsensitiveStringMap given, boolean marks) {
+    return scan(given, marks, false);
+  }
+
+  private ScanBuilder scan(CaseInsensitiveStringMap given, boolean marks, boolean isQuery) {
     return new AlanceScanBuilder(
-        this, schema, marks, columns -> new AlanceStream(this, columns, merged(given)));
+        this, schema, marks, isQuery, columns -> new AlanceStream(this, columns, merged(given)));
   }
 
   @Override
