@@ -17,7 +17,7 @@ from alance.expr.nested import first_true
 from alance.expr.regex import translated
 from alance.expr.text import as_text, emptied, literal_text
 from alance.expr.tree import Literal, Node, Problem, broadcast, call
-from alance.format.numbers import as_numbers, as_scalar, contents_of, to_arrow
+from alance.format.numbers import as_numbers, as_scalar, contents_of, offsets_of, to_arrow
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt32s
@@ -46,7 +46,7 @@ def translate(name: str, args: list[Node]) -> Node:
         codes, sizes = _codes(values)
         mapped = becomes[np.minimum(codes, top)]
         mapped = np.where(codes < top, mapped, codes.view(np.int32))
-        kept = np.concatenate([[0], np.cumsum(mapped >= 0)])[np.cumsum([0, *sizes])]
+        kept = offsets_of(mapped >= 0)[offsets_of(sizes)]
         return _texts(mapped[mapped >= 0].astype(np.uint32), np.diff(kept), values)
 
     return call(name, map_all, as_text(name, args[0]))
@@ -162,7 +162,7 @@ def string_to_array(name: str, args: list[Node]) -> Node:
         items = items.filter(to_arrow(~np.repeat(empty, sizes)))
         if absent is not None:
             items = pc.if_else(pc.equal(items, absent), as_scalar(None, pa.string()), items)
-        ends = np.cumsum([0, *np.where(empty, 0, sizes)]).astype(np.int32)
+        ends = offsets_of(np.where(empty, 0, sizes)).astype(np.int32)
         return pa.ListArray.from_arrays(to_arrow(ends), items, mask=pc.is_null(values))
 
     return call(name, split, as_text(name, args[0]))
@@ -180,7 +180,7 @@ def regexp_instr(name: str, args: list[Node]) -> Node:
     def find(values: pa.Array) -> pa.Array:
         offsets, data = contents_of(pc.fill_null(values, ""))
         firsts = as_numbers(pc.fill_null(pc.find_substring_regex(values, regex), as_scalar(-1)))
-        begun = np.concatenate([[0], np.cumsum((data & 0xC0) != 0x80)])  # characters before a byte
+        begun = offsets_of((data & 0xC0) != 0x80)  # characters before a byte
         places = begun[offsets[:-1] + np.maximum(firsts, 0)] - begun[offsets[:-1]] + 1
         places[(firsts < 0) | (np.diff(offsets) == 0)] = 0
         return pc.if_else(pc.is_valid(values), to_arrow(places), as_scalar(None, pa.int64()))
@@ -215,6 +215,6 @@ def _texts(
     """Texts of so many code points each, of the values' type and null where these are."""
     data = np.frombuffer(codes.tobytes().decode("utf-32-le").encode(), np.uint8)
     widths = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
-    ends = np.concatenate([[0], np.cumsum(widths)])[np.cumsum([0, *sizes])]
-    texts = like_strings(values, pa.large_string(), ends.astype(np.int64), data)
+    ends = offsets_of(widths)[offsets_of(sizes)]
+    texts = like_strings(values, pa.large_string(), ends, data)
     return pc.cast(texts, type_ or values.type)

@@ -14,7 +14,7 @@ from alance.expr.casts import is_bytes, is_text
 from alance.expr.compare import is_nothing
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, call
-from alance.format.numbers import as_scalar, contents_of
+from alance.format.numbers import as_scalar, contents_of, offsets_of
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
@@ -94,9 +94,9 @@ def _base64(name: str, node: Node) -> Node:
         filled = _kernels.place_strings(offsets, content, starts, int(places.sum()), 0)
         text = np.frombuffer(binascii.b2a_base64(filled.data, newline=False), np.uint8)
         written = -(-sizes * 4 // 3)
-        ends = np.cumsum([0, *written])
+        ends = offsets_of(written)
         chosen = np.repeat(starts // 3 * 4 - ends[:-1], written) + np.arange(ends[-1])
-        texts = like_strings(values, pa.large_string(), ends.astype(np.int64), text[chosen])
+        texts = like_strings(values, pa.large_string(), ends, text[chosen])
         is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
         return texts if is_large else pc.cast(texts, pa.string())
 

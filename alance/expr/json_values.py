@@ -21,7 +21,7 @@ from alance.expr.arithmetic import whole_argument
 from alance.expr.text import as_text, literal_text
 from alance.expr.tree import Call, JsonValue, Literal, Node, Problem, call, meaning
 from alance.format.jsonb import json_text, jsonb
-from alance.format.numbers import as_mask, as_scalar, contents_of, to_arrow
+from alance.format.numbers import as_scalar, contents_of, mask_bytes, to_arrow, validity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -222,8 +222,7 @@ def _find(documents: pa.Array, steps: Sequence[Step], *, plain: bool) -> Texts:
         np.array([step.name is not None for step in steps], np.uint8),
     )
     if pa.types.is_large_binary(documents.type):  # JSONB
-        nulls = documents.null_count
-        valid = as_mask(documents.is_valid()).view(np.uint8) if nulls else np.empty(0, np.uint8)
+        valid = mask_bytes(validity_of(documents))
         with kernel_errors:
             answer = _kernels.jsonb_find(*contents_of(documents), valid, *path, plain)
     else:

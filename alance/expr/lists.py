@@ -13,7 +13,7 @@ from alance.expr.compare import is_nothing, total_order
 from alance.expr.nested import ListLiteral
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, broadcast, call, plain, plain_type
-from alance.format.numbers import as_mask, as_numbers, as_scalar, to_arrow
+from alance.format.numbers import as_mask, as_numbers, as_scalar, offsets_of, to_arrow, validity_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,7 +84,7 @@ def reverse(name: str, args: list[Node]) -> Node:
         values, sizes = _taken_apart(lists)
         stops = np.cumsum(sizes)
         places = np.repeat(2 * stops - sizes - 1, sizes) - np.arange(len(values))
-        return _built(values.take(to_arrow(places)), sizes, _known(lists))
+        return _built(values.take(to_arrow(places)), sizes, validity_of(lists))
 
     return call(name, build, _list(name, args[0]))
 
@@ -97,7 +97,7 @@ def without_end(*, at_end: bool) -> Callable[[str, list[Node]], Node]:
         stops = np.cumsum(sizes)
         kept = np.ones(len(values), np.bool_)
         kept[(stops - 1 if at_end else stops - sizes)[sizes > 0]] = False
-        return _built(values.filter(to_arrow(kept)), np.maximum(sizes - 1, 0), _known(lists))
+        return _built(values.filter(to_arrow(kept)), np.maximum(sizes - 1, 0), validity_of(lists))
 
     return lambda name, args: call(name, pop, _list(name, args[0]))
 
@@ -112,7 +112,7 @@ def sort(name: str, args: list[Node]) -> Node:
 
     def build(lists: pa.Array) -> pa.Array:
         values, sizes = _taken_apart(lists)
-        return _built(_sorted(values, sizes, direction, placement), sizes, _known(lists))
+        return _built(_sorted(values, sizes, direction, placement), sizes, validity_of(lists))
 
     return call(name, build, _ordered(name, args[0]))
 
@@ -139,7 +139,7 @@ def distinct(name: str, args: list[Node]) -> Node:
         pairs = parents * (len(codes.dictionary) + 1) + as_numbers(codes.indices)
         firsts = np.sort(np.unique(pairs, return_index=True)[1])
         left = np.bincount(parents[firsts], minlength=len(lists))
-        return _built(values.take(to_arrow(firsts)), left, _known(lists))
+        return _built(values.take(to_arrow(firsts)), left, validity_of(lists))
 
     return call(name, build, _ordered(name, args[0]))
 
@@ -161,7 +161,7 @@ def to_text(name: str, args: list[Node]) -> Node:
         told = as_mask(pc.is_valid(texts))
         parents = np.repeat(np.arange(len(lists)), sizes)
         left = np.bincount(parents[told], minlength=len(lists))
-        return pc.binary_join(_built(texts.drop_null(), left, _known(lists)), mark)
+        return pc.binary_join(_built(texts.drop_null(), left, validity_of(lists)), mark)
 
     return call(name, join, node)
 
@@ -186,13 +186,9 @@ def _taken_apart(lists: pa.Array) -> tuple[pa.Array, Int64s]:
     return plain(lists.flatten()), as_numbers(sizes).astype(np.int64)
 
 
-def _known(lists: pa.Array) -> Mask | None:
-    return as_mask(pc.is_valid(lists)) if lists.null_count else None
-
-
 def _built(values: pa.Array, sizes: Int64s, is_there: Mask | None) -> pa.Array:
     """Lists of so many items each, null where they are not known."""
-    ends = to_arrow(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
+    ends = to_arrow(offsets_of(sizes).astype(np.int32))
     mask = None if is_there is None else to_arrow(~is_there)
     return pa.ListArray.from_arrays(ends, values, mask=mask)
 

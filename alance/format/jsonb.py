@@ -11,21 +11,17 @@ Source: docs/format/file.md, "JSONB".
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError, kernel_errors
 from alance.format.blocks import VariableWidth
-from alance.format.numbers import contents_of
+from alance.format.numbers import contents_of, mask_bytes
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Mask
-
-NOTHING: Final = np.empty(0, np.uint8)
 
 
 def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
@@ -39,10 +35,11 @@ def json_text(values: VariableWidth, valid: Mask | None) -> VariableWidth:
         CorruptFileError: bytes that contradict the format.
         UnsupportedError: values that JSON text has not, or more than 2 GiB of text.
     """
-    some = NOTHING if valid is None else valid.view(np.uint8)
     try:
         with kernel_errors:
-            return VariableWidth(*_kernels.jsonb_to_text(values.offsets, values.data, some))
+            return VariableWidth(
+                *_kernels.jsonb_to_text(values.offsets, values.data, mask_bytes(valid))
+            )
     except TypeError as error:
         raise UnsupportedError(str(error)) from error
 
@@ -58,8 +55,7 @@ def jsonb(texts: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
     Raises:
         InvalidInputError: text that is no JSON, or a value of more than 256 MiB.
     """
-    mask = np.zeros(0, np.uint8) if valid is None else valid.view(np.uint8)
     try:
-        return VariableWidth(*_kernels.text_to_jsonb(*contents_of(texts), mask))
+        return VariableWidth(*_kernels.text_to_jsonb(*contents_of(texts), mask_bytes(valid)))
     except ValueError as error:
         raise InvalidInputError(f"field {where!r}: {error}") from None

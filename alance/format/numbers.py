@@ -44,6 +44,11 @@ def validity_of(array: pa.Array) -> Mask | None:
     return _bits(validity, array.offset, len(array))
 
 
+def mask_bytes(valid: Mask | None) -> Bytes:
+    """A mask as kernels take it: a byte a row; no byte where it is None, and every row counts."""
+    return np.empty(0, np.uint8) if valid is None else valid.view(np.uint8)
+
+
 def distinct(values: Int64s) -> tuple[Int64s, Int64s]:
     """The distinct values, ascending, and the place of each value among them; shape (n,).
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.format.numbers import as_mask, as_numbers
+from alance.format.numbers import as_mask, as_numbers, mask_bytes, validity_of
 from alance.format.types import BFLOAT16, EXTENSION_NAME
 
 if TYPE_CHECKING:
@@ -162,8 +162,7 @@ def lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
         kept = valid.view(np.bool_)
         values = values.reshape(len(vectors), -1)[kept].reshape(-1)
         ends = np.concatenate([[0], np.cumsum(kept)])[ends]
-    is_there = as_mask(array.is_valid()).view(np.uint8) if array.null_count else NO_MASK
-    return values, ends, is_there
+    return values, ends, mask_bytes(validity_of(array))
 
 
 def whole_vectors(array: pa.Array, type_: VectorType, metric: str) -> tuple[Vectors, Int64s]:

@@ -22,7 +22,7 @@ from alance.format.blocks import (
     VariableWidth,
     gather,
 )
-from alance.format.numbers import to_arrow
+from alance.format.numbers import mask_bytes, to_arrow
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from alance.arrays import Int32s, Int64s, Mask
     from alance.format.blocks import Block
 
-NOTHING: Final = np.empty(0, np.uint8)
 MAX_OFFSET: Final = (1 << 31) - 1
 
 
@@ -144,7 +143,7 @@ def _first_bad(block: VariableWidth, valid: Mask | None) -> int:
     """The first valid value that is no UTF-8; -1: all are."""
     if block.is_ascii:
         return -1
-    some = NOTHING if valid is None else valid.view(np.uint8)
+    some = mask_bytes(valid)
     with kernel_errors:
         return _kernels.first_bad_utf8(block.offsets, block.data, some)
 
@@ -214,7 +213,7 @@ def _expanded_strings(
 ) -> pa.Array:
     """The strings that the indices mean. Their text is checked once an item."""
     raw = _raw_indices(block)
-    some = NOTHING if valid is None else valid.view(np.uint8)
+    some = mask_bytes(valid)
     with kernel_errors:
         strings = VariableWidth(*_kernels.expand_strings(raw, some, items.offsets, items.data))
     if is_text(arrow) and _first_bad(items, None) >= 0:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.encode.blobs import DEDICATED, EXTERNAL, INLINE, PACKED
 from alance.format.layouts.arrays import bitmap
-from alance.format.numbers import as_mask, as_numbers
+from alance.format.numbers import as_mask, as_numbers, validity_of
 from alance.format.types import nested_type
 from alance.ops.blobs.files import blob_path
 
@@ -207,7 +207,7 @@ def rebuilt(
         return next(arrays)
     if not has_blobs(field):
         return array
-    valid = as_mask(array.is_valid()) if array.null_count else None
+    valid = validity_of(array)
     arrow = array.type
     if pa.types.is_struct(arrow):
         children = [

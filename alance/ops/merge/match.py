@@ -18,7 +18,7 @@ import pyarrow as pa
 from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.keys import KEY, ROW, KeyColumns, Keys
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
 from alance.ops.merge.plan import SOURCE, TARGET
 from alance.ops.merge.source import key_widths
 from alance.ops.read.options import ScanOptions
@@ -351,8 +351,7 @@ class SourceKeys:
         Args:
             keys: of the target's rows; null where there is none.
         """
-        valid = as_mask(keys.is_valid()) if keys.null_count else None
-        return self._pairs(Keys(keys).plain(), valid)
+        return self._pairs(Keys(keys).plain(), validity_of(keys))
 
     def find_columns(self, keys: KeyColumns) -> Pairs:
         """All pairs of rows that have the same key, of which no copy is made. CPU."""

@@ -18,7 +18,7 @@ from alance.errors import InvalidInputError
 from alance.format.encode.blobs import uri_array
 from alance.format.encode.leaves import storage_of
 from alance.format.layouts.arrays import bitmap
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.numbers import as_numbers, to_arrow, validity_of
 from alance.format.plans import ByteRange
 from alance.ops.blobs.places import (
     BlobPlace,
@@ -218,8 +218,7 @@ def _as_moved(field: Field, array: pa.Array) -> pa.Array:
         else pa.nulls(len(array), child.type)
         for child in MOVED
     ]
-    valid = as_mask(array.is_valid()) if array.null_count else None
-    return pa.Array.from_buffers(MOVED, len(array), [bitmap(valid)], children=children)
+    return pa.Array.from_buffers(MOVED, len(array), [bitmap(validity_of(array))], children=children)
 
 
 def with_validity(array: pa.Array, valid: Mask) -> pa.Array:

@@ -15,7 +15,14 @@ from alance.format.index.text.folding import folded
 from alance.format.index.text.params import TOKENIZERS
 from alance.format.index.text.stop_words import STOP_WORDS
 from alance.format.index.values import NO_MASK
-from alance.format.numbers import as_mask, as_numbers, contents_of, offsets_of, packed
+from alance.format.numbers import (
+    as_numbers,
+    contents_of,
+    mask_bytes,
+    offsets_of,
+    packed,
+    validity_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +95,7 @@ class Analyzer:
         if pa.types.is_list(texts.type) or pa.types.is_large_list(texts.type):
             sizes = as_numbers(texts.value_lengths().fill_null(0))
             rows, texts = offsets_of(sizes), texts.flatten()
-        valid = as_mask(texts.is_valid()).view(np.uint8) if texts.null_count else NO_MASK
+        valid = mask_bytes(validity_of(texts))
         return self._tokens(rows, *contents_of(texts), valid)
 
     def _tokens(self, rows: Int64s, starts: Int64s, content: Bytes, valid: Bytes) -> Tokens:
