@@ -111,7 +111,7 @@ class AccessError(StoreError, PermissionError):
 
 
 class ForkedError(AlanceError, RuntimeError):
-    """The process was forked after the store's runtime had started; use spawn or forkserver."""
+    """The process was forked, and the client of stores does not work in it; use spawn."""
 
 
 class AlreadyExistsError(AlanceError, FileExistsError):

@@ -6,14 +6,14 @@ processes were seen to die or hang:
 1. A runtime thread that hands over a result while the interpreter shuts down aborts the process
    (SIGABRT; 5 to 68 % of short programs). So at exit what is under way is cancelled, and the
    threads get a moment to finish.
-2. The runtime's threads do not survive a fork: any call in the child would hang for ever. So the
-   child of a process that had used the runtime gets a `ForkedError` instead.
+2. The runtime's threads do not survive a fork: any call in the child would hang for ever. So a
+   child loads the library anew (`io.forked`), and lets go of nothing that was made by its parent.
 3. A loop that is closed while requests are pending makes the runtime print errors. So whoever
    owns requests cancels and awaits them (`Scheduler.aclose`).
 
 Before rule 1, at exit, come the loops that run in threads (`at_exit`): they end what they do.
 
-Nothing is started or registered by importing this.
+Nothing is started by importing this.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class _Process:
 
     def __init__(self) -> None:
         self.used = False
-        self.forked = False
-        self.hooked = False
+        self.was_used = False  # by a parent
+        self.forked = False  # and the library was not loaded anew
+        self.inherited: list[object] = []  # their ends would have to do with the parent's threads
         self.lock = threading.Lock()
         self.live: WeakSet[asyncio.Future[object]] = WeakSet()
         self.forkables: WeakSet[Forkable] = WeakSet()
@@ -66,27 +67,35 @@ def enter() -> None:
     """To be called before every call of obstore that does I/O.
 
     Raises:
-        ForkedError: the runtime had been used before this process was forked.
+        ForkedError: this process was forked, and the library cannot be loaded anew.
         StoreError: the process has ended but for its last objects.
     """
-    if _process.forked:
-        raise ForkedError(
-            "this process was forked from one that had already used an object store, whose "
-            "runtime does not survive a fork; use the spawn or forkserver start method of "
-            "multiprocessing, or open the dataset in the child only"
-        )
+    revive()
     if _process.ended:
         raise StoreError("the interpreter shuts down: no request can be sent any more")
     if not _process.used:
-        _hook()
         with _process.lock:
             _process.used = True
             _exit_hook()
 
 
+def revive() -> None:
+    """To be called before a store object of obstore is made.
+
+    Raises:
+        ForkedError: this process was forked, and the library cannot be loaded anew.
+    """
+    if _process.forked:
+        _load_again()
+
+
+def inherit(value: object) -> None:
+    """Keep what the parent of a forked child made, to the child's end."""
+    _process.inherited.append(value)
+
+
 def at_exit(ending: Callable[[], None]) -> None:
     """Have something called when the program has ended, before the runtime is given up."""
-    _hook()
     with _process.lock:
         _process.endings.append(ending)
         _exit_hook()
@@ -106,28 +115,45 @@ def watch(future: asyncio.Future[T]) -> asyncio.Future[T]:
 
 def on_fork(holder: Forkable) -> None:
     """Have `holder.after_fork()` called in forked children, as long as it lives."""
-    _hook()
     _process.forkables.add(holder)
-
-
-def _hook() -> None:
-    with _process.lock:
-        if not _process.hooked:
-            _process.hooked = True
-            os.register_at_fork(after_in_child=_after_fork)
 
 
 def _after_fork() -> None:
     _process.lock = threading.Lock()
-    if _process.used:
-        _process.used = False
-        _process.forked = True
+    _process.was_used |= _process.used
+    _process.used = False
+    _process.forked = True
     _process.endings.clear()
     _process.exits = False
     atexit.unregister(_at_exit)
+    inherit([*_process.live])
     _process.live = WeakSet()
     for holder in list(_process.forkables):
         holder.after_fork()
+
+
+if hasattr(os, "register_at_fork"):  # not where there is no fork
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def _load_again() -> None:
+    from alance.io import forked
+
+    with _process.lock:
+        if not _process.forked:
+            return
+        try:
+            forked.load_again()
+            _process.was_used = False
+        except (OSError, ImportError) as error:
+            # If the parent made no request, its library has no threads, and is as good as new.
+            if _process.was_used:
+                raise ForkedError(
+                    "this process was forked from one whose client of object stores does not "
+                    f"survive a fork, and it cannot be loaded anew ({error}); use the spawn or "
+                    "forkserver start method of multiprocessing"
+                ) from error
+        _process.forked = False
 
 
 def _at_exit() -> None:

@@ -22,7 +22,7 @@ from obstore import exceptions as obstore_errors
 from obstore import store as obstore_stores
 
 from alance.errors import InvalidInputError
-from alance.io import lifecycle, profile
+from alance.io import forked, lifecycle, profile
 from alance.io.aws_profile import with_profile
 from alance.io.credentials import as_mapping
 from alance.io.endpoints import endpoint_of
@@ -241,6 +241,8 @@ class StoreRegistry:
 
     def _adopt(self, store: object, path: str) -> tuple[Store, str]:
         inside = clean_path(path)
+        lifecycle.revive()
+        store = forked.of_this_process(store)
         if isinstance(store, obstore_stores.LocalStore):
             top = str(store.prefix or "")
             local, base = self.open(top or "/")
@@ -252,7 +254,7 @@ class StoreRegistry:
 
     def _wrap(self, store: object, limits: TimeLimits) -> Store:
         for kind, (scheme, suited) in _GIVEN.items():
-            if isinstance(store, kind):
+            if isinstance(store, getattr(obstore_stores, kind)):
                 config = getattr(store, "config", None) or {}
                 name = config.get("bucket") or config.get("container_name") or "store"
                 root = self._open.free_root(f"{scheme}://{name}/")
@@ -280,12 +282,12 @@ def _of_client(
 
 
 # The root's scheme, and the profile, of store objects that users give.
-_GIVEN: Final[Mapping[type, tuple[str, StoreProfile]]] = {
-    obstore_stores.S3Store: ("s3", profile.S3),
-    obstore_stores.GCSStore: ("gs", profile.GCS),
-    obstore_stores.AzureStore: ("az", profile.AZURE),
-    obstore_stores.HTTPStore: ("http", profile.HTTP),
-    obstore_stores.MemoryStore: ("memory", profile.OBSTORE_MEMORY),
+_GIVEN: Final[Mapping[str, tuple[str, StoreProfile]]] = {
+    "S3Store": ("s3", profile.S3),
+    "GCSStore": ("gs", profile.GCS),
+    "AzureStore": ("az", profile.AZURE),
+    "HTTPStore": ("http", profile.HTTP),
+    "MemoryStore": ("memory", profile.OBSTORE_MEMORY),
 }
 
 
@@ -300,6 +302,7 @@ def _make(address: Address, options: StoreOptions, limits: TimeLimits) -> Store:
     if options.retry_timeout_s is not None:
         limits = replace(limits, timeout_s=max(limits.timeout_s, options.retry_timeout_s))
     try:
+        lifecycle.revive()
         objects, suited = _objects(address, options, limits)
     except (obstore_errors.BaseError, ValueError) as error:
         # The text may quote a value, and so a secret: the names of the options must do.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 import obstore
 
 from alance.errors import CorruptFileError, NotFoundError
-from alance.io import lifecycle, observing, trace
+from alance.io import forked, lifecycle, observing, trace
 from alance.io.disk_place import lasting_name
 from alance.io.endpoints import endpoint_of
 from alance.io.futures import Joined, Retried, done, failed
@@ -81,18 +81,31 @@ class RemoteStore:
         self.uri = without_number(root)  # for messages
         self.profile = profile
         self.is_given = is_given
-        self._objects = objects
-        self._uploads = cache(uploads or (lambda: objects))
+        self._made: ObjectStore | None = objects
+        self._inherited = objects
+        self._make_uploads = uploads or (lambda: self.objects)
+        self._uploads = cache(self._make_uploads)
         self._retries = replace(retries or Retries(), store=self.uri)
         self.limits = TimeLimits() if limits is None else limits
+        lifecycle.on_fork(self)
 
     def __repr__(self) -> str:
         return f"RemoteStore({self.root!r})"
 
+    def after_fork(self) -> None:
+        """Let the store objects be made again: those of a parent do not work in its child."""
+        lifecycle.inherit((self._made, self._uploads))
+        self._inherited = self._made or self._inherited
+        self._made = None
+        self._uploads = cache(self._make_uploads)
+
     @property
     def objects(self) -> ObjectStore:
-        """The store object of obstore."""
-        return self._objects
+        """The store object of obstore, of this process."""
+        if self._made is None:
+            lifecycle.revive()
+            self._made = forked.of_this_process(self._inherited)
+        return self._made
 
     @property
     def pieces(self) -> None:
@@ -132,13 +145,13 @@ class RemoteStore:
         def start_one() -> asyncio.Future[obstore.Bytes]:
             lifecycle.enter()
             begin, end = asked[0]
-            return _watch(obstore.get_range_async(self._objects, path, start=begin, end=end))
+            return _watch(obstore.get_range_async(self.objects, path, start=begin, end=end))
 
         def start_all() -> asyncio.Future[Sequence[obstore.Bytes]]:
             lifecycle.enter()
             begins, ends = [span[0] for span in asked], [span[1] for span in asked]
             return _watch(
-                obstore.get_ranges_async(self._objects, path, starts=begins, ends=ends, coalesce=0)
+                obstore.get_ranges_async(self.objects, path, starts=begins, ends=ends, coalesce=0)
             )
 
         def finish(bodies: Sequence[obstore.Bytes]) -> Sequence[memoryview]:
@@ -236,7 +249,7 @@ class RemoteStore:
 
         async def attempt() -> tuple[memoryview, int]:
             result = await _watch(
-                obstore.get_async(self._objects, path, options={"range": {"suffix": num_bytes}})
+                obstore.get_async(self.objects, path, options={"range": {"suffix": num_bytes}})
             )
             trace.note_first_byte()
             return memoryview(await _watch(result.bytes_async())), result.meta["size"]
@@ -255,7 +268,7 @@ class RemoteStore:
         limit = Limit(self.limits.whole())
 
         async def attempt() -> memoryview:
-            result = await _watch(obstore.get_async(self._objects, path))
+            result = await _watch(obstore.get_async(self.objects, path))
             trace.note_first_byte()
             check_tag(self.uri + path, e_tag, result.meta["e_tag"])
             check_whole(self.uri + path, result.meta["size"])
@@ -266,9 +279,7 @@ class RemoteStore:
 
     async def size(self, path: str) -> int:
         """Bytes of the object; costs a HEAD."""
-        meta = await self._run(
-            "head", path, lambda: _watch(obstore.head_async(self._objects, path))
-        )
+        meta = await self._run("head", path, lambda: _watch(obstore.head_async(self.objects, path)))
         return meta["size"]
 
     async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
@@ -282,7 +293,7 @@ class RemoteStore:
                 await upload.finish()
             return
 
-        objects = self._objects if if_absent else self._uploads()
+        objects = self.objects if if_absent else self._uploads()
         mode: PutMode = "create" if if_absent else "overwrite"
 
         async def attempt() -> None:
@@ -334,7 +345,7 @@ class RemoteStore:
             await self._run(
                 "delete",
                 names[0],
-                lambda: _watch(obstore.delete_async(self._objects, names)),
+                lambda: _watch(obstore.delete_async(self.objects, names)),
                 limit,
             )
         except NotFoundError:
@@ -346,7 +357,7 @@ class RemoteStore:
     async def copy(self, source: str, target: str) -> None:
         """Copy an object over `target`, without its bytes coming here."""
         await self._run(
-            "copy", source, lambda: _watch(obstore.copy_async(self._objects, source, target))
+            "copy", source, lambda: _watch(obstore.copy_async(self.objects, source, target))
         )
 
     async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
@@ -358,15 +369,15 @@ class RemoteStore:
 
     def uri_of(self, path: str) -> str | None:
         """None where the store object has a prefix, which no URI tells."""
-        return None if getattr(self._objects, "prefix", None) else self.uri + path
+        return None if getattr(self.objects, "prefix", None) else self.uri + path
 
     def lasting_name(self) -> str | None:
         """Its root and what names its server."""
-        return lasting_name(self.root, self.profile, self._objects)
+        return lasting_name(self.root, self.profile, self.objects)
 
     def heeds_conditions(self) -> bool:
         """Where a cloud that always had them answers itself."""
-        config = getattr(self._objects, "config", None) or {}
+        config = getattr(self.objects, "config", None) or {}
         return self.profile.heeds_conditions and endpoint_of(self.profile.kind, config) is None
 
     async def list_level(self, prefix: str) -> tuple[Names, Names]:
@@ -376,7 +387,7 @@ class RemoteStore:
         listing = await self._run(
             "list",
             folder,
-            lambda: _watch(obstore.list_with_delimiter_async(self._objects, folder or None)),
+            lambda: _watch(obstore.list_with_delimiter_async(self.objects, folder or None)),
         )
         objects = (meta["path"] for meta in listing["objects"])
         return sorted(listing["common_prefixes"]), sorted(objects)
@@ -384,7 +395,7 @@ class RemoteStore:
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
         """Objects under the folder `prefix`. A page that fails is asked for again."""
         run = partial(self._run, "list")
-        return list_objects(self._objects, self.uri, self.profile, run, prefix, start_after)
+        return list_objects(self.objects, self.uri, self.profile, run, prefix, start_after)
 
 
 def _watch(call: Coroutine[object, object, T]) -> asyncio.Future[T]:

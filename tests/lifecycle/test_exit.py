@@ -90,40 +90,103 @@ async def test_short_programs_end_well(lineitem_lab: Lab, runs: int) -> None:
 
 FORK = """
 import asyncio, os, sys
-import alance
+import alance, obstore
+import alance.sync
+from alance.io import forked
 
 uri, options = "s3://lab/lineitem.lance", {options!r}
+{before}
 
-async def read():
-    dataset = await alance.dataset(uri, storage_options=options)
+async def read(again=None):
+    dataset = again or await alance.dataset(uri, storage_options=options)
     rows = await dataset.take([1])
     await dataset.session.aclose()
-    return rows.num_rows
+    return dataset, rows.num_rows
 
-if {used_before}:
-    asyncio.run(read())
-child = os.fork()
-if child == 0:
-    try:
-        code = asyncio.run(read())
-    except alance.ForkedError as error:
-        assert "spawn" in str(error)
-        code = 7
-    os._exit(code)
-_, status = os.waitpid(child, 0)
-sys.exit(os.waitstatus_to_exitcode(status))
+def in_child(work):
+    child = os.fork()
+    if child == 0:
+        try:
+            code = work()
+        except alance.ForkedError as error:
+            assert "spawn" in str(error), error
+            code = 7
+        os._exit(code)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+{program}
 """
+# What a parent and its forked child do with a store, and the code that the program ends with.
+FORKED = {
+    "nothing before": ("", "sys.exit(in_child(lambda: asyncio.run(read())[1]))", 1),
+    "opened in the child": (
+        "",
+        "asyncio.run(read())\nsys.exit(in_child(lambda: asyncio.run(read())[1]))",
+        1,
+    ),
+    "inherited, and the parent and another child go on": (
+        "",
+        """
+inherited, _ = asyncio.run(read())
+blocking = alance.sync.dataset(uri, storage_options=options)
+blocking.take([2])
+def work():
+    rows = asyncio.run(read(inherited))[1] + len(blocking.take([2, 3]))
+    rows += len(alance.sync.dataset(uri, storage_options=options).take([4]))
+    return rows + in_child(lambda: len(blocking.take([5, 6, 7])) + asyncio.run(read(inherited))[1])
+codes = [in_child(work), in_child(work), len(blocking.take([5])), asyncio.run(read(inherited))[1]]
+sys.exit(0 if codes == [8, 8, 1, 1] else str(codes))
+""",
+        0,
+    ),
+    "store objects": (
+        "",
+        """
+def make():
+    config = {{"endpoint": options["endpoint"], "region": "us-east-1",
+               "access_key_id": "lab", "secret_access_key": "lab"}}
+    return obstore.store.S3Store("lab", config=config, client_options={{"allow_http": True}})
+store = make()
+given = alance.sync.dataset("lineitem.lance", store=store)
+given.take([1])
+def work():
+    made = make()  # by the library of the parent, as alance has done nothing here yet
+    rows = len(given.take([1])) + len(alance.sync.dataset("lineitem.lance", store=made).take([1]))
+    rows += len(alance.sync.dataset("lineitem.lance", store=store).take([1]))
+    rows += len(alance.sync.dataset("lineitem.lance", store=make()).take([1]))
+    return rows + (0 < obstore.head(make(), "lineitem.lance/_refs/tags/loaded.json")["size"])
+sys.exit(in_child(work))
+""",
+        5,
+    ),
+    "a system without files in memory": (
+        "del os.memfd_create",
+        "asyncio.run(read())\nsys.exit(in_child(lambda: asyncio.run(read())[1]))",
+        1,
+    ),
+    "a system that forbids it": (
+        "forked._copy = lambda path: open('/no/such/file')",
+        "asyncio.run(read())\nsys.exit(in_child(lambda: asyncio.run(read())[1]))",
+        7,
+    ),
+    "a system that forbids it, nothing before": (
+        "forked._copy = lambda path: open('/no/such/file')",
+        "sys.exit(in_child(lambda: asyncio.run(read())[1]))",
+        1,
+    ),
+}
 
 
-@pytest.mark.parametrize(("used_before", "code"), [(False, 1), (True, 7)])
-def test_a_forked_child_reads_or_says_why_not(
-    lineitem_lab: Lab, used_before: bool, code: int
-) -> None:
-    text = FORK.format(options=lineitem_lab.lance_options(), used_before=used_before)
+@pytest.mark.parametrize("name", FORKED)
+def test_a_forked_child_reads_or_says_why_not(lineitem_lab: Lab, name: str) -> None:
+    before, program, code = FORKED[name]
+    options = lineitem_lab.lance_options()
+    text = FORK.format(options=options, before=before, program=program.format())
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", text], check=False, timeout=60, capture_output=True
     )
-    assert (done.returncode, done.stderr) == (code, b"")
+    assert (done.returncode, done.stderr.decode()) == (code, "")
 
 
 # Programs over `uri`, a table on local disk or at the lab, opened with `options`, that end while

