@@ -127,6 +127,24 @@ class RowSet:
     def __repr__(self) -> str:
         return f"RowSet of {len(self):,} rows"
 
+    def within(self, domain: RowSet, fragments: frozenset[int]) -> RowSet:
+        """Its rows that fragments have; those of other fragments are left out.
+
+        Args:
+            domain: all rows of the fragments.
+
+        Raises:
+            CorruptFileError: rows of these fragments beyond their last one.
+        """
+        inside = self & domain
+        if len(inside) < len(self):
+            outside = self - domain
+            for fragment in sorted(fragments.intersection(outside.fragments())):
+                last = outside.span_of(fragment)[1] - 1
+                count = domain.count_of(fragment)
+                raise CorruptFileError(f"row {last} of fragment {fragment}: it has {count} rows")
+        return inside
+
     def count_common(self, other: RowSet) -> int:
         """The number of rows that both have; nothing is made."""
         return int(self._bitmap.intersection_cardinality(other._bitmap))

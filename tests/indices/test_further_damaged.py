@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import struct
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader, LanceFileWriter
+from pyroaring import BitMap
 
 import alance
 from alance.errors import CorruptFileError
@@ -158,3 +159,31 @@ def test_posting_lists_that_are_none_are_refused() -> None:
     one_part = postings_bytes(rows[:2])[8:]
     with pytest.raises(CorruptFileError, match="behind part 0"):
         parse_postings(memoryview(struct.pack("<Q", 2) + one_part + one_part))
+
+
+def all_of_a_fragment(kind: str) -> bytes:
+    """What an index stores of a key that all rows have which fragment 0 could ever have."""
+    rows = BitMap()
+    rows.add_range(0, 1 << 32)
+    rows.run_optimize()
+    content = rows.serialize()
+    if kind == "NGRAM":
+        return struct.pack("<QI", 1, 0) + content
+    return struct.pack("<III", 1, 0, len(content)) + content
+
+
+@pytest.mark.parametrize(("kind", "column"), [("BITMAP", "bitmaps"), ("NGRAM", "posting_list")])
+async def test_rows_that_a_fragment_cannot_have_are_found_out_before_they_cost(
+    tmp_path: Path, kind: Literal["BITMAP", "NGRAM"], column: str
+) -> None:
+    rows = pa.table({"s": [f"value {n % 5}" for n in range(400)]})
+    dataset = lance.write_dataset(rows, tmp_path / "t", max_rows_per_file=200)
+    dataset.create_scalar_index("s", kind)
+    (file,) = (tmp_path / "t" / "_indices").glob("*/*")
+    sets = LanceFileReader(str(file)).read_all().to_table()[column].to_pylist()
+    changed = pa.array([all_of_a_fragment(kind), *sets[1:]], pa.binary())
+    rewrite(tmp_path / "t", "s_idx", {column: changed})
+    async with alance.Session() as session:
+        copied = await opened(tmp_path / "t", session)
+        with pytest.raises(CorruptFileError, match="row 4294967295 of fragment 0: it has 200 rows"):
+            await copied.optimize.compact_files()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # What of a record is not part of its form; see `Records`.
 OWN_PARTS: Final = ("id", "physical_rows", "deletion_file")
+MAX_ROWS: Final = 1 << 32  # of a fragment: an address has 32 bits for the offset of a row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,8 +171,8 @@ class Fragments(Sequence[Fragment]):
         repeated_id: of two fragments, as releases up to 0.16 have made them; None: all differ.
 
     Raises:
-        CorruptFileError: an id of more than 32 bits; by `__getitem__` and iteration, a record that
-            contradicts itself.
+        CorruptFileError: an id of more than 32 bits, or more rows than these can number; by
+            `__getitem__` and iteration, a record that contradicts itself.
     """
 
     __slots__ = (
@@ -192,7 +193,9 @@ class Fragments(Sequence[Fragment]):
         if len(records) and int(records.ids.max()) >> 32:
             raise CorruptFileError(f"fragment id {records.ids.max()}: expected at most 32 bits")
         self.ids: Int64s = records.ids.astype(np.int64)
-        is_told = (records.rows > 0) & (records.rows < 1 << 62)
+        if len(records) and int(records.rows.max()) > MAX_ROWS:
+            raise CorruptFileError(f"fragment of {records.rows.max()} rows: at most {MAX_ROWS}")
+        is_told = records.rows > 0
         self.physical_rows: Int64s = np.where(is_told, records.rows, 0).astype(np.int64)
         live = self.physical_rows - np.maximum(records.deleted, 0)
         # A fragment without live rows should not be there, and is looked at.

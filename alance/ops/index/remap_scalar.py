@@ -14,6 +14,7 @@ from alance.format.index.addresses import rows_bytes
 from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.ngram import POSTING_LISTS
 from alance.format.numbers import as_numbers, to_arrow
+from alance.format.row_set import RowSet
 from alance.ops.index.build import write_row_sets, write_tree
 from alance.ops.index.runs import run_schema
 from alance.ops.index.segment_files import NO_END, FileEnd, StoredFile, spans_of
@@ -102,8 +103,15 @@ async def _moved_sets(
     type_ = stored.schema.field(form.keys).type
     schema = run_schema(BITMAP, type_)
 
+    covered = index.fragment_ids or frozenset()
+    handles = [handle for handle in snapshot.handles if handle.id in covered]
+    await snapshot.resolve_sizes(handles)
+    domain = RowSet.of_fragments((handle.id, handle.num_physical_rows) for handle in handles)
+
     def moved_set(content: memoryview) -> bytes | None:
-        rows, _ = moves.moved(form.parse(content).to_numpy())
+        # A few bytes may claim billions of rows: those that are not there are found out first.
+        claimed = form.parse(content).within(domain, covered)
+        rows, _ = moves.moved(claimed.to_numpy())
         return form.to_bytes(rows) if len(rows) else None
 
     def moved(batch: pa.RecordBatch) -> pa.RecordBatch:

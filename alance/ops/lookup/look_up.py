@@ -268,7 +268,9 @@ class _Lookup:
         engine, segment = self.snapshot.engine, asked.segment
         if not segment.has_row_ids:
             rows = await asked.row_numbers()
-            return await engine.decode(lambda: _within(segment, rows), len(rows) // ROWS_A_BYTE)
+            return await engine.decode(
+                lambda: rows.within(segment.domain, segment.covered), len(rows) // ROWS_A_BYTE
+            )
         key = ("row addresses", segment.files.identity, asked.kept_as)
         kept: RowSet | None = engine.cache.peek(key) if asked.kept_as else None
         if kept is None:
@@ -289,25 +291,9 @@ class _Lookup:
         index = await self.snapshot.row_index()
 
         def addresses() -> RowSet:
-            return _within(segment, index.addresses_in(row_ids))
+            return index.addresses_in(row_ids).within(segment.domain, segment.covered)
 
         return await self.snapshot.engine.decode(addresses, index.work(row_ids))
-
-
-def _within(segment: Segment, rows: RowSet) -> RowSet:
-    """The rows of the fragments that a segment covers.
-
-    Raises:
-        CorruptFileError: rows that these do not have.
-    """
-    inside = rows & segment.domain
-    if len(inside) < len(rows):
-        outside = rows - segment.domain
-        for fragment in segment.covered.intersection(outside.fragments()):
-            last = outside.span_of(fragment)[1] - 1
-            count = segment.domain.count_of(fragment)
-            raise CorruptFileError(f"row {last} of fragment {fragment}: it has {count} rows")
-    return inside
 
 
 @dataclass(frozen=True, slots=True)

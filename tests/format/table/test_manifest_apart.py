@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance import _kernels
-from alance.errors import AlanceError
+from alance.errors import AlanceError, CorruptFileError
 from alance.format.proto import rowids_pb2, table_pb2
 from alance.format.table import manifest
 from alance.format.table.fragments import Fragments, Records
@@ -88,7 +88,7 @@ def test_the_same_fragments(manifests: list[bytes]) -> None:
 
 
 def test_numbers_of_rows() -> None:
-    cases = [(5, None), (5, 2), (5, 0), (0, None), (0, 2), (5, 5), (5, 7), (1 << 63, None)]
+    cases = [(5, None), (5, 2), (5, 0), (0, None), (0, 2), (5, 5), (5, 7), (1 << 32, None)]
     message = table_pb2.Manifest(version=1)
     for number, (rows, deleted) in enumerate(cases):
         one = message.fragments.add(id=number * 3, physical_rows=rows)
@@ -106,6 +106,13 @@ def test_numbers_of_rows() -> None:
     assert made.num_rows.tolist() == Fragments(parsed).num_rows.tolist()
     assert made.ids.tolist() == [one.id for one in message.fragments]
     assert [made.position_of(3), made.position_of(4)] == [1, None]
+
+
+def test_rows_that_no_address_can_number_are_refused() -> None:
+    for rows in ((1 << 32) + 1, (1 << 64) - 1):
+        records = Records.of([table_pb2.DataFragment(id=3, physical_rows=rows)])
+        with pytest.raises(CorruptFileError, match=f"fragment of {rows} rows: at most 4294967296"):
+            Fragments(records)
 
 
 @pytest.mark.parametrize(
