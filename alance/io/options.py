@@ -121,6 +121,8 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
         InvalidInputError: a variable that is no number of retries.
     """
     names = _client_variables(kind)
+    if not names:
+        return options
     told = {
         names[variable]: (variable, value)
         for variable, value in (

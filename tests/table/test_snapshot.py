@@ -9,8 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import alance
 from alance.errors import CorruptFileError, NotFoundError
+from alance.file.fragment import open_fragments
 from alance.io.trace import trace
+from alance.ops.lookup.segments import segments_of
+from alance.ops.read import taking
 from alance.ops.version.opening import open_snapshot
 from alance.ops.version.projection import (
     CREATED_AT,
@@ -23,9 +27,13 @@ from alance.ops.version.projection import (
 from tests.table.conftest import History, asked, edit_manifest, make_history, numbers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from alance.file.fragment import OpenFragment, ToOpen
+    from alance.format.plans import Plan
     from alance.format.proto import table_pb2
+    from alance.format.schema import Schema
     from alance.format.table.fragment import DataFile
     from alance.ops.version.snapshot import Snapshot
     from alance.session import Session
@@ -280,3 +288,36 @@ async def test_external_objects(history: History, tmp_path: Path, session: Sessi
         snapshot.external_location("../y", 4)
     with pytest.raises(CorruptFileError, match="base path 5"):
         snapshot.external_location("y", 5)
+
+
+async def test_handles_of_a_session_share_what_is_open(
+    tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = str(tmp_path / "t")
+    lance.write_dataset(numbers(0, 20), path, max_rows_per_file=10)
+    lance.dataset(path).create_scalar_index("a", "BTREE")
+    opened: list[int] = []
+
+    def counting(schema: Schema, asked: Sequence[ToOpen]) -> Plan[list[OpenFragment]]:
+        opened.append(len(asked))
+        return (yield from open_fragments(schema, asked))
+
+    monkeypatch.setattr(taking, "open_fragments", counting)
+    first = await alance.dataset(path, session=session)
+    assert (await first.take([3, 13]))["a"].to_pylist() == [3, 13]
+    assert (await first.to_table(filter="a = 7"))["a"].to_pylist() == [7]
+    second = await alance.dataset(path, session=session)
+    assert opened == [2]
+    assert (await second.take([4, 14]))["a"].to_pylist() == [4, 14]
+    assert (await second.to_table(filter="a = 8"))["a"].to_pylist() == [8]
+    assert opened == [2]
+    assert await segments_of(second._snapshot) is await segments_of(first._snapshot)
+    # Of another version what is new is opened; another name of a column is another schema.
+    lance.write_dataset(numbers(0, 10), path, mode="append")
+    third = await alance.dataset(path, session=session)
+    assert (await third.take([5, 25]))["a"].to_pylist() == [5, 5]
+    assert opened == [2, 1]
+    lance.dataset(path).alter_columns({"path": "a", "name": "number"})
+    renamed = await alance.dataset(path, session=session)
+    assert (await renamed.take([5, 25]))["number"].to_pylist() == [5, 5]
+    assert opened == [2, 1, 2]

@@ -23,7 +23,7 @@ from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.file_version import FileVersion
 from alance.format.proto import table_pb2, transaction_pb2
-from alance.format.schema import Schema
+from alance.format.schema import Remembered, Schema
 from alance.format.table.dictionaries import attach_values
 from alance.format.table.flags import (
     STABLE_ROW_IDS,
@@ -60,6 +60,7 @@ class Manifest:
         doubted: the row counts by fragment that were told and are not believed.
         repaired: the field ids that fragments had twice.
         stored_bytes: of the file that it was read of; 0: it was not read.
+        remember: what was made of this version alone, which its handles share.
     """
 
     version: int
@@ -72,6 +73,7 @@ class Manifest:
     doubted: Mapping[int, int] = field(default_factory=dict)
     repaired: tuple[int, ...] = ()
     stored_bytes: int = field(default=0, compare=False)
+    remember: Remembered = field(default_factory=Remembered, init=False, compare=False, repr=False)
     _whole: list[table_pb2.Manifest] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod

@@ -96,7 +96,7 @@ async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
         CorruptFileError, UnsupportedError, NotFoundError: an index that cannot be read.
         pyarrow.ArrowException, ValueError, Problem: values that the question cannot take.
     """
-    files = segment.files
+    files = segment.files(snapshot)
     if segment.steps is not None:
         assert ask.of_json is not None
         ask = ask.of_json[1]
@@ -163,7 +163,8 @@ def _ways_of(ask: Ask) -> list[list[int]]:
 
 
 async def _ask_ngrams(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
-    keys = await segment.files.keys(POSTING_LISTS)
+    files = segment.files(snapshot)
+    keys = await files.keys(POSTING_LISTS)
     if keys.type != pa.uint32() or keys.null_count:
         raise CorruptFileError(f"n-gram index: tokens of type {keys.type}, or null")
     numbers = as_numbers(keys)
@@ -172,7 +173,7 @@ async def _ask_ngrams(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
         places, is_there = places_in(numbers, np.array(tokens, numbers.dtype))
         if is_there.all():
             ways.append(places.tolist())
-    return AskedNgrams(segment, segment.files, ways, len(keys))
+    return AskedNgrams(segment, files, ways, len(keys))
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,15 +44,13 @@ class IndexFiles:
 
     Attributes:
         where: one of them.
-        identity: stands for the segment in this version, in keys of the search cache.
     """
 
-    __slots__ = ("_index", "_snapshot", "identity", "where")
+    __slots__ = ("_index", "_snapshot", "where")
 
     def __init__(self, snapshot: Snapshot, index: Index) -> None:
         self._snapshot = snapshot
         self._index = index
-        self.identity = object()
         self.where = snapshot.table.index_file(snapshot.manifest, index, bitmap.FILE)
 
     async def page_table(self) -> PageTable:

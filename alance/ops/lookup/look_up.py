@@ -271,7 +271,7 @@ class _Lookup:
             return await engine.decode(
                 lambda: rows.within(segment.domain, segment.covered), len(rows) // ROWS_A_BYTE
             )
-        key = ("row addresses", segment.files.identity, asked.kept_as)
+        key = ("row addresses", segment.identity, asked.kept_as)
         kept: RowSet | None = engine.cache.peek(key) if asked.kept_as else None
         if kept is None:
             kept = await self._addresses_of(await asked.row_numbers(), segment)

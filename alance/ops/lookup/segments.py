@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from alance.expr.json_values import Step
-    from alance.ops.version.snapshot import FragmentHandle, Snapshot
+    from alance.format.table.manifest import Manifest
+    from alance.ops.version.snapshot import Snapshot
 
     Path = tuple[str, ...]
 
@@ -46,20 +47,26 @@ class Segment:
     """A segment of an index that can be asked.
 
     Attributes:
+        index: its record.
         covered: the live fragments that it answers for.
         domain: the addresses of all their rows, deleted ones included.
         has_row_ids: it holds stable row ids; else addresses.
         kind: of its files.
         steps: of a JSON index the path of its values.
+        identity: stands for the segment in this version, in keys of the search cache.
     """
 
     index: Index
-    files: IndexFiles
     covered: frozenset[int]
     domain: RowSet
     has_row_ids: bool
     kind: str
     steps: tuple[Step, ...] | None = None
+    identity: object = field(default_factory=object)
+
+    def files(self, snapshot: Snapshot) -> IndexFiles:
+        """Its files, as a handle reads them."""
+        return snapshot.remember(self.identity, lambda: IndexFiles(snapshot, self.index))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,7 @@ class Segments:
 
 
 async def segments_of(snapshot: Snapshot) -> Segments:
-    """The indices of a version that can be asked; told once.
+    """The indices of a version that can be asked; told once for all its handles.
 
     Cost: of tables so old that the manifest does not tell the rows of fragments, a round.
 
@@ -85,27 +92,30 @@ async def segments_of(snapshot: Snapshot) -> Segments:
     """
     if not snapshot.manifest.indices:
         return Segments({})
-    untold = snapshot.remember(segments_of, lambda: _without_rows(snapshot))
-    if untold:
-        await snapshot.resolve_sizes(untold)
-    return snapshot.remember(Segments, lambda: _segments_of(snapshot))
+    remember = snapshot.manifest.remember
+    segments = cast("Segments | None", remember.get(Segments))
+    if segments is None:
+        untold = np.flatnonzero(snapshot.manifest.fragments.physical_rows == 0)
+        handles = [snapshot.handles[number] for number in untold.tolist()]
+        await snapshot.resolve_sizes(handles)
+        rows = {handle.id: handle.num_physical_rows for handle in handles}
+        segments = remember(Segments, lambda: _segments_of(snapshot.manifest, rows))
+    return segments
 
 
-def _without_rows(snapshot: Snapshot) -> list[FragmentHandle]:
-    """The fragments of which the manifest does not tell the number of rows."""
-    untold = np.flatnonzero(snapshot.manifest.fragments.physical_rows == 0)
-    return [snapshot.handles[number] for number in untold.tolist()]
-
-
-def _segments_of(snapshot: Snapshot) -> Segments:
-    messages = snapshot.manifest.indices
+def _segments_of(manifest: Manifest, rows: Mapping[int, int]) -> Segments:
+    """
+    Args:
+        rows: of the fragments of which the manifest does not tell the number of rows.
+    """
+    messages = manifest.indices
     if any(message.name == FRAGMENT_REUSE for message in messages):
         return Segments({}, ["indices not used: a compaction left their translation for later"])
-    fragments = snapshot.manifest.fragments
+    fragments = manifest.fragments
     live = dict(zip(fragments.ids.tolist(), fragments.physical_rows.tolist(), strict=True))
-    live.update((handle.id, handle.num_physical_rows) for handle in _without_rows(snapshot))
+    live |= rows
     domains: dict[frozenset[int], RowSet] = {}
-    paths = dict(struct_paths(snapshot.schema.fields))
+    paths = dict(struct_paths(manifest.schema.fields))
     groups: dict[tuple[Path, str, str], list[Segment]] = {}
     lines = []
     for message in messages:
@@ -114,7 +124,7 @@ def _segments_of(snapshot: Snapshot) -> Segments:
         index = Index.from_protobuf(message)
         kind, steps = index.files_kind, None
         if index.kind == JSON:
-            if (untaken := _untaken(snapshot, index, kind)) is not None:
+            if (untaken := _untaken(manifest, index, kind)) is not None:
                 lines.append(f"index {index.name} not used: {untaken}")
                 continue
             steps = path_steps(json_target(message).path)
@@ -130,10 +140,9 @@ def _segments_of(snapshot: Snapshot) -> Segments:
             if domain is None:
                 domain = RowSet.of_fragments((key, live[key]) for key in sorted(covered))
                 domains[covered] = domain
-            has_row_ids = snapshot.has_stable_row_ids and holds_row_ids(message)
+            has_row_ids = manifest.has_stable_row_ids and holds_row_ids(message)
             key = (paths[message.fields[0]], index.name, kind)
-            files = IndexFiles(snapshot, index)
-            segment = Segment(index, files, covered, domain, has_row_ids, kind, steps)
+            segment = Segment(index, covered, domain, has_row_ids, kind, steps)
             groups.setdefault(key, []).append(segment)
     by_path: dict[Path, list[list[Segment]]] = {}
     for (path, *_), segments in sorted(groups.items(), key=lambda group: _order(group[1])):
@@ -141,13 +150,13 @@ def _segments_of(snapshot: Snapshot) -> Segments:
     return Segments(by_path, lines)
 
 
-def _untaken(snapshot: Snapshot, index: Index, kind: str) -> str | None:
+def _untaken(manifest: Manifest, index: Index, kind: str) -> str | None:
     """Why a JSON index is not asked; None: it can be."""
     try:
         path_steps(json_target(index.message).path)
     except Problem as problem:
         return str(problem)
-    if kind == BTREE and snapshot.has_stable_row_ids:
+    if kind == BTREE and manifest.has_stable_row_ids:
         return "a B-tree of JSON values, beside stable row ids, does not say which numbers it has"
     # A filter has hashes of values: of a number other ones as int64 than as float64.
     return "bloom filters of JSON values do not say their type" if kind == BLOOM else None

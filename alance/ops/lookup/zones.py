@@ -131,7 +131,7 @@ async def ask_zones(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZone
         CorruptFileError: a file that is no zone map, or one of other rows or another type.
     """
     engine = snapshot.engine
-    zone_map = await zone_map_of(snapshot, segment.files)
+    zone_map = await zone_map_of(snapshot, segment.files(snapshot))
     if plain_type(zone_map.bounds.low.type) != ask.column.type:
         raise CorruptFileError(
             f"values of type {zone_map.bounds.low.type}, the column has {ask.column.type}"
@@ -178,7 +178,8 @@ async def ask_filters(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZo
         CorruptFileError: a file that has no such filters, or zones of other rows.
     """
     engine, column_type = snapshot.engine, ask.column.type
-    rows, has_nulls = await filter_zones(snapshot, segment.files)
+    files = segment.files(snapshot)
+    rows, has_nulls = await filter_zones(snapshot, files)
     count = len(has_nulls)
     if ask.is_of_nulls:
         return asked_zones(snapshot, segment, rows, has_nulls)
@@ -192,7 +193,7 @@ async def ask_filters(snapshot: Snapshot, segment: Segment, ask: Ask) -> AskedZo
         work = HASH_WORK * len(part) * len(hashes)
         return await engine.decode(lambda: bloom.hits(part, hashes), work)
 
-    jobs = [Job(PART_BYTES, partial(look, read)) for read in filter_parts(segment.files, count)]
+    jobs = [Job(PART_BYTES, partial(look, read)) for read in filter_parts(files, count)]
     budget = snapshot.read_ahead_bytes
     async with aclosing(readahead(jobs, budget_bytes=budget, max_jobs=PARTS_AT_ONCE)) as answers:
         masks += [mask async for mask in answers]

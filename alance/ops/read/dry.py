@@ -241,5 +241,5 @@ def _copy(snapshot: Snapshot, session: Session) -> Snapshot:
     copied.handles = [copy(handle) for handle in snapshot.handles]
     for handle in copied.handles:
         handle._snapshot = copied
-        handle.identity = object()  # it is opened anew: what its columns are made of is told then
+        handle.set_apart()  # it is opened anew: what its columns are made of is told then
     return copied

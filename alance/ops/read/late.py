@@ -84,7 +84,9 @@ class SplitReader:
     @cached_property
     def first_columns(self) -> TakenColumns:
         """The columns that are read first, as a take has them."""
-        return TakenColumns.of_fields(self.plan.projection, self.plan.first_schema)
+        return TakenColumns.of_fields(
+            self.snapshot.schema, self.plan.projection, self.plan.first_schema
+        )
 
     async def open_late(self, groups: Sequence[FragmentGroup]) -> list[FragmentGroup]:
         """The groups, those of one large fragment with its late columns, if these are read ahead.

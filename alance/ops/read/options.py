@@ -178,7 +178,9 @@ def checked_defaults(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
         raise InvalidInputError(
             f"default_scan_options: expected a mapping, found {type(given).__name__}"
         )
-    defaults = dict(given or {})
+    if not given:
+        return {}
+    defaults = dict(given)
     taken = ["columns", *(field.name for field in fields(ScanOptions))]
     for name in defaults:
         if name not in taken:

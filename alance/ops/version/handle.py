@@ -16,7 +16,7 @@ from alance.versioning.row_index import RowValues
 from alance.versioning.sidecars import load_deletions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -48,15 +48,20 @@ class FragmentHandle:
     """A fragment and what was learned of it: file sizes, row count, deletions, row ids.
 
     What is learned never changes, so that handles are shared by all tasks.
-
-    Attributes:
-        identity: is in keys of the search cache, where the handle would keep its store open.
     """
 
-    __slots__ = ("_num_rows", "_snapshot", "_sources", "_values", "deleted", "fragment", "identity")
+    __slots__ = (
+        "_identity",
+        "_num_rows",
+        "_snapshot",
+        "_sources",
+        "_values",
+        "deleted",
+        "fragment",
+    )
 
     def __init__(self, snapshot: Snapshot, fragment: Fragment) -> None:
-        self.identity = object()
+        self._identity: Hashable = None
         self._snapshot = snapshot
         self.fragment = fragment
         self.deleted: DeletionVector | None = None  # None: none, or not yet loaded
@@ -110,6 +115,24 @@ class FragmentHandle:
                 for file in self.fragment.files
             )
         return self._sources
+
+    @property
+    def identity(self) -> Hashable:
+        """What stands for its files in keys of the search cache: their places, which are unique.
+
+        Other handles, and other versions that have the same files, find what is known of them.
+
+        Raises:
+            UnsupportedError, CorruptFileError: as for `sources`.
+        """
+        if self._identity is None:
+            places = tuple([source.location for source in self.sources])
+            self._identity = places[0] if len(places) == 1 else places
+        return self._identity
+
+    def set_apart(self) -> None:
+        """Take nothing that others have learned of its files."""
+        self._identity = object()
 
     def to_open(self, states: States) -> ToOpen:
         """What opening it needs to know, once it is prepared."""

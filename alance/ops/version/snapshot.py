@@ -41,8 +41,8 @@ class TakenColumns:
 
     projection: Projection
     schema: Schema
-    key: tuple[int, ...]  # ids of all fields to read
-    ids: frozenset[int]  # the same
+    key: tuple[object, ...]  # for caches: what stands for the table's schema, and `ids`
+    ids: frozenset[int]  # of all fields to read
 
     @classmethod
     def of(cls, schema: Schema, columns: Columns) -> TakenColumns:
@@ -55,13 +55,14 @@ class TakenColumns:
         projection = project(schema, columns, flat=False)
         is_whole = columns is None and len(projection.fields) == len(schema.fields)
         fields = schema if is_whole else schema.project(projection.fields)
-        return cls.of_fields(projection, fields)
+        return cls.of_fields(schema, projection, fields)
 
     @classmethod
-    def of_fields(cls, projection: Projection, fields: Schema) -> TakenColumns:
-        """The columns of a projection whose fields are to be read."""
-        key = tuple(field.id for top in fields.fields for field in top.walk())
-        return cls(projection, fields, key, frozenset(key))
+    def of_fields(cls, schema: Schema, projection: Projection, fields: Schema) -> TakenColumns:
+        """The columns of a projection, of a table's schema, whose fields are to be read."""
+        ids = [field.id for top in fields.fields for field in top.walk()]
+        key = (schema.remember("identity", object), *ids)
+        return cls(projection, fields, key, frozenset(ids))
 
 
 class Snapshot:
