@@ -4,7 +4,7 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
 `DatasetFragment`, which are made for it as well:
 
 - a version of a table on its way from a driver to tasks, which read no manifest: `version_record`
-  and `open_record`;
+  and `open_record`; one for whatever event loop reads it: `in_any_loop`;
 - a scan in splits of about equal bytes: `plan_splits`, `read_split` and `member_paths`; least and
   greatest values: `read_extremes`;
 - what versions added, for readers that follow a table: `added_by`;
@@ -38,6 +38,7 @@ from alance.distributed.splits import (
     field_ids,
     fragment_bytes,
     fragments_of,
+    in_any_loop,
     member_paths,
     open_record,
     plan_splits,
@@ -88,6 +89,7 @@ __all__ = [
     "fragments_of",
     "get_object",
     "has_fields_of",
+    "in_any_loop",
     "is_for_base",
     "is_table",
     "last_sequence",

@@ -23,6 +23,7 @@ from alance.ops.read.extremes import extreme_rows
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
+from alance.ops.version import pickled
 from alance.ops.version.projection import META
 from alance.ops.version.snapshot import Snapshot
 from alance.scanner import Scanner
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
     from alance.format.table.fragment import Fragment
+    from alance.io.credentials import StorageOptions
     from alance.ops.read.options import ScanOptions
 
 
@@ -76,6 +78,21 @@ def open_record(
     if manifest.branch is not None:
         table = table.seen_by(manifest.branch).on_branch(manifest.branch)
     return Dataset(Snapshot(session, table, manifest))
+
+
+def in_any_loop(dataset: Dataset, storage_options: StorageOptions | None = None) -> Dataset:
+    """The version for whatever event loop of this process, or of a forked child, reads it.
+
+    Keeps its credentials, which a pickle does not. No request.
+
+    Args:
+        dataset: of any loop or session.
+        storage_options: of the store; None: those that it was opened with.
+
+    Raises:
+        InvalidInputError: options that are not known, or beside a store object that was given.
+    """
+    return Dataset(pickled.in_any_loop(dataset._snapshot, storage_options))
 
 
 def fragments_of(dataset: Dataset) -> Sequence[Fragment]:

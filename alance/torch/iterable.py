@@ -15,7 +15,7 @@ import torch.utils.data
 
 from alance import InvalidInputError
 from alance.torch.mapped import transform_of
-from alance.torch.order import Order
+from alance.torch.order import Order, by_turns
 from alance.torch.table import Source, Table, loop
 
 if TYPE_CHECKING:
@@ -47,8 +47,9 @@ class IterableDataset(torch.utils.data.IterableDataset):
     8 bytes are kept for each row. Then a take for each window.
 
     Args:
-        source: a URI or path; or an open dataset of `alance` or `alance.sync`, which is read with
-            the credentials of the environment.
+        source: a URI or path; or an open dataset of `alance` or `alance.sync`. Forked workers read
+            with its credentials; spawned ones with those of their environment, or of
+            `storage_options`.
         batch_size: rows of a batch.
         columns: names, paths or output name -> SQL expression; None: all.
         filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
@@ -64,7 +65,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
         transform: makes of a batch of Arrow what is given; None: `to_tensors`. Runs in the process
             that iterates; pickled with the dataset.
         fill: what nulls become, see `to_tensors`.
-        version, storage_options: of the table at a URI, see `alance.dataset`.
+        version: of the table at a URI.
+        storage_options: see `alance.dataset`; also go to workers as they are.
 
     Raises:
         InvalidInputError: an unknown column, a bad filter, or a number that is too small.
@@ -124,6 +126,7 @@ class IterableDataset(torch.utils.data.IterableDataset):
         # The next batch, and behind which this process ends; None: its share of what is left.
         self._progress: tuple[int, int | None] = (0, None)
         self._begin = self._progress  # of the next iteration
+        self._shares: list[tuple[int, int]] | None = None  # of workers, to begin with
 
     def __getstate__(self) -> dict[str, Any]:
         self._find_rank()  # which workers cannot
@@ -151,11 +154,13 @@ class IterableDataset(torch.utils.data.IterableDataset):
         if epoch != self._epoch.item():
             self._epoch.fill_(epoch)
             self._progress = self._begin = (0, None)
+            self._shares = None
 
     def __iter__(self) -> Iterator[Any]:
         order = self._epoch_order()
-        first, last = self._share(order.num_batches)
+        first, last = self._share(order.num_batches, *_worker())
         self._progress, self._begin = (first, last), (0, None)
+        self._shares = None
         with closing(self._batches(order, first, last)) as batches:
             for number, batch in enumerate(batches, first):
                 self._progress = (number + 1, last)
@@ -165,19 +170,49 @@ class IterableDataset(torch.utils.data.IterableDataset):
         """Where this process is: plain numbers and texts, for `load_state_dict`.
 
         Counted are the batches that this process has given: so it is for loaders without workers,
-        or for those that ask in their workers (`StatefulDataLoader` of torchdata). Ranks that have
-        made as many steps have the same state, if `drop_last`.
+        or for those that ask in their workers (`StatefulDataLoader` of torchdata); `state_after` is
+        for the others. Ranks that have made as many steps have the same state, if `drop_last`.
         """
         start, stop = self._progress
         worker, num_workers = _worker()
         place = {"epoch": int(self._epoch.item()), "next": start, "stop": stop}
         return {**place, "worker": worker, "num_workers": num_workers, **self._identity()}
 
+    def state_after(self, num_batches: int, num_workers: int) -> dict[str, Any]:
+        """Where the workers of a loader are that has given so many batches; for `load_state_dict`.
+
+        For PyTorch's own `DataLoader`, which takes batches from its workers by turns (`in_order`)
+        and does not ask them where they are.
+
+        Args:
+            num_batches: that the loader has given since it was begun with this dataset.
+            num_workers: of the loader, 0 for none.
+
+        Raises:
+            InvalidInputError: more batches than the epoch has left, or another number of workers
+                than in the state that the loader began with.
+        """
+        if num_batches < 0 or num_workers < 0:
+            raise InvalidInputError(
+                f"num_batches={num_batches}, num_workers={num_workers}: expected 0 or more"
+            )
+        count = max(1, num_workers)
+        shares = [self._share(len(self), worker, count) for worker in range(count)]
+        given = by_turns([stop - start for start, stop in shares], num_batches)
+        places = [[start + n, stop] for n, (start, stop) in zip(given, shares, strict=True)]
+        place: dict[str, Any] = {"epoch": int(self._epoch.item())}
+        if count == 1:  # goes on with any number of workers
+            place |= {"next": places[0][0], "stop": None, "worker": 0, "num_workers": 1}
+        else:
+            place |= {"workers": places}
+        return {**place, **self._identity()}
+
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Begin the next iteration where the state was taken.
 
         A state of a loader without workers may go on with any number of them; one of a worker in
-        the same worker of as many. It holds for one epoch: `set_epoch` says which one is next.
+        the same worker of as many, one of several workers with as many. It holds for one epoch:
+        `set_epoch` says which one is next.
 
         Raises:
             InvalidInputError: the state is of another version, seed or size, or another worker.
@@ -188,6 +223,12 @@ class IterableDataset(torch.utils.data.IterableDataset):
                     f"state of an IterableDataset: {name} is {state.get(name)!r} there, "
                     f"and {value!r} here"
                 )
+        self._shares = None
+        if "workers" in state:
+            self._epoch.fill_(state["epoch"])
+            self._progress = self._begin = (0, None)
+            self._shares = [(start, stop) for start, stop in state["workers"]]
+            return
         start, stop = state["next"], state["stop"]
         if state["num_workers"] == 1:
             stop = None
@@ -219,12 +260,17 @@ class IterableDataset(torch.utils.data.IterableDataset):
                 self._world_size = int(torch.distributed.get_world_size())
         return self._rank, self._world_size
 
-    def _share(self, num_batches: int) -> tuple[int, int]:
-        """The first batch of this worker, and the one behind its last."""
+    def _share(self, num_batches: int, worker: int, num_workers: int) -> tuple[int, int]:
+        """The first batch of a worker, and the one behind its last."""
+        if self._shares is not None:
+            if len(self._shares) != num_workers:
+                raise InvalidInputError(
+                    f"state of {len(self._shares)} workers: the loader has {num_workers}"
+                )
+            return self._shares[worker]
         first, stop = self._begin
         if stop is not None:
             return first, stop
-        worker, num_workers = _worker()
         left = num_batches - first
         return first + left * worker // num_workers, first + left * (worker + 1) // num_workers
 

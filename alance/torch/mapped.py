@@ -63,15 +63,17 @@ class MapDataset:
     8 bytes are kept for each row. Then a take for each batch.
 
     Args:
-        source: a URI or path; or an open dataset of `alance` or `alance.sync`, which is read with
-            the credentials of the environment.
+        source: a URI or path; or an open dataset of `alance` or `alance.sync`. Forked workers read
+            with its credentials; spawned ones with those of their environment, or of
+            `storage_options`.
         columns: names, paths or output name -> SQL expression; None: all.
         filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
         transform: makes of a batch of Arrow what a batch is to be: a mapping of columns, or a
             sequence of samples. None: `to_tensors`. Runs in the process that reads; pickled
             with the dataset.
         fill: what nulls become, see `to_tensors`.
-        version, storage_options: of the table at a URI, see `alance.dataset`.
+        version: of the table at a URI.
+        storage_options: see `alance.dataset`; also go to workers as they are.
 
     Raises:
         InvalidInputError: an unknown column, or a bad filter.

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance import InvalidInputError
+
 if TYPE_CHECKING:
     import numpy.typing as npt
 
@@ -108,3 +110,21 @@ class Order:
         chunks = np.random.default_rng([self.seed or 0, self.epoch, 0]).permutation(count)
         sizes = np.minimum(self.num_rows - chunks * self.chunk_rows, self.chunk_rows)
         return chunks, np.cumsum(sizes)
+
+
+def by_turns(shares: list[int], count: int) -> list[int]:
+    """How much of each share is taken if one is taken of each in turn, `count` in all.
+
+    Raises:
+        InvalidInputError: they have fewer.
+    """
+    if count > sum(shares):
+        raise InvalidInputError(f"num_batches={count}: the epoch has {sum(shares)} left")
+    taken = [0] * len(shares)
+    while count:
+        left = [number for number, size in enumerate(shares) if size > taken[number]]
+        rounds = min(count // len(left), min(shares[number] - taken[number] for number in left))
+        for number in left if rounds else left[:count]:
+            taken[number] += rounds or 1
+        count -= rounds * len(left) or count
+    return taken

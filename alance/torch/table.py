@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import pickle
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 import alance
 from alance.blocking import OwnLoop
-from alance.distributed import ROW_ADDRESS, fragment_bytes, fragments_of
+from alance.distributed import ROW_ADDRESS, fragment_bytes, fragments_of, in_any_loop
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +30,9 @@ os.register_at_fork(after_in_child=loop.forget)
 class Table:
     """The rows of a version for which a filter is true.
 
-    Can be pickled. Where it goes that costs nothing, or one GET if there are `storage_options`.
+    Goes to other processes without a request: forked, as it is; pickled, with the storage options
+    that were given here, and without the credentials of a dataset that was open already, unless
+    its options have `pickle_secrets`.
 
     Attributes:
         columns: that are read.
@@ -51,55 +52,29 @@ class Table:
     ) -> None:
         # Below the blocking face, if it is one.
         dataset: object = getattr(source, "_inner", source)
+        given = storage_options
         if isinstance(source, str | os.PathLike):
-            dataset = loop.run(
-                alance.dataset(source, version=version, storage_options=storage_options)
-            )
-        elif version is not None or storage_options is not None:
-            raise alance.InvalidInputError(
-                "version=, storage_options=: of a URI; an open dataset has its own"
-            )
+            opening = alance.dataset(source, version=version, storage_options=storage_options)
+            dataset, given = loop.run(opening), None
+        elif version is not None:
+            raise alance.InvalidInputError("version=: of a URI; an open dataset has its own")
         if not isinstance(dataset, alance.Dataset):
             raise alance.InvalidInputError(f"{type(source)}: expected a URI, a path or a Dataset")
-        # A dataset that comes out of a pickle belongs to no loop and no process, and has no
-        # credentials: where some were given it is opened again.
-        self._pickled = pickle.dumps(dataset)
-        self._given: tuple[str | os.PathLike[str], int | str | None, StorageOptions] | None = None
-        if isinstance(source, str | os.PathLike):
-            self._opened = (os.getpid(), dataset)
-            if storage_options is not None:
-                self._given = (source, version, storage_options)
+        self.dataset = in_any_loop(dataset, given)
+        self._options = storage_options
         self._addresses: npt.NDArray[np.uint64] | None = None
         self.columns = columns
         self.version = dataset.version
         loop.run(self._learn(filter, params))
 
-    def __getstate__(self) -> Mapping[str, object]:
-        return {name: value for name, value in vars(self).items() if name != "_opened"}
-
-    async def _dataset(self) -> alance.Dataset:
-        """The dataset as this process has it: a fork makes its own."""
-        opened: tuple[int, alance.Dataset] | None = getattr(self, "_opened", None)
-        if opened is None or opened[0] != os.getpid():
-            self._opened = opened = (os.getpid(), await self._open())
-        return opened[1]
-
-    async def _open(self) -> alance.Dataset:
-        if self._given is None:
-            dataset: alance.Dataset = pickle.loads(self._pickled)
-            return dataset
-        uri, version, options = self._given
-        asked = version if isinstance(version, str) else self.version
-        dataset = await alance.dataset(uri, version=asked, storage_options=options)
-        if dataset.version != self.version:
-            raise alance.InvalidInputError(
-                f"{dataset.uri}: {asked!r} was version {self.version}, and is {dataset.version} now"
-            )
-        return dataset
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        if self._options is not None:
+            self.dataset = in_any_loop(self.dataset, self._options)
 
     async def _learn(self, filter: str | pc.Expression | None, params: Params) -> None:
         """What there is to read: told here, and not in a worker, if it is nonsense."""
-        dataset = await self._dataset()
+        dataset = self.dataset
         fragments = fragments_of(dataset)
         num_rows = sum(fragment.physical_rows for fragment in fragments)
         self.row_bytes = sum(map(fragment_bytes, fragments)) // max(1, num_rows) + 1
@@ -115,13 +90,15 @@ class Table:
     async def read(self, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
         """Rows by their number among those kept, in this order, in memory of their own.
 
-        Cost: one take.
+        Cost: one take, or a scan of rows that follow each other.
         """
-        dataset = await self._dataset()
-        if self._addresses is None:
-            table = await dataset.take(rows, self.columns)
+        if self._addresses is not None:
+            table = await self.dataset.take_addresses(self._addresses[rows], self.columns)
+        elif len(rows) > 1 and rows[-1] - rows[0] + 1 == len(rows) and (np.diff(rows) == 1).all():
+            first = int(rows[0])  # a scan takes half of the work
+            table = await self.dataset.to_table(self.columns, offset=first, limit=len(rows))
         else:
-            table = await dataset.take_addresses(self._addresses[rows], self.columns)
+            table = await self.dataset.take(rows, self.columns)
         arrays = (
             [
                 column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import pickle
 import threading
 from typing import TYPE_CHECKING, Any
@@ -122,6 +124,34 @@ def test_ranks_are_those_of_torch_distributed(
     content = pickle.dumps(dataset)
     monkeypatch.undo()  # workers know nothing of it
     assert ids(pickle.loads(content)) == parts[2]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_loader_that_does_not_ask_its_workers_goes_on(table: Write, num_workers: int) -> None:
+    uri = table(110)
+
+    def made() -> IterableDataset:
+        return IterableDataset(uri, 10, ["id"], shuffle=True, seed=3, window_rows=40)
+
+    def ids(dataset: IterableDataset) -> list[list[int]]:
+        return [
+            batch["id"].tolist() for batch in DataLoader(dataset, None, num_workers=num_workers)
+        ]
+
+    whole = ids(made())
+    assert sorted(itertools.chain(*whole)) == list(range(110))
+    first, second = made(), made()
+    first.load_state_dict(json.loads(json.dumps(made().state_after(4, num_workers))))
+    second.load_state_dict(first.state_after(6, num_workers))
+    assert (ids(first), ids(second)) == (whole[4:], whole[10:])
+    second.set_epoch(1)
+    assert len(ids(second)) == 11
+    with pytest.raises(alance.InvalidInputError, match="the epoch has 11 left"):
+        made().state_after(12, num_workers)
+    first = made()
+    first.load_state_dict(made().state_after(4, 5))
+    with pytest.raises(alance.InvalidInputError, match="state of 5 workers"):
+        ids(first)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

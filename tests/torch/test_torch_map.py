@@ -102,6 +102,19 @@ def test_workers_have_the_credentials_that_were_given(lab: Lab) -> None:
     assert torch.equal(torch.cat([batch["id"] for batch in loader]), torch.arange(50))
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_an_open_dataset_takes_its_credentials_along(lab: Lab, method: str) -> None:
+    options = lab.lance_options()
+    uri = f"s3://lab/torch-open-{method}"
+    opened = alance.sync.write_dataset(rows(50), uri, storage_options=options)
+    opened.take([1])  # the fork has a store behind it that was used
+    given = None if method == "fork" else options
+    dataset = MapDataset(opened, ["id"], storage_options=given)
+    opened.insert(rows(10))
+    loader = DataLoader(dataset, 50, num_workers=2, multiprocessing_context=method)
+    assert torch.equal(torch.cat([batch["id"] for batch in loader]), torch.arange(50))
+
+
 async def test_a_dataset_of_another_loop_is_taken(table: Write) -> None:
     dataset = await alance.dataset(table(50))
     assert (await dataset.take([3], ["id"]))["id"].to_pylist() == [3]
@@ -126,7 +139,7 @@ def test_whatever_is_done_to_tensors_stays_with_them(table: Write) -> None:
 
 
 def dataset_of(dataset: MapDataset) -> str:
-    return str(pickle.loads(dataset._table._pickled).uri)
+    return str(dataset._table.dataset.uri)
 
 
 def test_what_is_wrong_is_told_when_it_is_made(table: Write) -> None:

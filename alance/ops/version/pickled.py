@@ -1,7 +1,7 @@
-"""Versions that go to another process: where the table is, its options, and the manifest.
+"""Versions that go to another process or event loop: where the table is, its options, the manifest.
 
-The other process asks the store for nothing that this one knows. Reads go through the own session
-of the loop that they run in, with the credentials that this process has.
+They ask the store for nothing that is known here. Reads go through the own session of the loop that
+they run in, in another process with the credentials that it has.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from alance.errors import InvalidInputError
 from alance.io.registry import StoreRegistry
 from alance.io.secrets import portable, portable_store
 from alance.ops.version.snapshot import Snapshot
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from alance.format.table.manifest import Manifest
+    from alance.io.credentials import StorageOptions
     from alance.versioning.keepers import Keeper
 
 
@@ -34,6 +36,27 @@ def taken_apart(snapshot: Snapshot) -> tuple[Any, ...]:
     keeper = None if is_dynamodb(table.main_uri) else table.keeper
     place = table.main_uri, table.branch, store, portable(table.access.given), keeper
     return *place, snapshot.manifest, dict(snapshot.summary)
+
+
+def in_any_loop(snapshot: Snapshot, options: StorageOptions | None = None) -> Snapshot:
+    """The version, for this process and its forked children. No request.
+
+    Args:
+        snapshot: of any session.
+        options: those of the store; None: those that the table was opened with.
+
+    Raises:
+        InvalidInputError: an option that is not known, or options beside a given store object.
+    """
+    table = snapshot.table
+    if options is not None:
+        if table.access.home is None:
+            raise InvalidInputError("storage_options: the given store has its own already")
+        table = open_table(StoreRegistry.shared(), table.main_uri, storage_options=options)
+        if not is_dynamodb(table.main_uri):
+            table = replace(table, keeper=snapshot.table.keeper)
+        table = table.on_branch(snapshot.table.branch)
+    return Snapshot(Session.of_any_loop(), table, snapshot.manifest, snapshot.summary)
 
 
 def put_together(
