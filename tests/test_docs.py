@@ -71,12 +71,6 @@ async def command() -> Names:
     return {}
 
 
-async def engines() -> Names:
-    kinds = pa.array([["a", "b", "c"][n % 3] for n in range(1000)])
-    await alance.write_dataset(rows(0, 1000, kind=kinds), "items.lance")
-    return {"pa": pa}
-
-
 async def files_0_1() -> Names:
     return {"alance": alance, "table": rows(0, 10), "more": rows(10, 20), "uri": "table"}
 
@@ -125,20 +119,6 @@ async def merging() -> Names:
     return {"dataset": dataset, "changes": changes(20, 2)}
 
 
-async def search() -> Names:
-    rng = np.random.default_rng(1)
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(rng.random(8000, np.float32)), 8)
-    years = pa.array([2015 + n % 10 for n in range(1000)])
-    texts = pa.array([f"text {n}" for n in range(1000)])
-    lists = pa.ListArray.from_arrays(pa.array(range(1001), pa.int32()), vectors)
-    table = rows(0, 1000, year=years, text=texts, vector=vectors, tokens=lists)
-    dataset = await alance.write_dataset(table, "table", max_rows_per_file=400)
-    queries = rng.random((3, 8))
-    return {
-        "dataset": dataset, "query": queries[0], "queries": queries, "token_queries": queries
-    }  # fmt: skip
-
-
 async def security() -> Names:
     await alance.write_dataset(rows(0, 10), "s3://ours/table")
     return {}
@@ -151,17 +131,6 @@ async def statistics() -> Names:
 
 async def stores() -> Names:
     return {"alance": alance, "options": {"region": "us-east-1"}}
-
-
-async def text_search() -> Names:
-    words = ("river", "stone", "glass", "of", "rivers", "night")
-    texts = pa.array([f"{words[n % 6]} of {words[n * n % 5]}" for n in range(100)])
-    years = pa.array([2015 + n % 10 for n in range(100)])
-    numbers = np.random.default_rng(0).random(800, np.float32)
-    vectors = pa.FixedSizeListArray.from_arrays(pa.array(numbers), 8)
-    table = rows(0, 100, year=years, title=texts, text=texts, vector=vectors)
-    dataset = await alance.write_dataset(table, "table", max_rows_per_file=40)
-    return {"dataset": dataset, "query": [0.5] * 8}
 
 
 async def tracing() -> Names:
@@ -186,17 +155,14 @@ SETUPS = {
     "bases": bases,
     "blobs": blobs,
     "columns": columns,
-    "engines": engines,
     "files-0.1": files_0_1,
     "files-2.0": files_2_0,
     "indices": indices,
     "ingest": ingest,
     "merging": merging,
-    "search": search,
     "security": security,
     "statistics": statistics,
     "stores": stores,
-    "text-search": text_search,
     "tracing": tracing,
     "upkeep": upkeep,
     "versions": versions,

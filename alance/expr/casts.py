@@ -24,6 +24,8 @@ _UNITS: Final = ("s", "ms", "us", "ns")
 _SIGNED: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _UNSIGNED: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 _INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
+_EXACT_WHOLE: Final = 1 << 53  # float64 has all whole numbers up to here, and
+_EXACT_POWER: Final = 22  # all powers of ten up to this one
 
 
 def is_text(type_: pa.DataType) -> bool:
@@ -129,9 +131,33 @@ def widen(values: pa.Array, type_: pa.DataType) -> pa.Array:
             naive, timezone=type_.tz, ambiguous="earliest", nonexistent="earliest"
         )
     if pa.types.is_floating(type_):
+        return to_floats(values, type_)
+    return pc.cast(values, type_)
+
+
+def to_floats(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Numbers as the floats that are nearest to them.
+
+    pyarrow's own cast multiplies a decimal by an inexact power of ten: 1.5 may become
+    1.5000000000000002. A quotient of two numbers that a float64 holds exactly is the nearest one;
+    other decimals go by their text.
+    """
+    source = values.type
+    if not pa.types.is_decimal(source):
         options = pc.CastOptions(type_, allow_int_overflow=True, allow_float_truncate=True)
         return pc.cast(values, options=options)
-    return pc.cast(values, type_)
+    exact = pa.types.is_float64(type_) and 0 <= source.scale <= _EXACT_POWER
+    if exact and len(values):
+        digits = pa.decimal128 if pa.types.is_decimal128(source) else pa.decimal256
+        buffers = values.buffers()
+        whole = pa.Array.from_buffers(
+            digits(source.precision, 0), len(values), buffers, -1, values.offset
+        )
+        ends = pc.min_max(whole).as_py()
+        if all(abs(end or 0) <= _EXACT_WHOLE for end in ends.values()):
+            floats = pc.cast(pc.cast(whole, pa.int64()), type_)
+            return pc.divide(floats, as_scalar(10.0**source.scale))
+    return pc.cast(pc.cast(values, pa.string()), type_)
 
 
 def unify(*nodes: Node) -> tuple[Node, ...]:
@@ -246,8 +272,7 @@ def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
         options = pc.CastOptions(type_, allow_time_truncate=True)
         return pc.cast(values, options=options)
     elif pa.types.is_floating(type_):
-        options = pc.CastOptions(type_, allow_float_truncate=True, allow_int_overflow=True)
-        return pc.cast(values, options=options)
+        return to_floats(values, type_)
     elif is_bytes(source) and is_bytes(type_):
         return pc.cast(values, type_)
     return pc.cast(values, type_)

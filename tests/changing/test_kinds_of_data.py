@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pydantic
 import pytest
@@ -36,6 +37,23 @@ async def test_python_values_make_a_table(data: Any, tmp_path: Path) -> None:
         "number": [1, 2],
         "name": [None, "b"],
     }
+
+
+async def test_arrays_of_more_dimensions_are_columns_of_vectors(tmp_path: Path) -> None:
+    numbers = np.arange(24, dtype=np.float32)
+    data = {"vector": numbers.reshape(4, 6), "patches": numbers.reshape(2, 3, 4).swapaxes(0, 2)}
+    dataset = await alance.write_dataset(data, str(tmp_path / "t"))
+    assert dataset.schema.field("vector").type == pa.list_(pa.float32(), 6)
+    assert dataset.schema.field("patches").type == pa.list_(pa.list_(pa.float32(), 2), 3)
+    rows = await dataset.to_table()
+    assert {name: rows[name].to_pylist() for name in data} == {
+        name: values.tolist() for name, values in data.items()
+    }
+    # The table's type of numbers is taken.
+    dataset = await dataset.insert({name: values.astype(float) for name, values in data.items()})
+    assert await dataset.count_rows() == 8
+    near = await dataset.nearest("vector", data["vector"][2], 2)
+    assert near["_distance"].to_pylist() == [0, 0]
 
 
 async def test_python_values_take_the_types_of_the_table(tmp_path: Path) -> None:

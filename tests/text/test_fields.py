@@ -63,6 +63,13 @@ async def test_they_are_parts_of_other_queries(tmp_path: Path) -> None:
     assert best["id"].to_pylist() == list(part)[:5]
 
 
+async def test_an_index_with_positions_goes_with_one_without(tmp_path: Path) -> None:
+    path = written(tmp_path / "t")
+    indexed(path, "title", with_position=True)
+    indexed(path, "text", with_position=False)
+    await same(path, QUERIES)
+
+
 async def test_what_cannot_be_one_is_told(tmp_path: Path) -> None:
     path = written(tmp_path / "t")
     indexed(path, "title", stem=False)

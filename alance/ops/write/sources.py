@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
@@ -21,6 +22,8 @@ from alance.ops.blobs.arrow import has_blobs
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
+
+    import numpy.typing as npt
 
     from alance.io.pool import DecodePool
 
@@ -66,8 +69,8 @@ Data: TypeAlias = (
 
 ACCEPTED: Final = (
     "a Table, RecordBatch, RecordBatchReader, Dataset or Scanner of alance or pyarrow, pandas or "
-    "polars frame, a list of dicts or pydantic models, a dict of lists, or an iterable or async "
-    "iterable of Tables or RecordBatches"
+    "polars frame, a list of dicts or pydantic models, a dict of lists or arrays, or an iterable "
+    "or async iterable of Tables or RecordBatches"
 )
 _END: Final = object()
 ASKED_S: Final = 0.02  # so long a job of a thread waits for more small batches
@@ -157,9 +160,20 @@ def _column(name: object, values: Any, schema: pa.Schema | None) -> pa.Array:
     try:
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
-        return pa.array(values, None if schema is None or index < 0 else schema.field(index).type)
+        type_ = None if schema is None or index < 0 else schema.field(index).type
+        if isinstance(values, np.ndarray) and values.ndim > 1:
+            return _vectors(values, type_)
+        return pa.array(values, type_)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"column {name!r}: {error}") from error
+
+
+def _vectors(values: npt.NDArray[Any], type_: pa.DataType | None) -> pa.Array:
+    """Fixed-size lists of the rows of an array of two dimensions; of more, lists of these."""
+    vectors = pa.array(values.reshape(-1))
+    for size in reversed(values.shape[1:]):
+        vectors = pa.FixedSizeListArray.from_arrays(vectors, size)
+    return vectors if type_ is None else vectors.cast(type_)
 
 
 def _opened(

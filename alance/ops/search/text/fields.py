@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,7 +99,8 @@ class FieldsSearch:
             InvalidInputError: no index, or indices that make words in different ways.
         """
         await all_of(search.open() for search in self.searches)
-        ways = {search.params: None for search in self.searches if search.partitions}
+        indexed = [search.params for search in self.searches if search.partitions]
+        ways = {replace(params, with_position=False): None for params in indexed}
         if len(ways) != 1:
             told = "several ways to make words of texts" if ways else "no index"
             raise InvalidInputError(f"columns {', '.join(self.query.columns)} as one: {told}")
