@@ -134,6 +134,8 @@ def float_literal(literal: Literal, type_: pa.DataType) -> float | None:
 
 
 def _against_literal(op: str, node: Node, literal: Literal) -> Node:
+    if pa.types.is_null(node.type):
+        return constant(op, True, node)
     if (scale := scale_of(node.type)) is not None:
         number = exact_value(literal, node.type)
         if number is None:

@@ -254,6 +254,8 @@ def _unrounding(node: Node, item: Node) -> Node:
 
 
 def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:
+    if pa.types.is_null(node.type):
+        literals = literals[:1]
     if len(literals) <= MAX_COMPARED:
         return [compare("=", node, item) for item in literals]
     scale = scale_of(node.type)
