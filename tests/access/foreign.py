@@ -29,8 +29,12 @@ class Foreign:
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[Foreign]:
-    """A server of a folder, as long as the block lasts."""
+def serving(folder: Path, elsewhere: str = "") -> Iterator[Foreign]:
+    """A server of a folder, as long as the block lasts.
+
+    Args:
+        elsewhere: the address of the server that it sends all requests on to; "": to none.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -43,6 +47,12 @@ def serving(folder: Path) -> Iterator[Foreign]:
 
         def answer(self, *, with_body: bool) -> None:
             foreign.requests.append((self.path, dict(self.headers)))
+            if elsewhere:
+                self.send_response(307)
+                self.send_header("Location", elsewhere + self.path)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             path = folder / self.path.partition("?")[0].lstrip("/")
             if not path.is_file():
                 self.send_response(404)

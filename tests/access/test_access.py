@@ -74,6 +74,19 @@ async def test_a_bearer_token_does_not_go_to_the_host_of_a_base_path(
     assert SECRET not in str(caught.value)
 
 
+async def test_a_redirect_to_another_server_takes_no_bearer_token_along(
+    foreign: Foreign, tmp_path: Path
+) -> None:
+    await alance.write_dataset(ROWS, foreign.folder / "t")
+    own = {"default_headers": {"Authorization": SECRET}}
+    with serving(tmp_path, elsewhere=foreign.url) as first:
+        assert await rows(f"{first.url}/t", own, version=1) == ROWS["a"].to_pylist()
+    assert SECRET in first.told
+    assert len(foreign.requests) == len(first.requests) > 1
+    assert SECRET not in foreign.told
+    assert "authorization" not in foreign.told.lower()
+
+
 @pytest.mark.parametrize("as_text", [False, True])
 async def test_a_base_path_gets_the_options_given_for_it_and_no_others(
     foreign: Foreign, lab: Lab, as_text: bool
