@@ -28,6 +28,7 @@ TAKEN = [
     ("dict-size-ratio", "x", "left out"),
     ("minichunk-size", "0", "1 is used"),
     ("dict-values-compression-level", "99", "22 is used"),
+    ("dict-values-compression", "brotli", "left out"),
 ]
 
 
@@ -45,8 +46,16 @@ def table(key: str, text: str) -> pa.Table:
     return pa.table(arrays, schema=pa.schema(fields))
 
 
-@pytest.mark.parametrize("version", ["2.0", "2.1", "2.2"])
-@pytest.mark.parametrize(("key", "text", "used"), TAKEN, ids=lambda one: one)
+# pylance refuses it in files of 2.2, and there where dictionaries of values are compressed alone.
+@pytest.mark.parametrize(
+    ("version", "key", "text", "used"),
+    [
+        (version, *one)
+        for version in ("2.0", "2.1", "2.2")
+        for one in TAKEN
+        if (version, one[0]) != ("2.2", "dict-values-compression")
+    ],
+)
 async def test_a_warning_and_the_nearest_value(
     tmp_path: Path, version: str, key: str, text: str, used: str
 ) -> None:

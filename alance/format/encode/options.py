@@ -32,7 +32,11 @@ if TYPE_CHECKING:
 PREFIX: Final = "lance-encoding:"
 COMPRESSIONS: Final = ("lz4", "zstd", "fsst", "none")
 SCHEMES: Final = {"lz4": Scheme.LZ4, "zstd": Scheme.ZSTD}
-SPLITS: Final = ("off", "on", "auto")
+# Words of keys whose other words pylance takes, in some files or pages at least.
+WORDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "bss": ("off", "on", "auto"),
+    "dict-values-compression": ("lz4", "zstd", "none"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class Options:
     compression: str | None  # of COMPRESSIONS
     level: int | None
     rle_threshold: float | None
-    split: str  # of SPLITS
+    split: str  # off, on or auto
     chunk_bytes: int
     dict_divisor: int
     dict_size_ratio: float
@@ -69,12 +73,12 @@ class Options:
             compression=_choice(keys, "compression", COMPRESSIONS),
             level=_whole(numbers.get("compression-level")),
             rle_threshold=numbers.get("rle-threshold"),
-            split=_split(keys) or "auto",
+            split=_word(keys, "bss") or "auto",
             chunk_bytes=_whole(numbers.get("minichunk-size")) or 4096,
             dict_divisor=_whole(numbers.get("dict-divisor")) or 2,
             dict_size_ratio=0.8 if ratio is None else ratio,
             dict_max_bytes=_whole(numbers.get("dict-max-size")),
-            dict_values=_choice(keys, "dict-values-compression", (*SCHEMES, "none")) or "lz4",
+            dict_values=_word(keys, "dict-values-compression") or "lz4",
             dict_values_level=_whole(numbers.get("dict-values-compression-level")),
         )
 
@@ -85,10 +89,11 @@ class Options:
         warnings: list[str] = []
         if not keys:
             return warnings
-        if "bss" in keys and _split(keys) is None:
-            warnings.append(
-                f"{PREFIX}bss = {keys['bss']!r}: expected {' or '.join(SPLITS)}; left out"
-            )
+        for key, words in WORDS.items():
+            if key in keys and _word(keys, key) is None:
+                warnings.append(
+                    f"{PREFIX}{key} = {keys[key]!r}: expected {' or '.join(words)}; left out"
+                )
         for key, limits in NUMBERS.items():
             text = keys.get(key)
             if text is None or limits.has(text) or not limits.is_loose(text):
@@ -117,9 +122,9 @@ def _choice(keys: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> str 
     return text.lower()
 
 
-def _split(keys: Mapping[str, str]) -> str | None:
-    text = keys.get("bss", "").lower()
-    return text if text in SPLITS else None
+def _word(keys: Mapping[str, str], key: str) -> str | None:
+    text = keys.get(key, "").lower()
+    return text if text in WORDS[key] else None
 
 
 def _keys(metadata: Mapping[str, str]) -> dict[str, str]:
