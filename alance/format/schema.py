@@ -81,6 +81,23 @@ class UnbuiltFields:
         """All of them."""
         return tuple([self._at(number) for number in range(len(self._fields))])
 
+    def logical_arrow(self) -> list[pa.Field]:
+        """The Arrow fields of all, for which only those with metadata are made."""
+        told = self._fields
+        kinds = [
+            _build(file_pb2.Field(logical_type=text), {}, 0).logical_arrow() for text in told.types
+        ]
+        types = [kind.type for kind in kinds]
+        is_always = [kind.nullable for kind in kinds]  # of a type that has nothing but nulls
+        each = zip(told.names, told.type_numbers, told.nullable, strict=True)
+        fields = [
+            pa.field(name, types[number], nullable or is_always[number])
+            for name, number, nullable in each
+        ]
+        for number in told.marked:
+            fields[number] = self._at(number).logical_arrow()
+        return fields
+
     def _at(self, number: int) -> Field:
         field = self._built.get(number)
         if field is None:
@@ -221,10 +238,15 @@ class Schema:
         return cls.from_protobuf(messages, {key: text.encode() for key, text in metadata.items()})
 
     def to_arrow(self) -> pa.Schema:
-        """The Arrow schema of the table."""
-        return pa.schema(
-            [field.logical_arrow() for field in self.fields], metadata=dict(self.metadata) or None
-        )
+        """The Arrow schema of the table; made once."""
+        return self.remember(Schema, self._to_arrow)
+
+    def _to_arrow(self) -> pa.Schema:
+        if self._fields is None and self._unbuilt is not None:
+            fields = self._unbuilt.logical_arrow()
+        else:
+            fields = [field.logical_arrow() for field in self.fields]
+        return pa.schema(fields, metadata=dict(self.metadata) or None)
 
     def walk(self) -> Iterator[Field]:
         """All fields, depth-first."""

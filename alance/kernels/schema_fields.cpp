@@ -53,6 +53,12 @@ class SchemaFields {
     for (const auto& [type, number] : types_) all[number] = type;
     return all;
   }
+  const std::vector<std::string>& names() const { return names_; }
+  // Of each field the number of its type, and whether it may be null.
+  const std::vector<uint32_t>& type_numbers() const { return type_of_; }
+  const std::vector<bool>& nullable() const { return nullable_; }
+  // The numbers of the fields that have metadata.
+  const std::vector<uint32_t>& marked() const { return marked_; }
   // The number of the first field of a name; -1: none has it.
   int64_t find(const std::string& name) {
     if (by_name_.empty())
@@ -64,15 +70,17 @@ class SchemaFields {
 
  private:
   static constexpr uint32_t FIELDS = 1, METADATA = 5;
-  static constexpr uint32_t NAME = 2, ID = 3, PARENT = 4, TYPE = 5, DICTIONARY = 8, OF_FIELD = 10;
+  static constexpr uint32_t NAME = 2, ID = 3, PARENT = 4, TYPE = 5, NULLABLE = 6,
+                            DICTIONARY = 8, OF_FIELD = 10;
 
   bool add(std::string_view content) {
     ProtoWire field(content);
     std::string_view name, type;
     uint64_t id = 0, parent = 0;
+    bool is_nullable = false, is_marked = false;
     while (field.next()) {
       const bool is_part = field.field == NAME || field.field == TYPE || field.field == OF_FIELD;
-      const bool is_number = field.field == ID || field.field == PARENT;
+      const bool is_number = field.field == ID || field.field == PARENT || field.field == NULLABLE;
       if (field.field == DICTIONARY || (is_part && field.wire != 2) || (is_number && field.wire != 0))
         return false;
       switch (field.field) {
@@ -80,7 +88,9 @@ class SchemaFields {
         case TYPE: type = field.bytes(); break;
         case ID: id = field.varint(); break;
         case PARENT: parent = field.varint(); break;
+        case NULLABLE: is_nullable = field.varint() != 0; break;
         case OF_FIELD:
+          is_marked = true;
           if (!is_text_of_entry(field.bytes())) return false;
           break;
         default: field.skip();
@@ -88,8 +98,11 @@ class SchemaFields {
     }
     if (!field.ok || id > INT32_MAX || parent != UINT64_MAX || !is_text(name)) return false;
     ids_.push_back(id);
+    if (is_marked) marked_.push_back(static_cast<uint32_t>(names_.size()));
     names_.emplace_back(name);
-    types_.emplace(std::string(type), types_.size());
+    nullable_.push_back(is_nullable);
+    const auto place = types_.emplace(std::string(type), types_.size()).first;
+    type_of_.push_back(static_cast<uint32_t>(place->second));
     return true;
   }
 
@@ -108,6 +121,8 @@ class SchemaFields {
   std::vector<uint64_t> ids_;
   std::vector<std::string> names_;
   std::unordered_map<std::string, size_t> types_;
+  std::vector<uint32_t> type_of_, marked_;
+  std::vector<bool> nullable_;
   std::unordered_map<std::string_view, int64_t> by_name_;
 };
 
@@ -128,6 +143,10 @@ void register_schema_fields(nanobind::module_& m) {
       .def("__len__", &SchemaFields::count)
       .def_prop_ro("key", &SchemaFields::key)
       .def_prop_ro("types", &SchemaFields::types)
+      .def_prop_ro("names", &SchemaFields::names)
+      .def_prop_ro("type_numbers", &SchemaFields::type_numbers)
+      .def_prop_ro("nullable", &SchemaFields::nullable)
+      .def_prop_ro("marked", &SchemaFields::marked)
       .def("find", &SchemaFields::find, nb::arg("name"));
   m.def("schema_fields", &schema_fields, nb::arg("manifest"));
 }

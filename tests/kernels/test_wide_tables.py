@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAMES = st.sampled_from(["a", "b", "a.b", "ü", ""])
-TYPES = st.sampled_from(["int64", "string", "fixed_size_list:float:3", "struct", "nonsense"])
+TYPES = st.sampled_from(
+    [
+        *("int64", "string", "null", "json", "fixed_size_list:float:3"),
+        *("fixed_size_list:lance.bfloat16:2", "struct", "nonsense"),
+    ]
+)
 
 
 @st.composite
@@ -46,8 +51,9 @@ def outcome(manifest: table_pb2.Manifest, fields: _kernels.SchemaFields | None) 
     """The fields of a schema and their names, or the error."""
     try:
         schema = Schema.of_manifest(manifest.fields, manifest.schema_metadata, fields)
+        arrow = schema.to_arrow().serialize().to_pybytes()
         by_name = [schema.top(name) for name in ("a", "b", "a.b", "ü", "", "z")]
-        return by_name, schema.fields, schema.metadata, list(schema.by_name)
+        return arrow, by_name, schema.fields, schema.metadata, list(schema.by_name)
     except AlanceError as error:
         return type(error), str(error)
 
