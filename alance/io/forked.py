@@ -60,7 +60,11 @@ def of_this_process(objects: T) -> T:
         ForkedError: it is one that cannot be made again, such as a `MemoryStore`.
     """
     kind: Any = getattr(obstore.store, type(objects).__name__, None)
-    if kind is None or isinstance(objects, kind):
+    if (
+        type(objects).__module__ != obstore.store.__name__
+        or kind is None
+        or isinstance(objects, kind)
+    ):
         return objects
     if not hasattr(objects, "__getnewargs_ex__"):
         raise ForkedError(
