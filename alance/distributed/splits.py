@@ -21,8 +21,10 @@ from alance.format.table.fragments import Records
 from alance.format.table.manifest import Manifest
 from alance.ops.read.extremes import extreme_rows
 from alance.ops.read.filters import parse_predicate
+from alance.ops.read.ordering import sorted_table
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
+from alance.ops.read.window import cut_table
 from alance.ops.version import pickled
 from alance.ops.version.projection import META
 from alance.ops.version.snapshot import Snapshot
@@ -370,6 +372,11 @@ class _RangeScanner(Scanner):
     spans: dict[int, list[tuple[int, int]]]
 
     async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
+        if options.order_by:
+            table = await sorted_table(self._snapshot, self._columns, options, self.spans)
+            for batch in cut_table(table, options):
+                yield batch
+            return
         plan = await plan_scan(self._snapshot, self._columns, options, flat=self.flat)
         plan = replace(plan, spans={**plan.spans, **self.spans})
         async with aclosing(scan(self._snapshot, plan)) as batches:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from alance.spark.session import register, register_once, storage_of
+from alance.spark.session import parallelism_of, register, register_once, storage_of
 from alance.spark.worker import once
 
 if TYPE_CHECKING:
@@ -60,9 +60,7 @@ def read(
         AnalysisException: (of Spark) around alance's own error.
     """
     register_once(spark)
-    context = getattr(spark, "_sc", None)  # none where Spark is elsewhere (Connect)
-    if context is not None:
-        options.setdefault("parallelism", context.defaultParallelism)
+    options.setdefault("parallelism", parallelism_of(spark))
     reader = spark.read.format(FORMAT)
     if columns is not None:
         reader = reader.option("columns", _json(list(columns)))
@@ -126,9 +124,7 @@ def map_batches(
     """
     from alance.spark.mapping import mapped
 
-    context = getattr(spark, "_sc", None)
-    if context is not None:
-        options.setdefault("parallelism", context.defaultParallelism)
+    options.setdefault("parallelism", parallelism_of(spark))
     options.setdefault("partition_bytes", 256 << 20)
     given = _texts({**options, "columns": columns, "filter": filter, "path": uri})
     return mapped(spark, function, schema, given, storage_of(spark, storage_options))

@@ -60,6 +60,8 @@ class Catalog:
         """A version of a table, as `open` gives it, and where it is."""
         uri = uri_of(request, request["namespace"], request["name"])
         given = {"path": uri}
+        if request["blobs"] is not None:
+            given["blobs"] = request["blobs"]
         text = request.get("version")
         if text is not None:
             given["version" if text.isdecimal() else "tag"] = text
@@ -73,7 +75,7 @@ class Catalog:
             if text is None or "tag" not in given:
                 raise
             try:
-                branch = {"path": branch_path(uri, text)}
+                branch = {**given, "path": branch_path(uri, given.pop("tag"))}
                 return {**await self._planner.opened(request, branch), "uri": branch["path"]}
             except TableNotFoundError:
                 raise error from None

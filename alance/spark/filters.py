@@ -92,7 +92,7 @@ def sql_of(tree: Tree, schema: pa.Schema) -> str | None:
             sides = (sql_of(left, schema), sql_of(right, schema))
             return None if None in sides else f"({sides[0]}) {tree.op} ({sides[1]})"
         case (("IS_NULL" | "IS_NOT_NULL"), (Column(path),)):
-            column = _column(path, schema)
+            column = column_of(path, schema)
             words = "IS NULL" if tree.op == "IS_NULL" else "IS NOT NULL"
             return None if column is None else f"{column[0]} {words}"
         case "IN", (Column(path), *items):
@@ -105,7 +105,7 @@ def sql_of(tree: Tree, schema: pa.Schema) -> str | None:
 
 
 def _in(path: Sequence[str], items: Sequence[Tree], schema: pa.Schema) -> str | None:
-    column = _column(path, schema)
+    column = column_of(path, schema)
     if column is None or not 0 < len(items) <= MAX_ITEMS or pa.types.is_floating(column[1]):
         return None
     texts = []
@@ -118,7 +118,7 @@ def _in(path: Sequence[str], items: Sequence[Tree], schema: pa.Schema) -> str | 
 
 
 def _compared(op: str, path: Sequence[str], constant: Constant, schema: pa.Schema) -> str | None:
-    column = _column(path, schema)
+    column = column_of(path, schema)
     if column is None:
         return None
     name, kind = column
@@ -138,7 +138,7 @@ def _compared(op: str, path: Sequence[str], constant: Constant, schema: pa.Schem
     return text
 
 
-def _column(path: Sequence[str], schema: pa.Schema) -> tuple[str, pa.DataType] | None:
+def column_of(path: Sequence[str], schema: pa.Schema) -> tuple[str, pa.DataType] | None:
     """The SQL name and the type of a column; None where it is not surely this one."""
     if any("`" in name or "." in name or not name for name in path):
         return None

@@ -32,6 +32,7 @@ PROVIDER: Final = "alance.spark.AlanceProvider"
 SERVICE: Final = "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister"
 LOADER: Final = "org.apache.spark.util.MutableURLClassLoader"
 RELEASE: Final = "17"
+NO_CLASS: Final = ("cannot find the plugin class", "plugin class not found")  # Spark 4.3, earlier
 COMPILE_S: Final = 300.0  # javac takes some seconds
 
 _log = logging.getLogger("alance.spark")
@@ -133,6 +134,28 @@ def add_connector(spark: SparkSession) -> bool:
         return False
     loader.addURL(context._jvm.java.io.File(str(jar)).toURI().toURL())
     context._jsc.addJar(str(jar))
+    return True
+
+
+def server_has_connector(spark: SparkSession) -> bool:
+    """Whether a server of Spark Connect was started with the connector; here it is always known.
+
+    Where it was not, the log says so. The catalog `alance` has been set. Cost: a request.
+    """
+    if getattr(spark, "_sc", None) is not None:
+        return True
+    from pyspark.errors import PySparkException
+
+    try:
+        spark.sql("SHOW PROCEDURES IN alance.system")
+    except PySparkException as error:
+        if not any(words in str(error) for words in NO_CLASS):
+            raise
+        _warn(
+            "the server of Spark Connect has no connector, and no catalogs `lance` and `alance`: "
+            "start it with --jars and what `python -m alance.spark.jar` prints there"
+        )
+        return False
     return True
 
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from alance import Dataset
+    from alance.spark.options import ReadOptions
 
+BYTES: Final = "blobs=bytes"  # a setting of a catalog
 POSITION: Final = "position"  # of a blob's description
 
 
@@ -49,9 +51,13 @@ class Kept:
     gaps: SourceGaps | None
 
     @classmethod
-    def of(cls, dataset: Dataset, schema: StructType) -> Kept | None:
-        """Of rows with some columns; None: Spark holds all of their values."""
-        columns = [field for field in described(dataset) if field.name in schema.names]
+    def of(cls, dataset: Dataset, schema: StructType, options: ReadOptions) -> Kept | None:
+        """Of rows with some columns; None: Spark holds all of their values.
+
+        Args:
+            options: by which Spark has read them.
+        """
+        columns = [field for field in described(dataset, options) if field.name in schema.names]
         blobs = tuple(field.name for field in columns if is_blob(field))
         others = [field for field in columns if not is_blob(field)]
         lost = tuple(field.name for field in others if not _is_kept(field))
@@ -82,7 +88,8 @@ class Kept:
         if self.gaps is None:
             raise UnsupportedError(
                 f"column {self.lost[0]!r}: Spark does not hold all of its values, which rows that "
-                "are updated would lose; use Dataset.update, or the job `merge`"
+                f"are updated would lose; set spark.sql.catalog.<its catalog>.{BYTES}, or use "
+                "Dataset.update, or the job `merge`"
             )
         base = dataset(self.gaps.fragments)
         async for batch in batches:
@@ -135,14 +142,14 @@ def _is_description(kind: pa.DataType) -> bool:
     return {POSITION, "size"} <= names and "data" not in names
 
 
-def described(dataset: Dataset) -> pa.Schema:
-    """The columns of a table, with descriptions of blobs."""
-    return dataset.scanner(blob_handling="blobs_descriptions").projected_schema
+def described(dataset: Dataset, options: ReadOptions) -> pa.Schema:
+    """The columns of a table, with descriptions of blobs, or where it is read so with bytes."""
+    return dataset.scanner(blob_handling=options.blob_handling).projected_schema
 
 
 def is_blob(field: pa.Field) -> bool:
-    """Whether a column of descriptions is of blobs."""
-    return bool(field.metadata and BLOB in field.metadata)
+    """Whether a column is of descriptions of blobs."""
+    return pa.types.is_struct(field.type) and BLOB in (field.metadata or {})
 
 
 def marked(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
@@ -192,6 +199,6 @@ def _blobs(name: str, old: pa.Array, new: pa.Array, address: pa.Array) -> pa.Arr
 def _not_a_blob(name: str) -> InvalidInputError:
     return InvalidInputError(
         f"column {name!r}: Spark has the descriptions of blobs, not what they hold; a statement "
-        "leaves a blob as it is, or sets it to NULL. Write others with `alance.spark.write`, as "
-        "bytes, or with the job `merge`"
+        f"leaves a blob as it is, or sets it to NULL. With spark.sql.catalog.<its catalog>.{BYTES} "
+        "it has their bytes; or write them with `alance.spark.write`, or the job `merge`"
     )

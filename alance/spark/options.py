@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Self
 
+    from alance.types import BlobHandling
+
 STORAGE_PREFIX: Final = "storage."
 PARTITION_BYTES: Final = 64 << 20  # encoded; Spark's own files: 128 MiB, of columns less packed
 MEMORY_BYTES: Final = 64 << 20
@@ -142,6 +144,11 @@ class ReadOptions(Options):
     batch_size: int | None = None
     blobs: str = "descriptions"
     pushdown: bool = False
+
+    @property
+    def blob_handling(self) -> BlobHandling:
+        """What a scan is told of `blobs`."""
+        return "all_binary" if self.blobs == "bytes" else "blobs_descriptions"
 
     def check(self) -> None:
         """See `Options.check`."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.types import LongType, StructField, StructType
 
-from alance import CommitConflictError, InvalidInputError, UnsupportedError
+from alance import ColumnOrdering, CommitConflictError, InvalidInputError, UnsupportedError
 from alance.distributed import (
     META,
     ROW_ADDRESS,
@@ -23,11 +23,11 @@ from alance.distributed import (
     fragments_of,
     member_paths,
 )
-from alance.spark.filters import Call, Column, sql_of, tree_of
+from alance.spark.filters import Call, Column, column_of, sql_of, tree_of
 from alance.spark.keeping import described, is_blob
-from alance.spark.options import ReadOptions, StreamOptions, for_cores
+from alance.spark.options import MANY_PATHS, ReadOptions, StreamOptions, for_cores
 from alance.spark.reader import planned
-from alance.spark.types import arrow_schema, is_list, spark_schema
+from alance.spark.types import arrow_schema, is_exact, is_list, spark_schema
 from alance.spark.versions import Version, open_for_read
 from alance.spark.work import COUNT, Aggregate, Work
 
@@ -49,22 +49,26 @@ class Planner:
     """Answers the driver. A version is known by its state: its options and number, pickled."""
 
     def __init__(self) -> None:
-        self._tables: OrderedDict[bytes, Dataset] = OrderedDict()
+        self._tables: OrderedDict[bytes, list[Dataset]] = OrderedDict()
 
     async def answer(self, request: Mapping[str, Any]) -> object:
         """The answer to a request, as JSON."""
         verb = request["verb"]
         if verb == "open":
             return await self.opened(request, request["options"])
-        options, dataset = await self.table(request["state"])
+        tables = await self.tables(request["state"])
         if verb == "push":
-            return {"texts": _pushed(request["predicates"], options, dataset)}
+            texts = [_pushed(request["predicates"], *table) for table in tables]
+            return {"texts": [_common(each) for each in zip(*texts, strict=True)]}
+        if verb == "order":
+            return {"is_ours": all(_orderings(request["order"], *table) for table in tables)}
         if verb == "aggregate":
-            aggregates = _aggregates(request["aggregates"], options, dataset)
-            schema = None if aggregates is None else _result(aggregates, dataset).json()
+            of_tables = [_aggregates(request["aggregates"], *table) for table in tables]
+            schema = None if None in of_tables else _result(of_tables[0] or (), tables[0][1]).json()
             return {"schema": schema}
         if verb == "plan":
-            return await asyncio.to_thread(_plan, request, options, dataset)
+            plans = [await asyncio.to_thread(_plan, request, *table) for table in tables]
+            return plans[0] if len(plans) == 1 else _of_all(plans)
         if verb == "delete":
             dataset = await self.whole_table(request["state"])
             await dataset.delete(joined(request["filters"]) or "true")
@@ -74,55 +78,119 @@ class Planner:
     async def opened(self, request: Mapping[str, Any], given: dict[str, str]) -> dict[str, object]:
         """The version that the options of a reader ask for."""
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
-        options, dataset, schema = await kind(given).opened()
-        if isinstance(options, StreamOptions):
-            return {"state": "", "schema": schema.json(), "rows": -1, "config": {}}
-        options = for_cores(options, given, request["parallelism"])
-        is_whole = options.filter is None and options.limit is None
-        rows = await dataset.count_rows() if is_whole else -1
-        state = pickle.dumps((options, dataset.version))
-        self._keep(state, dataset)
+        tables: list[tuple[ReadOptions, Dataset]] = []
+        schemas: list[StructType] = []
+        for each in _of_paths(given):
+            options, dataset, schema = await kind(each).opened()
+            if isinstance(options, StreamOptions):
+                return {"state": "", "schema": schema.json(), "rows": -1, "config": {}}
+            tables.append((for_cores(options, given, request["parallelism"]), dataset))
+            schemas.append(schema)
+        is_whole = all(options.filter is None and options.limit is None for options, _ in tables)
+        rows = sum([await dataset.count_rows() for _, dataset in tables]) if is_whole else -1
+        state = pickle.dumps([(options, dataset.version) for options, dataset in tables])
+        self._keep(state, [dataset for _, dataset in tables])
         return {
             "state": _text(state),
-            "schema": schema.json(),
+            "schema": _same_columns(schemas, [options.path for options, _ in tables]).json(),
             "rows": rows,
-            "config": shown_config(dataset),
+            "config": shown_config(tables[0][1]),
         }
 
-    def _keep(self, state: bytes, dataset: Dataset) -> None:
-        self._tables[state] = dataset
+    def _keep(self, state: bytes, datasets: list[Dataset]) -> None:
+        self._tables[state] = datasets
         self._tables.move_to_end(state)
         while len(self._tables) > TABLES:
             self._tables.popitem(last=False)
 
-    async def table(self, state: bytes) -> tuple[ReadOptions, Dataset]:
-        """The version of a state, and the options that it is read by."""
-        options, version = pickle.loads(state)
-        assert isinstance(options, ReadOptions)
-        dataset = self._tables.get(state)
-        if dataset is None:
-            dataset = await open_for_read(options)
-            if dataset.version != version:
-                raise CommitConflictError(
-                    f"tag {options.tag!r} is now version {dataset.version}; "
-                    f"the DataFrame was made of version {version}"
-                )
-        self._keep(state, dataset)
-        return options, dataset
+    async def tables(self, state: bytes) -> list[tuple[ReadOptions, Dataset]]:
+        """The versions of a state, and the options that they are read by."""
+        parts: list[tuple[ReadOptions, int]] = pickle.loads(state)
+        datasets = self._tables.get(state)
+        if datasets is None:
+            datasets = []
+            for options, version in parts:
+                dataset = await open_for_read(options)
+                if dataset.version != version:
+                    raise CommitConflictError(
+                        f"tag {options.tag!r} is now version {dataset.version}; "
+                        f"the DataFrame was made of version {version}"
+                    )
+                datasets.append(dataset)
+        self._keep(state, datasets)
+        return [(options, dataset) for (options, _), dataset in zip(parts, datasets, strict=True)]
 
     async def whole_table(self, state: bytes) -> Dataset:
         """The version of a state, for changes of its rows.
 
         Raises:
-            UnsupportedError: the reader does not see all rows.
+            UnsupportedError: the reader does not see all rows, or those of several tables.
         """
-        options, dataset = await self.table(state)
+        tables = await self.tables(state)
+        options, dataset = tables[0]
+        if len(tables) > 1:
+            raise UnsupportedError(MANY_PATHS)
         if options.filter is not None or options.limit is not None:
             raise UnsupportedError(
                 f"dataset {options.path!r}: is read with a filter or limit; name the table itself "
                 "to change its rows"
             )
         return dataset
+
+
+def _of_paths(given: dict[str, str]) -> list[dict[str, str]]:
+    """The options of a reader for each of its tables.
+
+    Raises:
+        InvalidInputError: no path, or a limit, which is one of all rows.
+    """
+    if "paths" not in given:
+        return [given]
+    paths = json.loads(given["paths"])
+    if not paths or "limit" in {name.lower() for name in given}:
+        raise InvalidInputError(f"paths={paths}: expected some, without the option limit")
+    others = {name: text for name, text in given.items() if name != "paths"}
+    return [{**others, "path": path} for path in paths]
+
+
+def _same_columns(schemas: Sequence[StructType], paths: Sequence[str]) -> StructType:
+    """The columns of several tables, each nullable where it is so in one of them.
+
+    Raises:
+        InvalidInputError: other columns than those of the first.
+    """
+    first = schemas[0]
+    for schema, path in zip(schemas, paths, strict=True):
+        if [(field.name, field.dataType) for field in schema] != [
+            (field.name, field.dataType) for field in first
+        ]:
+            raise InvalidInputError(
+                f"{path!r} has columns {schema.simpleString()}, {paths[0]!r} has "
+                f"{first.simpleString()}; name those that all have by the option `columns`"
+            )
+    return StructType(
+        [
+            StructField(field.name, field.dataType, any(schema[i].nullable for schema in schemas))
+            for i, field in enumerate(first)
+        ]
+    )
+
+
+def _common(texts: Sequence[str | None]) -> str | None:
+    """The filter that is the same for all tables; None: left to Spark."""
+    return texts[0] if len(set(texts)) == 1 else None
+
+
+def _of_all(plans: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The plan of several tables, of which each partition says by itself what is done."""
+    return {
+        "work": plans[0]["work"],
+        "partitions": [
+            {**piece, "work": plan["work"]} for plan in plans for piece in plan["partitions"]
+        ],
+        "rows": sum(plan["rows"] for plan in plans),
+        "bytes": sum(plan["bytes"] for plan in plans),
+    }
 
 
 def shown_config(dataset: Dataset) -> dict[str, str]:
@@ -157,18 +225,39 @@ def _aggregates(
                 aggregates.append(Aggregate(COUNT, None))
             case Call("COUNT", (Column((name,)),)) if name in dataset.schema.names:
                 aggregates.append(Aggregate(COUNT, name))
-            case Call(("MIN" | "MAX") as op, (Column((name,)),)) if _is_ordered(name, dataset):
+            case Call(("MIN" | "MAX") as op, (Column((name,)),)) if (
+                name in dataset.schema.names and _is_ordered(dataset.schema.field(name).type)
+            ):
                 aggregates.append(Aggregate(op, name))
             case _:
                 return None
     return tuple(aggregates)
 
 
-def _is_ordered(name: str, dataset: Dataset) -> bool:
-    """Whether Arrow and Spark agree on the least and the greatest of a column."""
-    if name not in dataset.schema.names:
-        return False
-    kind = dataset.schema.field(name).type
+def _orderings(
+    keys: Sequence[Mapping[str, Any]], options: ReadOptions, dataset: Dataset
+) -> tuple[ColumnOrdering, ...]:
+    """The order of rows as alance has it; none where it is left to Spark."""
+    orderings = []
+    for key in keys:
+        column = column_of(key.get("column", ()), dataset.schema)
+        if column is None or len(key["column"]) > 1 or options.limit is not None:
+            return ()
+        # Of times that Spark sees cut, those that it takes for equal have an order here.
+        if not (_is_ordered(column[1]) and is_exact(column[1])) and not (
+            pa.types.is_floating(column[1]) or pa.types.is_boolean(column[1])
+        ):
+            return ()
+        orderings.append(
+            ColumnOrdering(
+                key["column"][0], ascending=key["ascending"], nulls_first=key["nulls_first"]
+            )
+        )
+    return tuple(orderings)
+
+
+def _is_ordered(kind: pa.DataType) -> bool:
+    """Whether Arrow and Spark agree on the least and the greatest of values."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_date32(kind)
@@ -190,7 +279,7 @@ def _result(aggregates: tuple[Aggregate, ...], dataset: Dataset) -> StructType:
     return StructType(fields)
 
 
-def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) -> object:
+def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) -> dict[str, Any]:
     """The tasks of a query and what they read, about."""
     filters = [options.filter, *request.get("filters", ())]
     limits = [limit for limit in (options.limit, request.get("limit")) if limit is not None]
@@ -207,7 +296,11 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
     # Members that the reader's options name are columns of their own: they are read as they are.
     flat = not {*dataset.schema.names, *META}.issuperset(columns.names)
     paths = columns.names if flat else member_paths(dataset.schema, arrow_schema(columns))
-    partitions = planned(dataset, paths, options)
+    order = _orderings(request.get("order", ()), options, dataset)
+    if order:  # of few rows members are not pruned
+        flat, paths = True, columns.names
+    read = [key.column_name for key in order] or paths
+    partitions = planned(dataset, read, options)
     pieces = [rows.pieces for rows in partitions]
     if aggregates is not None and not pieces:
         pieces = [()]  # a count of nothing is 0
@@ -219,23 +312,28 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
         flat,
         aggregates,
         arrow_schema(given),
-        marks=_marks(columns.names, dataset) if request.get("marks") else (),
+        marks=_marks(columns.names, dataset, options) if request.get("marks") else (),
+        order=order,
+        first=request["first"] if order else None,
     )
     rows = sum(fragment.num_rows or 0 for fragment in fragments_of(dataset))
     rows = rows if options.limit is None else min(rows, options.limit)
     share = _kept_share(request.get("filters", ()))
     num_bytes = max(_encoded_bytes(dataset, paths), rows * _row_bytes(work.schema))
+    if work.first is not None:
+        kept = min(rows, work.first * len(pieces))
+        num_bytes, rows = num_bytes * kept // max(rows, 1), kept
     return {
         "work": _text(work.dumps()),
-        "partitions": [_text(pickle.dumps(piece)) for piece in pieces],
+        "partitions": [{"pieces": _text(pickle.dumps(piece))} for piece in pieces],
         "rows": int(rows * share),
         "bytes": int(num_bytes * share),
     }
 
 
-def _marks(names: Sequence[str], dataset: Dataset) -> tuple[str, ...]:
-    """The columns of blobs of rows that a statement may move."""
-    blobs = {field.name for field in described(dataset) if is_blob(field)}
+def _marks(names: Sequence[str], dataset: Dataset, options: ReadOptions) -> tuple[str, ...]:
+    """The columns of descriptions of blobs of rows that a statement may move."""
+    blobs = {field.name for field in described(dataset, options) if is_blob(field)}
     return tuple(name for name in names if name in blobs and ROW_ADDRESS in names)
 
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from alance import Dataset
+    from alance import ColumnOrdering, Dataset
     from alance.distributed import Piece
     from alance.spark.options import ReadOptions
     from alance.spark.versions import Version
@@ -199,9 +199,12 @@ async def read_pieces(
     pieces: Sequence[Piece],
     *,
     flat: bool = True,
+    order_by: Sequence[ColumnOrdering] = (),
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The rows of one partition, in the types of the table."""
-    chosen = replace(_scan_options(options), filter=options.filter, limit=options.limit)
+    chosen = replace(
+        _scan_options(options), filter=options.filter, limit=options.limit, order_by=order_by
+    )
     batches = read_split(
         version.record,
         version.options.path,
@@ -237,7 +240,7 @@ def _scan_options(options: ReadOptions) -> ScanOptions:
     return ScanOptions(
         batch_size=options.batch_size,
         io_buffer_bytes=options.memory_bytes,
-        blob_handling="all_binary" if options.blobs == "bytes" else "blobs_descriptions",
+        blob_handling=options.blob_handling,
     )
 
 

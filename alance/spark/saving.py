@@ -119,7 +119,9 @@ class Saves:
             dataset = await self._planner.whole_table(request["state"])
             if producer_of(options) is not None:
                 raise UnsupportedError("txn_app: only rows that are added, or replace all others")
-            kept, replaced = Kept.of(dataset, schema), joined(request.get("filters", ()))
+            ((of_rows, _),) = await self._planner.tables(request["state"])
+            kept = Kept.of(dataset, schema, of_rows)
+            replaced = joined(request.get("filters", ()))
             return Save(_in_place(options, dataset), job, request["state"], replaced, kept)
         if mode == "create":
             options = replace(options, if_exists="error")

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.types import UserDefinedType
 from pyspark.sql.udtf import AnalyzeResult
 
-from alance import InvalidInputError
+from alance import InvalidInputError, TableNotFoundError
 from alance.spark.catalog import named_uri
 from alance.spark.options import ReadOptions
 from alance.spark.types import arrow_schema, converted, spark_schema
@@ -208,7 +208,15 @@ def _analyzed(
 
     async def opened() -> tuple[int, pa.Schema]:
         number = int(asked) if asked is not None and asked.isdecimal() else asked
-        dataset = await open_version(options, number)
+        try:
+            dataset = await open_version(options, number)
+        except TableNotFoundError as error:
+            catalogs = ", ".join(places.warehouses) or "no catalog"
+            error.add_note(
+                f"the functions know the warehouses of {catalogs}; after setting others, call "
+                "alance.spark.register again"
+            )
+            raise
         return dataset.version, dataset.scanner(names).projected_schema
 
     number, schema = run(opened())

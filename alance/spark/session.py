@@ -14,7 +14,7 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from alance import NotFoundError
-from alance.spark.jar import add_connector
+from alance.spark.jar import add_connector, server_has_connector
 from alance.spark.java import MISSING, find_java
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ PYTHON_SOURCE: Final = (
     "org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource"
 )
 
+RANGE_ROWS: Final = 1 << 20  # more than any cluster has cores
+
 _options: Final[dict[str, dict[str, str]]] = {}
+_parallelism: Final[dict[str, int]] = {}
 
 
 def register(
@@ -61,9 +64,12 @@ def register(
     _register_source(spark, with_defaults(storage_options) if storage_options else AlanceSource)
     _options[name] = dict(storage_options)
     spark.conf.set(NAME, name)
-    for catalog in CATALOGS:
-        if has_connector and spark.conf.get(catalog, None) is None:
-            spark.conf.set(catalog, CATALOG_CLASS)
+    unset = [catalog for catalog in CATALOGS if spark.conf.get(catalog, None) is None]
+    for catalog in unset if has_connector else ():
+        spark.conf.set(catalog, CATALOG_CLASS)
+    if unset == [*CATALOGS] and not server_has_connector(spark):
+        for catalog in CATALOGS:
+            spark.conf.unset(catalog)
     if warehouse is not None:
         spark.conf.set(WAREHOUSE, warehouse)
     register_functions(spark, Places(dict(storage_options), _warehouses(spark)))
@@ -109,6 +115,18 @@ def storage_of(spark: SparkSession, given: Mapping[str, str] | None) -> dict[str
     """The storage options of a call: those that the session was registered with, and its own."""
     name = spark.conf.get(NAME, None)
     return {**_options.get(name or "", {}), **(given or {})}
+
+
+def parallelism_of(spark: SparkSession) -> int:
+    """Tasks that run at once. Cost: over Spark Connect a job, once a registration."""
+    context = getattr(spark, "_sc", None)
+    if context is not None:
+        return int(context.defaultParallelism)
+    name = spark.conf.get(NAME, None) or ""
+    if name not in _parallelism:  # a server tells it by the parts that it makes of a range
+        parts = spark.range(RANGE_ROWS).selectExpr("max(spark_partition_id()) AS last")
+        _parallelism[name] = parts.collect()[0].last + 1
+    return _parallelism[name]
 
 
 def session(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pyspark.sql.datasource import DataSource
 
@@ -56,8 +56,7 @@ class AlanceSource(DataSource):
         check_filter(dataset, options.filter)
         if not streams:
             self.pinned_options = options = pinned(options, dataset)
-        blobs: Any = "all_binary" if options.blobs == "bytes" else "blobs_descriptions"
-        columns = columns_of(dataset, options)
+        columns, blobs = columns_of(dataset, options), options.blob_handling
         scanner = dataset.scanner(columns, filter=options.filter, blob_handling=blobs)
         return options, dataset, spark_schema(scanner.projected_schema)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, MapType, StructField, StructType
 
 from alance import InvalidInputError, UnsupportedError
 from alance.distributed import META
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, UserDefinedType
 
 MAX_PRECISION: Final = 38
-# Of a column: which type of Spark's machine learning its structs are. Only these are made of it: a
+# Of a field: which type of Spark's machine learning its structs are. Only these are made of it: a
 # table may come from others, and a type's name is code that would be imported.
 USER_TYPE: Final = b"spark:user-type"
 USER_TYPES: Final = ("VectorUDT", "MatrixUDT")
@@ -58,7 +58,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
             struct.add(StructField(field.name, LongType(), True))
             continue
         try:
-            kind = _user_type(field) or from_arrow_type(plain(field.type))
+            kind = _spark_type(field)
         except UnsupportedError as error:
             error.add_note(f"in column {field.name!r}")
             raise
@@ -99,16 +99,55 @@ def new_table_schema(
             item = pa.field("item", kind.value_type, nullable=True)
             kind = pa.list_(item, vectors[field.name])
         is_nullable = field.nullable or not keeps_required
-        user_type = type(schema[field.name].dataType).__name__
-        metadata = dict(field.metadata or {})
-        if user_type in USER_TYPES:
-            metadata[USER_TYPE] = user_type.encode()
-        fields.append(pa.field(field.name, kind, nullable=is_nullable, metadata=metadata))
+        named = field.with_type(kind).with_nullable(is_nullable)
+        fields.append(_with_user_types(named, schema[field.name].dataType))
     return pa.schema(fields)
 
 
+def _with_user_types(field: pa.Field, kind: DataType) -> pa.Field:
+    """A field that says which of its structs are types of Spark's machine learning."""
+    name = type(kind).__name__
+    if name in USER_TYPES:
+        return field.with_metadata({**(field.metadata or {}), USER_TYPE: name.encode()})
+    if isinstance(kind, StructType):
+        members = zip(field.type, kind, strict=True)
+        return field.with_type(
+            pa.struct([_with_user_types(member, part.dataType) for member, part in members])
+        )
+    if isinstance(kind, ArrayType) and pa.types.is_list(field.type):
+        return field.with_type(pa.list_(_with_user_types(field.type.value_field, kind.elementType)))
+    if isinstance(kind, MapType):
+        item = _with_user_types(field.type.item_field, kind.valueType)
+        return field.with_type(pa.map_(field.type.key_field, item))
+    return field
+
+
+def _spark_type(field: pa.Field) -> DataType:
+    """The type under which Spark sees a field: also inside of others those of machine learning."""
+    kind = field.type
+    if not _has_user_types(field):
+        return from_arrow_type(plain(kind))
+    if user_type := _user_type(field):
+        return user_type
+    if pa.types.is_struct(kind):
+        parts = [StructField(part.name, _spark_type(part), part.nullable) for part in kind]
+        return StructType(parts)
+    if is_list(kind):
+        return ArrayType(_spark_type(kind.value_field), kind.value_field.nullable)
+    if pa.types.is_map(kind):
+        item = kind.item_field
+        return MapType(_spark_type(kind.key_field), _spark_type(item), item.nullable)
+    return from_arrow_type(plain(kind))
+
+
+def _has_user_types(field: pa.Field) -> bool:
+    kind = field.type
+    members = [kind.field(number) for number in range(kind.num_fields)]
+    return USER_TYPE in (field.metadata or {}) or any(map(_has_user_types, members))
+
+
 def _user_type(field: pa.Field) -> DataType | None:
-    """The type of Spark's machine learning that a column was written with; None: it has none."""
+    """The type of Spark's machine learning that a field was written with; None: it has none."""
     name = (field.metadata or {}).get(USER_TYPE, b"").decode("utf-8", "replace")
     if name not in USER_TYPES or not pa.types.is_struct(field.type):
         return None

@@ -18,6 +18,7 @@ from alance.spark.types import converted
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
+    from alance import ColumnOrdering
     from alance.distributed import Piece
     from alance.spark.options import ReadOptions
     from alance.spark.versions import Version
@@ -49,6 +50,7 @@ class Work:
         aggregates: what is given instead of rows; None: the rows.
         result: the schema of what is given.
         marks: columns of blobs, which say whose they are.
+        order: of the rows, of which the `first` ones are given; empty: that of the table, and all.
     """
 
     version: Version
@@ -60,6 +62,8 @@ class Work:
     result: pa.Schema
     pieces: tuple[Piece, ...] = ()
     marks: tuple[str, ...] = ()
+    order: tuple[ColumnOrdering, ...] = ()
+    first: int | None = None
 
     def dumps(self) -> bytes:
         """What all tasks share."""
@@ -85,7 +89,10 @@ class Work:
 
     async def _rows(self) -> AsyncGenerator[pa.RecordBatch, None]:
         names = self.columns or (ROW_ADDRESS,)
-        batches = read_pieces(self.version, names, self.options, self.pieces, flat=self.flat)
+        options = replace(self.options, limit=self.first) if self.order else self.options
+        batches = read_pieces(
+            self.version, names, options, self.pieces, flat=self.flat, order_by=self.order
+        )
         async with aclosing(batches):
             async for batch in batches:
                 rows = converted(batch, self.schema) if self.columns else batch.select([])

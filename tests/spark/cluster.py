@@ -152,11 +152,11 @@ def cluster(folder: Path, workers: int = 2) -> Iterator[str]:
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[str]:
-    """A server of Spark Connect with the connector's jar; gives its URL."""
+def connect_server(folder: Path, *, has_connector: bool = True) -> Iterator[str]:
+    """A server of Spark Connect; gives its URL."""
     settings = {
         "master": "local[2]",
-        "jars": str(connector()),
+        "jars": str(connector()) if has_connector else "",
         "ui.enabled": "false",
         "sql.shuffle.partitions": "2",
         "connect.grpc.binding.address": "127.0.0.1",

@@ -1,6 +1,6 @@
 """A program that is a client of Spark Connect, for `test_spark_connect.py`.
 
-    SPARK_REMOTE=sc://... python -m tests.spark.connect_client FOLDER
+    SPARK_REMOTE=sc://... python -m tests.spark.connect_client FOLDER [paths | streams]
 
 It leaves what it saw in `seen.json`.
 """
@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 import alance.spark
 from alance import sync
 from alance.spark import jobs
-from alance.spark.session import session
+from alance.spark.session import parallelism_of, session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,8 +54,11 @@ def by_path(spark: SparkSession, folder: Path) -> dict[str, Any]:
     batches = alance.spark.map_batches(spark, uri, iter, "id long", columns=["id"])
     seen["mapped"] = batches.count()
     merged = jobs.merge(spark, uri, spark.range(5), ["id"])
-    built = jobs.build_index(spark, uri, "k", on_progress=print)
+    told: list[jobs.Progress] = []
+    built = jobs.build_index(spark, uri, "k", on_progress=told.append)
     seen["jobs"] = [merged.counts["rows_updated"], built.counts["rows"]]
+    seen["progress"] = [told[-1].job, told[-1].done, told[-1].total]
+    seen["parallelism"] = parallelism_of(spark)
     seen["no table"] = refused(lambda: spark.read.format("alance").load(uri + "-").count())
     seen["no column"] = refused(lambda: alance.spark.read(spark, uri, columns=["x"]).count())
     return seen
@@ -119,7 +122,11 @@ def streamed(spark: SparkSession, folder: Path) -> dict[str, Any]:
 def main() -> None:
     folder = Path(sys.argv[1])
     spark = session(warehouse=str(folder / "lake"))
-    seen = {**by_path(spark, folder), **by_name(spark, folder)}
+    seen = by_path(spark, folder)
+    if sys.argv[2:] == ["paths"]:
+        seen["no catalog"] = refused(lambda: spark.sql("CREATE TABLE lance.items (id BIGINT)"))
+    else:
+        seen |= by_name(spark, folder)
     if sys.argv[2:] == ["streams"]:
         seen |= streamed(spark, folder)
     (folder / "seen.json").write_text(json.dumps(seen))

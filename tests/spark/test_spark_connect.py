@@ -16,9 +16,9 @@ from tests.spark.cluster import JOB_S, connect_server, environment
 pytestmark = pytest.mark.timeout(2 * JOB_S)
 
 
-def done_by_client(folder: Path, *what: str) -> dict[str, Any]:
-    """What a client has seen."""
-    with connect_server(folder) as url:
+def done_by_client(folder: Path, *what: str, has_connector: bool = True) -> dict[str, Any]:
+    """What a client has seen, and in `log` what its log says."""
+    with connect_server(folder, has_connector=has_connector) as url:
         done = subprocess.run(
             [sys.executable, "-m", "tests.spark.connect_client", str(folder), *what],
             env=environment(SPARK_REMOTE=url),
@@ -29,7 +29,7 @@ def done_by_client(folder: Path, *what: str) -> dict[str, Any]:
         )
     assert done.returncode == 0, done.stdout + done.stderr[-6000:]
     seen: dict[str, Any] = json.loads((folder / "seen.json").read_text())
-    return seen
+    return {**seen, "log": done.stderr}
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,19 @@ def test_searches_know_the_warehouse_of_the_client(seen):
 
 def test_jobs_run_from_the_client(seen):
     assert seen["jobs"] == [10, 105]
+    assert seen["progress"][0] == "build_index"
+    assert seen["progress"][1] == seen["progress"][2]
+    assert seen["parallelism"] == 2
+
+
+def test_a_server_without_the_connector_has_tables_by_their_paths(tmp_path):
+    seen = done_by_client(tmp_path, "paths", has_connector=False)
+    assert "pushed filters" not in seen["plan"]
+    assert seen["read"] == sorted([2, *range(2, 100, 5)])
+    assert (seen["mapped"], seen["jobs"], seen["parallelism"]) == (105, [10, 105], 2)
+    assert "TableNotFoundError" in seen["no table"]
+    assert "NOT_FOUND" in seen["no catalog"]
+    assert "start it with --jars" in seen["log"]
 
 
 def test_errors_say_what_and_where_in_their_first_line(seen):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import functools
 import math
 import os
 import signal
@@ -18,7 +19,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 import alance.spark
@@ -86,8 +86,8 @@ def kinds(spark, tmp_path_factory) -> tuple[DataFrame, DataFrame]:
         pa.struct([("x", pa.int32())]),
     )
     uri = str(tmp_path_factory.mktemp("kinds") / "table")
-    alance.sync.write_dataset(pa.table(columns), uri)
-    frame = alance.spark.read(spark, uri)
+    alance.sync.write_dataset(pa.table(columns), uri, max_rows_per_file=count // 2)
+    frame = alance.spark.read(spark, uri, partition_bytes=1)  # two tasks
     memory = spark.createDataFrame(frame.collect(), frame.schema).coalesce(1).cache()
     return frame, memory
 
@@ -199,6 +199,64 @@ def test_counts_least_and_greatest_values(kinds):
     assert "max" not in plan_of(frame.agg(F.max("double"))).split("BatchScan")[1].split("pushed")[0]
 
 
+SORTED = sorted(VALUES.keys() - {"huge", "fine"})
+orders = st.lists(
+    st.tuples(st.sampled_from(SORTED), st.sampled_from(["asc", "desc"]), st.booleans()),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda key: key[0],
+)
+
+
+def test_first_rows_in_an_order_are_those_of_spark(spark, kinds):
+    """Many orders in one job, of tasks that each give their first rows."""
+    frame, memory = kinds
+    seen = []
+
+    @settings(max_examples=1, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.tuples(orders, st.integers(1, 12)), min_size=25, max_size=25))
+    def collect(several):
+        seen.extend(several)
+
+    collect()
+
+    def firsts(rows):
+        parts = []
+        for number, (keys, limit) in enumerate(seen[:25]):
+            by = [
+                getattr(F.col(name), f"{way}_nulls_{'first' if first else 'last'}")()
+                for name, way, first in keys
+            ]
+            names = F.concat_ws(
+                "|", *(F.coalesce(F.col(key[0]).cast("string"), F.lit("-")) for key in keys)
+            )
+            part = rows.orderBy(*by).limit(limit)
+            parts.append(part.select(F.lit(number).alias("number"), names.alias("keys")))
+        return functools.reduce(lambda a, b: a.union(b), parts)
+
+    asked = firsts(frame)
+    assert plan_of(asked).count(" by: [") >= 25
+    assert sorted(map(tuple, asked.collect())) == sorted(map(tuple, firsts(memory).collect()))
+
+
+@pytest.mark.parametrize(
+    ("order", "is_pushed"),
+    [
+        ("double DESC NULLS FIRST, text", True),
+        ("fine", False),
+        ("length(text)", False),
+        ("inner.x", False),
+    ],
+)
+def test_which_orders_are_taken_over(spark, kinds, order, is_pushed):
+    kinds[0].createOrReplaceTempView("kinds")
+    asked = spark.sql(f"SELECT id, text FROM kinds WHERE tiny > -1 ORDER BY {order} LIMIT 3")
+    assert (", first 3 by: [" in plan_of(asked)) == is_pushed
+    many = spark.sql(f"SELECT id FROM kinds ORDER BY {order} LIMIT 20000")
+    rest = spark.sql(f"SELECT id FROM kinds WHERE length(text) = 1 ORDER BY {order} LIMIT 3")
+    assert " by: [" not in plan_of(many) + plan_of(rest)
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory) -> str:
     uri = str(tmp_path_factory.mktemp("connector") / "table")
@@ -223,6 +281,35 @@ def test_only_columns_of_the_query_are_read(spark, table):
     ]
     assert [bytes(row.wide) for row in frame.limit(1).select("wide").collect()] == [b"x" * 200]
     assert len(frame.select(F.lit(1)).collect()) == NUM_ROWS
+
+
+def test_first_rows_are_read_of_the_columns_of_their_order_first(spark, table):
+    """Of 4 MB of a wide column one row is read, by each task."""
+    frame = spark.read.format("alance").load(table)
+    asked = frame.orderBy(F.desc("id")).limit(2)
+    assert [row.id for row in asked.collect()] == [NUM_ROWS - 1, NUM_ROWS - 2]
+    scan = asked._jdf.queryExecution().executedPlan().collectLeaves().head()
+    assert scan.metrics().apply("numOutputRows").value() <= 4
+
+
+@pytest.mark.parametrize(
+    ("master", "cores", "threads"),
+    [
+        ("local", None, 1),
+        ("local[3]", None, 3),
+        ("local[2, 4]", "9", 2),
+        ("local[*]", None, 16),
+        ("local-cluster[2, 5, 1024]", None, 5),
+        ("spark://host:7077", "4", 4),
+        ("spark://host:7077", None, 16),
+    ],
+)
+def test_the_process_decodes_for_as_many_tasks_as_run_at_once(spark, master, cores, threads):
+    jvm = spark._jvm
+    conf = jvm.org.apache.spark.SparkConf(False).set("spark.master", master)
+    if cores is not None:
+        conf.set("spark.executor.cores", cores)
+    assert jvm.alance.spark.AlanceReaderFactory.cores(conf, 16) == threads
 
 
 def test_small_tables_are_broadcast(spark, table):
@@ -254,11 +341,6 @@ def test_a_filter_of_a_running_query_is_of_its_own_scan_alone(spark, table):
     both = joined.union(frame.select("id")).union(joined)
     assert "RuntimeFilters: [dynamicpruningexpression" in plan_of(both)
     assert both.count() == 1 + frame.count() + 1
-
-
-def test_a_list_of_paths_is_refused_with_what_to_do_instead(spark, table):
-    with pytest.raises(AnalysisException, match=r"one path.*union"):
-        spark.read.format("alance").load([table, table])
 
 
 def test_errors_of_tasks_have_their_text(spark, tmp_path):

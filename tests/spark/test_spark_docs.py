@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import alance.sync
 from alance.spark.session import WAREHOUSE
@@ -27,10 +28,12 @@ async def test_the_code_of_the_page_about_spark_runs(spark: SparkSession, tmp_pa
         }
     )
     alance.sync.write_dataset(table, str(tmp_path / "table"))
+    pq.write_table(table, str(tmp_path / "raw.parquet"))
     names = {
         "uri": str(tmp_path / "table"),
         "other_uri": str(tmp_path / "other"),
         "copy_uri": str(tmp_path / "copy"),
+        "raw": str(tmp_path / "raw.parquet"),
         "checkpoint": str(tmp_path / "checkpoint"),
         "lake": str(tmp_path / "lake"),
     }

@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.spark.keeping import Kept, marked
+from alance.spark.options import ReadOptions
+from alance.spark.session import CATALOG_CLASS
 from alance.spark.times import with_old_times
 
 if TYPE_CHECKING:
@@ -144,11 +146,43 @@ def test_blobs_inside_of_others_are_not_updated(spark, tmp_path):
     blob = pa.field("data", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     pairs = pa.StructArray.from_arrays([pa.array([b"a", None], blob.type)], fields=[blob])
     lance.write_dataset(pa.table({"id": [1, 2], "pair": pairs}), uri, data_storage_version="2.1")
-    refused = "column 'pair': Spark does not hold all of its values" + OR_DENIED
+    refused = "column 'pair': Spark does not hold all of its values.*blobs=bytes" + OR_DENIED
     with pytest.raises(Exception, match=refused):
         spark.sql(f"UPDATE lance.`{uri}` SET id = 3")
     spark.sql(f"DELETE FROM lance.`{uri}` WHERE id = 2 AND length(id) = 1")
     assert lance.dataset(uri).count_rows() == 1
+    with_bytes(spark)
+    spark.sql(f"UPDATE whole.`{uri}` SET id = 3")
+    spark.sql(
+        f"MERGE INTO whole.`{uri}` t USING (SELECT explode(array(3, 4)) id) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET id = 5 "
+        "WHEN NOT MATCHED THEN INSERT (id, pair) VALUES (s.id, named_struct('data', X'62'))"
+    )
+    scanner = lance.dataset(uri).scanner(blob_handling="all_binary")
+    rows = scanner.to_table().sort_by("id").to_pylist()
+    assert rows == [{"id": 4, "pair": {"data": b"b"}}, {"id": 5, "pair": {"data": b"a"}}]
+
+
+def with_bytes(spark) -> None:
+    """A catalog whose tables have what their blobs hold."""
+    spark.conf.set("spark.sql.catalog.whole", CATALOG_CLASS)
+    spark.conf.set("spark.sql.catalog.whole.blobs", "bytes")
+
+
+def test_statements_of_a_catalog_with_bytes_set_blobs(spark, uri):
+    before = content(uri)
+    with_bytes(spark)
+    assert spark.sql(f"SELECT length(blob) FROM whole.`{uri}` WHERE id = 2").first()[0] == 2000
+    spark.sql(f"UPDATE whole.`{uri}` SET blob = concat(blob, X'FF') WHERE id = 1")
+    spark.sql(f"INSERT INTO whole.`{uri}` (id, blob) VALUES (50, X'0102')")
+    spark.sql(
+        f"MERGE INTO whole.`{uri}` t USING (SELECT id + 1 AS id, blob FROM whole.`{uri}` "
+        "WHERE id = 5) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET blob = s.blob"
+    )
+    after = content(uri)
+    assert after.pop(50)["blob"] == b"\1\2"
+    expected = {**before, 1: {**before[1], "blob": BLOBS[1] + b"\xff"}}
+    assert after == {**expected, 6: {**before[6], "blob": BLOBS[5]}}
 
 
 def as_seen(nanos: int | None) -> int | None:
@@ -234,4 +268,5 @@ def test_what_spark_holds_needs_nothing_of_the_old_rows(tmp_path) -> None:
 
     lance.write_dataset(pa.table({"id": [1]}), str(tmp_path / "plain"))
     table = sync.dataset(str(tmp_path / "plain"))
-    assert Kept.of(table, StructType.fromDDL("id long")) is None
+    options = ReadOptions(path=table.uri)
+    assert Kept.of(table, StructType.fromDDL("id long"), options) is None

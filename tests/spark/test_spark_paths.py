@@ -5,8 +5,9 @@ from __future__ import annotations
 import lance
 import pyarrow as pa
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.ml.linalg import Matrices, MatrixUDT, Vectors, VectorUDT
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 
 import alance.spark
 from alance import sync
@@ -30,8 +31,28 @@ def test_several_tables_of_the_same_columns(spark, tmp_path):
         alance.spark.read(spark, uris)
     with pytest.raises(InvalidInputError, match="no table"):
         alance.spark.read(spark, [])
-    with pytest.raises(Exception, match=r"one path.*alance\.spark\.read"):
-        spark.read.format("alance").load(uris[:2])
+
+
+def test_a_list_of_paths_is_one_table_for_the_planner(spark, tmp_path):
+    uris = [str(tmp_path / name) for name in ("a", "b", "c")]
+    lance.write_dataset(pa.table({"id": range(10), "s": [f"s{n}" for n in range(10)]}), uris[0])
+    lance.write_dataset(pa.table({"id": range(5, 15), "s": ["z"] * 10}), uris[1])
+    lance.write_dataset(pa.table({"s": ["x"]}), uris[2])
+    frame = spark.read.format("alance").load(uris[:2])
+    assert frame.count() == 20
+    assert ids(frame.where("id >= 8")) == [8, 8, 9, 9, 10, 11, 12, 13, 14]
+    plan = frame.where("id >= 8")._jdf.queryExecution().executedPlan().toString()
+    assert "pushed filters: [id IS NOT NULL, id >= 8]" in plan
+    assert tuple(frame.selectExpr("min(id)", "max(id)", "count(s)").first()) == (0, 14, 20)
+    assert [row.id for row in frame.orderBy("id").limit(3).collect()] == [0, 1, 2]
+    assert frame.limit(15).count() == 15
+    assert ids(spark.read.format("alance").load([uris[1]])) == list(range(5, 15))
+    few = spark.read.format("alance").option("columns", "s").load(uris)
+    assert few.count() == 21
+    with pytest.raises(AnalysisException, match=r"/c' has columns.*name those that all have"):
+        spark.read.format("alance").load(uris)
+    with pytest.raises(AnalysisException, match="without the option limit"):
+        spark.read.format("alance").option("limit", 1).load(uris)
 
 
 def test_a_branch_is_read_written_and_followed(spark, tmp_path):
@@ -86,6 +107,26 @@ def test_vectors_and_matrices_of_machine_learning_come_back(spark, tmp_path):
     assert [(row.id, row.v) for row in rows_left] == [
         (n, v) for n, v in ((0, vectors[0]), (7, vectors[1])) for _ in "ab"
     ]
+
+
+def test_vectors_inside_of_other_columns_come_back(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    vector = Vectors.sparse(5, [1, 3], [0.5, 0.25])
+    inner = StructType().add("v", VectorUDT()).add("n", "integer")
+    schema = (
+        StructType()
+        .add("one", inner)
+        .add("many", ArrayType(VectorUDT()))
+        .add("named", MapType(StringType(), inner))
+    )
+    row = ((vector, 1), [vector, None, Vectors.dense([2.0])], {"a": (vector, 2)})
+    spark.createDataFrame([row, (None, [], {})], schema).coalesce(1).write.format("alance").mode(
+        "append"
+    ).save(uri)
+    again = spark.read.format("alance").load(uri)
+    assert again.schema == schema
+    assert sorted(map(tuple, again.collect()), key=str, reverse=True)[-1] == row
+    assert again.where("one.n = 1").selectExpr("named['a'].v").first()[0] == vector
 
 
 def test_other_names_of_types_are_not_imported():

@@ -57,12 +57,20 @@ def schema_of(snapshot: Snapshot, projection: Projection) -> pa.Schema:
     return schema.with_metadata(snapshot.schema.to_arrow().metadata)
 
 
-async def sorted_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
+async def sorted_table(
+    snapshot: Snapshot,
+    columns: Columns,
+    options: ScanOptions,
+    spans: Mapping[int, list[tuple[int, int]]] | None = None,
+) -> pa.Table:
     """All rows of a scan, sorted by `order_by`, then cut by offset and limit.
 
     Cost: with a limit of up to `TAKEN_ROWS` a scan of the columns of the order and a take of the
     others, of the rows that are given; memory: twice these rows' keys, or 64 Ki. With a larger one
     a scan, and twice these rows; without one all rows are in memory.
+
+    Args:
+        spans: by fragment, physical rows to which the scan is confined; of others all are read.
 
     Raises:
         InvalidInputError: a sort column that the table and the output have not.
@@ -77,6 +85,7 @@ async def sorted_table(snapshot: Snapshot, columns: Columns, options: ScanOption
         output_schema(snapshot, scanned, unsorted), orderings_of(options.order_by), stop
     )
     plan = await plan_scan(snapshot, scanned, unsorted)
+    plan = replace(plan, spans={**plan.spans, **(spans or {})})
     run = snapshot.engine.pool.run
     async with aclosing(scan(snapshot, plan)) as batches:
         async for batch in batches:

@@ -53,11 +53,16 @@ public final class AlanceCatalog
   }
 
   private JsonNode ask(ObjectNode request) {
-    SparkSession session = SparkSession.active();
-    String key = "spark.sql.catalog." + name + ".warehouse";
-    scala.Option<String> warehouse = session.conf().getOption(key);
-    request.put("warehouse", warehouse.isEmpty() ? null : warehouse.get());
+    request.put("warehouse", setting("warehouse"));
+    request.put("blobs", setting("blobs"));
     return Opened.ask(python().source(), request.put("catalog", name));
+  }
+
+  /** What a session says of this catalog, where it says something. */
+  private String setting(String key) {
+    String full = "spark.sql.catalog." + name + "." + key;
+    scala.Option<String> text = SparkSession.active().conf().getOption(full);
+    return text.isEmpty() ? null : text.get();
   }
 
   private static ObjectNode request(String verb, String... namespace) {

@@ -2,6 +2,9 @@ package alance.spark;
 
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
+import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -10,8 +13,12 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
 /** Goes to the executors: how Python is started there, and what all tasks of a query share (null: of a stream). */
-final class AlanceReaderFactory implements PartitionReaderFactory {
+public final class AlanceReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1;
+
+  /** `local`, `local[N]`, `local[N, failures]`; and `local-cluster[executors, N, memory]`. */
+  private static final Pattern OF_MASTER =
+      Pattern.compile("local(?:-cluster)?(?:\\[(?:\\d+, *(?=\\d+,))?(\\d+|\\*).*\\])?");
 
   private final Python python;
   private final byte[] work;
@@ -37,7 +44,7 @@ final class AlanceReaderFactory implements PartitionReaderFactory {
     AlancePartition part = (AlancePartition) partition;
     request.put("work", part.work() == null ? work : part.work());
     request.put("pieces", part.pieces());
-    request.put("cores", cores());
+    request.put("cores", cores(SparkEnv.get().conf(), Runtime.getRuntime().availableProcessors()));
     Server server = Server.of(python);
     try {
       return new AlanceReader(server.send(request));
@@ -47,8 +54,12 @@ final class AlanceReaderFactory implements PartitionReaderFactory {
   }
 
   /** Tasks that run at once in this JVM, as far as it is told. */
-  private static int cores() {
-    int all = Runtime.getRuntime().availableProcessors();
-    return SparkEnv.get().conf().getInt("spark.executor.cores", all);
+  public static int cores(SparkConf conf, int processors) {
+    Matcher master = OF_MASTER.matcher(conf.get("spark.master", ""));
+    if (!master.matches()) {
+      return conf.getInt("spark.executor.cores", processors);
+    }
+    String cores = master.group(1) == null ? "1" : master.group(1);
+    return cores.equals("*") ? processors : Integer.parseInt(cores);
   }
 }

@@ -8,6 +8,7 @@ import java.util.Arrays;
 import java.util.Base64;
 import java.util.List;
 import java.util.OptionalLong;
+import java.util.StringJoiner;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import org.apache.spark.sql.connector.expressions.FieldReference;
@@ -111,7 +112,20 @@ final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Fil
     if (wish.has("limit")) {
       text.append(", limit: ").append(wish.get("limit"));
     }
+    if (wish.has("first")) {
+      text.append(", first ").append(wish.get("first")).append(" by: ").append(order());
+    }
     return text.toString();
+  }
+
+  private String order() {
+    StringJoiner keys = new StringJoiner(", ", "[", "]");
+    for (JsonNode key : wish.get("order")) {
+      String direction = key.get("ascending").asBoolean() ? " ASC" : " DESC";
+      String nulls = key.get("nulls_first").asBoolean() ? " NULLS FIRST" : " NULLS LAST";
+      keys.add(key.get("column").get(0).asText() + direction + nulls);
+    }
+    return keys.toString();
   }
 
   @Override
@@ -177,13 +191,16 @@ final class AlanceScan implements SupportsReportStatistics, SupportsRuntimeV2Fil
 
   /**
    * @param work of all partitions; null: that of the factory, which Spark asks for before it knows
-   *     filters that come late
+   *     filters that come late. Those of several tables tell their own.
    */
   private static InputPartition[] partitions(JsonNode plan, byte[] work) {
     JsonNode pieces = plan.get("partitions");
     InputPartition[] planned = new InputPartition[pieces.size()];
     for (int i = 0; i < planned.length; i++) {
-      planned[i] = new AlancePartition(work, Base64.getDecoder().decode(pieces.get(i).asText()));
+      JsonNode piece = pieces.get(i);
+      byte[] own = piece.has("work") ? workOf(piece) : work;
+      byte[] rows = Base64.getDecoder().decode(piece.get("pieces").asText());
+      planned[i] = new AlancePartition(own, rows);
     }
     return planned;
   }

@@ -6,6 +6,9 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Function;
+import org.apache.spark.sql.connector.expressions.NullOrdering;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.aggregate.CountStar;
@@ -14,6 +17,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.types.DataType;
@@ -24,8 +28,10 @@ final class AlanceScanBuilder
     implements SupportsPushDownRequiredColumns,
         SupportsPushDownV2Filters,
         SupportsPushDownAggregates,
-        SupportsPushDownLimit {
+        SupportsPushDownLimit,
+        SupportsPushDownTopN {
   private static final int MOST_ROWS = 1 << 20;
+  private static final int MOST_FIRST_ROWS = 10_000; // each task takes them one by one
 
   private final AlanceTable table;
   private final boolean isQuery; // Spark's plans of changes take no filters while they run
@@ -88,6 +94,33 @@ final class AlanceScanBuilder
     return true;
   }
 
+  /** Spark cuts what the tasks give. */
+  @Override
+  public boolean isPartiallyPushed() {
+    return true;
+  }
+
+  /** Each task gives the first rows of its own in the order; Spark merges them. */
+  @Override
+  public boolean pushTopN(SortOrder[] orders, int limit) {
+    if (limit > MOST_FIRST_ROWS || wish.has("aggregates") || !table.hasOwnTypes()) {
+      return false;
+    }
+    ObjectNode request = Server.request("order");
+    ArrayNode keys = request.putArray("order");
+    for (SortOrder order : orders) {
+      ObjectNode key = Trees.of(order.expression());
+      key.put("ascending", order.direction() == SortDirection.ASCENDING);
+      keys.add(key.put("nulls_first", order.nullOrdering() == NullOrdering.NULLS_FIRST));
+    }
+    if (!table.opened().ask(request).get("is_ours").asBoolean()) {
+      return false;
+    }
+    wish.set("order", keys);
+    wish.put("first", limit);
+    return true;
+  }
+
   /** The count of a whole table is in its manifest: no task is run for it. */
   @Override
   public boolean supportCompletePushDown(Aggregation aggregation) {
@@ -124,8 +157,8 @@ final class AlanceScanBuilder
       return new CountScan(schema, table.opened().rows());
     }
     wish.put("schema", schema.json());
-    boolean isOfAll = isQuery && !wish.has("aggregates") && !wish.has("limit");
-    boolean isFilterable = isOfAll && table.hasOwnTypes();
+    boolean isCut = wish.has("aggregates") || wish.has("limit") || wish.has("first");
+    boolean isFilterable = isQuery && !isCut && table.hasOwnTypes();
     return new AlanceScan(table::opened, wish, schema, pushed, stream, isFilterable);
   }
 

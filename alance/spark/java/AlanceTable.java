@@ -196,8 +196,12 @@ class AlanceTable
     return Opened.ask(python.source(), request);
   }
 
-  /** A write has made a version. */
-  void written() {}
+  /** A write has made a version, which a view of this table sees from now on. */
+  synchronized void written() {
+    if (!isNamed() && opened != null) {
+      opened = Opened.of(python.source(), new CaseInsensitiveStringMap(options));
+    }
+  }
 
   /** The version that is read: the one of the schema, or else the one that is found now. */
   synchronized Opened opened() {

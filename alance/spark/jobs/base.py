@@ -17,7 +17,7 @@ from alance.spark.session import storage_of
 from alance.spark.worker import release, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TypeAlias
 
     from pyspark.sql import SparkSession
@@ -76,7 +76,8 @@ class Watch:
     """Times a job, and tells how many tasks of Spark are done while it runs and at its end.
 
     An error of alance that Spark has wrapped leaves the job as it was. The tasks are those of the
-    thread that enters: `with Watch(...) as watch`.
+    thread that enters: `with Watch(...) as watch`; where Spark is elsewhere (Connect), those of its
+    session, which it tells of every two seconds (`spark.connect.progress.reportInterval`).
     """
 
     def __init__(self, spark: SparkSession, job: str, on_progress: OnProgress | None) -> None:
@@ -85,12 +86,16 @@ class Watch:
         self._ended = threading.Event()
         self._has_failed = False
         self._thread: threading.Thread | None = None
+        self._of_operations: dict[str | None, tuple[int, int]] = {}
+        self._told: Progress | None = None
         self._start = time.monotonic()
         self.step = "begin"
 
     def __enter__(self) -> Watch:
-        context = getattr(self._spark, "_sc", None)  # none where Spark is elsewhere (Connect)
-        if self._tell is not None and context is not None:
+        context = getattr(self._spark, "_sc", None)
+        if self._tell is not None and context is None:
+            self._spark.registerProgressHandler(self._heard)  # type: ignore[arg-type]  # a function
+        elif self._tell is not None and context is not None:
             context.setJobGroup(self._group, f"alance {self._job}")
             self._thread = threading.Thread(target=self._poll, args=(context,), daemon=True)
             self._thread.start()
@@ -104,6 +109,10 @@ class Watch:
         if self._thread is not None:
             self._thread.join()
             self._spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]
+        elif self._tell is not None:
+            self._spark.removeProgressHandler(self._heard)  # type: ignore[arg-type]
+            if not self._has_failed:
+                self._say(self._of_operations.values())
         ours = None if error is None else translated(error)
         if ours is not None:
             raise ours from error
@@ -113,23 +122,41 @@ class Watch:
         return Summary(self._job, uri, version, time.monotonic() - self._start, counts)
 
     def _poll(self, context: Any) -> None:
-        tracker, told = context.statusTracker(), None
-        is_last = False
+        tracker, is_last = context.statusTracker(), False
         while not is_last:
             is_last = self._ended.wait(POLL_S)  # short jobs are told of once, at their end
             if is_last and self._has_failed:
                 return
-            done = total = 0
+            counts = []
             for job in tracker.getJobIdsForGroup(self._group):
                 info = tracker.getJobInfo(job)
                 for stage in info.stageIds if info is not None else ():
                     tasks = tracker.getStageInfo(stage)
                     if tasks is not None:
-                        done, total = done + tasks.numCompletedTasks, total + tasks.numTasks
-            now = Progress(self._job, self.step, done, total)
-            if now != told and self._tell is not None:
-                self._tell(now)
-                told = now
+                        counts.append((tasks.numCompletedTasks, tasks.numTasks))
+            self._say(counts)
+
+    def _heard(
+        self,
+        stages: Iterable[Any] | None,
+        inflight_tasks: int,
+        operation_id: str | None,
+        done: bool,
+    ) -> None:
+        """What a server of Connect says of one operation; the names are Spark's."""
+        stages = list(stages or ())
+        total = sum(stage.num_tasks for stage in stages)
+        completed = total if done else sum(stage.num_completed_tasks for stage in stages)
+        self._of_operations[operation_id] = (completed, total)
+        self._say(self._of_operations.values())
+
+    def _say(self, counts: Iterable[tuple[int, int]]) -> None:
+        """Tell how many tasks are done of how many, where that is new."""
+        done, total = (sum(column) for column in zip((0, 0), *counts, strict=True))
+        now = Progress(self._job, self.step, done, total)
+        if now != self._told and self._tell is not None:
+            self._tell(now)
+            self._told = now
 
 
 class Task(Protocol[R_co]):
@@ -146,12 +173,6 @@ class Task(Protocol[R_co]):
 def place(spark: SparkSession, uri: str, storage_options: Mapping[str, str] | None) -> WriteOptions:
     """The table that a job works on, for this process and the executors."""
     return WriteOptions(path=uri, storage=storage_of(spark, storage_options))
-
-
-def parallelism_of(spark: SparkSession) -> int:
-    """Tasks that run at once; 1 where Spark is elsewhere (Connect), and it is not known."""
-    context = getattr(spark, "_sc", None)
-    return 1 if context is None else int(context.defaultParallelism)
 
 
 def spread(spark: SparkSession, items: Sequence[T], work: Callable[[T], R]) -> list[R]:

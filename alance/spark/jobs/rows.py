@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from alance import InvalidInputError
 from alance.distributed import ROW_ADDRESS, RowUpdate, check_filter, delete_rows
 from alance.spark.changes import Moves, commit_changes, merged, offsets_of, write_moved
-from alance.spark.jobs.base import Watch, parallelism_of, place, spread
+from alance.spark.jobs.base import Watch, place, spread
 from alance.spark.jobs.changing import (
     ROUNDS,
     collected,
@@ -22,6 +22,7 @@ from alance.spark.jobs.changing import (
 )
 from alance.spark.options import PARTITION_BYTES, ReadOptions
 from alance.spark.reader import planned
+from alance.spark.session import parallelism_of
 from alance.spark.versions import access
 from alance.spark.worker import run
 
