@@ -187,6 +187,9 @@ QUERIES: Final[dict[str, Callable[[Any], Any]]] = {
     "least, greatest and number of 3 columns": lambda frame: (
         frame.selectExpr(*(f"{fn}({c})" for c in THREE for fn in ("min", "max", "count")))
     ).collect(),
+    "10 rows of the greatest prices, all columns": lambda frame: (
+        frame.orderBy("l_extendedprice", ascending=False).limit(10).collect()
+    ),
     "join with 1 % of its own rows": lambda frame: joined(
         frame, frame.where(PERCENT).select("l_orderkey").distinct(), "l_orderkey"
     ),

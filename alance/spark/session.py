@@ -124,8 +124,8 @@ def parallelism_of(spark: SparkSession) -> int:
         return int(context.defaultParallelism)
     name = spark.conf.get(NAME, None) or ""
     if name not in _parallelism:  # a server tells it by the parts that it makes of a range
-        parts = spark.range(RANGE_ROWS).selectExpr("max(spark_partition_id()) AS last")
-        _parallelism[name] = parts.collect()[0].last + 1
+        parts = spark.range(RANGE_ROWS).selectExpr("spark_partition_id() AS part")
+        _parallelism[name] = parts.agg({"part": "max"}).collect()[0][0] + 1
     return _parallelism[name]
 
 

@@ -125,7 +125,7 @@ def test_vectors_inside_of_other_columns_come_back(spark, tmp_path):
     ).save(uri)
     again = spark.read.format("alance").load(uri)
     assert again.schema == schema
-    assert sorted(map(tuple, again.collect()), key=str, reverse=True)[-1] == row
+    assert sorted(map(tuple, again.collect()), key=str)[0] == row
     assert again.where("one.n = 1").selectExpr("named['a'].v").first()[0] == vector
 
 

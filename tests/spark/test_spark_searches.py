@@ -116,7 +116,7 @@ def test_a_version_and_what_is_wrong(spark, uri):
         NUM_ROWS - 10
     )
     for call, message in (
-        (f"alance_nearest('{uri}-none', 'v', {query})", "TableNotFoundError"),
+        (f"alance_nearest('{uri}-none', 'v', {query})", "TableNotFoundError.*register again"),
         (f"alance_nearest('{uri}', 'v', {query}, columns => 'none')", "none"),
         (f"alance_nearest(concat('{uri}', rand()), 'v', {query})", "expected a constant"),
         (f"alance_nearest('{uri}', 'v', array(1.0))", "InvalidInputError"),

@@ -16,6 +16,7 @@ from lance.dataset import ColumnOrdering as TheirOrdering
 
 import alance
 from alance import ColumnOrdering, InvalidInputError, Session, UnsupportedError
+from alance.distributed import fragments_of, plan_splits, read_split, version_record
 from alance.ops.read.options import orderings_of
 from alance.ops.read.sorting import FirstRows, in_order
 
@@ -238,3 +239,26 @@ async def test_bad_orders_are_refused(uri: str) -> None:
 async def test_an_empty_table_is_sorted(tmp_path: Path) -> None:
     dataset = await alance.write_dataset(pa.table({"a": pa.array([], pa.int64())}), tmp_path / "t")
     assert (await dataset.to_table(order_by=["a"], limit=4)).num_rows == 0
+
+
+async def test_each_split_of_a_scan_gives_the_first_rows_of_its_own(tmp_path: Path) -> None:
+    uri, numbers = str(tmp_path / "t"), range(20_000)
+    rows = pa.table({"id": numbers, "k": [7919 * n % len(numbers) for n in numbers]})
+    dataset = await alance.write_dataset(rows, uri, max_rows_per_file=12_000)
+    dataset = await dataset.delete("k > 19990")
+    splits = plan_splits(fragments_of(dataset), split_bytes=1000, min_splits=4)
+    assert [(piece.start, piece.stop) for split in splits for piece in split] == [
+        (0, 6000),
+        (6000, 12_000),
+        (0, None),
+    ]
+    options = alance.ScanOptions(order_by=["-k"], limit=3, filter="id % 2 = 0")
+    bounds = iter([(0, 6000), (6000, 12_000), (12_000, 20_000)])
+    for split in splits:
+        read = read_split(version_record(dataset), uri, split, ["_rowid", "id", "k"], options)
+        found = pa.Table.from_batches([batch async for batch in read]).to_pylist()
+        start, stop = next(bounds)
+        kept = [row for row in rows.to_pylist()[start:stop] if row["id"] % 2 == 0]
+        best = sorted((row for row in kept if row["k"] <= 19_990), key=lambda row: -row["k"])[:3]
+        assert [(row["id"], row["k"]) for row in found] == [(row["id"], row["k"]) for row in best]
+        assert {row["_rowid"] & 0xFFFFFFFF for row in found} == {row["id"] % 12_000 for row in best}
