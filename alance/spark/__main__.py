@@ -24,6 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = vars(_parser().parse_args(arguments))
     job, as_json, quiet = given.pop("job"), given.pop("json"), given.pop("quiet")
     master, conf = given.pop("master"), dict(given.pop("conf") or ())
+    level = given.pop("log_level")
     storage = dict(given.pop("storage") or ())
     options = dict(given.pop("option", None) or ())
     arguments_of_job = {name: value for name, value in given.items() if value is not None}
@@ -35,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from alance.spark.session import session
 
         spark = session(f"alance {job}", master=master, conf=conf)
-        _without_stacks()
+        _without_stacks(spark, level)
         _prepare(spark, job, arguments_of_job)
         run: Callable[..., Any] = getattr(jobs, job.replace("-", "_"))
         done = run(
@@ -77,10 +78,13 @@ def _as_json(done: Any) -> str:
     )
 
 
-def _without_stacks() -> None:
-    """Spark logs errors of queries beside raising them, with the stacks of the JVM, as JSON."""
+def _without_stacks(spark: Any, level: str) -> None:
+    """Spark logs errors beside raising them, with the stacks of the JVM: there, here as JSON."""
     from pyspark.logger import PySparkLogger
 
+    context = getattr(spark, "_sc", None)
+    if context is not None:
+        context.setLogLevel(level)
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
@@ -117,6 +121,12 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--conf", action="append", type=_pair, metavar="NAME=VALUE")
     common.add_argument(
         "--storage", action="append", type=_pair, metavar="NAME=VALUE", help="storage options"
+    )
+    common.add_argument(
+        "--log-level",
+        default="OFF",
+        choices=("OFF", "ERROR", "WARN", "INFO", "DEBUG"),
+        help="of Spark, whose errors are told without their stacks (OFF)",
     )
     common.add_argument("--json", action="store_true", help="the summary as JSON")
     common.add_argument("--quiet", action="store_true", help="no progress")

@@ -65,7 +65,6 @@ def test_a_server_without_the_connector_has_tables_by_their_paths(tmp_path):
     assert "pushed filters" not in seen["plan"]
     assert seen["read"] == sorted([2, *range(2, 100, 5)])
     assert (seen["mapped"], seen["jobs"], seen["parallelism"]) == (105, [10, 105], 2)
-    assert "TableNotFoundError" in seen["no table"]
     assert "NOT_FOUND" in seen["no catalog"]
     assert "start it with --jars" in seen["log"]
 

@@ -223,7 +223,11 @@ def test_validate_job_and_command(spark, uri, capsys):
     assert main(["delete", uri, "--where", "id < 500"]) == 0
     assert ids_of(uri) == list(range(500, 1000))
     assert main(["backfill", uri, "half=value / 2"]) == 0
-    assert main(["compact", f"{uri}-none"]) == 1
+    root = spark.sparkContext._jvm.org.apache.logging.log4j.LogManager.getRootLogger
+    assert main(["compact", f"{uri}-none", "--log-level", "ERROR"]) == 1
+    assert str(root().getLevel()) == "ERROR"
+    assert main(["compact", f"{uri}-none"]) == 1  # without the stacks of the JVM
+    assert str(root().getLevel()) == "OFF"
     assert "alance-spark compact:" in capsys.readouterr().err
 
 
