@@ -80,8 +80,8 @@ class Planner:
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
         tables: list[tuple[ReadOptions, Dataset]] = []
         schemas: list[StructType] = []
-        for each in _of_paths(given):
-            options, dataset, schema = await kind(each).opened()
+        opening = [kind(each).opened() for each in _of_paths(given)]
+        for options, dataset, schema in await asyncio.gather(*opening):
             if isinstance(options, StreamOptions):
                 return {"state": "", "schema": schema.json(), "rows": -1, "config": {}}
             tables.append((for_cores(options, given, request["parallelism"]), dataset))
