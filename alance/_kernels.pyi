@@ -1334,10 +1334,17 @@ class TextSplitter:
 
 # --- text_tokens.cpp ---
 
-# The keys of a transducer in order: offsets, bytes, and the numbers that they stand for.
-def transducer_tokens(
-    content: npt.NDArray[np.uint8], num_tokens: int, num_bytes: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint32]]: ...
+# A map of tokens to numbers, as a transducer; its bytes are kept, and its checksum is compared.
+class Transducer:
+    def __init__(self, content: npt.NDArray[np.uint8], num_tokens: int) -> None: ...
+    # The numbers of tokens; -1 where there is none.
+    def find(
+        self, asked_offsets: npt.NDArray[np.int64], asked: npt.NDArray[np.uint8]
+    ) -> npt.NDArray[np.int64]: ...
+    # All tokens in order: offsets, bytes, and the numbers that they stand for.
+    def tokens(
+        self, num_bytes: int
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint32]]: ...
 
 # The place of the first token that is not behind the one before it, by bytes; -1: all are.
 def first_unordered(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> int: ...
@@ -1399,17 +1406,20 @@ def decode_positions_v1(
 # The documents of a token, ascending; `positions` of all in turn, or empty. It keeps its own copy,
 # and what the token weighs in each document.
 class PostingList:
-    def __init__(
-        self,
-        docs: npt.NDArray[np.uint32],
-        frequencies: npt.NDArray[np.uint32],
-        positions: npt.NDArray[np.uint32],
-    ) -> None: ...
     @property
     def num_bytes(self) -> int: ...
     def documents(self) -> npt.NDArray[np.uint32]: ...
     def frequencies(self) -> npt.NDArray[np.uint32]: ...
     def __len__(self) -> int: ...
+
+# Posting lists, one after the other, each in memory of its own. `positions` of all of them, or
+# none: an empty array.
+def posting_lists(
+    starts: npt.NDArray[np.int64],
+    docs: npt.NDArray[np.uint32],
+    frequencies: npt.NDArray[np.uint32],
+    positions: npt.NDArray[np.uint32],
+) -> list[PostingList]: ...
 
 # The documents that match a query, ascending, and their scores. `program` and `factors` are the
 # query (`text_query.hpp`); phrases are seen as pylance sees them `of_index`, where with a slop some

@@ -360,6 +360,39 @@ nb::ndarray<nb::numpy, uint32_t, nb::ndim<1>> documents_of(nb::list lists) {
   return out.numpy();
 }
 
+// Lists, one after the other, each in memory of its own; `positions` of all of them, or none.
+nb::list posting_lists(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> frequencies,
+                       In<uint32_t> positions) {
+  const auto count = static_cast<int64_t>(starts.size()) - 1;
+  const auto total = static_cast<int64_t>(docs.size());
+  if (docs.size() != frequencies.size()) corrupt("text index: frequencies of other documents");
+  for (int64_t i = 0; i <= count; ++i)
+    if (starts.data()[i] < (i ? starts.data()[i - 1] : 0) || starts.data()[i] > total)
+      corrupt("text index: posting lists out of order");
+  nb::list out;
+  int64_t place = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t start = starts.data()[i], size = starts.data()[i + 1] - start;
+    int64_t num_positions = 0;
+    for (int64_t k = start; positions.size() && k < start + size; ++k)
+      num_positions += frequencies.data()[k];
+    if (num_positions > static_cast<int64_t>(positions.size()) - place)
+      corrupt("text index: " + std::to_string(positions.size()) + " positions, and more frequencies");
+    std::unique_ptr<PostingList> list;
+    {
+      nb::gil_scoped_release release;
+      list = std::make_unique<PostingList>(docs.data() + start, frequencies.data() + start, size,
+                                           positions.data() + place, num_positions);
+    }
+    place += num_positions;
+    out.append(nb::cast(list.release(), nb::rv_policy::take_ownership));
+  }
+  if (place != static_cast<int64_t>(positions.size()))
+    corrupt("text index: " + std::to_string(positions.size()) + " positions of " +
+            std::to_string(place));
+  return out;
+}
+
 Numpy<uint32_t> documents(const PostingList& list) {
   Owned<uint32_t> out(list.size());
   std::copy(list.docs(), list.docs() + list.size(), out.data());
@@ -379,12 +412,12 @@ void register_text_search(nanobind::module_& m) {
   namespace nb = nanobind;
   using alance::text::PostingList;
   nb::class_<PostingList>(m, "PostingList")
-      .def(nb::init<alance::In<uint32_t>, alance::In<uint32_t>, alance::In<uint32_t>>(),
-           nb::arg("docs"), nb::arg("frequencies"), nb::arg("positions"))
       .def_prop_ro("num_bytes", &PostingList::num_bytes)
       .def("documents", &alance::text::documents)
       .def("frequencies", &alance::text::frequencies)
       .def("__len__", &PostingList::size);
+  m.def("posting_lists", &alance::text::posting_lists, nb::arg("starts"), nb::arg("docs"),
+        nb::arg("frequencies"), nb::arg("positions"));
   m.def("search_postings", &alance::text::search_postings, nb::arg("lists"), nb::arg("weights"),
         nb::arg("program"), nb::arg("factors"), nb::arg("of_index"), nb::arg("doc_lengths"),
         nb::arg("mean_length"), nb::arg("mask"), nb::arg("ids"), nb::arg("is_ordered"), nb::arg("count"), nb::arg("floor"));

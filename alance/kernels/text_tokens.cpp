@@ -10,24 +10,53 @@
 namespace alance::text {
 namespace {
 
+struct Tokens {
+  const int64_t* offsets;
+  const char* data;
+  int64_t count;
+
+  Tokens(const In<int64_t>& starts, const Bytes& bytes)
+      : offsets(starts.data()),
+        data(reinterpret_cast<const char*>(bytes.data())),
+        count(static_cast<int64_t>(starts.size()) - 1) {
+    if (count < 0 || offsets[0] < 0 || offsets[count] > static_cast<int64_t>(bytes.size()))
+      corrupt("text index: tokens outside of their bytes");
+  }
+  std::string_view operator[](int64_t i) const {
+    return {data + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])};
+  }
+};
+
 // --- The map of tokens to numbers, as a transducer ---
 
 // The inputs that nodes have a number for, so that they need no byte.
 constexpr char kCommon[] = "te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHG";
 constexpr int64_t kHeader = 16, kTrailer = 20;
 
+// By eight bytes at once: a table for each of them.
 uint32_t crc32c(const uint8_t* data, int64_t size) {
-  static const auto table = [] {
-    std::array<uint32_t, 256> entries{};
+  static const auto tables = [] {
+    std::array<std::array<uint32_t, 256>, 8> entries{};
     for (uint32_t i = 0; i < 256; ++i) {
       uint32_t value = i;
       for (int bit = 0; bit < 8; ++bit) value = (value >> 1) ^ (value & 1 ? 0x82F63B78u : 0);
-      entries[i] = value;
+      entries[0][i] = value;
     }
+    for (size_t k = 1; k < 8; ++k)
+      for (size_t i = 0; i < 256; ++i) {
+        const uint32_t before = entries[k - 1][i];
+        entries[k][i] = entries[0][before & 0xFF] ^ (before >> 8);
+      }
     return entries;
   }();
   uint32_t value = ~0u;
-  for (int64_t i = 0; i < size; ++i) value = table[(value ^ data[i]) & 0xFF] ^ (value >> 8);
+  for (; size >= 8; size -= 8, data += 8) {
+    uint32_t next = 0;
+    for (size_t k = 0; k < 4; ++k)
+      next ^= tables[7 - k][data[k] ^ ((value >> (8 * k)) & 0xFF)] ^ tables[3 - k][data[4 + k]];
+    value = next;
+  }
+  for (; size > 0; --size, ++data) value = tables[0][(value ^ *data) & 0xFF] ^ (value >> 8);
   return ~value;
 }
 
@@ -116,91 +145,119 @@ struct Step {
   uint64_t output;   // up to the node
 };
 
-// The keys of a transducer in order, and their numbers.
-nb::tuple transducer_tokens(Bytes content, int64_t num_tokens, int64_t num_bytes) {
-  const auto size = static_cast<int64_t>(content.size());
-  const uint8_t* data = content.data();
-  if (size < kHeader + kTrailer || little(data, 8) != 3 || little(data + size - 20, 8) !=
-                                                               static_cast<uint64_t>(num_tokens))
-    corrupt("text index: no dictionary of " + std::to_string(num_tokens) + " tokens");
-  if (num_tokens < 0 || num_tokens > UINT32_MAX || num_bytes < 0 || num_bytes >> 16 > num_tokens)
-    corrupt("text index: a dictionary of " + std::to_string(num_bytes) + " bytes");
-  std::vector<int64_t> offsets{0};
-  std::vector<uint8_t> keys;
-  std::vector<uint32_t> numbers;
-  {
+class Transducer {
+ public:
+  Transducer(Bytes content, int64_t num_tokens)
+      : content_(content), data_(content.data()), num_tokens_(num_tokens) {
+    const auto size = static_cast<int64_t>(content.size());
+    if (num_tokens < 0 || num_tokens > UINT32_MAX || size < kHeader + kTrailer ||
+        little(data_, 8) != 3 ||
+        little(data_ + size - 20, 8) != static_cast<uint64_t>(num_tokens))
+      corrupt("text index: no dictionary of " + std::to_string(num_tokens) + " tokens");
     nb::gil_scoped_release release;
-    const uint32_t sum = crc32c(data, size - 4);
-    if (little(data + size - 4, 4) != uint32_t(((sum >> 15) | (sum << 17)) + 0xa282ead8u))
+    const uint32_t sum = crc32c(data_, size - 4);
+    if (little(data_ + size - 4, 4) != uint32_t(((sum >> 15) | (sum << 17)) + 0xa282ead8u))
       corrupt("text index: the dictionary's checksum is another one");
-    const uint64_t root = little(data + size - 12, 8);
+    const uint64_t root = little(data_ + size - 12, 8);
     if (root >= static_cast<uint64_t>(size - kTrailer) && root)
       corrupt("text index: a node of the dictionary outside of it");
-    std::vector<Step> path;
-    std::vector<uint8_t> key;
-    // Every node leads to a key, so that the work is that of the keys.
-    const auto enter = [&](int64_t address, uint64_t output) {
-      const Node node = node_at(data, address);
-      if (node.is_final) {
-        const uint64_t number = output + node.final_output;
-        keys.insert(keys.end(), key.begin(), key.end());
-        if (static_cast<int64_t>(numbers.size()) >= num_tokens ||
-            static_cast<int64_t>(keys.size()) > num_bytes || number > UINT32_MAX)
-          corrupt("text index: more tokens than the dictionary says");
-        numbers.push_back(static_cast<uint32_t>(number));
-        offsets.push_back(static_cast<int64_t>(keys.size()));
-      } else if (!node.num) {
-        corrupt("text index: a node of the dictionary without a key");
-      }
-      path.push_back({node, 0, output});
-    };
-    if (num_tokens) enter(static_cast<int64_t>(root), 0);
-    while (!path.empty()) {
-      Step& step = path.back();
-      if (step.next == step.node.num) {
-        path.pop_back();
-        if (!key.empty()) key.pop_back();
-        continue;
-      }
-      const int64_t k = step.next++;
-      key.push_back(step.node.input(data, k));
-      if (static_cast<int64_t>(key.size()) > num_bytes)
-        corrupt("text index: a token longer than the dictionary says");
-      const uint64_t output = step.output + step.node.output(data, k);
-      const int64_t target = step.node.target(data, k);
-      if (target >= step.node.low) corrupt("text index: a node of the dictionary leads back");
-      enter(target, output);
-    }
-    if (static_cast<int64_t>(numbers.size()) != num_tokens)
-      corrupt("text index: fewer tokens than the dictionary says");
+    root_ = static_cast<int64_t>(root);
   }
-  Owned<int64_t> starts(num_tokens + 1);
-  Owned<uint8_t> bytes(static_cast<int64_t>(keys.size()));
-  Owned<uint32_t> ids(num_tokens);
-  std::copy(offsets.begin(), offsets.end(), starts.data());
-  std::copy(keys.begin(), keys.end(), bytes.data());
-  std::copy(numbers.begin(), numbers.end(), ids.data());
-  return nb::make_tuple(starts.numpy(), bytes.numpy(), ids.numpy());
-}
+
+  // The numbers of tokens; -1 where there is none.
+  Numpy<int64_t> find(In<int64_t> asked_offsets, Bytes asked) const {
+    const Tokens queries(asked_offsets, asked);
+    Owned<int64_t> numbers(queries.count);
+    for (int64_t i = 0; i < queries.count; ++i) numbers[i] = number_of(queries[i]);
+    return numbers.numpy();
+  }
+
+  // The tokens in order, and their numbers.
+  nb::tuple tokens(int64_t num_bytes) const {
+    if (num_bytes < 0 || num_bytes >> 16 > num_tokens_)
+      corrupt("text index: a dictionary of " + std::to_string(num_bytes) + " bytes");
+    std::vector<int64_t> offsets{0};
+    std::vector<uint8_t> keys;
+    std::vector<uint32_t> numbers;
+    {
+      nb::gil_scoped_release release;
+      std::vector<Step> path;
+      std::vector<uint8_t> key;
+      // Every node leads to a key, so that the work is that of the keys.
+      const auto enter = [&](int64_t address, uint64_t output) {
+        const Node node = node_at(data_, address);
+        if (node.is_final) {
+          const uint64_t number = output + node.final_output;
+          keys.insert(keys.end(), key.begin(), key.end());
+          if (static_cast<int64_t>(numbers.size()) >= num_tokens_ ||
+              static_cast<int64_t>(keys.size()) > num_bytes || number > UINT32_MAX)
+            corrupt("text index: more tokens than the dictionary says");
+          numbers.push_back(static_cast<uint32_t>(number));
+          offsets.push_back(static_cast<int64_t>(keys.size()));
+        } else if (!node.num) {
+          corrupt("text index: a node of the dictionary without a key");
+        }
+        path.push_back({node, 0, output});
+      };
+      if (num_tokens_) enter(root_, 0);
+      while (!path.empty()) {
+        Step& step = path.back();
+        if (step.next == step.node.num) {
+          path.pop_back();
+          if (!key.empty()) key.pop_back();
+          continue;
+        }
+        const int64_t k = step.next++;
+        key.push_back(step.node.input(data_, k));
+        if (static_cast<int64_t>(key.size()) > num_bytes)
+          corrupt("text index: a token longer than the dictionary says");
+        const uint64_t output = step.output + step.node.output(data_, k);
+        const int64_t target = step.node.target(data_, k);
+        if (target >= step.node.low) corrupt("text index: a node of the dictionary leads back");
+        enter(target, output);
+      }
+      if (static_cast<int64_t>(numbers.size()) != num_tokens_)
+        corrupt("text index: fewer tokens than the dictionary says");
+    }
+    Owned<int64_t> starts(num_tokens_ + 1);
+    Owned<uint8_t> bytes(static_cast<int64_t>(keys.size()));
+    Owned<uint32_t> ids(num_tokens_);
+    std::copy(offsets.begin(), offsets.end(), starts.data());
+    std::copy(keys.begin(), keys.end(), bytes.data());
+    std::copy(numbers.begin(), numbers.end(), ids.data());
+    return nb::make_tuple(starts.numpy(), bytes.numpy(), ids.numpy());
+  }
+
+ private:
+  int64_t number_of(std::string_view word) const {
+    if (!num_tokens_) return -1;
+    int64_t at = root_;
+    uint64_t number = 0;
+    for (const char byte : word) {
+      const Node node = node_at(data_, at);
+      int64_t k = 0;
+      while (k < node.num && node.input(data_, k) != static_cast<uint8_t>(byte)) ++k;
+      if (k == node.num) return -1;
+      number += node.output(data_, k);
+      at = node.target(data_, k);
+      if (at >= node.low) corrupt("text index: a node of the dictionary leads back");
+    }
+    const Node last = node_at(data_, at);
+    if (!last.is_final) return -1;
+    number += last.final_output;
+    if (number >= static_cast<uint64_t>(num_tokens_))
+      corrupt("text index: token " + std::to_string(number) + " of " +
+              std::to_string(num_tokens_));
+    return static_cast<int64_t>(number);
+  }
+
+  Bytes content_;  // holds the bytes
+  const uint8_t* data_;
+  int64_t num_tokens_;
+  int64_t root_ = 0;
+};
 
 // --- Tokens in order ---
-
-struct Tokens {
-  const int64_t* offsets;
-  const char* data;
-  int64_t count;
-
-  Tokens(const In<int64_t>& starts, const Bytes& bytes)
-      : offsets(starts.data()),
-        data(reinterpret_cast<const char*>(bytes.data())),
-        count(static_cast<int64_t>(starts.size()) - 1) {
-    if (count < 0 || offsets[0] < 0 || offsets[count] > static_cast<int64_t>(bytes.size()))
-      corrupt("text index: tokens outside of their bytes");
-  }
-  std::string_view operator[](int64_t i) const {
-    return {data + offsets[i], static_cast<size_t>(offsets[i + 1] - offsets[i])};
-  }
-};
 
 // The first token that is not behind the one before it; -1: they ascend.
 int64_t first_unordered(In<int64_t> offsets, Bytes data) {
@@ -351,8 +408,11 @@ nb::ndarray<nb::numpy, int64_t, nb::ndim<1>> near_tokens(In<int64_t> offsets, By
 
 void register_text_tokens(nanobind::module_& m) {
   namespace nb = nanobind;
-  m.def("transducer_tokens", &alance::text::transducer_tokens, nb::arg("content"),
-        nb::arg("num_tokens"), nb::arg("num_bytes"));
+  using alance::text::Transducer;
+  nb::class_<Transducer>(m, "Transducer")
+      .def(nb::init<alance::Bytes, int64_t>(), nb::arg("content"), nb::arg("num_tokens"))
+      .def("find", &Transducer::find, nb::arg("asked_offsets"), nb::arg("asked"))
+      .def("tokens", &Transducer::tokens, nb::arg("num_bytes"));
   m.def("first_unordered", &alance::text::first_unordered, nb::arg("offsets"), nb::arg("data"));
   m.def("find_tokens", &alance::text::find_tokens, nb::arg("offsets"), nb::arg("data"),
         nb::arg("asked_offsets"), nb::arg("asked"));

@@ -18,6 +18,11 @@ NO_MASK: Final = np.empty(0, np.uint8)
 documents = st.lists(st.lists(st.integers(0, 6), max_size=8), max_size=300)
 
 
+def single(docs: Numbers, frequencies: Numbers, positions: Numbers) -> _kernels.PostingList:
+    (only,) = _kernels.posting_lists(np.array([0, len(docs)]), docs, frequencies, positions)
+    return only
+
+
 def collected(rows: list[list[int]]) -> _kernels.TextPostings:
     postings = _kernels.TextPostings(True)
     counts = np.array([len(row) for row in rows], np.int64)
@@ -115,7 +120,7 @@ def posting_list(
 ) -> _kernels.PostingList:
     start, stop = starts[token], starts[token + 1]
     first, last = (int(frequencies[:end].sum()) for end in (start, stop))
-    return _kernels.PostingList(docs[start:stop], frequencies[start:stop], positions[first:last])
+    return single(docs[start:stop], frequencies[start:stop], positions[first:last])
 
 
 def searched(
@@ -177,7 +182,7 @@ def test_the_best_documents_are_the_best_of_all(
         docs = np.flatnonzero(rng.random(num_docs) < share).astype(np.uint32)
         # Few kinds of documents have the same scores; 300 needs more than a byte.
         frequencies = rng.choice([1, 1, 1, 2, 3, 300], len(docs)).astype(np.uint32)
-        lists.append(_kernels.PostingList(docs, frequencies, NOTHING))
+        lists.append(single(docs, frequencies, NOTHING))
     lengths = rng.integers(1, 3 if has_few else 60, num_docs).astype(np.uint32)
     weights = rng.uniform(0.1, 9, num_lists).astype(np.float32)
     mean = float(lengths.mean())
@@ -214,7 +219,7 @@ def test_the_best_of_combined_queries_are_the_best_of_all(
             docs = np.flatnonzero(rng.random(num_docs) < rng.random() ** 2).astype(np.uint32)
             frequencies = rng.choice([1, 1, 2, 5], len(docs)).astype(np.uint32)
             positions = np.concatenate([np.arange(n) for n in frequencies] or [frequencies])
-            lists.append(_kernels.PostingList(docs, frequencies, positions.astype(np.uint32)))
+            lists.append(single(docs, frequencies, positions.astype(np.uint32)))
         own = range(first, len(lists))
         if rng.random() < 0.2:
             pairs = [number for place, token in enumerate(own) for number in (token, place)]
@@ -355,8 +360,8 @@ def test_arrays_that_contradict_each_other_are_refused() -> None:
         (docs, ones, ones[:1]),
     ):
         with pytest.raises(ValueError, match="text index"):
-            _kernels.PostingList(*wrong)
-    lists = [_kernels.PostingList(docs, ones, np.zeros(2, np.uint32))]
+            single(*wrong)
+    lists = [single(docs, ones, np.zeros(2, np.uint32))]
     assert lists[0].documents().tolist() == docs.tolist()
     assert lists[0].frequencies().tolist() == ones.tolist()
     any_word = words(range(1), needs_all=False)
@@ -383,7 +388,7 @@ def test_arrays_that_contradict_each_other_are_refused() -> None:
     phrase = [1, 0, 1, 0, 1, 0, 0]
     assert asked(lists, weights, phrase, 1, lengths, 1.0)[0].tolist() == docs.tolist()
     with pytest.raises(ValueError, match="without positions"):
-        asked([_kernels.PostingList(docs, ones, NOTHING)], weights, phrase, 1, lengths, 1.0)
+        asked([single(docs, ones, NOTHING)], weights, phrase, 1, lengths, 1.0)
     places = np.zeros(2, np.uint32)
     postings = _kernels.TextPostings(False)
     with pytest.raises(ValueError, match="text"):

@@ -256,4 +256,30 @@ async def test_a_filter_is_asked_once(
     await asyncio.gather(
         *(dataset.search_text(WORDS, columns=["_rowid"], **asked) for _ in range(5))
     )
-    assert len(scans) == 2
+    # What a filter in SQL keeps is remembered; one that asks for the time, or has values, is not.
+    assert len(scans) == (1 if isinstance(condition, str) else 2)
+    changing = [
+        {"filter": "kind = 3 AND now() > timestamp '2020-01-01'"},
+        {"filter": "kind = ?", "params": [3]},
+        {"filter": "kind = ?", "params": [2]},
+    ]
+    for number, other in enumerate(changing * 2, len(scans) + 1):
+        rows = await dataset.search_text(WORDS, columns=["kind"], **other)
+        assert set(rows["kind"].to_pylist()) == {other.get("params", [3])[0]}
+        assert len(scans) == number
+
+
+async def test_a_remembered_filter_is_of_its_version(tmp_path: Path) -> None:
+    rows = documents()
+    dataset = await alance.write_dataset(rows[:3000], tmp_path / "t")
+    dataset = await dataset.create_index("text", "INVERTED")
+    condition = "kind = 3 AND id < 2500"
+    for _ in range(2):
+        ids = (await dataset.search_text(WORDS, 3000, filter=condition))["id"].to_pylist()
+        assert ids
+        assert all(number % 5 == 3 and number < 2500 for number in ids)
+    later = await dataset.delete(f"id = {ids[0]}")
+    left = (await later.search_text(WORDS, 3000, filter=condition))["id"].to_pylist()
+    assert sorted(left) == sorted(ids[1:])
+    again = (await dataset.search_text(WORDS, 3000, filter=condition))["id"].to_pylist()
+    assert again == ids

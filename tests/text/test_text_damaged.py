@@ -142,7 +142,7 @@ def test_tokens_are_in_order_and_have_each_a_number() -> None:
             parse(words, numbers, lists)
 
 
-# The tokens quick, brown, fox, jump, lazi, dog, run.
+WORDS = ["quick", "brown", "fox", "jump", "lazi", "dog", "run"]
 TRANSDUCER = bytes.fromhex(
     "0300000000000000000000000000000000108bccc4c7001097c40010aac4001089d0d3001088f6c50010a7cac8d31c"
     "10930600040302050101040a0f14181c72716c6a66646211070700000000000000470000000000000097634049"
@@ -155,12 +155,18 @@ def transducer(content: bytes, count: int = 7, size: int = 27) -> Dictionary:
         "_token_next_id": pa.array([count], pa.uint32()),
         "_token_total_length": pa.array([size], pa.uint64()),
     }
-    return Dictionary.parse(pa.RecordBatch.from_pydict(columns), count)
+    parsed = Dictionary.parse(pa.RecordBatch.from_pydict(columns), count)
+    assert all(-1 <= number < count for number in parsed.find(WORDS))
+    assert sorted(parsed.tokens.numbers.tolist()) == list(range(count))
+    return parsed
 
 
 def test_a_transducer_gives_its_tokens() -> None:
-    words = ["quick", "brown", "fox", "jump", "lazi", "dog", "run"]
-    assert transducer(TRANSDUCER).find(words).tolist() == list(range(7))
+    parsed = transducer(TRANSDUCER)
+    assert parsed.find([*WORDS, "", "qu", "quicker", "z"]).tolist() == [*range(7), -1, -1, -1, -1]
+    ordered = [parsed.tokens.word(place) for place in range(7)]
+    assert ordered == sorted(WORDS)
+    assert [WORDS[number] for number in parsed.tokens.numbers.tolist()] == ordered
 
 
 def test_a_damaged_transducer_is_refused_whatever_its_checksum_says() -> None:

@@ -156,10 +156,10 @@ class _Part:
         batch = await _whole(self.tokens)
 
         def words() -> pa.RecordBatch:
-            dictionary = Dictionary.parse(batch, len(is_used))
+            tokens = Dictionary.parse(batch, len(is_used)).tokens
             words = [""] * len(is_used)
-            for place, number in enumerate(dictionary.numbers.tolist()):
-                words[number] = dictionary.word(place)
+            for place, number in enumerate(tokens.numbers.tolist()):
+                words[number] = tokens.word(place)
             kept = np.flatnonzero(is_used).tolist()
             return columns.token_rows([words[number] for number in kept])
 

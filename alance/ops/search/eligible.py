@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from contextlib import aclosing
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Final
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 MASK_BYTES: Final = 16 << 20  # of masks that are remembered, about
+FILTER_BYTES: Final = 16 << 20  # of the rows that filters of a version keep, and of their masks
+MASKED_ROWS: Final = 1 << 20  # masks of more are not made for later searches
+MOMENTS: Final = re.compile("now|today|current", re.IGNORECASE)  # filters that change with time
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,8 @@ async def eligible_rows(
     """The rows of each segment of an index that may be given; and those that a filter keeps.
 
     Cost: a GET for each deletion vector of the fragments that is not known; with stable row ids
-    all of the version's, and the ids of its rows, once. With a filter a scan of its columns.
+    all of the version's, and the ids of its rows, once. With a filter a scan of its columns; what
+    filters in SQL without parameters keep is remembered.
 
     Args:
         filtering: options of a scan, whose filter counts; None: there is no filter.
@@ -92,9 +98,11 @@ async def eligible_rows(
     if filtering is None:
         return [await _live_rows(snapshot, segment) for segment in segments], None
     covered = frozenset[int]().union(*(segment.covered for segment in segments))
-    kept = await _filtered_rows(snapshot, replace(filtering, fragments=covered))
+    eligible = await _filtered_rows(snapshot, replace(filtering, fragments=covered))
+    kept = eligible.rows
+    assert kept is not None
     if not snapshot.has_stable_row_ids:
-        return [Eligible(kept)] * len(segments), kept
+        return [eligible] * len(segments), kept
     # The vectors of rows that were updated are those of older rows, which only some segment has.
     return [(await _live_rows(snapshot, segment)).within(kept) for segment in segments], kept
 
@@ -120,18 +128,29 @@ async def _live_rows(snapshot: Snapshot, segment: Segment) -> Eligible:
     return slot[0]
 
 
-async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> RowSet:
+async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> Eligible:
     """The live rows for which a scan's filter is true; those who ask at once share the scan."""
-    flights = snapshot.remember(_filtered_rows, lambda: SearchCache(0))  # it keeps nothing
+    filters = snapshot.remember(_filtered_rows, lambda: SearchCache(FILTER_BYTES))
     # An expression's == is an expression; values of parameters are equal across types.
     text = options.filter if isinstance(options.filter, str) else id(options.filter)
+    is_kept = isinstance(text, str) and not options.params and not MOMENTS.search(text)
     rest = [
         getattr(options, field.name)
         for field in fields(options)
         if field.name not in ("filter", "params")
     ]
-    key = (text, id(options.params), *rest)
-    return await flights.get(key, lambda: _scanned_rows(snapshot, options), len)
+    key = (text, id(options.params) if options.params else None, *rest)
+    num_rows = int(snapshot.manifest.fragments.physical_rows.sum())
+    has_masks = is_kept and num_rows <= MASKED_ROWS
+
+    async def load() -> Eligible:
+        return Eligible(await _scanned_rows(snapshot, options), masks={} if has_masks else None)
+
+    def num_bytes(eligible: Eligible) -> int:
+        size = 300 + (num_rows if has_masks else 0) + 2 * len(eligible.rows or NO_ROWS)
+        return size if is_kept and size <= FILTER_BYTES // 4 else sys.maxsize
+
+    return await filters.get(key, load, num_bytes)
 
 
 async def _scanned_rows(snapshot: Snapshot, options: ScanOptions) -> RowSet:

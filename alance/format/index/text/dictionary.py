@@ -28,13 +28,13 @@ TRANSDUCER: Final = ("_token_fst_bytes", "_token_next_id", "_token_total_length"
 
 
 @dataclass(frozen=True, slots=True)
-class Dictionary:
-    """Tokens.
+class Tokens:
+    """Tokens in the order of their bytes.
 
     Attributes:
         offsets: where each begins in `data`, and the end; shape (tokens + 1,).
         data: UTF-8.
-        numbers: shape (tokens,).
+        numbers: shape (tokens,); each from 0 on once.
     """
 
     offsets: Int64s
@@ -42,8 +42,62 @@ class Dictionary:
     numbers: UInt32s
 
     @classmethod
+    def checked(cls, offsets: Int64s, data: Bytes, numbers: UInt32s) -> Tokens:
+        """The same, if they are in order and numbered.
+
+        Raises:
+            CorruptFileError: they are not.
+        """
+        with kernel_errors:
+            wrong = _kernels.first_unordered(offsets, data)
+        if wrong >= 0:
+            raise CorruptFileError(f"text index: token {wrong} out of order")
+        is_used = np.zeros(len(numbers), np.bool_)
+        if len(numbers) and int(numbers.max()) >= len(numbers):
+            raise CorruptFileError(f"text index: token {numbers.max()} of {len(numbers)}")
+        is_used[numbers] = True
+        if not is_used.all():
+            raise CorruptFileError("text index: two tokens have the same number")
+        return cls(offsets, data, numbers)
+
+    def find(self, asked_offsets: Int64s, asked: Bytes) -> Int64s:
+        """The numbers of tokens; -1 where there is none."""
+        places = _kernels.find_tokens(self.offsets, self.data, asked_offsets, asked)
+        numbers: Int64s = np.where(places < 0, -1, self.numbers[places].astype(np.int64))
+        return numbers
+
+    def word(self, place: int) -> str:
+        """A token by its place in the order."""
+        start, stop = self.offsets[place : place + 2].tolist()
+        return bytes(self.data[start:stop]).decode("utf-8", "replace")
+
+    def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
+        """The first tokens that differ from a word by some characters at most; see `Dictionary`."""
+        token = np.frombuffer(word.encode(), np.uint8)
+        same = len(word[:prefix].encode())
+        with kernel_errors:
+            places = _kernels.near_tokens(self.offsets, self.data, token, distance, same, limit)
+        return [self.word(place) for place in places.tolist()]
+
+
+@dataclass(slots=True, eq=False)
+class Dictionary:
+    """The tokens of a partition. A transducer is asked as it is; its tokens are made of it where
+    more than some words are asked for.
+
+    Attributes:
+        num_tokens: each has a posting list.
+        token_bytes: of all tokens.
+    """
+
+    num_tokens: int
+    token_bytes: int
+    _transducer: _kernels.Transducer | None
+    _tokens: Tokens | None = None
+
+    @classmethod
     def parse(cls, batch: pa.RecordBatch, num_lists: int) -> Dictionary:
-        """From the rows of the file.
+        """From the rows of the file, whose memory it may hold.
 
         Args:
             num_lists: posting lists of the partition.
@@ -51,42 +105,45 @@ class Dictionary:
         Raises:
             CorruptFileError: tokens out of order, or that are not those of the posting lists.
         """
-        with kernel_errors:
-            if batch.schema.names == list(TRANSDUCER):
-                offsets, data, numbers = _of_transducer(batch)
-            else:
-                offsets, data, numbers = _of_rows(batch)
-            if len(numbers) != num_lists:
-                raise CorruptFileError(
-                    f"text index: {len(numbers)} tokens, {num_lists} posting lists"
-                )
-            wrong = _kernels.first_unordered(offsets, data)
-        if wrong >= 0:
-            raise CorruptFileError(f"text index: token {wrong} out of order")
-        is_used = np.zeros(num_lists, np.bool_)
-        if num_lists and int(numbers.max()) >= num_lists:
-            raise CorruptFileError(f"text index: token {numbers.max()} of {num_lists}")
-        is_used[numbers] = True
-        if not is_used.all():
-            raise CorruptFileError("text index: two tokens have the same number")
-        return cls(offsets, data, numbers)
+        if batch.schema.names == list(TRANSDUCER):
+            content, num_tokens, token_bytes = _of_transducer(batch)
+            with kernel_errors:
+                parsed = cls(num_tokens, token_bytes, _kernels.Transducer(content, num_tokens))
+        else:
+            tokens = Tokens.checked(*_of_rows(batch))
+            parsed = cls(len(tokens.numbers), len(tokens.data), None, tokens)
+        if parsed.num_tokens != num_lists:
+            raise CorruptFileError(
+                f"text index: {parsed.num_tokens} tokens, {num_lists} posting lists"
+            )
+        return parsed
 
     @property
     def num_bytes(self) -> int:
-        """Memory."""
-        return 200 + int(self.offsets.nbytes + self.data.nbytes + self.numbers.nbytes)
+        """Memory, when its tokens were asked for."""
+        return 200 + 2 * self.token_bytes + 12 * self.num_tokens
 
-    def word(self, place: int) -> str:
-        """A token by its place in the order."""
-        start, stop = self.offsets[place : place + 2].tolist()
-        return bytes(self.data[start:stop]).decode("utf-8", "replace")
+    @property
+    def tokens(self) -> Tokens:
+        """All of them. Cost: the work of a decoding, once.
+
+        Raises:
+            CorruptFileError: a transducer that contradicts itself.
+        """
+        if self._tokens is None:
+            assert self._transducer is not None
+            with kernel_errors:
+                self._tokens = Tokens.checked(*self._transducer.tokens(self.token_bytes))
+        return self._tokens
 
     def find(self, words: Sequence[str]) -> Int64s:
-        """The numbers of tokens; -1 where there is none."""
-        places = _kernels.find_tokens(self.offsets, self.data, *packed(words))
-        return np.array(
-            [-1 if place < 0 else int(self.numbers[place]) for place in places.tolist()], np.int64
-        )
+        """The numbers of tokens; -1 where there is none.
+
+        Raises:
+            CorruptFileError: a transducer that contradicts itself.
+        """
+        with kernel_errors:
+            return (self._tokens or self._transducer or self.tokens).find(*packed(words))
 
     def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
         """The first tokens that differ from a word by some characters at most.
@@ -95,14 +152,10 @@ class Dictionary:
             prefix: characters at the beginning that are the same.
             limit: tokens at most.
         """
-        token = np.frombuffer(word.encode(), np.uint8)
-        same = len(word[:prefix].encode())
-        with kernel_errors:
-            places = _kernels.near_tokens(self.offsets, self.data, token, distance, same, limit)
-        return [self.word(place) for place in places.tolist()]
+        return self.tokens.near(word, distance, prefix, limit)
 
 
-def _of_transducer(batch: pa.RecordBatch) -> tuple[Int64s, Bytes, UInt32s]:
+def _of_transducer(batch: pa.RecordBatch) -> tuple[Bytes, int, int]:
     types = [pa.types.is_large_binary, pa.types.is_uint32, pa.types.is_uint64]
     columns = batch.columns
     if batch.num_rows != 1 or not all(
@@ -111,7 +164,7 @@ def _of_transducer(batch: pa.RecordBatch) -> tuple[Int64s, Bytes, UInt32s]:
     ):
         raise CorruptFileError(f"text index: a dictionary of {batch.num_rows} rows, {batch.schema}")
     content = np.frombuffer(columns[0][0].as_buffer(), np.uint8)
-    return _kernels.transducer_tokens(content, columns[1][0].as_py(), columns[2][0].as_py())
+    return content, columns[1][0].as_py(), columns[2][0].as_py()
 
 
 def _of_rows(batch: pa.RecordBatch) -> tuple[Int64s, Bytes, UInt32s]:

@@ -129,7 +129,7 @@ class Documents:
     def parse(
         cls, batch: pa.RecordBatch, metadata: Mapping[str, str], *, is_rounded: bool = False
     ) -> Documents:
-        """From the rows of the file, as an own copy.
+        """From the rows of the file, whose memory it holds.
 
         Args:
             is_rounded: scores are by lengths of a byte, see `rounded`.
@@ -144,7 +144,7 @@ class Documents:
             for at, (_, type_) in zip(columns, types, strict=True)
         ):
             raise CorruptFileError(f"text index: documents of {batch.schema}")
-        ids, lengths = (as_numbers(batch.column(at)).copy() for at in columns)
+        ids, lengths = (as_numbers(batch.column(at)) for at in columns)
         total = int(lengths.sum(dtype=np.uint64))
         if metadata.get(TOTAL, str(total)) != str(total):
             raise CorruptFileError(f"text index: {total} tokens, said to be {metadata[TOTAL]}")

@@ -11,7 +11,6 @@ Beside them are greatest scores and bounds, which searches need not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,6 +21,8 @@ from alance.errors import CorruptFileError, kernel_errors
 from alance.format.numbers import as_numbers, offsets_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alance.arrays import Bytes, Int64s, UInt32s
     from alance.format.index.text.metadata import TextMetadata
 
@@ -83,23 +84,18 @@ class Postings:
 
     def lists(self) -> list[_kernels.PostingList]:
         """Each list by itself, in memory of its own, as searches want it."""
-        ends = offsets_of(self.frequencies)[self.starts]
-        parts = []
-        for number, (start, stop) in enumerate(pairwise(self.starts.tolist())):
-            places = _NOTHING
-            if self.positions is not None:
-                places = self.positions[int(ends[number]) : int(ends[number + 1])]
-            docs, frequencies = self.docs[start:stop], self.frequencies[start:stop]
-            parts.append(_kernels.PostingList(docs, frequencies, places))
-        return parts
+        positions = _NOTHING if self.positions is None else self.positions
+        with kernel_errors:
+            return _kernels.posting_lists(self.starts, self.docs, self.frequencies, positions)
 
 
-def columns_of(metadata: TextMetadata, *, with_positions: bool) -> list[str]:
-    """The columns that are read."""
-    names = [POSTING, LENGTH]
-    if with_positions:
-        names += [POSITIONS_V1] if metadata.format_version == 1 else [POSITIONS, POSITION_BLOCKS]
-    return names
+# Those of format 1, and of later ones.
+POSITION_COLUMNS: Final = ((POSITIONS_V1,), (POSITIONS, POSITION_BLOCKS))
+
+
+def columns_of(positions: Sequence[str]) -> list[str]:
+    """The columns that are read, with those of positions."""
+    return [POSTING, LENGTH, *positions]
 
 
 def _positions(

@@ -13,7 +13,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.values import NO_MASK
 from alance.io.tasks import all_of
 from alance.ops.search.answer import check_rows, flat_options
-from alance.ops.search.eligible import eligible_rows
+from alance.ops.search.eligible import MASKED_ROWS, eligible_rows
 from alance.ops.search.text.files import Needed, kept_segments, open_segment
 from alance.ops.search.text.flat import FlatTexts, read_texts
 from alance.ops.search.text.query import MatchQuery, PhraseQuery, leaves_of
@@ -222,9 +222,12 @@ class ColumnSearch:
 
 
 def _mask(partition: Partition, eligible: Eligible, lists: list[PostingList]) -> Bytes:
-    """Which documents of a partition count; those without any of the words may be left out."""
+    """Which documents of a partition count; those without any of the words may be left out, where
+    the mask is of no use for another search.
+    """
     ids = partition.documents.ids
-    if eligible.has_all or FEW * sum(map(len, lists)) >= len(ids):
+    is_remembered = eligible.masks is not None and len(ids) <= MASKED_ROWS
+    if eligible.has_all or is_remembered or FEW * sum(map(len, lists)) >= len(ids):
         return eligible.mask_of_part(partition.where, ids)
     docs = _kernels.documents_of(lists)
     kept = eligible.mask(ids[docs])

@@ -1,20 +1,22 @@
 """The files of an inverted index: what of them is read when, and what is kept.
 
-What a segment says of itself, its tokens and its documents are read once, in two rounds, and kept
-in the search cache; so are posting lists that were read. Those that are not there are asked for at
-once, of all partitions of all segments and columns.
+What a segment says of itself, its tokens and its documents are read once, a file each, and kept in
+the search cache; so are the page tables of posting lists, and lists that were read. Lists that are
+not there are asked for at once, of all partitions of all segments and columns.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.fragment import open_fragment
+from alance.file.plain import open_plain
+from alance.file.states import OwnStates
 from alance.format.index.text import metadata as text_metadata
 from alance.format.index.text.dictionary import Dictionary
 from alance.format.index.text.metadata import (
@@ -24,15 +26,14 @@ from alance.format.index.text.metadata import (
     Documents,
     TextMetadata,
 )
-from alance.format.index.text.postings import Postings, columns_of
-from alance.format.plans import ByteRange, cut, through, together
+from alance.format.index.text.postings import POSITION_COLUMNS, Postings, columns_of
+from alance.format.plans import ByteRange, answered, cut, together
 from alance.format.table.roaring import parse_roaring
-from alance.io.tasks import all_of
 from alance.ops.search.heads import page_states
-from alance.ops.version.index_files import opened_files
+from alance.ops.version.index_files import located_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -84,7 +85,7 @@ class TextSegment:
     def all_lists(self, *, with_positions: bool) -> Iterator[Needed]:
         """All posting lists, some thousand at once; they are named by their numbers."""
         for partition in self.partitions:
-            total = len(partition.dictionary.numbers)
+            total = partition.dictionary.num_tokens
             for start in range(0, total, KEPT_LISTS):
                 numbers = {str(n): n for n in range(start, min(total, start + KEPT_LISTS))}
                 yield Needed(partition, numbers, with_positions)
@@ -134,71 +135,127 @@ async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
 
 
 async def _opened(snapshot: Snapshot, index: Index) -> TextSegment:
-    engine = snapshot.engine
     names = [file.path for file in index.message.files]
     told = {int(match[1]) for name in names if (match := _PART.fullmatch(name))}
-    # The record lists the files: heads of partitions are read beside what names them.
-    file, *_ = await _heads(snapshot, index, told)
-    task = await engine.drive(_whole(file, [DELETED], engine.cache), "text index")
-    metadata = TextMetadata.parse(file.schema.metadata)
-    is_whole = await engine.pool.run(lambda: _is_whole(task))
-    opening = [_partition(snapshot, index, number, metadata) for number in metadata.partitions]
-    return TextSegment(metadata, tuple(await all_of(opening)), is_whole)
+    # The record lists the files: those of partitions are read beside what names them.
+    read = await _read(snapshot, index, sorted(told), with_head=True)
+    metadata, is_whole, parts = await snapshot.engine.pool.run(read.parse)
+    missing = sorted(set(metadata.partitions) - told)
+    if missing:
+        read = replace(await _read(snapshot, index, missing, with_head=False), head=read.head)
+        parts |= (await snapshot.engine.pool.run(read.parse))[2]
+    return TextSegment(metadata, tuple(parts[number] for number in metadata.partitions), is_whole)
 
 
-async def _heads(snapshot: Snapshot, index: Index, partitions: Iterable[int]) -> list[PlainFile]:
-    """The heads of `metadata.lance` and of the files of partitions. Cost: one round, once."""
-    names = [text_metadata.FILE]
-    for number in sorted(partitions):
-        names += _names_of(number)
-    return await opened_files(snapshot, index, names)
+async def _read(
+    snapshot: Snapshot, index: Index, partitions: Sequence[int], *, with_head: bool
+) -> _Read:
+    """The files of partitions, of which a search needs all, and what tells where posting lists are.
 
-
-def _names_of(number: int) -> list[str]:
-    return [
-        text_metadata.tokens_file(number),
-        text_metadata.documents_file(number),
-        text_metadata.postings_file(number),
-    ]
-
-
-async def _partition(
-    snapshot: Snapshot, index: Index, number: int, metadata: TextMetadata
-) -> Partition:
+    Cost: two rounds; of the page tables of posting lists something is kept.
+    """
     engine = snapshot.engine
-    _, tokens, documents, postings = await _heads(snapshot, index, [number])
+    wholes = [text_metadata.FILE] if with_head else []
+    for number in partitions:
+        wholes += [text_metadata.tokens_file(number), text_metadata.documents_file(number)]
+    lists = [text_metadata.postings_file(number) for number in partitions]
+    places = await located_files(snapshot, index, [*wholes, *lists])
+    plans: list[Plan[Any]] = [_content(*place) for place in places[: len(wholes)]]
+    plans += [_lists(*place, engine.cache) for place in places[len(wholes) :]]
+    results = await engine.drive(together(plans), "text index", bulk=True)
+    head = results.pop(0) if with_head else None
+    end = 2 * len(partitions)
+    of_parts = zip(results[0:end:2], results[1:end:2], results[end:], strict=False)
+    return _Read(head, dict(zip(partitions, of_parts, strict=True)))
 
-    def plan() -> Plan[tuple[FragmentTask, FragmentTask, list[OpenFragment]]]:
-        lists = yield from together(
-            [
-                _open(postings, columns_of(metadata, with_positions=with_positions), engine.cache)
-                for with_positions in ([False, True] if has_positions else [False])
-            ]
-        )
-        parts: list[Plan[Any]] = [
-            _whole(tokens, None, engine.cache),
-            _whole(documents, [ROW_IDS, LENGTHS], engine.cache),
-            page_states(lists[0], engine.cache),
-        ]
-        words, rows, _ = yield from together(parts)
-        return words, rows, lists
 
-    has_positions = metadata.params.with_position
-    words, rows, lists = await engine.drive(plan(), "text index", bulk=True)
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file that was read whole."""
 
-    def parse() -> Partition:
-        return Partition(
-            postings.source.location,
-            metadata,
-            Dictionary.parse(words.decode(), postings.num_rows),
-            Documents.parse(
-                rows.decode(), documents.schema.metadata, is_rounded=metadata.is_rounded
-            ),
-            lists[0],
-            lists[1] if has_positions else None,
-        )
+    path: str
+    content: memoryview
 
-    return await engine.pool.run(parse)
+    def rows(self, names: Sequence[str] | None = None) -> tuple[Mapping[str, str], pa.RecordBatch]:
+        """The metadata of its schema, and its rows: of some columns, or of all."""
+        return answered(self._plan(names), self._at_hand)
+
+    def _plan(self, names: Sequence[str] | None) -> Plan[tuple[Mapping[str, str], pa.RecordBatch]]:
+        states = OwnStates()
+        file = yield from open_plain(self.path, len(self.content), states)
+        names = file.schema.to_arrow().names if names is None else names
+        opened = yield from _open(file, names, states)
+        task = yield from opened.read(0, file.num_rows, states)
+        return file.schema.metadata, task.decode()
+
+    def _at_hand(self, extents: Sequence[Extent]) -> list[memoryview]:
+        return [cut(extent, self.content) for extent in extents]
+
+
+def _content(path: str, num_bytes: int) -> Plan[_File]:
+    (content,) = yield [ByteRange(path, 0, num_bytes)]
+    return _File(path, content)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """A file of posting lists, opened: without positions, and with them if it has such."""
+
+    file: PlainFile
+    plain: OpenFragment
+    with_positions: OpenFragment | None
+
+
+def _lists(path: str, num_bytes: int, states: Any) -> Plan[_Lists]:
+    file = yield from open_plain(path, num_bytes, states)
+    columns = file.schema.to_arrow().names
+    asked = [columns_of(positions) for positions in ((), *POSITION_COLUMNS)]
+    asked = [names for names in asked if names == asked[0] or set(names) <= set(columns)]
+    opened: list[OpenFragment] = yield from together(
+        [_open(file, names, states) for names in asked]
+    )
+    yield from page_states(opened[0], states)
+    return _Lists(file, opened[0], opened[1] if len(opened) > 1 else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read of a segment.
+
+    Attributes:
+        head: `metadata.lance`; parts: tokens, documents and posting lists, by partition.
+    """
+
+    head: _File | None
+    parts: Mapping[int, tuple[_File, _File, _Lists]]
+
+    def parse(self) -> tuple[TextMetadata, bool, dict[int, Partition]]:
+        """What the segment says of itself, whether it is whole, and the partitions."""
+        assert self.head is not None
+        told, deleted = self.head.rows([DELETED])
+        metadata = TextMetadata.parse(told)
+        parts = {
+            number: _parsed(metadata, *files)
+            for number, files in self.parts.items()
+            if number in metadata.partitions
+        }
+        return metadata, _is_whole(deleted), parts
+
+
+def _parsed(metadata: TextMetadata, tokens: _File, documents: _File, lists: _Lists) -> Partition:
+    where = lists.file.source.location
+    if metadata.params.with_position and lists.with_positions is None:
+        raise CorruptFileError(f"{where}: no positions, which the index says that it has")
+    _, words = tokens.rows()
+    told, rows = documents.rows([ROW_IDS, LENGTHS])
+    return Partition(
+        where,
+        metadata,
+        Dictionary.parse(words, lists.file.num_rows),
+        Documents.parse(rows, told, is_rounded=metadata.is_rounded),
+        lists.plain,
+        lists.with_positions,
+    )
 
 
 def _open(file: PlainFile, columns: Sequence[str], states: Any) -> Plan[OpenFragment]:
@@ -210,22 +267,7 @@ def _open(file: PlainFile, columns: Sequence[str], states: Any) -> Plan[OpenFrag
     return (yield from open_fragment(schema, [file.source], file.num_rows, states))
 
 
-def _whole(file: PlainFile, columns: Sequence[str] | None, states: Any) -> Plan[FragmentTask]:
-    """Plan all rows of a file: one round, though its pages would have to be looked at first."""
-    names = file.schema.to_arrow().names if columns is None else columns
-    opened = yield from _open(file, names, states)
-    content: list[memoryview] = []
-
-    def answer(extents: Sequence[Extent]) -> Plan[Sequence[memoryview]]:
-        if not content:
-            content.extend((yield [ByteRange(file.source.location, 0, file.source.file_bytes)]))
-        return [cut(extent, content[0]) for extent in extents]
-
-    return (yield from through(opened.read(0, file.num_rows, states), answer))
-
-
-def _is_whole(task: FragmentTask) -> bool:
-    batch: pa.RecordBatch = task.decode()
+def _is_whole(batch: pa.RecordBatch) -> bool:
     column = batch.column(0)
     if batch.num_rows != 1 or column.null_count:
         raise CorruptFileError(f"text index: {batch.num_rows} rows of {DELETED}")

@@ -9,11 +9,12 @@ from alance.format.field import struct_paths
 from alance.format.index.text.metadata import FILE
 from alance.format.index.text.params import is_of_elements
 from alance.format.paths import join_path
-from alance.format.table.indices import Index
+from alance.format.table.indices import kind_of
 from alance.ops.read.plan import chosen
 from alance.ops.search.segments import Segment, num_covered, usable_segments
 
 if TYPE_CHECKING:
+    from alance.format.table.indices import Index
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
@@ -46,7 +47,7 @@ def _indexed_columns(snapshot: Snapshot) -> list[str]:
     fields = {
         message.fields[0]
         for message in snapshot.manifest.indices
-        if len(message.fields) == 1 and Index.from_protobuf(message).kind == KIND
+        if len(message.fields) == 1 and kind_of(message) == KIND
     }
     paths = struct_paths(snapshot.schema.fields)
     return [join_path(path) for number, path in paths if number in fields]
