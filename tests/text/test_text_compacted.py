@@ -20,6 +20,8 @@ OPTIONS: Final[list[dict[str, Any]]] = [
     {},
     {"with_position": True},
     {"format_version": 3},
+    {"format_version": 1},
+    {"with_position": True, "format_version": 1},
     {"with_position": True, "memory_bytes": 1 << 16},  # made by alance
 ]
 
@@ -67,7 +69,6 @@ async def test_indices_with_stable_row_ids_stay_as_they_are(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     "options",
     [
-        {"format_version": 1},
         {"format_version": 3, "block_size": 256},
         {"base_tokenizer": "icu"},
     ],

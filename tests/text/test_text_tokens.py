@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from typing import Any
 
@@ -17,11 +18,14 @@ from alance.format.index.text.folding import folded
 from alance.format.index.text.params import LANGUAGES, TOKENIZERS, TextParams, is_of_elements
 from alance.format.index.text.stop_words import STOP_WORDS
 
-# Scripts with and without cases, with marks of their own, and forms that are folded.
+# Scripts with and without cases, with marks of their own, and forms that are folded; marks that are
+# put on letters, emoji with what varies and joins them, characters of four bytes.
 SCRIPTS = (
-    (0x20, 0x7F), (0xA0, 0x250), (0x370, 0x530), (0x530, 0x700), (0x900, 0xD80), (0xE00, 0x1000),
+    (0x20, 0x7F), (0xA0, 0x250), (0x250, 0x370), (0x370, 0x530),
+    (0x530, 0x700), (0x900, 0xD80), (0xE00, 0x1000),
     (0x1100, 0x1200), (0x1E00, 0x2100), (0x2150, 0x2190), (0x3040, 0x3100), (0x3200, 0x3400),
-    (0x4E00, 0x4F00), (0xAC00, 0xAD00), (0xFF00, 0xFFEF), (0x1D400, 0x1D500), (0x1F300, 0x1F400),
+    (0x4E00, 0x4F00), (0xAC00, 0xAD00), (0xFB00, 0xFE00), (0xFE00, 0xFE30), (0xFF00, 0xFFEF),
+    (0x10400, 0x10500), (0x1D400, 0x1D500), (0x1F300, 0x1F700), (0x20000, 0x20100),
 )  # fmt: skip
 characters = st.one_of(
     st.sampled_from(" \t\n-'."),
@@ -76,6 +80,13 @@ def test_words_of_each_language_have_the_stems_of_pylance(language: str) -> None
         right = lance.tokenize(text, language=language, **options)
         mine = tokens(text, language=language, **options)
         assert mine == [(token.text, token.position) for token in right]
+
+
+def test_all_languages_of_pylance_are_known() -> None:
+    with pytest.raises(ValueError, match="unknown variant") as refused:
+        lance.tokenize("text", language="Klingon")
+    known = re.findall("`([A-Z][a-z]+)`", str(refused.value))
+    assert sorted(set(known) - {"Klingon"}) == sorted(LANGUAGES)
 
 
 def test_texts_are_tokenised_many_at_once() -> None:

@@ -10,12 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from google.protobuf.any_pb2 import Any
+
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.format.index import bitmap
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.ngram import POSTING_LISTS
 from alance.format.index.remap import AddressMap
-from alance.format.index.text.params import is_written_here
+from alance.format.index.text.columns import FORMAT
+from alance.format.index.text.params import as_written_here, is_written_here
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.indices import JSON, Index, holds_row_ids
@@ -44,7 +47,7 @@ _KINDS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str] | No
     BITMAP: (VERSIONS[BITMAP], moved_row_sets, frozenset({bitmap.FILE})),
     LABELS: (VERSIONS[LABELS], moved_row_sets, frozenset({bitmap.FILE})),
     NGRAMS: (VERSIONS[NGRAMS], moved_ngrams, frozenset({POSTING_LISTS.file})),
-    TEXTS: ((0, 2, 3), moved_texts, None),  # as many files as partitions have
+    TEXTS: ((0, 1, 2, 3), moved_texts, None),  # as many files as partitions have
     VECTORS: ((1, 2), moved_vectors, frozenset({INDEX_FILE, STORAGE_FILE})),
 }
 _UNREADABLE: Final = (CorruptFileError, NotFoundError, UnsupportedError)
@@ -182,10 +185,15 @@ def _explain(error: AlanceError, index: Index) -> None:
 
 def _record(index: Index, new: SegmentFiles) -> RewrittenIndex:
     message = index.message
+    details = message.index_details if message.HasField("index_details") else None
+    version = message.index_version
+    if index.kind == TEXTS and version == 1 and details is not None:
+        version = FORMAT
+        details = Any(type_url=details.type_url, value=as_written_here(details.value))
     return RewrittenIndex(
         old_id=message.uuid,
         new_id=table_pb2.UUID(uuid=new.id.bytes),
-        new_index_details=message.index_details if message.HasField("index_details") else None,
-        new_index_version=message.index_version,
+        new_index_details=details,
+        new_index_version=version,
         new_index_files=tuple(new.files),
     )

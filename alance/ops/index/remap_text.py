@@ -35,21 +35,20 @@ async def moved_texts(
     """Write an inverted index again: without the documents of rows that are gone.
 
     Cost: a read and PUTs of its files; where no row is gone, tokens and posting lists are copied.
+    Those of format 1 are always written again, as format 2.
     Memory: the documents of all partitions, the tokens of one, and some posting lists.
 
     Raises:
         CorruptFileError: files that contradict themselves.
-        UnsupportedError: an older format, blocks of 256, or tokens that are made in another way.
+        UnsupportedError: blocks of 256, or tokens that are made in another way.
     """
     head = await StoredFile.open(snapshot, index, metadata.FILE)
     told = TextMetadata.parse(head.metadata)
-    if told.format_version < columns.FORMAT or told.is_rounded:
-        raise UnsupportedError(
-            f"text index of format {told.format_version} in blocks of {told.block}"
-        )
+    if told.is_rounded:
+        raise UnsupportedError(f"text index in blocks of {told.block}")
     parts = [await _Part.open(snapshot, index, told, number, moves) for number in told.partitions]
     schema = head.schema
-    if all(part.is_kept.all() for part in parts):
+    if told.format_version >= columns.FORMAT and all(part.is_kept.all() for part in parts):
         for part in parts:
             await part.write_documents(new)
             for file, name in ((part.tokens, part.tokens_name), (part.lists, part.lists_name)):
@@ -62,6 +61,7 @@ async def moved_texts(
         changed = {
             "token_set_format": "arrow",
             "partitions": "[" + ",".join(str(part.number) for part in parts) + "]",
+            **_layout(told),
         }
         schema = schema.with_metadata({**head.metadata, **changed})
 
@@ -128,8 +128,7 @@ class _Part:
         """Write the posting lists of the documents that stay; which tokens have such."""
         pool = self.snapshot.engine.pool
         with_positions = self.told.params.with_position
-        layout = columns.layout(with_positions=with_positions, version=self.told.format_version)
-        schema = columns.postings_schema(layout, with_positions=with_positions)
+        schema = columns.postings_schema(_layout(self.told), with_positions=with_positions)
         is_used: list[Mask] = [np.zeros(0, np.bool_)]
         lengths = self.lengths
         mean = float(lengths.mean(dtype=np.float64))
@@ -165,6 +164,12 @@ class _Part:
 
         rows = await self.snapshot.engine.pool.run(words)
         await new.write(self.tokens_name, columns.TOKENS, _rows_of(rows))
+
+
+def _layout(told: TextMetadata) -> dict[str, str]:
+    """How the new posting lists lie."""
+    version = max(told.format_version, columns.FORMAT)
+    return columns.layout(with_positions=told.params.with_position, version=version)
 
 
 def _without(lists: Postings, is_kept: Mask) -> tuple[Postings, Mask]:

@@ -19,6 +19,7 @@ from alance.ops.read.take import flat_rows
 from alance.ops.search.cost import pays_taking
 from alance.ops.search.eligible import eligible_rows
 from alance.ops.search.flat import add_vectors, kernel_of, search_flat
+from alance.ops.search.heads import few_states
 from alance.ops.search.indexed import Kernels, open_segment, search_segments
 from alance.ops.search.segments import way_of
 from alance.ops.version.projection import project
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from alance import _kernels
     from alance.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt64s
+    from alance.format.plans import Plan
     from alance.format.row_set import RowSet
     from alance.ops.search.eligible import Eligible
     from alance.ops.search.indexed import Ivf
@@ -283,7 +285,9 @@ def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int
 
 
 async def open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns) -> None:
-    """Open the files that the rows will be taken from, where they are few and far."""
+    """Open the files that the rows will be taken from, where they are few and far; and learn of
+    their pages, where these are few, too: the rows then take a round instead of two.
+    """
     handles = chosen(snapshot, options)
     if not snapshot.is_remote or len(handles) > AHEAD:
         return
@@ -293,8 +297,12 @@ async def open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns)
     await snapshot.resolve_sizes(handles)
     await snapshot.recall(handles)
     cache = snapshot.engine.cache
-    opening = open_fragments(schema, [handle.to_open(cache) for handle in handles])
-    await snapshot.engine.drive(opening, "open files")
+
+    def plan() -> Plan[None]:
+        fragments = yield from open_fragments(schema, [handle.to_open(cache) for handle in handles])
+        yield from few_states(fragments, cache)
+
+    await snapshot.engine.drive(plan(), "open files")
 
 
 async def _refine(

@@ -10,6 +10,7 @@ from alance.file.columns import OpenColumn
 from alance.file.fragment import open_fragment
 from alance.file.open import open_file
 from alance.file.plain import open_plain
+from alance.file.recall import first_ranges
 from alance.format.container import open_container
 from alance.format.index import hnsw
 from alance.format.index.ivf import Centroids, buffer_number, storage_metadata
@@ -18,7 +19,7 @@ from alance.format.plans import ByteRange, together
 from alance.format.schema import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from alance.arrays import Int64s
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 
+FEW_PAGES: Final = 8  # each costs a request, about; of more, rows of a search need only some
+STATE_BYTES: Final = 64 << 10  # of a page: where it is more, rows are found without
 WHOLE_BYTES: Final = 4 << 20  # files of centroids up to here are read by one request
 
 
@@ -134,4 +137,24 @@ def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
             for first, last in pairwise(cuts)
             if last - first > 1
         ]
+    yield from together(plans)
+
+
+def few_states(fragments: Sequence[OpenFragment], states: Any) -> Plan[None]:
+    """Plan what `page_states` learns, where it is little: one round, or none."""
+    pages = [
+        (leaf.column, number)
+        for fragment in fragments
+        for leaf in fragment.leaves
+        if isinstance(leaf.column, OpenColumn)
+        for number in range(leaf.column.column.num_pages)
+    ]
+    if len(pages) > FEW_PAGES:
+        return
+    plans: list[Plan[None]] = []
+    for column, number in pages:
+        first, last = column.column.first_rows[number : number + 2].tolist()
+        asked = first_ranges(column.layout(number).load())
+        if last - first > 1 and sum(part.stop - part.start for part in asked) <= STATE_BYTES:
+            plans.append(column.load(first, last - 1, states))
     yield from together(plans)

@@ -145,6 +145,13 @@ def is_written_here(details: bytes) -> bool:
     )
 
 
+def as_written_here(details: bytes) -> bytes:
+    """The same details, of posting lists that are written as new ones are."""
+    message = _details(details)
+    message.block_size, message.posting_format_version = 128, 2
+    return message.SerializeToString(deterministic=True)
+
+
 def _details(details: bytes) -> text_index_pb2.InvertedIndexDetails:
     try:
         return text_index_pb2.InvertedIndexDetails.FromString(details)
