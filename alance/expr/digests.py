@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance import _kernels
-from alance.expr.casts import is_bytes, is_text
+from alance.expr.casts import convert, is_bytes, is_text
 from alance.expr.compare import is_nothing
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, call
@@ -129,6 +129,8 @@ def _hex(name: str, node: Node) -> Node:
 def _as_bytes(name: str, node: Node) -> Node:
     if is_nothing(node):
         return Literal(as_scalar(None, pa.binary()))
+    if pa.types.is_null(node.type):
+        return convert(node, pa.binary())
     if not is_bytes(node.type) and not is_text(node.type):
         raise Problem(f"{name}: expected text or bytes, found {node.type}")
     return node

@@ -55,6 +55,8 @@ def as_text(name: str, node: Node) -> Node:
         return convert(node, pa.large_string()) if pa.types.is_string_view(node.type) else node
     if is_nothing(node):
         return Literal(as_scalar(None, pa.string()))
+    if pa.types.is_null(node.type):
+        return convert(node, pa.string())
     raise Problem(f"{name}: expected text, found {node.type}")
 
 
@@ -306,7 +308,8 @@ def lower(values: pa.Array) -> pa.Array:
 
 def initcap(values: pa.Array) -> pa.Array:
     """Texts with each word's first letter in upper case, the others in lower case."""
-    special = rf"\p{{N}}|{_LOWER_SPECIAL}|{_upper_special()}"
+    uncased = r"\p{N}|\p{Lo}|\p{Lm}"  # the kernel begins a word behind these
+    special = f"{uncased}|{_LOWER_SPECIAL}|{_upper_special()}"
     return _mapped(values, pc.utf8_title, _capitalized, special, has_ascii=True)
 
 

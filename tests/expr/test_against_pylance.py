@@ -266,7 +266,12 @@ COMPUTED = [
     *["q / 2", "q % 2", "q - i", "q * f", "q * g", "f % 2", "abs(i)", "round(f)", "round(f, 1)"],
     *["nullif(i, 1)", "coalesce(i, 0)", "greatest(i, 3)", "sqrt(i)", "power(i, 2)", "degrees(f)"],
     *["lower(s)", "upper(s)", "length(s)", "octet_length(s)", "s || 'a'", "concat(s, 'a')"],
-    *["initcap(concat(s, ' foo-bar 1a'))", "lower(concat(s, 'ΑΣ'))", "lpad(s, 4, 'a')"],
+    *[
+        "initcap(concat(s, ' foo-bar 1a'))",
+        "initcap(concat('日本a ªb ʰc ', s))",
+        "lower(concat(s, 'ΑΣ'))",
+        "lpad(s, 4, 'a')",
+    ],
     *["split_part(s, ' ', -1)", "replace(s, 'x', 'yy')", "reverse(s)", "strpos(s, 'c')"],
     *["regexp_match(s, 'x')", "regexp_replace(s, '(x)', '<$1>')", "regexp_count(s, 'x')"],
     *["cast(f as string)", "cast(m as string)", "cast(b as int)", "cast(q as bigint)"],

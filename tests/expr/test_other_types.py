@@ -51,6 +51,7 @@ TABLE = pa.table(
     }
 )
 
+ALL = [0, 1, 2, 3, 4]
 FILTERS = [
     *["ls = 'a'", "ls like 'a%'", "ls in ('a', 'b')", "ls || 'x' = 'ax'", "dic = ls"],
     *["bin = X'ff'", "bin in (X'ff', X'61')", "bin < X'62'", "fb = X'ff00'", "fb in (X'ff00')"],
@@ -106,7 +107,8 @@ def test_a_filter(dataset: lance.LanceDataset, condition: str) -> None:
         *[("nul = 1 or id = 1", [1]), ("1 > nul", []), ("nul != date '2020-01-01'", [])],
         *[("nul in (1, 2)", []), ("nul not in ('a')", []), ("not (nul between 1 and 2)", [])],
         (f"nul not in ({', '.join(map(str, range(100)))})", []),
-        *[("nul is distinct from 1", [0, 1, 2, 3, 4]), ("nul is not distinct from 1", [])],
+        *[("upper(nul) = 'A'", []), ("nul like 'a%' or id = 2", [2]), ("md5(nul) is null", ALL)],
+        *[("nul is distinct from 1", ALL), ("nul is not distinct from 1", [])],
     ],
 )
 def test_a_column_of_nulls_is_compared_with_anything(condition: str, expected: list[int]) -> None:
