@@ -256,6 +256,8 @@ def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
     source = values.type
     if source.equals(type_):
         return values
+    if pa.types.is_null(source):
+        return pc.cast(values, type_)
     if is_text(type_):
         return text_of(values)
     if is_text(source):

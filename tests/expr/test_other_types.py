@@ -108,6 +108,10 @@ def test_a_filter(dataset: lance.LanceDataset, condition: str) -> None:
         *[("nul in (1, 2)", []), ("nul not in ('a')", []), ("not (nul between 1 and 2)", [])],
         (f"nul not in ({', '.join(map(str, range(100)))})", []),
         *[("upper(nul) = 'A'", []), ("nul like 'a%' or id = 2", [2]), ("md5(nul) is null", ALL)],
+        *[
+            (f"cast(nul as {name}) is null", ALL)
+            for name in ("int", "date", "string", "decimal(9, 2)")
+        ],
         *[("nul is distinct from 1", ALL), ("nul is not distinct from 1", [])],
     ],
 )
