@@ -20,6 +20,8 @@ from tests.reference.served import rule_name
 from tests.reference.waiting import landed, until
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from alance.testing.lab import Lab
 
 PART = 64 << 10
@@ -50,7 +52,7 @@ _numbers = itertools.count(1)
 
 def open_place(lab: Lab, scheme: str, **options: str) -> Place:
     given = lab.lance_options() if scheme == "s3" else lab.gcs_options()
-    given |= {"read_timeout": "300ms", **options}
+    given |= options
     uri = f"{scheme}://lab/upload-faults-{next(_numbers)}"
     place = Place(*StoreRegistry().open(uri, storage_options=given))
     small: Any = replace(place.store.profile, part_bytes=PART, upload_buffer_bytes=5 * PART)
@@ -58,9 +60,19 @@ def open_place(lab: Lab, scheme: str, **options: str) -> Place:
     return place
 
 
+def patience(rule: Mapping[str, Any]) -> dict[str, str]:
+    """How long answers are waited for: not long, where a rule keeps some back for good.
+
+    Else a server that is late on a busy machine would be one more fault: what it did is not known.
+    """
+    is_short = rule.get("action", "").endswith(("stall", "slow"))
+    return {"read_timeout": "300ms" if is_short else "60s"}
+
+
 @pytest.fixture(params=["s3", "gs"])
 def remote(request: pytest.FixtureRequest, lab: Lab) -> Place:
-    return open_place(lab, request.param)
+    rule = request.node.callspec.params.get("rule", {})
+    return open_place(lab, request.param, **patience(rule))
 
 
 LEFT = Background()  # of uploads that were cancelled
@@ -116,7 +128,8 @@ async def test_each_part_is_sent_again(
 async def test_what_lasts_is_told_and_nothing_is_left(
     lab: Lab, scheme: str, rule: dict[str, Any], step: str
 ) -> None:
-    place = open_place(lab, scheme, client_max_retries="1", download_retry_count="1")
+    retries = {"client_max_retries": "1", "download_retry_count": "1"}
+    place = open_place(lab, scheme, **retries, **patience(rule))
     before = lab.stats()["uploads"]
     lab.config(faults=[{"op": step, **rule}])
     with pytest.raises(AlanceError):
@@ -198,7 +211,7 @@ async def test_cancelled_at_any_moment(lab: Lab, scheme: str) -> None:
     before = lab.stats()["uploads"]
     for count in itertools.count():
         # An answer that is given up may have been a success: of such, files stay.
-        place = open_place(lab, scheme, read_timeout="60s")
+        place = open_place(lab, scheme, **patience({}))
         task = asyncio.create_task(send(place))
         await turns(count)
         task.cancel()
@@ -217,15 +230,17 @@ async def test_cancelled_at_any_moment(lab: Lab, scheme: str) -> None:
     assert count > 5, "some moments are before its end"
 
 
-async def test_cancelled_while_parts_stall(lab: Lab, remote: Place) -> None:
+async def test_cancelled_while_a_step_is_not_answered(lab: Lab, remote: Place) -> None:
     before = lab.stats()["uploads"]
     for step in ("MPCREATE", "PART", "MPCOMPLETE"):
-        lab.config(faults=[{"op": step, "action": "stall", "times": 1}])
+        lab.config(faults=[{"op": step, "action": "late", "times": 1}])
         task = asyncio.create_task(send(remote))
         while not lab.stats()["in_flight"]:  # noqa: ASYNC110 - the server tells nobody
             await asyncio.sleep(0.005)
         await asyncio.sleep(0.02)
         task.cancel()
+        await asyncio.sleep(0)
+        lab.calm()  # it is done and answered now
         with pytest.raises(asyncio.CancelledError):
             await task
         assert await there(remote) == []
