@@ -151,7 +151,7 @@ async def test_fragments_of_an_index_that_cannot_follow_stay(tmp_path: Path) -> 
     path = tmp_path / "t"
     table = pa.table({"id": range(40), "t": [f"word{k % 7} more" for k in range(40)]})
     lance.write_dataset(table, path, max_rows_per_file=10)
-    lance.dataset(path).create_scalar_index("t", "INVERTED", format_version=1)
+    lance.dataset(path).create_scalar_index("t", "INVERTED", format_version=3, block_size=256)
     lance.write_dataset(table.slice(0, 20), path, mode="append", max_rows_per_file=10)
     dataset = await alance.dataset(path)
     made = await dataset.optimize.compact_files()
