@@ -184,17 +184,51 @@ def test_batches_that_are_cut_give_the_first_rows_of_all(
     columns = {"x": [x for x, _ in values], "y": [y for _, y in values]}
     schema = pa.schema({"x": pa.float32(), "y": pa.int64()})
     table = pa.table(columns, schema)
-    orderings = [ColumnOrdering("y"), ColumnOrdering("x", ascending, nulls_first)]
-    first = FirstRows(schema, orderings, num_rows, spare=4)
-    start = 0
-    for number in range(len(values)):
-        size = sizes[number % len(sizes)]
-        for batch in table.slice(start, size).to_batches():
-            first.add(batch)
-        start += size
-    assert repr(first.result().to_pylist()) == repr(
-        in_order(table, orderings).slice(0, num_rows).to_pylist()
-    )
+    keys = [ColumnOrdering("y", ascending), ColumnOrdering("x", ascending, nulls_first)]
+    for orderings in (keys, keys[::-1]):
+        first = FirstRows(schema, orderings, num_rows, spare=4)
+        start = 0
+        for number in range(len(values)):
+            size = sizes[number % len(sizes)]
+            for batch in table.slice(start, size).to_batches():
+                first.add(batch)
+            start += size
+        assert repr(first.result().to_pylist()) == repr(
+            in_order(table, orderings).slice(0, num_rows).to_pylist()
+        )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.float16(),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.decimal128(22, 2),
+        pa.date32(),
+        pa.bool_(),
+        pa.binary(2),
+    ],
+    ids=str,
+)
+def test_values_of_many_types_are_cut(kind: pa.DataType) -> None:
+    numbers = [None if n % 5 == 0 else 7 * n % 11 for n in range(60)]
+    if pa.types.is_dictionary(kind):
+        values = pa.array([n if n is None else str(n) for n in numbers]).dictionary_encode()
+        values = values.cast(kind)
+    elif pa.types.is_fixed_size_binary(kind):
+        values = pa.array([n if n is None else bytes([n, 1]) for n in numbers], kind)
+    elif pa.types.is_float16(kind):
+        values = pa.array([n if n is None else np.float16(n) for n in numbers], kind)
+    else:
+        middle = pa.int32() if pa.types.is_date32(kind) else pa.int64()
+        values = pa.array(numbers, middle).cast(kind)
+    table = pa.table({"x": values, "place": range(60)})
+    for ascending, nulls_first in ((True, True), (False, False), (True, False)):
+        orderings = [ColumnOrdering("x", ascending, nulls_first)]
+        first = FirstRows(table.schema, orderings, 7, spare=4)
+        for start in range(0, 60, 5):
+            first.add(table.slice(start, 5).to_batches()[0])
+        assert first.result().to_pylist() == in_order(table, orderings).slice(0, 7).to_pylist()
 
 
 def test_equal_rows_stay_in_their_order_and_nan_is_the_greatest() -> None:

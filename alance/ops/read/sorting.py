@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.ops.read.options import ColumnOrdering
+
+
+Values = TypeVar("Values", pa.Array, pa.ChunkedArray)
 
 
 def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:
@@ -28,11 +32,7 @@ def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:
     keys: list[tuple[str, str]] = []
     for ordering in orderings:
         direction = "ascending" if ordering.ascending else "descending"
-        values = table.column(ordering.column_name)
-        if pa.types.is_dictionary(values.type):
-            values = values.cast(values.type.value_type)
-        if pa.types.is_float16(values.type):  # Arrow has no order for them
-            values = values.cast(pa.float32())
+        values = _comparable(table.column(ordering.column_name))
         parts = [(values, direction)]
         if pa.types.is_floating(values.type):
             parts.insert(0, (pc.is_nan(values), direction))
@@ -52,9 +52,42 @@ def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:
     return table.take(places)
 
 
+def _comparable(values: Values) -> Values:
+    """Values in a type that Arrow can compare."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    if pa.types.is_float16(values.type):
+        values = values.cast(pa.float32())
+    return values
+
+
+def _not_beyond(
+    values: pa.Array, last: pa.Scalar, ordering: ColumnOrdering
+) -> pa.BooleanArray | None:
+    """Which values do not come after another one of their column; None: all, or not known."""
+    values = _comparable(values)
+    if not last.is_valid:
+        return values.is_null() if ordering.nulls_first else None
+    is_floating = pa.types.is_floating(values.type)
+    is_nan = is_floating and math.isnan(last.as_py())
+    try:
+        if ordering.ascending:
+            kept = None if is_nan else pc.less_equal(values, last)
+        else:
+            kept = pc.is_nan(values) if is_nan else pc.greater_equal(values, last)
+            if is_floating and not is_nan:
+                kept = pc.or_(kept, pc.is_nan(values))
+    except pa.ArrowNotImplementedError:
+        return None
+    return kept if kept is None else kept.fill_null(ordering.nulls_first)
+
+
 @dataclass(slots=True)
 class FirstRows:
     """The first rows of a stream in an order; keeps no more than twice as many, or `spare`.
+
+    Once there are enough, rows that the first key puts behind all of them are not kept: comparing
+    takes a twentieth of what sorting does.
 
     Attributes:
         num_rows: to give; None: all.
@@ -67,14 +100,23 @@ class FirstRows:
     spare: int = 64 << 10
     _batches: list[pa.RecordBatch] = field(default_factory=list)
     _num_kept: int = 0
+    _last: pa.Scalar | None = None  # first key of the last of enough rows
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Some rows more. CPU where it cuts."""
+        """Some rows more. CPU."""
+        first = self.orderings[0]
+        if self._last is not None:
+            kept = _not_beyond(batch.column(first.column_name), self._last, first)
+            batch = batch if kept is None else batch.filter(kept)
         self._batches.append(batch)
         self._num_kept += batch.num_rows
         if self.num_rows is not None and self._num_kept > max(2 * self.num_rows, self.spare):
-            self._batches = self.result().to_batches()
-            self._num_kept = sum(kept.num_rows for kept in self._batches)
+            table = self.result()
+            self._batches, self._num_kept = table.to_batches(), table.num_rows
+            if table.num_rows:
+                self._last = _comparable(
+                    table.column(first.column_name).slice(-1 + table.num_rows)
+                )[0]
 
     def result(self) -> pa.Table:
         """The rows in order. CPU."""
