@@ -43,6 +43,11 @@ class OwnLoop:
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self.after_fork()
+        lifecycle.on_fork(self)
+
+    def after_fork(self) -> None:
+        """Begin without the thread, which is not in a child."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -138,10 +143,6 @@ class OwnLoop:
             ending.result(END_S)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(END_S)
-
-    def forget(self) -> None:
-        """After a fork: the thread is not in the child."""
-        self.__init__(self._name)  # type: ignore[misc]
 
 
 async def _next(items: AsyncIterator[T]) -> T:

@@ -13,7 +13,6 @@ Arrow PyCapsule stream protocol: polars, duckdb, pandas and pyarrow read them di
 from __future__ import annotations
 
 import inspect
-import os
 import types
 from collections.abc import AsyncIterator, Callable
 from functools import wraps
@@ -26,7 +25,6 @@ import alance
 from alance.blocking import OwnLoop
 
 _background: Final = OwnLoop("alance.sync")
-os.register_at_fork(after_in_child=_background.forget)
 
 # The classes that have a blocking face, by the modules that show them.
 _CLASSES: Final = {

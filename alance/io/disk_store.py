@@ -29,6 +29,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from alance.io import system
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -171,7 +173,7 @@ class DiskStore:
                 self._is_checked = False
                 self._check()
             path.parent.mkdir(mode=0o700, exist_ok=True)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+            flags = system.WRITE_NEW_FLAGS
             with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
                 file.writelines(parts)
             temporary.replace(path)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.errors import StoreError
+from alance.io import system
 from alance.io.store import short_read
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ class OpenFile:
     __slots__ = ("fd", "identity", "nowait")
 
     def __init__(self, path: str) -> None:
-        # Not to wait for a writer, should the path be a pipe.
-        self.fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        self.fd = os.open(path, system.READ_FLAGS)
         about = os.fstat(self.fd)
         self.identity = (about.st_dev, about.st_ino)
         self.nowait = _NOWAIT is not None
@@ -166,7 +166,7 @@ def read(file: OpenFile, where: str, ranges: Sequence[Span]) -> list[memoryview]
     for (start, stop), buffer in zip(ranges, buffers, strict=True):
         done, num_bytes = 0, stop - start
         while done < num_bytes:
-            count = os.preadv(file.fd, [buffer[done:]], start + done)
+            count = system.read_at(file.fd, buffer[done:], start + done)
             if not count:
                 raise short_read(where, (start, stop), done)
             done += count
@@ -180,7 +180,7 @@ def read_now(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
     buffers = allocate(ranges)
     try:
         for (start, stop), buffer in zip(ranges, buffers, strict=True):
-            if os.preadv(file.fd, [buffer], start, _NOWAIT) != stop - start:
+            if system.read_at(file.fd, buffer, start, _NOWAIT) != stop - start:
                 return None
     except BlockingIOError:
         return None
@@ -204,7 +204,7 @@ def read_held(file: OpenFile, span: Span) -> tuple[memoryview | None, bool]:
     done, is_held = 0, True
     while done < stop - start:
         try:
-            count = os.preadv(file.fd, [buffer[done:]], start + done, _NOWAIT if is_held else 0)
+            count = system.read_at(file.fd, buffer[done:], start + done, _NOWAIT if is_held else 0)
         except BlockingIOError:
             count = 0
         except OSError as error:

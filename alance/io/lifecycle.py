@@ -19,13 +19,13 @@ Nothing is started by importing this.
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 from weakref import WeakSet
 
 from alance.errors import ForkedError, StoreError
+from alance.io import system
 
 if TYPE_CHECKING:
     import asyncio
@@ -132,8 +132,7 @@ def _after_fork() -> None:
         holder.after_fork()
 
 
-if hasattr(os, "register_at_fork"):  # not where there is no fork
-    os.register_at_fork(after_in_child=_after_fork)
+system.at_fork(after_in_child=_after_fork)
 
 
 def _load_again() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import resource
 import stat
 import threading
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
-from alance.io import files, lifecycle, publish
+from alance.io import files, lifecycle, publish, system
 from alance.io.futures import Job, Joined, in_thread
 from alance.io.profile import LOCAL, StoreProfile
 from alance.io.store import ObjectMeta, check_spans, check_tag, check_whole, translate
@@ -96,8 +95,8 @@ class LocalStore:
 
     def after_fork(self) -> None:
         """Begin without descriptors and threads: those of a parent do not work in its child."""
-        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._files = files.FileCache(max(8, min(MAX_OPEN_FILES, soft_limit // 4)))
+        most = system.max_open_files() // 4
+        self._files = files.FileCache(max(8, min(MAX_OPEN_FILES, most)))
 
     def _start(self, loop: asyncio.AbstractEventLoop, job: Callable[[], T]) -> Job[T]:
         return in_thread(threads.executor(), job, loop)

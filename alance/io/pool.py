@@ -9,7 +9,6 @@ then finds the module there.
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import threading
 import time
@@ -20,7 +19,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.errors import InvalidInputError
-from alance.io import trace
+from alance.io import system, trace
 from alance.io.futures import in_thread
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ MOST_AT_ONCE: Final = 16  # callers that go on in one turn
 # Held while a thread of a pool imports. A fork waits for it: the child would have the locks of
 # modules that are half imported, and no thread that finishes them.
 _importing: Final = threading.RLock()
-os.register_at_fork(
+system.at_fork(
     before=_importing.acquire,
     after_in_parent=_importing.release,
     after_in_child=_importing.release,

@@ -13,9 +13,11 @@ import logging
 import os
 import re
 import stat
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from alance.io import system
 from alance.io.store import ObjectMeta
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class NewFile:
         return self._fd
 
     def _create(self) -> int:
-        return os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        return os.open(self._temporary, system.WRITE_NEW_FLAGS, 0o666)
 
     def append(self, piece: memoryview) -> None:
         """Write a piece behind the others."""
@@ -243,7 +245,7 @@ def _write_all(fd: int, content: memoryview) -> None:
 
 
 def _write_new(path: str, fill: Callable[[int], None]) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    fd = os.open(path, system.WRITE_NEW_FLAGS, 0o666)
     try:
         fill(fd)
         os.fsync(fd)
@@ -268,6 +270,8 @@ def _link_new(temporary: str, path: str) -> bool:
 
 def _rename_new(temporary: str, path: str) -> bool:
     """Rename without replacing; False where the system cannot."""
+    if not sys.platform.startswith("linux"):
+        return False
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:
         return False
@@ -294,11 +298,8 @@ def _make_folders(folder: str, *, is_durable: bool = True) -> None:
 
 
 def _sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(fd)
+        system.sync_folder(folder)
     except OSError as error:
         if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems need no sync
             raise
-    finally:
-        os.close(fd)

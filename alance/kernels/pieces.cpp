@@ -5,21 +5,18 @@
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <vector>
 
 #include <fcntl.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "owned.hpp"
+#include "positions.hpp"
 #include "source.hpp"
 
 namespace alance {
 namespace {
 
-constexpr int kDone = 0, kWouldBlock = -1, kShort = -2;  // or the error's number
 constexpr int64_t kWaste = 16 << 10;    // a gap that is read in vain goes here, whatever is in it
 constexpr size_t kVectors = 256;        // of one call; the system takes 1024
 
@@ -29,36 +26,9 @@ struct Call {
   std::vector<iovec> targets;
 };
 
-// Reads all of a span; its targets are used up.
-int read_span(int fd, Call& span, bool nowait) {
-  iovec* target = span.targets.data();
-  iovec* const end = target + span.targets.size();
-  int64_t position = span.start;
-  for (;;) {
-    while (target != end && target->iov_len == 0) ++target;
-    if (target == end) return kDone;
-    const int left = static_cast<int>(end - target);
-    ssize_t count;
-#if defined(__linux__) && defined(RWF_NOWAIT)
-    count = preadv2(fd, target, left, position, nowait ? RWF_NOWAIT : 0);
-#else
-    if (nowait) return kWouldBlock;
-    count = preadv(fd, target, left, position);
-#endif
-    if (count < 0) {
-      if (errno == EINTR) continue;
-      return nowait ? kWouldBlock : errno;
-    }
-    if (count == 0) return kShort;
-    position += count;
-    for (; count > 0; ++target) {
-      const size_t here = std::min(static_cast<size_t>(count), target->iov_len);
-      target->iov_base = static_cast<uint8_t*>(target->iov_base) + here;
-      target->iov_len -= here;
-      count -= static_cast<ssize_t>(here);
-      if (target->iov_len != 0) break;
-    }
-  }
+int read_call(int fd, Call& span, bool nowait) {
+  iovec* const first = span.targets.data();
+  return read_span(fd, first, first + span.targets.size(), span.start, nowait);
 }
 
 // Pieces `first` to `last`, read by few calls. What the page cache has is read first; where it has
@@ -85,10 +55,10 @@ int read_file(int fd, Starts starts, Stops stops, int64_t first, int64_t last, i
     }
     int status = kWouldBlock;
     if (nowait) {
-      status = read_span(fd, span, true);
+      status = read_call(fd, span, true);
     } else if (waits == waited) {
       Call attempt = span;
-      status = read_span(fd, attempt, true);
+      status = read_call(fd, attempt, true);
     }
     if (status != kDone && nowait) return status;
     if (status == kWouldBlock) {
@@ -98,7 +68,7 @@ int read_file(int fd, Starts starts, Stops stops, int64_t first, int64_t last, i
           posix_fadvise(fd, starts(later), stops(later) - starts(later), POSIX_FADV_WILLNEED);
 #endif
       ++waits;
-      status = read_span(fd, span, false);
+      status = read_call(fd, span, false);
     }
     if (status != kDone) return status;
     out = into;

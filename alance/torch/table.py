@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | alance.Dataset | sync.Dataset"
 
 loop: Final = OwnLoop("alance.torch")
-os.register_at_fork(after_in_child=loop.forget)
 
 
 class Table:

@@ -1,0 +1,78 @@
+"""What systems do not have in common: Linux has it all, macOS less, Windows least.
+
+Each is asked for by what it has, not by its name, so that tests can take it away.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Not to wait for a writer, should the path be a pipe; and bytes as they are, on Windows.
+READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+WRITE_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+USUAL_OPEN_FILES: Final = 512  # of a process on Windows
+
+_seeking: Final = threading.Lock()  # a descriptor has one position
+
+
+def read_at(fd: int, buffer: memoryview, start: int, flags: int = 0) -> int:
+    """Read from a position of a file into a buffer; gives how much was read.
+
+    Args:
+        flags: of `os.preadv`; 0 where there is no such call.
+
+    Raises:
+        OSError: the system refuses.
+    """
+    if hasattr(os, "preadv"):
+        return os.preadv(fd, [buffer], start, flags)
+    with _seeking:
+        os.lseek(fd, start, os.SEEK_SET)
+        content = os.read(fd, len(buffer))
+    buffer[: len(content)] = content
+    return len(content)
+
+
+def max_open_files() -> int:
+    """How many files a process may have open."""
+    try:
+        import resource
+    except ImportError:
+        return USUAL_OPEN_FILES
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+def at_fork(
+    *,
+    before: Callable[[], object] | None = None,
+    after_in_parent: Callable[[], object] | None = None,
+    after_in_child: Callable[[], object] | None = None,
+) -> None:
+    """Have functions called when the process is forked; nothing where there is no fork."""
+    given = {
+        "before": before,
+        "after_in_parent": after_in_parent,
+        "after_in_child": after_in_child,
+    }
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(**{name: call for name, call in given.items() if call is not None})
+
+
+def sync_folder(folder: str) -> None:
+    """Bring the names in a folder to the disk; where folders cannot be opened, the system does.
+
+    Raises:
+        OSError: the disk fails.
+    """
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,83 @@
+// Reads at positions of files: several pieces by one call, where the system has a call for that.
+#pragma once
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+
+#if defined(_WIN32)
+#define NOMINMAX
+#include <io.h>
+#include <windows.h>
+#else
+#include <sys/uio.h>
+#include <unistd.h>
+#endif
+
+namespace alance {
+
+#if defined(_WIN32)
+struct iovec {
+  void* iov_base;
+  size_t iov_len;
+};
+#endif
+
+constexpr int kDone = 0, kWouldBlock = -1, kShort = -2;  // or the error's number
+
+// Reads from a position into the first targets, and gives the number of bytes; -1: see `errno`.
+inline int64_t read_some(int fd, const iovec* targets, int count, int64_t position, bool nowait) {
+#if defined(ALANCE_PLAIN_READS) || defined(_WIN32)
+  (void)count;
+  if (nowait) {
+    errno = EAGAIN;
+    return -1;
+  }
+  const size_t most = std::min(targets->iov_len, size_t{1} << 30);
+#if defined(_WIN32)
+  OVERLAPPED place = {};
+  place.Offset = static_cast<DWORD>(position);
+  place.OffsetHigh = static_cast<DWORD>(position >> 32);
+  DWORD read = 0;
+  const auto file = reinterpret_cast<HANDLE>(_get_osfhandle(fd));
+  if (ReadFile(file, targets->iov_base, static_cast<DWORD>(most), &read, &place)) return read;
+  if (GetLastError() == ERROR_HANDLE_EOF) return 0;
+  errno = EIO;
+  return -1;
+#else
+  return pread(fd, targets->iov_base, most, position);
+#endif
+#elif defined(__linux__) && defined(RWF_NOWAIT)
+  return preadv2(fd, targets, count, position, nowait ? RWF_NOWAIT : 0);
+#else
+  if (nowait) {
+    errno = EAGAIN;
+    return -1;
+  }
+  return preadv(fd, targets, count, position);
+#endif
+}
+
+// Reads all that targets have room for, from a position on; the targets are used up.
+inline int read_span(int fd, iovec* target, iovec* const end, int64_t position, bool nowait) {
+  for (;;) {
+    while (target != end && target->iov_len == 0) ++target;
+    if (target == end) return kDone;
+    int64_t count = read_some(fd, target, static_cast<int>(end - target), position, nowait);
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      return nowait ? kWouldBlock : errno;
+    }
+    if (count == 0) return kShort;
+    position += count;
+    for (; count > 0; ++target) {
+      const size_t here = std::min(static_cast<size_t>(count), target->iov_len);
+      target->iov_base = static_cast<uint8_t*>(target->iov_base) + here;
+      target->iov_len -= here;
+      count -= static_cast<int64_t>(here);
+      if (target->iov_len != 0) break;
+    }
+  }
+}
+
+}  // namespace alance
