@@ -202,6 +202,25 @@ def test_a_pyarrow_dataset_gives_the_rows_of_scans(mixed: alance.sync.Dataset) -
         table.to_table(columns=["nope"])
 
 
+def test_datafusion_hands_columns_and_filters_down(lab: Lab) -> None:
+    import datafusion
+
+    options = lab.lance_options()
+    rows = pa.table({"id": range(200_000), "v": np.random.default_rng(1).random(200_000)})
+    dataset = alance.sync.write_dataset(
+        rows, "s3://lab/datafusion", storage_options=options, max_rows_per_file=50_000
+    )
+    context = datafusion.SessionContext()
+    context.register_dataset("t", dataset.to_arrow_dataset())
+    with lab.recording() as seen:
+        answer = context.sql("select count(*) as n, min(id) as least from t where id >= 150000")
+        assert answer.to_pylist() == [{"n": 50_000, "least": 150_000}]
+    assert seen.summary()["get_bytes"] < rows["v"].nbytes / 2
+    plan = context.sql("select v from t where id >= 150000").execution_plan().display_indent()
+    assert "filter_expr=(id >= 150000)" in plan
+    assert "projection=[v" in plan
+
+
 def test_a_fragment_is_read_as_datafusion_does(mixed: alance.sync.Dataset) -> None:
     table = mixed.to_arrow_dataset()
     condition = (pads.field("x") == 3) & (pads.field("id") < 90)

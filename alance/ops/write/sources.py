@@ -54,6 +54,16 @@ class Scanned(Protocol):
 
 
 @runtime_checkable
+class Formatted(Protocol):
+    """A Dataset or IterableDataset of Hugging Face's `datasets`."""
+
+    @property
+    def features(self) -> Any: ...
+    def with_format(self, type: str) -> Any: ...
+    def iter(self, batch_size: int) -> Iterator[Any]: ...
+
+
+@runtime_checkable
 class Model(Protocol):
     """A row as pydantic's models have it."""
 
@@ -63,16 +73,17 @@ class Model(Protocol):
 Rows: TypeAlias = "pa.Table | pa.RecordBatch"
 Row: TypeAlias = "Mapping[str, Any] | Model"
 Data: TypeAlias = (
-    "Rows | ArrowStream | Scan | Scanned | Sequence[Row] | Mapping[str, Any] | "
+    "Rows | ArrowStream | Scan | Scanned | Formatted | Sequence[Row] | Mapping[str, Any] | "
     "Iterable[Rows] | AsyncIterable[Rows]"
 )
 
 ACCEPTED: Final = (
-    "a Table, RecordBatch, RecordBatchReader, Dataset or Scanner of alance or pyarrow, pandas or "
-    "polars frame, a list of dicts or pydantic models, a dict of lists or arrays, or an iterable "
-    "or async iterable of Tables or RecordBatches"
+    "a Table, RecordBatch, RecordBatchReader, Dataset or Scanner of alance or pyarrow, Dataset of "
+    "Hugging Face, pandas or polars frame, a list of dicts or pydantic models, a dict of lists or "
+    "arrays, or an iterable or async iterable of Tables or RecordBatches"
 )
 _END: Final = object()
+FORMATTED_ROWS: Final = 1024  # of a batch that is asked of Hugging Face's datasets
 ASKED_S: Final = 0.02  # so long a job of a thread waits for more small batches
 
 
@@ -190,6 +201,9 @@ def _opened(
         return _schema_of(scanner), iter(scanner.to_batches())
     if isinstance(data, AsyncIterable):
         return None, data
+    if isinstance(data, Formatted):
+        schema = None if data.features is None else data.features.arrow_schema
+        return schema, data.with_format("arrow").iter(FORMATTED_ROWS)
     if isinstance(data, ArrowStream):
         reader = pa.RecordBatchReader.from_stream(data)
         return reader.schema, iter(reader)

@@ -1,0 +1,109 @@
+"""Hugging Face's `datasets` over Lance tables.
+
+    stream = alance.huggingface.to_datasets("s3://bucket/texts", ["text", "label"])
+    for batch in stream.shuffle(seed=7).batch(32):
+        ...
+
+The other way needs nothing of this module: `alance.write_dataset` takes the datasets of Hugging
+Face, of both kinds, and a table that was made from one keeps their features.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import datasets
+import pyarrow as pa
+from datasets.builder import Key
+from datasets.iterable_dataset import ArrowExamplesIterable
+
+import alance
+from alance import sync
+from alance.distributed import in_any_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow.compute as pc
+
+    from alance.types import Columns, Params, StorageOptions
+
+__all__ = ["Source", "to_datasets"]
+
+Source: TypeAlias = "str | os.PathLike[str] | alance.Dataset | sync.Dataset"
+
+
+def to_datasets(
+    source: Source,
+    columns: Columns = None,
+    *,
+    filter: str | pc.Expression | None = None,
+    params: Params = None,
+    streaming: bool = True,
+    version: int | str | None = None,
+    storage_options: StorageOptions | None = None,
+) -> datasets.IterableDataset | datasets.Dataset:
+    """A version as a dataset of Hugging Face.
+
+    Cost: one LIST and one GET for a URI. A stream reads when it is iterated, a scan for each
+    fragment; without `streaming` all rows are read now, into memory.
+
+    Args:
+        source: a URI or path; or an open dataset, whose credentials go to no spawned worker.
+        columns: names, paths or output name -> SQL expression; None: all. Blobs are their bytes.
+        filter: SQL text or a pyarrow expression; `params` has the values of its `?` or `:name`.
+        streaming: an `IterableDataset`, whose shards are the fragments: that many workers of a
+            loader read side by side, and `shuffle` shuffles them first. Else a `Dataset`.
+        version, storage_options: of the table at a URI, see `alance.dataset`.
+
+    Raises:
+        InvalidInputError: an unknown column or a bad filter.
+        NotFoundError: no such table or version.
+    """
+    given: Any = getattr(source, "_inner", source)
+    if isinstance(source, str | os.PathLike):
+        opened = sync.dataset(source, version=version, storage_options=storage_options)
+    elif version is not None or storage_options is not None:
+        raise alance.InvalidInputError(
+            "version=, storage_options=: of a URI; an open dataset has its own"
+        )
+    elif isinstance(given, alance.Dataset):
+        face: Any = sync.Dataset
+        opened = face(in_any_loop(given))
+    else:
+        raise alance.InvalidInputError(f"{type(source)}: expected a URI, a path or a Dataset")
+    rows = _Rows(opened, columns, filter, params)
+    schema = rows.scanner().projected_schema
+    if not streaming:
+        table = rows.scanner().to_table()
+        return datasets.Dataset(datasets.table.InMemoryTable(table))
+    numbers = [fragment.fragment_id for fragment in opened.fragments]
+    examples = ArrowExamplesIterable(rows.tables, {"shards": numbers})
+    info = datasets.DatasetInfo(features=datasets.Features.from_arrow_schema(schema))
+    return datasets.IterableDataset(examples, info=info)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What is read of a version. Can be pickled."""
+
+    dataset: sync.Dataset
+    columns: Columns
+    filter: str | pc.Expression | None
+    params: Params
+
+    def scanner(self, fragments: Sequence[int] | None = None) -> sync.Scanner:
+        return self.dataset.scanner(
+            self.columns,
+            filter=self.filter,
+            params=self.params,
+            fragments=fragments,
+            blob_handling="all_binary",
+        )
+
+    def tables(self, shards: Sequence[int]) -> Iterator[tuple[Key, pa.Table]]:
+        for shard in shards:
+            for number, batch in enumerate(self.scanner([shard]).to_batches()):
+                yield Key(shard, number), pa.Table.from_batches([batch])
