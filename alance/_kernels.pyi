@@ -1129,6 +1129,7 @@ class GraphBuilder:
 # The k nearest rows of each query so far: distances in [lower, upper), by distance, then by id.
 class Nearest:
     # A query is a vector, or `width` of them, one behind the other: then rows are lists of vectors.
+    # Of rows below the range so many of each query are kept besides, those that are nearest to it.
     def __init__(
         self,
         queries: npt.NDArray[np.float64],
@@ -1137,9 +1138,14 @@ class Nearest:
         lower: float,
         upper: float,
         width: int = 1,
+        below: int = 0,
     ) -> None: ...
     # Of each query the number of rows; the distances and ids of all of them, nearest first.
     def result(
+        self,
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.uint64]]: ...
+    # The same of the rows below the range, the farthest first; their distances are negated.
+    def below(
         self,
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32], npt.NDArray[np.uint64]]: ...
 

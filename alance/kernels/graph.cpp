@@ -47,14 +47,18 @@ Graph::Graph(In<uint32_t> rows, In<int32_t> starts, In<uint32_t> links, In<int64
       if (!is_next || row >= num_rows)
         corrupt_level(number, "row " + std::to_string(row) + " out of order");
     }
-    if (number > 0) level.rows.assign(rows.data() + first, rows.data() + stop);
     const int32_t base = starts.data()[first];
+    level.starts.resize(static_cast<size_t>(stop - first + 1));
     for (int64_t i = first; i <= stop; ++i)
-      level.starts.push_back(static_cast<uint32_t>(starts.data()[i] - base));
+      level.starts[static_cast<size_t>(i - first)] = static_cast<uint32_t>(starts.data()[i] - base);
     level.links.assign(links.data() + base, links.data() + starts.data()[stop]);
-    for (uint32_t& link : level.links) {
-      if (link >= num_rows) corrupt_level(number, "a link to row " + std::to_string(link));
-      if (number > 0) link = place_of(level, number, link);
+    uint32_t most = 0;
+    for (const uint32_t link : level.links) most = std::max(most, link);
+    if (!level.links.empty() && most >= num_rows)
+      corrupt_level(number, "a link to row " + std::to_string(most));
+    if (number > 0) {
+      level.rows.assign(rows.data() + first, rows.data() + stop);
+      for (uint32_t& link : level.links) link = place_of(level, number, link);
     }
     levels_.push_back(std::move(level));
   }

@@ -60,11 +60,14 @@ struct Rows {
 // [lower, upper) are left out, and NaN. Threads may add to it at once.
 //
 // A query is a vector, or `width` of them, one behind the other: then rows are lists of vectors.
+// Of rows below the range the `below` farthest of each query are kept beside the others.
 class Nearest {
  public:
-  Nearest(In<double> queries, int64_t dim, int64_t k, float lower, float upper, int64_t width)
-      : dim_(dim), k_(k), width_(width), lower_(lower), upper_(upper) {
-    const bool is_valid = dim > 0 && k > 0 && width > 0 && width <= (int64_t{1} << 40) / dim;
+  Nearest(In<double> queries, int64_t dim, int64_t k, float lower, float upper, int64_t width,
+          int64_t below)
+      : dim_(dim), k_(k), width_(width), below_(below), lower_(lower), upper_(upper) {
+    const bool is_valid =
+        dim > 0 && k > 0 && width > 0 && width <= (int64_t{1} << 40) / dim && below >= 0;
     if (!is_valid || queries.size() % static_cast<size_t>(dim * width) != 0)
       corrupt("queries: " + std::to_string(queries.size()) + " values of " + std::to_string(width) +
               " vectors of dimension " + std::to_string(dim) + ", k " + std::to_string(k));
@@ -83,6 +86,7 @@ class Nearest {
         bytes_[at] = value >= 0 && value <= 255 ? static_cast<uint8_t>(value) : uint8_t{0};
       }
     heaps_.resize(static_cast<size_t>(count_));
+    below_heaps_.resize(heaps_.size());
   }
 
   int64_t dim() const { return dim_; }
@@ -114,16 +118,20 @@ class Nearest {
     float worst = worst_of(heap);
     for (int64_t row = start; row < stop; ++row) {
       const float distance = distances[row - start];
-      if (!(distance <= worst) || !is_in_range(distance) || (rows.mask && !rows.mask[row])) continue;
-      keep(heap, {distance, rows.ids[row]});
-      worst = worst_of(heap);
+      if (!(distance <= worst) || (rows.mask && !rows.mask[row])) continue;
+      if (is_in_range(distance)) {
+        keep(heap, {distance, rows.ids[row]}, k_);
+        worst = worst_of(heap);
+      } else if (below_ && distance < lower_) {
+        keep(below_heaps_[static_cast<size_t>(query)], {-distance, rows.ids[row]}, below_);
+      }
     }
   }
 
   // Offers a row that counts.
   void offer(int64_t query, float distance, uint64_t id) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (is_in_range(distance)) keep(heaps_[static_cast<size_t>(query)], {distance, id});
+    if (is_in_range(distance)) keep(heaps_[static_cast<size_t>(query)], {distance, id}, k_);
   }
 
   // Whether rows at that distance are kept, where it is a number.
@@ -133,15 +141,21 @@ class Nearest {
   }
 
   // Of each query the number of rows; then the distances and ids of all, nearest first.
-  nb::tuple result() const {
+  nb::tuple result() const { return sorted_of(heaps_); }
+
+  // The same of the rows below the range, the farthest first; their distances are negated.
+  nb::tuple below() const { return sorted_of(below_heaps_); }
+
+ private:
+  nb::tuple sorted_of(const std::vector<std::vector<Candidate>>& heaps) const {
     int64_t total = 0;
-    for (const auto& heap : heaps_) total += static_cast<int64_t>(heap.size());
+    for (const auto& heap : heaps) total += static_cast<int64_t>(heap.size());
     Owned<int64_t> counts(count_);
     Owned<float> distances(total);
     Owned<uint64_t> ids(total);
     int64_t at = 0;
     for (int64_t query = 0; query < count_; ++query) {
-      std::vector<Candidate> sorted = heaps_[static_cast<size_t>(query)];
+      std::vector<Candidate> sorted = heaps[static_cast<size_t>(query)];
       std::sort_heap(sorted.begin(), sorted.end());
       counts[query] = static_cast<int64_t>(sorted.size());
       for (const Candidate& candidate : sorted) {
@@ -152,14 +166,13 @@ class Nearest {
     return nb::make_tuple(counts.numpy(), distances.numpy(), ids.numpy());
   }
 
- private:
   float worst_of(const std::vector<Candidate>& heap) const {
     return static_cast<int64_t>(heap.size()) < k_ ? std::numeric_limits<float>::infinity()
                                                   : heap.front().distance;
   }
 
-  void keep(std::vector<Candidate>& heap, const Candidate& candidate) const {
-    if (static_cast<int64_t>(heap.size()) < k_) {
+  static void keep(std::vector<Candidate>& heap, const Candidate& candidate, int64_t most) {
+    if (static_cast<int64_t>(heap.size()) < most) {
       heap.push_back(candidate);
     } else if (candidate < heap.front()) {
       std::pop_heap(heap.begin(), heap.end());
@@ -170,12 +183,12 @@ class Nearest {
     std::push_heap(heap.begin(), heap.end());
   }
 
-  int64_t dim_, k_, width_, count_ = 0, stride_ = 0;
+  int64_t dim_, k_, width_, below_, count_ = 0, stride_ = 0;
   float lower_, upper_;
   std::vector<double> exact_;
   std::vector<float> floats_;
   std::vector<uint8_t> bytes_;
-  std::vector<std::vector<Candidate>> heaps_;
+  std::vector<std::vector<Candidate>> heaps_, below_heaps_;
   std::mutex mutex_;
 };
 

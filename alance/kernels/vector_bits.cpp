@@ -160,15 +160,23 @@ void add_rabitq(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes m
   nb::gil_scoped_release release;
   // What a query is asked for: its tables, its distance from the centroid, half of its further bits.
   std::vector<float> tables(numbers.size() * static_cast<size_t>(4 * dim));
-  std::vector<float> gaps(numbers.size()), halves(numbers.size());
+  std::vector<float> gaps(numbers.size()), halves(numbers.size()), shares(numbers.size(), 1);
   for (size_t i = 0; i < numbers.size(); ++i) {
     const float* query = nearest.floats(numbers.data()[i]);
     fill_signs(query, dim, tables.data() + i * static_cast<size_t>(4 * dim));
-    double gap = 0, sum = 0;
+    double gap = 0, sum = 0, norm = 0;
     for (int64_t d = 0; d < dim; ++d) {
       const double value = query[d], centre = centroid.data()[d];
       gap += metric == kDot ? -value * centre : (value - centre) * (value - centre);
+      norm += centre * centre;
       sum += value;
+    }
+    // By dot only what of a query is across the centroid is estimated: of the share along it a row
+    // tells the product, in what it adds to 1.
+    if (metric == kDot) {
+      const double share = norm > 0 ? -gap / norm : 0;
+      gap += 1 - share;
+      shares[i] = static_cast<float>(share);
     }
     gaps[i] = static_cast<float>(gap);
     halves[i] = static_cast<float>(sum * ((1 << ex) - 1) / 2);
@@ -191,8 +199,8 @@ void add_rabitq(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes m
           distances[r] = unit * distances[r] + (1 - more[r] - halves[i]);
       }
       for (int64_t r = 0; r < here; ++r)
-        distances[r] =
-            scale * (add.data()[start + r] + gaps[i] + factor.data()[start + r] * distances[r]);
+        distances[r] = scale * (shares[i] * add.data()[start + r] + gaps[i] +
+                                factor.data()[start + r] * distances[r]);
       nearest.offer(numbers.data()[i], distances, rows, start, stop);
     }
   }

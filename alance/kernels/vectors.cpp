@@ -192,10 +192,11 @@ void register_vectors(nanobind::module_& m) {
   namespace nb = nanobind;
   using alance::vectors::Nearest;
   nb::class_<Nearest>(m, "Nearest")
-      .def(nb::init<alance::In<double>, int64_t, int64_t, float, float, int64_t>(),
+      .def(nb::init<alance::In<double>, int64_t, int64_t, float, float, int64_t, int64_t>(),
            nb::arg("queries"), nb::arg("dim"), nb::arg("k"), nb::arg("lower"), nb::arg("upper"),
-           nb::arg("width") = 1)
-      .def("result", &Nearest::result);
+           nb::arg("width") = 1, nb::arg("below") = 0)
+      .def("result", &Nearest::result)
+      .def("below", &Nearest::below);
   m.def("add_vectors", &alance::vectors::add_vectors, nb::arg("nearest"), nb::arg("numbers"),
         nb::arg("ids"), nb::arg("mask"), nb::arg("values"), nb::arg("type"), nb::arg("metric"),
         nb::arg("baseline") = false, nb::arg("graph") = nb::none(), nb::arg("ef") = 0);

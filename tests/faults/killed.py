@@ -22,6 +22,7 @@ import pyarrow as pa
 import alance
 
 ROWS = pa.table({"x": [100, 101, 102]})
+SMALL: Any = {"num_partitions": 3, "num_sub_vectors": 4, "num_bits": 4}
 
 
 class Turns(Coroutine[Any, Any, Any]):
@@ -68,6 +69,10 @@ async def _write(uri: str, options: dict[str, str], verb: str) -> None:
             await dataset.insert(ROWS, mode="overwrite")
         elif verb == "delete":
             await dataset.delete("x < 10")
+        elif verb == "create_index":
+            await dataset.create_index("v", "IVF_PQ", replace=True, **SMALL)
+        elif verb == "optimize_indices":
+            await dataset.optimize.optimize_indices(num_indices_to_merge=9)
         else:
             await dataset.update({"x": "x + 1000"}, where="x < 10")
 

@@ -8,12 +8,16 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
+
+import alance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,3 +131,42 @@ def test_on_a_store(lab: Lab, verb: str, stride: int) -> None:
                 break
     assert 20 < turn < 990
     assert set(versions) == {0, 1}
+
+
+@strides
+@pytest.mark.parametrize("verb", ["create_index", "optimize_indices"])
+async def test_a_killed_build_leaves_the_old_index(tmp_path: Path, verb: str, stride: int) -> None:
+    first, uri = tmp_path / "first", tmp_path / "table"
+    values = np.random.default_rng(1).standard_normal((600, 8), np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(values.reshape(-1), 8)
+    rows = pa.table({"x": range(600), "v": vectors})
+    dataset = lance.write_dataset(rows.slice(0, 500), first)
+    dataset.create_index("v", "IVF_FLAT", num_partitions=3)
+    dataset = lance.write_dataset(rows.slice(500), first, mode="append")
+    old, seen = dataset.version, set()
+    with killer(str(uri), {}, verb) as run:
+        for turn in turns(verb, stride):
+            shutil.rmtree(uri, ignore_errors=True)
+            shutil.copytree(first, uri)
+            was_killed = run(turn)
+            table = lance.dataset(uri)
+            seen.add(table.version)
+            is_new = table.version > old
+            kind = table.stats.index_stats("v_idx")["index_type"]
+            assert kind == ("IVF_PQ" if is_new and verb == "create_index" else "IVF_FLAT")
+            own = await alance.dataset(uri)
+            asked = {"nprobes": 3, "refine_factor": 9, "fast_search": True}
+            for row in (0, 499, 599):  # the last one has no index before
+                near = {"column": "v", "q": values[row], "k": 600, "nprobes": 3}
+                theirs = table.to_table(["x"], nearest=near, fast_search=True)["x"]
+                ours = await own.nearest("v", values[row], 600, columns=["x"], **asked)
+                assert sorted(ours["x"].to_pylist()) == sorted(theirs.to_pylist())
+                assert sorted(theirs.to_pylist()) == [*range(600 if is_new else 500)]
+            # What it has left behind goes, and what is there answers as before.
+            await own.cleanup_old_versions(timedelta(0), delete_unverified=True)
+            files = {file.parent.name for file in (uri / "_indices").glob("*/*")}
+            assert files == {segment["uuid"] for segment in own.list_indices()}
+            if not was_killed:
+                break
+    assert 20 < turn < 990
+    assert seen == {old, old + 1}

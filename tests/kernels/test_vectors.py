@@ -269,12 +269,12 @@ def test_codes_of_bits_are_compared_as_the_vectors_that_they_stand_for(dim: int)
     }
     gaps = ((queries - centroid).astype(np.float64) ** 2).sum(axis=1)
 
-    def ask(ex: int, *, is_packed: bool, baseline: bool) -> Any:
+    def ask(ex: int, *, is_packed: bool, baseline: bool, metric: str = "l2") -> Any:
         kernel = nearest(queries, count)
         _kernels.add_rabitq(
             kernel, np.arange(2, dtype=np.int32), np.arange(count, dtype=np.uint64), ALL,
             signs.reshape(-1), is_packed, ex, extra[ex].reshape(-1), add, factor, centroid,
-            METRICS.index("l2"), 0.5, baseline,
+            METRICS.index(metric), 0.5, baseline,
         )  # fmt: skip
         counts, distances, ids = kernel.result()
         assert counts.tolist() == [count, count]
@@ -289,4 +289,10 @@ def test_codes_of_bits_are_compared_as_the_vectors_that_they_stand_for(dim: int)
             codes = bits * (1 << ex) + further[ex] - ((1 << ex) - 0.5)
             right = 0.5 * (add + gaps[:, None] + factor * (queries @ codes.T))
             plain = ask(ex, is_packed=False, baseline=False)
+            np.testing.assert_allclose(plain, right, rtol=1e-4, atol=2e-3 * (1 << ex))
+            # By dot the share of a query along the centroid is not estimated.
+            dots = (queries.astype(np.float64) @ centroid)[:, None]
+            shares = dots / (centroid.astype(np.float64) @ centroid)
+            right = 0.5 * (1 - dots - shares * (1 - add) + factor * (queries @ codes.T))
+            plain = ask(ex, is_packed=False, baseline=False, metric="dot")
             np.testing.assert_allclose(plain, right, rtol=1e-4, atol=2e-3 * (1 << ex))

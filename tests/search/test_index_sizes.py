@@ -24,13 +24,16 @@ KINDS: Final[dict[str, tuple[Callable[[int], dict[str, Any]], float]]] = {
     "IVF_FLAT": (lambda _: {}, 1.0),
     "IVF_SQ": (lambda _: {}, 0.5),
     "IVF_PQ": (lambda dim: {"num_sub_vectors": dim // 8}, 0.5),
+    "IVF_RQ": (lambda _: {"num_bits": 1}, 0.5),
 }
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=16)
 @given(
     kind=st.sampled_from(sorted(KINDS)),
     metric=st.sampled_from(METRICS),
+    dtype=st.sampled_from(["float16", "float32", "float64"]),
+    stable=st.booleans(),
     num_rows=st.integers(260, 4000),
     dim=st.sampled_from([8, 24, 64, 136]),
     partitions=st.integers(1, 12),
@@ -41,6 +44,8 @@ KINDS: Final[dict[str, tuple[Callable[[int], dict[str, Any]], float]]] = {
 async def test_both_libraries_find_the_same_rows_at_the_same_distances(
     kind: str,
     metric: str,
+    dtype: str,
+    stable: bool,
     num_rows: int,
     dim: int,
     partitions: int,
@@ -49,10 +54,12 @@ async def test_both_libraries_find_the_same_rows_at_the_same_distances(
     gone: int,
 ) -> None:
     options, halved = KINDS[kind]
-    rows = pa.table({"id": np.arange(num_rows), "vec": vectors("float32", num_rows, dim)})
+    rows = pa.table({"id": np.arange(num_rows), "vec": vectors(dtype, num_rows, dim)})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t"
-        dataset = lance.write_dataset(rows, path, max_rows_per_file=1100)
+        dataset = lance.write_dataset(
+            rows, path, max_rows_per_file=1100, enable_stable_row_ids=stable
+        )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             dataset.create_index(
@@ -60,7 +67,8 @@ async def test_both_libraries_find_the_same_rows_at_the_same_distances(
             )
         if gone:
             dataset.delete(f"id % {gone + 1} = 0")
-        q = np.array(vectors("float32", 50, dim, seed=99).drop_null()[0].as_py(), np.float32)
+        q = np.array(vectors(dtype, 50, dim, seed=99).drop_null()[0].as_py(), dtype)
         own = await ours(await alance.dataset(path), q, k=k, nprobes=nprobes)
-        other = theirs(path, q, k=k, nprobes=nprobes)
-        agree(own, other, scale=halved if metric == "cosine" else 1.0)
+        other = theirs(path, q, k=k, nprobes=nprobes, approx_mode="accurate")
+        tolerance = 5e-3 if dtype == "float16" else 5e-4 if kind == "IVF_RQ" else 1e-5
+        agree(own, other, tolerance=tolerance, scale=halved if metric == "cosine" else 1.0)

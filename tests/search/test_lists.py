@@ -117,6 +117,19 @@ async def test_distances_of_lists_are_kept_by_their_range(path: Path) -> None:
     assert ids(own) == ids(every)[10:400]
 
 
+async def test_lists_that_an_index_takes_for_too_near_are_compared_exactly(tmp_path: Path) -> None:
+    lance.write_dataset(lists(800), tmp_path / "t")
+    dataset = await alance.dataset(tmp_path / "t")
+    options = {"metric": "cosine", "num_sub_vectors": 4, "num_bits": 4, "num_partitions": 1}
+    dataset = await dataset.create_index("vec", "IVF_PQ", **options)
+    asked = {"k": 200, "refine_factor": 2}
+    every = await ours(dataset, query(), **asked)
+    for place in (5, 50):
+        bounds = (every["_distance"][place].as_py(), every["_distance"][150].as_py())
+        own = await ours(dataset, query(), **asked, distance_range=bounds)
+        assert ids(own) == ids(every)[place:150]
+
+
 async def test_vectors_with_nan_and_lists_without_vectors_are_passed_over(tmp_path: Path) -> None:
     nan = float("nan")
     rows = [[[1, 0], [0, 1]], [[nan, 0], [0, 1]], [[nan, nan]], None, [], [[1, 1]]]

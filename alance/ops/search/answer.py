@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 _log: Final = logging.getLogger(__name__)
+EVERY: Final = 1 << 40  # rows to look for on a graph: all are compared
 AHEAD: Final = 8  # fragments whose files are opened beside the index
 
 
@@ -57,14 +58,29 @@ class Hits:
     @classmethod
     def of(cls, parts: Sequence[_kernels.Nearest], k: int) -> Hits:
         """The k nearest rows of each query, of one or several collections."""
-        results = [nearest.result() for nearest in parts]
+        hits = cls._joined([nearest.result() for nearest in parts])
+        return hits if len(parts) == 1 else hits.ranked(k)
+
+    @classmethod
+    def below(cls, parts: Sequence[_kernels.Nearest], k: int) -> Hits:
+        """Of the rows below the range of distances the k farthest; distances are negated."""
+        return cls._joined([nearest.below() for nearest in parts]).ranked(k)
+
+    @classmethod
+    def _joined(cls, results: Sequence[tuple[Int64s, Float32s, UInt64s]]) -> Hits:
         numbers = np.concatenate(
             [np.repeat(np.arange(len(result[0]), dtype=np.int32), result[0]) for result in results]
         )
         distances = np.concatenate([result[1] for result in results])
-        ids = np.concatenate([result[2] for result in results])
-        hits = cls(numbers, distances, ids)
-        return hits if len(parts) == 1 else hits.ranked(k)
+        return cls(numbers, distances, np.concatenate([result[2] for result in results]))
+
+    def __add__(self, other: Hits) -> Hits:
+        """These rows, then the others."""
+        return Hits(
+            np.concatenate([self.numbers, other.numbers]),
+            np.concatenate([self.distances, other.distances]),
+            np.concatenate([self.ids, other.ids]),
+        )
 
     def ranked(self, k: int) -> Hits:
         """The k nearest rows of each query, of rows in any order."""
@@ -72,11 +88,14 @@ class Hits:
         starts = np.searchsorted(hits.numbers, hits.numbers)
         return hits.where(np.flatnonzero(np.arange(len(hits.ids)) - starts < k))
 
-    def of_lists(self, search: Search, k: int) -> Hits:
+    def of_lists(self, search: Search, k: int, *, below: bool = False) -> Hits:
         """The k nearest rows of each query, of what each of its vectors has found.
 
         The distance of a row is the sum over these vectors; where one has not found it, the
         distance of the farthest that it has found stands for the row's, which is no less.
+
+        Args:
+            below: beside them the k farthest of those below the range of distances.
         """
         vectors = self.numbers.astype(np.int64)
         ids, places = distinct(self.ids.astype(np.int64))
@@ -93,7 +112,10 @@ class Hits:
         sums = np.bincount(owners, gains, len(rows)) + rest.sum(axis=1)[numbers]
         distances = sums.astype(np.float32)
         hits = Hits(numbers.astype(np.int32), distances, ids[rows].astype(np.uint64))
-        return hits.where((sums >= search.lower) & (sums < search.upper)).ranked(k)
+        inside = hits.where((sums >= search.lower) & (sums < search.upper)).ranked(k)
+        if not below:
+            return inside
+        return inside + replace(hits, distances=-distances).where(sums < search.lower).ranked(k)
 
     def where(self, chosen: Mask | Int64s | slice) -> Hits:
         """Some of the rows."""
@@ -216,17 +238,22 @@ async def _probed(
     k = search.k * (refine or 1) if is_refined else search.k
     queries = unit_queries(search, way.metric)
     num_probed = search.num_probed if search.is_multi else k
-    # What an index takes for too far may be near enough when it is compared exactly.
+    # What an index takes for too far may be near enough when it is compared exactly; and what it
+    # takes for too near, of which as many rows are compared.
     asked = replace(search, upper=math.inf) if is_refined else search
-    kernels = _kernels_of(asked, opened, queries, num_probed)
+    is_bounded = is_refined and search.lower > -math.inf
+    kernels = _kernels_of(asked, opened, queries, num_probed, is_bounded=is_bounded)
     exact = kernel_of(search, search.k) if is_refined or way.uncovered else None
 
     async def ask() -> None:
         await search_segments(snapshot, search, segments, queries, num_probed, kernels)
         if exact is not None and is_refined:
             hits = Hits.of(kernels.distinct, num_probed)
-            named = _checked(snapshot, way, hits.of_lists(asked, k) if search.is_multi else hits)
-            await _refine(snapshot, search, way.metric, named, exact)
+            if search.is_multi:
+                hits = hits.of_lists(asked, k, below=is_bounded)
+            elif is_bounded:
+                hits += Hits.below(kernels.distinct, k)
+            await _refine(snapshot, search, way.metric, _checked(snapshot, way, hits), exact)
 
     rest = [] if exact is None else _uncovered(snapshot, search, options, way, exact)
     await all_of([ask(), *rest])
@@ -268,20 +295,29 @@ def check_rows(snapshot: Snapshot, index: str, row_ids: UInt64s) -> None:
         raise error
 
 
-def _kernels_of(search: Search, opened: Sequence[Ivf], queries: Float64s, k: int) -> Kernels:
-    """What collects the rows of segments: one for all whose queries are the same."""
+def _kernels_of(
+    search: Search, opened: Sequence[Ivf], queries: Float64s, k: int, *, is_bounded: bool
+) -> Kernels:
+    """What collects the rows of segments: one for all whose queries are the same.
+
+    Args:
+        is_bounded: as many rows below the range of distances are collected besides.
+    """
+    below = k if is_bounded else 0
     if search.is_multi:
-        search = replace(search, lower=-math.inf, upper=math.inf)  # it is of the sums
+        search, below = replace(search, lower=-math.inf, upper=math.inf), 0  # it is of the sums
     shared: _kernels.Nearest | None = None
     of_segments = []
     for ivf in opened:
         turned = ivf.quantizer.queries(queries)
         if turned is queries:
-            shared = shared or kernel_of(search, k, queries)
+            shared = shared or kernel_of(search, k, queries, below=below)
             of_segments.append(shared)
         else:
-            of_segments.append(kernel_of(search, k, turned))
-    return Kernels(of_segments, search.probing.width(search.num_probed))
+            of_segments.append(kernel_of(search, k, turned, below=below))
+    # A walk along links ends at the nearest rows: those at a lower bound are farther.
+    ef = EVERY if is_bounded else search.probing.width(search.num_probed)
+    return Kernels(of_segments, ef)
 
 
 async def open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns) -> None:

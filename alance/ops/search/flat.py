@@ -27,15 +27,18 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
-def kernel_of(search: Search, k: int, queries: Float64s | None = None) -> _kernels.Nearest:
+def kernel_of(
+    search: Search, k: int, queries: Float64s | None = None, *, below: int = 0
+) -> _kernels.Nearest:
     """The k nearest rows of each query of a search: nothing yet.
 
     Args:
         queries: as they are compared, a row each; None: as they were given.
+        below: rows that are kept besides, of those below the range of distances.
     """
     asked = search.queries if queries is None else queries
     width, bounds = asked.shape[1] // search.dim, (search.lower, search.upper)
-    return _kernels.Nearest(asked.reshape(-1), search.dim, k, *bounds, width=width)
+    return _kernels.Nearest(asked.reshape(-1), search.dim, k, *bounds, width, below)
 
 
 async def search_flat(
