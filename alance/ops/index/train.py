@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,18 +23,20 @@ from alance.format.index.encoders import (
 )
 from alance.format.index.hnsw import described
 from alance.format.index.quantizers import buffer_of, quantizer_of
-from alance.format.index.values import Vectors, VectorType, whole_vectors
+from alance.format.index.values import WIDTHS, Vectors, VectorType, whole_vectors
 from alance.io.tasks import all_of
 from alance.ops.index.kmeans import Clustering
 from alance.ops.index.new_vector import PARTITION_ROWS, given
 from alance.ops.index.progress import Step
 from alance.ops.index.segment_files import StoredFile
-from alance.ops.read.sample import sample
+from alance.ops.read.sample import drawn
+from alance.ops.read.take import take
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
+    import pyarrow as pa
 
     from alance.arrays import Float32s
     from alance.format.field import Field
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
 GRAPH_ROWS: Final = 1 << 20  # of a partition with a graph, as pylance aims at them
 SEED: Final = 42  # the same rows give the same index
 GROWN: Final = 4  # times the rows that a partition had: then centroids are found anew
+PART_BYTES: Final = 4 << 20  # of the sample that are read at once
 LISTS: Final = 1024  # whose vectors are counted before the sample is drawn
 
 
@@ -125,16 +129,31 @@ async def train(snapshot: Snapshot, checked: CheckedVectors, tell: Tell = None) 
 
 async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -> Vectors:
     """The vectors of some rows, in any order."""
-    table = await sample(snapshot, num_rows, [checked.column], seed=SEED)
+    pool, chosen = snapshot.engine.pool, await drawn(snapshot, num_rows, SEED)
+    type_, metric = checked.type, checked.metric
+    width = type_.dim * WIDTHS[type_.name]
+    values, filled = np.empty((num_rows, width), np.uint8), 0
 
-    def vectors() -> Vectors:
-        column = table.column(0).combine_chunks()
-        whole, _ = whole_vectors(column, checked.type, checked.metric)
+    def add(rows: pa.Table) -> None:
+        nonlocal values, filled
+        whole, _ = whole_vectors(rows.column(0).combine_chunks(), type_, metric)
+        stop = filled + len(whole.rows)
+        if stop > len(values):  # lists have several vectors
+            more = np.empty((stop + len(values), width), np.uint8)
+            more[:filled], values = values[:filled], more
+        values[filled:stop], filled = whole.rows, stop
+
+    step = max(1, PART_BYTES // width)
+    for start in range(0, num_rows, step):
+        rows = await take(snapshot, chosen[start : start + step], [checked.column])
+        await pool.run(partial(add, rows))
+
+    def mixed() -> Vectors:
         # Rows are in the order of the table: a part of them would be of one place.
-        order = np.random.default_rng(SEED).permutation(len(whole.rows))
-        return replace(whole, values=whole.rows[order].reshape(-1))
+        order = np.random.default_rng(SEED).permutation(filled)
+        return Vectors(values[order].reshape(-1), type_.name, type_.dim, metric)
 
-    return await snapshot.engine.pool.run(vectors)
+    return await pool.run(mixed)
 
 
 async def _vectors_of_row(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -> float:

@@ -12,6 +12,7 @@ from alance.ops.read.take import take
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from alance.arrays import Int64s
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 
@@ -24,8 +25,12 @@ async def sample(
     Raises:
         InvalidInputError: a negative number, or more rows than there are.
     """
+    return await take(snapshot, await drawn(snapshot, num_rows, seed), columns)
+
+
+async def drawn(snapshot: Snapshot, num_rows: int, seed: int | None) -> Int64s:
+    """The positions of the rows of `sample`, ascending."""
     total = int((await snapshot.live_counts()).sum())
     if not 0 <= num_rows <= total:
         raise InvalidInputError(f"sample of {num_rows} rows: the dataset has {total}")
-    chosen = np.random.default_rng(seed).choice(total, num_rows, replace=False)
-    return await take(snapshot, np.sort(chosen), columns)
+    return np.sort(np.random.default_rng(seed).choice(total, num_rows, replace=False))
