@@ -61,7 +61,7 @@ def run(program: str) -> str:
         text=True,
         cwd=ROOT,
         check=False,
-        timeout=60,
+        timeout=250,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
