@@ -361,8 +361,10 @@ class FileSource(Source):
     @property
     def waits(self) -> int: ...
 
+def sizes_now(names: Sequence[bytes], identities: Sequence[tuple[int, int]]) -> list[int]: ...
 def read_pieces(
     fds: Sequence[int],
+    sizes: Sequence[int],
     ends: Sequence[int],
     starts: npt.NDArray[np.int64],
     stops: npt.NDArray[np.int64],

@@ -7,7 +7,7 @@ as null. All files of a fragment have the same rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from dataclasses import field as attribute
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from alance.errors import AlanceError, CorruptFileError
@@ -63,8 +63,8 @@ class FragmentTask:
     @property
     def num_bytes(self) -> int:
         """Encoded bytes to decode."""
-        at_once = self.ranged.num_bytes + sum(columns.num_bytes for columns in self.columns)
-        return at_once + sum(encoded_bytes(rows) for rows in self.leaves.values())
+        at_once = self.ranged.num_bytes + sum([columns.num_bytes for columns in self.columns])
+        return at_once + sum(map(encoded_bytes, self.leaves.values()))
 
     @property
     def unread(self) -> list[PlacedRows]:
@@ -175,14 +175,14 @@ def encoded_bytes(rows: Found) -> int:
     return rows.num_bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class OpenFragment:
-    """A fragment with the columns of a projection open."""
+    """A fragment with the columns of a projection open. Immutable but for what it learns."""
 
     schema: Schema
     num_rows: int  # physical rows, deleted ones included
     leaves: tuple[OpenLeaf, ...]
-    _tables: list[PageTables] = attribute(default_factory=list, compare=False, repr=False)
+    leaf_ids: tuple[int, ...]  # of their fields
 
     @property
     def encoded_bytes(self) -> int:
@@ -194,22 +194,18 @@ class OpenFragment:
         """Memory of what is known of the columns."""
         return 100 + self.tables.num_bytes
 
-    @property
+    @cached_property
     def row_bytes(self) -> float:
         """Memory of a decoded row, estimated: a constant page of vectors has no bytes at all."""
-        tables, rows = self.tables, max(1, self.num_rows)
-        if tables.row_bytes is None:
-            sizes = [leaf.column.encoded_bytes / rows for leaf in self.leaves]
-            fixed = [leaf_bytes(leaf.leaf) for leaf in self.leaves]
-            tables.row_bytes = sum(map(max, sizes, fixed))
-        return tables.row_bytes
+        rows = max(1, self.num_rows)
+        sizes = [leaf.column.encoded_bytes / rows for leaf in self.leaves]
+        fixed = [leaf_bytes(leaf.leaf) for leaf in self.leaves]
+        return sum(map(max, sizes, fixed))
 
-    @property
+    @cached_property
     def tables(self) -> PageTables:
-        """What is known of the pages, for single rows."""
-        if not self._tables:
-            self._tables.append(PageTables(self.leaves))
-        return self._tables[0]
+        """What is known of the pages."""
+        return PageTables(self.leaves)
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
         """Plan single rows, with all that is to be read for them; see `take_rows`."""
@@ -219,7 +215,7 @@ class OpenFragment:
 
     def place(self, rows: Int64s, states: States, *, guess: bool) -> Plan[FragmentTask]:
         """Plan single rows, without what is `unread` of the task; see `take_rows`."""
-        (task,) = yield from take_rows(self.schema, [(self, rows)], states, guess=guess)
+        (task,) = yield from take_rows(self.schema, [self], rows, [len(rows)], states, guess=guess)
         return task
 
     def read(self, start: int, stop: int, states: States) -> Plan[FragmentTask]:
@@ -278,15 +274,22 @@ class OpenFragment:
 
 
 def take_rows(
-    schema: Schema, fragments: Sequence[tuple[OpenFragment, Int64s]], states: States, *, guess: bool
+    schema: Schema,
+    fragments: Sequence[OpenFragment],
+    rows: Int64s,
+    ends: Sequence[int],
+    states: States,
+    *,
+    guess: bool,
 ) -> Plan[list[FragmentTask]]:
     """Plan single rows of fragments, in few tasks; what is still to be read is their `unread`.
 
     Arguments, cost and errors are those of `placed_rows`.
     """
-    placed = yield from placed_rows(fragments, states, guess=guess)
+    placed = yield from placed_rows(fragments, rows, ends, states, guess=guess)
     return [
-        FragmentTask(schema, rows.num_rows, rows.leaves, columns=rows.columns) for rows in placed
+        FragmentTask(schema, found.num_rows, found.leaves, columns=found.columns)
+        for found in placed
     ]
 
 
@@ -335,9 +338,13 @@ def open_fragments(schema: Schema, asked: Sequence[ToOpen]) -> Plan[list[OpenFra
     fragments = []
     for number, (group, (_, num_rows, _)) in enumerate(zip(groups, asked, strict=True), 1):
         by_field = _by_field(schema, group, num_rows)
-        if [*by_field] != ids:
+        own_ids = tuple(by_field)
+        if own_ids == ids:
+            own_ids = ids  # one object for all fragments
+        else:
             by_field = {field: by_field[field] for field in (*ids, *top) if field in by_field}
-        fragments.append(OpenFragment(schema, num_rows, tuple(by_field.values())))
+            own_ids = tuple(by_field)
+        fragments.append(OpenFragment(schema, num_rows, tuple(by_field.values()), own_ids))
         if number % PLANS_A_TURN == 0:
             yield TURN
     return fragments
@@ -363,10 +370,11 @@ def _by_field(
     return by_field
 
 
-def _columns_of(schema: Schema) -> tuple[Sequence[LeafColumn], Sequence[int], Collection[int]]:
+def _columns_of(schema: Schema) -> tuple[Sequence[LeafColumn], tuple[int, ...], Collection[int]]:
     """The leaves of a schema, their fields' ids, and those of its own fields."""
     leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
-    return leaves, [leaf.field.id for leaf in leaves], {field.id: None for field in schema.fields}
+    ids = tuple([leaf.field.id for leaf in leaves])
+    return leaves, ids, {field.id: None for field in schema.fields}
 
 
 def _open_leaves(

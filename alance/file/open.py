@@ -235,7 +235,7 @@ def bytes_at_hand(pieces: Pieces, containers: Mapping[str, Container]) -> memory
     sizes = pieces.stops - pieces.starts
     contents = [file.content for file in files]
     content = _kernels.gather_spans(contents, numbers, pieces.starts - first, sizes).data
-    if any(file.search is not None for file in files):
+    if [file.search for file in files].count(None) < len(files):
         ends = np.cumsum(sizes).tolist()
         starts, spans = pieces.starts.tolist(), zip([0, *ends], ends, strict=False)
         for number, start, (begin, end) in zip(numbers.tolist(), starts, spans, strict=True):

@@ -20,6 +20,7 @@ from alance.format.plans import together
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from alance._kernels import RowTable
     from alance.file.columns import States
     from alance.file.leaves import OpenLeaf
     from alance.format.layouts.base import PageState
@@ -32,12 +33,13 @@ class PageTables:
     """The page tables of a fragment, one a leaf; None of a leaf whose rows go another way.
 
     Attributes:
+        containers: the files of the leaves.
+        placed: the numbers of the leaves that have tables.
         num_bytes: memory of the columns, of the tables and of what they keep alive.
         is_simple: rows of all leaves are those of the fragment, and its files are all kept whole,
             or none is.
         is_whole: a file is kept whole.
         has_grown: pages were learned since the tables were last weighed.
-        row_bytes: memory of a decoded row; None until it is asked for.
         lock: held by the thread that learns pages, where several read the same.
     """
 
@@ -45,15 +47,15 @@ class PageTables:
         "_by_field",
         "_forms",
         "_left_out",
-        "_placed",
         "_ranged",
+        "containers",
         "has_grown",
         "is_simple",
         "is_whole",
         "leaves",
         "lock",
         "num_bytes",
-        "row_bytes",
+        "placed",
         "tables",
     )
 
@@ -64,14 +66,14 @@ class PageTables:
         ]
         columns = [leaf.column.column for leaf in leaves]
         self.num_bytes = sum([84 + 24 * column.num_pages + column.num_bytes for column in columns])
-        kept = {leaf.column.container.is_whole for leaf in leaves}
+        self.containers = [leaf.column.container for leaf in leaves]
+        self.placed = _numbers(self.tables)
+        kept = {container.is_whole for container in self.containers}
         self.is_whole = True in kept
         self.is_simple = len(kept) < 2 and all(leaf.leaf.multiplier == 1 for leaf in leaves)
         self.has_grown = True
-        self.row_bytes: float | None = None
         self.lock = threading.Lock()
         self._ranged: RangedColumns | None = None
-        self._placed: Sequence[int] | None = None
         self._forms: Sequence[tuple[int, bool]] | None = None
         self._by_field: Mapping[int, OpenLeaf] | None = None
         self._left_out = NONE_LEFT_OUT
@@ -79,20 +81,13 @@ class PageTables:
     def drop(self, at: int) -> None:
         """Rows of a leaf go another way."""
         self.tables[at] = None
-        self._ranged = self._placed = None
+        self.placed = _numbers(self.tables)
+        self._ranged = None
 
     def leave_out(self, numbers: Iterable[int]) -> None:
         """Neighbouring rows of some leaves go another way; single ones do not."""
         self._left_out = self._left_out.union(numbers)
         self._ranged = None
-
-    @property
-    def placed(self) -> Sequence[int]:
-        """The numbers of the leaves that have tables."""
-        if self._placed is None:
-            tables = enumerate(self.tables)
-            self._placed = [number for number, table in tables if table is not None]
-        return self._placed
 
     @property
     def by_field(self) -> Mapping[int, OpenLeaf]:
@@ -119,6 +114,10 @@ class PageTables:
             ]
             ranged = self._ranged = RangedColumns.of(self.leaves, tables)
         return ranged
+
+
+def _numbers(tables: Sequence[RowTable | None]) -> list[int]:
+    return [number for number, table in enumerate(tables) if table is not None]
 
 
 class Hole(NamedTuple):

@@ -9,7 +9,8 @@ a guess instead. Columns and pages of other kinds have plans of their own, besid
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter, lt
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from alance.file.columns import States
     from alance.file.fragment import Found, OpenFragment
     from alance.file.leaves import OpenLeaf
+    from alance.file.page_tables import PageTables
     from alance.format.plans import Plan
 
 PLACED_AT_ONCE: Final = 1 << 17  # rows of columns that a call places: 1 to 4 milliseconds
@@ -37,22 +39,34 @@ GUESSED_PLACES: Final = 64  # of more, what is read in vain costs more than a ro
 
 
 def placed_rows(
-    fragments: Sequence[tuple[OpenFragment, Int64s]], states: States, *, guess: bool
+    fragments: Sequence[OpenFragment],
+    rows: Int64s,
+    ends: Sequence[int],
+    states: States,
+    *,
+    guess: bool,
 ) -> Plan[list[FoundRows]]:
     """Plan single rows: what was found of neighbouring fragments with the same leaves.
 
     Cost: no round where the pages are known, else one; two for some kinds of pages.
 
     Args:
-        fragments: with physical row offsets, sorted and unique.
+        rows: physical row offsets, sorted and unique in each fragment, one behind the other.
+        ends: where those of each fragment end.
         guess: a round is dear: rows of pages that are not known are read by a guess, where they
             are few, and those of the others beside them.
 
     Raises:
         CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
     """
-    alike = groupby(fragments, lambda pair: [leaf.leaf.field.id for leaf in pair[0].leaves])
-    plans = [_rows_of(_Asked.of([*same]), states, guess) for _, same in alike]
+    plans, first = [], 0
+    for _, same in groupby(fragments, attrgetter("leaf_ids")):
+        last = first + len([*same])
+        begin = ends[first - 1] if first else 0
+        own_ends = [end - begin for end in ends[first:last]]
+        asked = _Asked.of(fragments[first:last], rows[begin : ends[last - 1]], own_ends)
+        plans.append(_rows_of(asked, states, guess))
+        first = last
     return (yield from together(plans))
 
 
@@ -73,24 +87,31 @@ class FoundRows(NamedTuple):
 class _Asked:
     """Rows of fragments that have the same leaves."""
 
-    fragments: Sequence[OpenFragment]
+    tables: Sequence[PageTables]  # of the fragments
     rows: Int64s  # end to end
     ends: Sequence[int]  # where those of each fragment end
     is_simple: bool  # there are rows of each fragment, and their tables are simple and alike
 
     @classmethod
-    def of(cls, asked: Sequence[tuple[OpenFragment, Int64s]]) -> _Asked:
-        rows = asked[0][1] if len(asked) == 1 else np.concatenate([rows for _, rows in asked])
-        counts = [len(rows) for _, rows in asked]
-        fragments = [fragment for fragment, _ in asked]
+    def of(cls, fragments: Sequence[OpenFragment], rows: Int64s, ends: Sequence[int]) -> _Asked:
         tables = [fragment.tables for fragment in fragments]
-        simple = all(counts) and all(own.is_simple for own in tables)
-        is_alike = len({own.is_whole for own in tables}) < 2
-        return cls(fragments, rows, [*accumulate(counts)], simple and is_alike)
+        kinds = {own.is_whole if own.is_simple else None for own in tables}
+        has_rows = all(map(lt, [0, *ends], ends))
+        return cls(tables, rows, ends, has_rows and len(kinds) == 1 and None not in kinds)
+
+    @property
+    def num_runs(self) -> int:
+        """Runs of neighbouring rows."""
+        return 1 + int(np.count_nonzero(np.diff(self.rows) != 1))
+
+    @property
+    def leaves(self) -> Sequence[OpenLeaf]:
+        """The leaves of the first fragment, whose fields are those of all."""
+        return self.tables[0].leaves
 
     def leaf(self, at: int, number: int) -> OpenLeaf:
         """A leaf of one of the fragments."""
-        return self.fragments[number].leaves[at]
+        return self.tables[number].leaves[at]
 
     def rows_of(self, at: int, first: int, last: int) -> tuple[Int64s, list[int]]:
         """The rows of a column that are those of some fragments, and where those of each end."""
@@ -108,11 +129,11 @@ class _Asked:
         """
         if not self.is_simple:
             return ()
-        numbers = self.fragments[0].tables.placed
+        numbers = self.tables[0].placed
         left_out = {*apart}
-        for fragment in self.fragments[1:]:
-            if (others := fragment.tables.placed) != numbers:
-                left_out.update({*numbers}.difference(others))
+        for own in self.tables:
+            if own.placed != numbers:
+                left_out.update({*numbers}.difference(own.placed))
         return [at for at in numbers if at not in left_out] if left_out else numbers
 
     def runs(self, at: int, apart: Collection[int]) -> Sequence[tuple[bool, int, int]]:
@@ -121,7 +142,7 @@ class _Asked:
         Args:
             apart: fragments that go another way though they have tables.
         """
-        tables = [fragment.tables.tables[at] for fragment in self.fragments]
+        tables = [own.tables[at] for own in self.tables]
         ways = []
         for number, (first, end) in enumerate(pairwise([0, *self.ends])):
             is_placed = tables[number] is not None and number not in apart and first < end
@@ -156,9 +177,8 @@ class _Asked:
     def place(self, batch: _Batch) -> _kernels.RowPlan:
         """Where rows are, as far as their tables know."""
         leaves, first, last = batch
-        fragments = self.fragments[first:last]
-        tables = [fragment.tables.tables for fragment in fragments]
-        columns = [[own[at] for own in tables] for at in leaves]
+        by_leaf = [*zip(*[own.tables for own in self.tables[first:last]], strict=True)]
+        columns = [by_leaf[at] for at in leaves]
         try:
             return _kernels.plan_rows(columns, *self.rows_of(leaves[0], first, last))  # type: ignore[arg-type]
         except ValueError as error:
@@ -167,9 +187,9 @@ class _Asked:
 
     def columns(self, batch: _Batch, placed: PlacedRows) -> PlacedColumns | None:
         """Leaves of a batch of all fragments that are decoded in one call; None: no such batch."""
-        if batch.first or batch.last != len(self.fragments) or not len(self.rows):
+        if batch.first or batch.last != len(self.ends) or not len(self.rows):
             return None
-        leaves, forms = self.fragments[0].leaves, self.fragments[0].tables.forms
+        leaves, forms = self.leaves, self.tables[0].forms
         own = [forms[at] for at in batch.leaves]
         columns = placed.plan.fitting([width for width, _ in own])
         if not columns:
@@ -185,8 +205,8 @@ class _Asked:
     def placed(self, batch: _Batch, plan: _kernels.RowPlan) -> PlacedRows:
         """Rows that were placed, with their bytes where small files are kept whole."""
         leaves, first, last = batch
-        numbers = range(first, last)
-        containers = [self.leaf(at, number).column.container for at in leaves for number in numbers]
+        files = [own.containers for own in self.tables[first:last]]
+        containers = [own[at] for at in leaves for own in files]
         placed = PlacedRows(plan, [container.path for container in containers])
         if containers[0].is_whole:  # all of them are
             by_path = {container.path: container for container in containers}
@@ -203,10 +223,9 @@ class _Batch(NamedTuple):
 
 
 def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[FoundRows]:
-    leaves = asked.fragments[0].leaves
+    leaves = asked.leaves
     apart: dict[int, set[int]] = {}  # by leaf: fragments whose rows are read by a guess
-    places = len(leaves) * (1 + np.count_nonzero(np.diff(asked.rows) != 1))
-    is_guessed = guess and places <= GUESSED_PLACES
+    is_guessed = guess and len(leaves) * asked.num_runs <= GUESSED_PLACES
     while True:
         everywhere = asked.everywhere(apart)
         left = frozenset(range(len(leaves))).difference(everywhere)
@@ -225,7 +244,7 @@ def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[FoundRows]:
             for table, page in plan.unknown:
                 column, number = divmod(table, batch.last - batch.first)
                 number += batch.first
-                hole = Hole(asked.fragments[number].tables, batch.leaves[column], page)
+                hole = Hole(asked.tables[number], batch.leaves[column], page)
                 holes[hole] = number
         missing = fill_known(holes, states)
         at_once = [

@@ -32,12 +32,12 @@ class TakenRows:
 
     @property
     def num_rows(self) -> int:
-        return sum(task.num_rows for task in self.tasks)
+        return sum([task.num_rows for task in self.tasks])
 
     @property
     def num_bytes(self) -> int:
         """Encoded bytes to decode."""
-        return sum(task.num_bytes for task in self.tasks)
+        return sum([task.num_bytes for task in self.tasks])
 
     def split(self, count: int) -> list[TakenRows]:
         """The rows as up to `count` parts, each of some neighbouring fields and about as many

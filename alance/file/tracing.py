@@ -9,7 +9,7 @@ from alance.file_version import FileVersion
 from alance.io import trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from alance.file.columns import OpenColumn
     from alance.file.fragment import OpenFragment
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
     from alance.format.field import Field
 
 
-def describe(fragment: OpenFragment) -> None:
-    """Tell the traces that are active which bytes are those of the fragment's columns."""
+def describe(fragments: Iterable[OpenFragment]) -> None:
+    """Tell the traces that are active which bytes are those of the fragments' columns."""
     if not trace.active:
         return
-    names = dict(_names(fragment.schema.fields, ""))
-    for leaf in fragment.leaves:
-        name = names[leaf.leaf.field.id]
-        trace.describe(leaf.column.container.path, name, partial(_spans, leaf.column))
+    for fragment in fragments:
+        names = dict(_names(fragment.schema.fields, ""))
+        for leaf in fragment.leaves:
+            name = names[leaf.leaf.field.id]
+            trace.describe(leaf.column.container.path, name, partial(_spans, leaf.column))
 
 
 def _names(fields: Sequence[Field], prefix: str) -> Iterator[tuple[int, str]]:

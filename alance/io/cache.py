@@ -86,15 +86,21 @@ class SearchCache:
 
     def peek(self, key: Hashable) -> Any | None:
         """The value of a key; None where it is not there."""
-        value = self._entries.get(key)
-        if trace.active:
-            trace.look("search cache", hit=value is not None, key=key)
-        if value is None:
-            self._misses += 1
-            return None
-        self._hits += 1
-        self._entries.move_to_end(key)
+        (value,) = self.peek_all((key,))
         return value
+
+    def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
+        """The values of keys; None for one that is not there."""
+        values = [self._entries.get(key) for key in keys]
+        missing = values.count(None)
+        self._hits += len(keys) - missing
+        self._misses += missing
+        for key, value in zip(keys, values, strict=True):
+            if trace.active:
+                trace.look("search cache", hit=value is not None, key=key)
+            if value is not None:
+                self._entries.move_to_end(key)
+        return values
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         """Keep a value, which is not None, in place of an older one."""

@@ -10,7 +10,8 @@ import errno
 import os
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance import _kernels
 from alance.errors import StoreError
@@ -18,7 +19,7 @@ from alance.io import system
 from alance.io.store import short_read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from alance.format.plans import Pieces
     from alance.io.store import Span
@@ -33,9 +34,10 @@ _NO_NOWAIT: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 class OpenFile:
     """A descriptor that closes itself when the last user lets go of it."""
 
-    __slots__ = ("fd", "identity", "nowait")
+    __slots__ = ("fd", "identity", "name", "nowait")
 
     def __init__(self, path: str) -> None:
+        self.name = os.fsencode(path)
         self.fd = os.open(path, system.READ_FLAGS)
         about = os.fstat(self.fd)
         self.identity = (about.st_dev, about.st_ino)
@@ -52,8 +54,17 @@ class OpenFile:
             os.close(fd)
 
 
+class FileNow(NamedTuple):
+    """An open file and its size, as it was looked at just now."""
+
+    file: OpenFile
+    num_bytes: int
+
+
 class FileCache:
-    """Open files by path, the least recently used closed first. For use by several threads.
+    """Open files by their paths in the store, the least recently used closed first.
+
+    For use by several threads.
 
     A file that was replaced under its path is opened anew. An open descriptor keeps its inode
     from being given to another file, so the inode number tells for sure.
@@ -69,32 +80,45 @@ class FileCache:
 
     def peek(self, path: str) -> OpenFile | None:
         """The open file, if there is one and it is still what the path names. Costs a stat."""
-        with self._lock:
-            file = self._files.get(path)
-            if file is None:
-                return None
-            self._files.move_to_end(path)
-        try:
-            about = os.stat(path)
-        except OSError:
-            about = None
-        if about is not None and (about.st_dev, about.st_ino) == file.identity:
-            return file
-        with self._lock:
-            if self._files.get(path) is file:
-                del self._files[path]
-        return None
+        held = self.peek_all([path])
+        return None if held is None else held[path].file
 
-    def might_answer(self, path: str) -> bool:
-        """Whether an inline read is worth trying: the file is open and knows RWF_NOWAIT."""
-        file = self._files.get(path)
-        return file is not None and file.nowait
+    def peek_all(self, paths: Collection[str]) -> dict[str, FileNow] | None:
+        """Open files by path, if there are all of them and each is still what its path names.
+
+        Costs a stat a file, and one call for all.
+        """
+        with self._lock:
+            files = [self._files.get(path) for path in paths]
+            opened = [file for file in files if file is not None]
+            if len(opened) < len(files):
+                return None
+            for path in paths:
+                self._files.move_to_end(path)
+        sizes = _kernels.sizes_now(
+            [file.name for file in opened], [file.identity for file in opened]
+        )
+        if min(sizes, default=0) < 0:
+            self._forget(
+                [
+                    (path, file)
+                    for path, file, size in zip(paths, opened, sizes, strict=True)
+                    if size < 0
+                ]
+            )
+            return None
+        return dict(zip(paths, map(FileNow, opened, sizes), strict=True))
+
+    def might_answer(self, paths: Iterable[str]) -> bool:
+        """Whether an inline read is worth trying: the files are open and know RWF_NOWAIT."""
+        files = [self._files.get(path) for path in paths]
+        return None not in files and all(map(attrgetter("nowait"), files))
 
     def open(self, path: str) -> OpenFile:
         """The open file; may block."""
         file = self.peek(path)
         if file is None:
-            file = OpenFile(path)
+            file = OpenFile("/" + path)
             evicted = None  # closed outside the lock
             with self._lock:
                 self._files[path] = file
@@ -103,6 +127,13 @@ class FileCache:
                     _, evicted = self._files.popitem(last=False)
             del evicted
         return file
+
+    def _forget(self, replaced: Iterable[tuple[str, OpenFile]]) -> None:
+        """Close files that their paths do not name any more."""
+        with self._lock:
+            for path, file in replaced:
+                if self._files.get(path) is file:
+                    del self._files[path]
 
 
 FILES_AT_ONCE: Final = 128  # that one read holds open
@@ -220,12 +251,12 @@ def read_held(file: OpenFile, span: Span) -> tuple[memoryview | None, bool]:
 
 
 def read_pieces(
-    opened: Mapping[str, tuple[OpenFile, int]], root: str, pieces: Pieces, *, wait: bool = False
+    opened: Mapping[str, FileNow], root: str, pieces: Pieces, *, wait: bool = False
 ) -> memoryview | None:
     """Pieces of files, one behind the other, in one call that holds no GIL.
 
     Args:
-        opened: the files of the pieces by path, and their sizes.
+        opened: the files of the pieces by path.
         root: what stands before a path in errors.
         wait: block where the page cache has not all; else the answer is None then.
 
@@ -234,26 +265,20 @@ def read_pieces(
         OSError: of the system.
     """
     paths, ends, starts, stops, _ = pieces
-    fds = []
-    for path, end in zip(paths, ends, strict=True):
-        file, size = opened[path]
-        if not wait and (_NOWAIT is None or not file.nowait):
-            return None
-        if (stop := int(stops[end - 1])) > size:  # before memory is allocated for what is not there
-            if not wait:
-                return None
-            start = int(starts[end - 1])
-            raise short_read(root + path, (start, stop), max(0, size - start))
-        fds.append(file.fd)
-    status, number, content = _kernels.read_pieces(fds, ends, starts, stops, PIECES_GAP, not wait)
+    held = [opened[path] for path in paths]
+    if not wait and not all(map(attrgetter("file.nowait"), held)):
+        return None
+    fds, sizes = [file.fd for file, _ in held], [size for _, size in held]
+    status, number, content = _kernels.read_pieces(
+        fds, sizes, ends, starts, stops, PIECES_GAP, not wait
+    )
     if status == PIECES_DONE:
         return content.data.toreadonly()
     if not wait:
         return None
     if status == PIECES_SHORT:
-        first = ends[number - 1] if number else 0
-        span = int(starts[first]), int(stops[ends[number] - 1])
-        raise short_read(root + paths[number], span, 0)
+        start, stop = int(starts[ends[number] - 1]), int(stops[ends[number] - 1])
+        raise short_read(root + paths[number], (start, stop), max(0, sizes[number] - start))
     raise OSError(status, os.strerror(status))
 
 

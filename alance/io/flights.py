@@ -41,6 +41,7 @@ class Flight:
         "buffer",
         "call",
         "is_kept",
+        "is_shared",
         "is_traced",
         "lane",
         "path",
@@ -63,6 +64,7 @@ class Flight:
         self.begun = 0.0
         self.asked: list[tuple[int, int]] = []  # what its readers need of it, for traces
         self.is_kept = False  # its blocks go into the block cache
+        self.is_shared = False  # several readers have asked for it
 
     @property
     def num_bytes(self) -> int:

@@ -125,8 +125,7 @@ class LocalStore:
         """The ranges from the page cache; None if a byte is not there, or the tick has had its
         share of inline reads.
         """
-        name = "/" + path
-        if not self._files.might_answer(name):
+        if not self._files.might_answer([path]):
             return None
         num_bytes = 0
         for start, stop in ranges:
@@ -136,12 +135,12 @@ class LocalStore:
         if not self._tick.has(num_bytes):
             return None
         check_spans(self.root + path, ranges)
-        file = self._files.peek(name)
+        file = self._files.peek(path)
         return None if file is None else files.read_now(file, ranges)
 
     def open_file(self, path: str) -> files.OpenFile | None:
         """The file, if it is open already and still what the path names. Costs a stat."""
-        return self._files.peek("/" + path)
+        return self._files.peek(path)
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
         """The ranges, read in the pool: up to 64 small ones a job."""
@@ -159,18 +158,15 @@ class LocalStore:
         Args:
             asked: their paths are inside of the store.
         """
-        names = {path for pieces in asked for path in pieces.paths}
-        if not all(self._files.might_answer("/" + name) for name in names):
+        paths = {path for pieces in asked for path in pieces.paths}
+        if not self._files.might_answer(paths):
             return None
         cost = sum([pieces.num_bytes + PIECE_BYTES * len(pieces.starts) for pieces in asked])
         if not self._tick.has(cost):
             return None
-        opened: dict[str, tuple[files.OpenFile, int]] = {}
-        for name in names:
-            file = self._files.peek("/" + name)
-            if file is None:
-                return None
-            opened[name] = file, file.num_bytes
+        opened = self._files.peek_all(paths)
+        if opened is None:
+            return None
         buffers = []
         for pieces in asked:
             content = files.read_pieces(opened, self.root, pieces)
@@ -193,8 +189,8 @@ class LocalStore:
                 try:
                     opened = {}
                     for path in dict.fromkeys(part.paths):
-                        file = self._files.open("/" + path)
-                        opened[path] = file, file.num_bytes
+                        file = self._files.open(path)
+                        opened[path] = files.FileNow(file, file.num_bytes)
                     content = files.read_pieces(opened, self.root, part, wait=True)
                 except OSError as error:
                     failure = translate(error, self.root + path)
@@ -221,7 +217,7 @@ class LocalStore:
         opened: dict[str, files.OpenFile] = {}
         for path in dict.fromkeys(paths):
             try:
-                opened[path] = self._files.open("/" + path)
+                opened[path] = self._files.open(path)
             except OSError as error:
                 failure = translate(error, self.root + path)
                 raise failure from failure.__cause__
@@ -231,7 +227,7 @@ class LocalStore:
         where = self.root + path
         check_spans(where, ranges)
         try:
-            return files.read(self._files.open("/" + path), where, ranges)
+            return files.read(self._files.open(path), where, ranges)
         except OSError as error:
             failure = translate(error, where)
             raise failure from failure.__cause__
@@ -242,7 +238,7 @@ class LocalStore:
         """The last `num_bytes`, and the file's size as it is."""
 
         def job() -> tuple[memoryview, int]:
-            file = self._files.open("/" + path)
+            file = self._files.open(path)
             stop = os.fstat(file.fd).st_size
             span = (max(0, stop - num_bytes), stop)
             return files.read(file, self.root + path, [span])[0], stop
@@ -253,7 +249,7 @@ class LocalStore:
         """The whole file."""
 
         def job() -> memoryview:
-            file = self._files.open("/" + path)
+            file = self._files.open(path)
             about = os.fstat(file.fd)
             check_tag(self.root + path, e_tag, publish.tag_of(about))
             span = (0, about.st_size)

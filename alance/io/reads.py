@@ -146,6 +146,8 @@ class Read(asyncio.Future[Any]):
         """A flight brings bytes of an object."""
         if self.recorder is not None:
             flight.is_traced = True
+        if flight.readers:
+            flight.is_shared = True
         self._missing.add(flight)
         flight.readers.add(self)
 
@@ -180,18 +182,23 @@ class Read(asyncio.Future[Any]):
 
     def landed(self, flight: Flight) -> None:
         """One of the flights is there."""
-        if self.is_part:  # in turns of their own: what many share is cut by each of them
-            self.get_loop().call_soon(self._take, flight)
-        else:
-            self._take(flight)
+        if self.is_part and (flight.is_shared or flight.is_kept):
+            # In turns of their own: what many share is cut by each of them.
+            self.get_loop().call_soon(self._take_share, flight)
+        elif flight in self._missing:
+            assert flight.buffer is not None
+            location = flight.lane.store.root + flight.path
+            self._take(flight, location, [(flight.start, flight.buffer)])
 
-    def _take(self, flight: Flight) -> None:
-        if flight not in self._missing:
-            return
+    def _take_share(self, flight: Flight) -> None:
+        if flight in self._missing:
+            assert flight.buffer is not None
+            location = flight.lane.store.root + flight.path
+            self._take(flight, location, _shares(flight, flight.buffer, *self._asked[location]))
+
+    def _take(self, flight: Flight, location: str, spans: Sequence[tuple[int, memoryview]]) -> None:
         self._missing.discard(flight)
-        location = flight.lane.store.root + flight.path
-        assert flight.buffer is not None
-        for begin, buffer in _shares(flight, flight.buffer, self._asked.get(location)):
+        for begin, buffer in spans:
             self.bring(location, begin, buffer)
         self.finish_if_complete()
 
@@ -240,22 +247,22 @@ class Read(asyncio.Future[Any]):
 
 
 def _shares(
-    flight: Flight, buffer: memoryview, asked: tuple[Int64s, Int64s] | None
+    flight: Flight, buffer: memoryview, starts: Int64s, stops: Int64s
 ) -> Sequence[tuple[int, memoryview]]:
-    """What a read keeps of a flight's bytes: copies where most of them are for others."""
-    if asked is not None:
-        starts, stops = (np.clip(bounds, flight.start, flight.stop) for bounds in asked)
-        is_here = starts < stops
-        ranges = np.stack((starts[is_here], stops[is_here]), axis=1)
-        gap = flight.lane.store.profile.take_gap
-        spans = coalesce(ranges, gap, flight.num_bytes).spans
-        if sum([stop - start for start, stop in spans]) < (1 - OTHERS_SHARE) * flight.num_bytes:
-            first = flight.start
-            return [
-                (start, memoryview(bytes(buffer[start - first : stop - first])))
-                for start, stop in spans
-            ]
-    return [(flight.start, buffer)]
+    """What a read keeps of a flight's bytes, of which it asked for some ranges: copies where most
+    of them are for others.
+    """
+    starts, stops = (np.clip(bounds, flight.start, flight.stop) for bounds in (starts, stops))
+    is_here = starts < stops
+    ranges = np.stack((starts[is_here], stops[is_here]), axis=1)
+    gap = flight.lane.store.profile.take_gap
+    spans = coalesce(ranges, gap, flight.num_bytes).spans
+    if sum([stop - start for start, stop in spans]) >= (1 - OTHERS_SHARE) * flight.num_bytes:
+        return [(flight.start, buffer)]
+    first = flight.start
+    return [
+        (start, memoryview(bytes(buffer[start - first : stop - first]))) for start, stop in spans
+    ]
 
 
 def _gathered(pieces: Pieces, objects: dict[str, Landed]) -> memoryview:

@@ -15,6 +15,7 @@ import time
 from collections import OrderedDict
 from dataclasses import replace
 from datetime import timedelta
+from itertools import repeat
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from weakref import WeakSet, WeakValueDictionary
 
@@ -215,12 +216,13 @@ class StoreRegistry:
         """What reads pieces of objects of one store that has such a thing, and the paths inside it.
 
         Raises:
-            InvalidInputError: no store with one of the roots is open.
+            InvalidInputError: no store with the first one's root is open.
         """
-        places = {location: self.resolve(location) for location in set(locations)}
-        (store, _), *others = places.values()
-        reader = store.pieces if all(other is store for other, _ in others) else None
-        return reader, [places[location][1] for location in locations]
+        store, _ = self.resolve(locations[0])
+        reader, root = store.pieces, store.root
+        if reader is None or not all(map(str.startswith, locations, repeat(root))):
+            return None, []
+        return reader, [location[len(root) :] for location in locations]
 
     def close(self) -> None:
         """Keep no store any more; those that tables hold go with them."""

@@ -2,13 +2,16 @@
 //
 // The one source here that reads files: it is the waiting half's (`alance/io/files.py`), and knows
 // nothing of what it reads. No other kernel is ever given a descriptor.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include "owned.hpp"
 #include "positions.hpp"
@@ -76,19 +79,38 @@ int read_file(int fd, Starts starts, Stops stops, int64_t first, int64_t last, i
   return kDone;
 }
 
+// The sizes of files by their names; -1 of a name that is not that of the file of this device and
+// inode any more.
+std::vector<int64_t> sizes_now(const std::vector<nb::bytes>& names,
+                               const std::vector<std::pair<uint64_t, uint64_t>>& identities) {
+  if (names.size() != identities.size()) corrupt("files: names and identities differ");
+  std::vector<int64_t> sizes(names.size(), -1);
+  nb::gil_scoped_release release;  // a network's file system may take its time
+  for (size_t i = 0; i < names.size(); ++i) {
+    struct stat about;
+    if (stat(names[i].c_str(), &about) == 0 && about.st_dev == identities[i].first &&
+        about.st_ino == identities[i].second)
+      sizes[i] = about.st_size;
+  }
+  return sizes;
+}
+
 // The bytes of pieces of files, one behind the other; those of file f end at `ends[f]`, and ascend.
 // Pieces whose gaps are small are read together. Gives a status (0; -1: a byte is not in the page
 // cache and `nowait`; -2: a file is too short; else an error's number), the file where it came up,
-// and the bytes.
-nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& ends,
-                      const In<int64_t>& starts, const In<int64_t>& stops, int64_t gap,
-                      bool nowait) {
+// and the bytes. No memory is asked for what is behind the `sizes` of files.
+nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& sizes,
+                      const std::vector<int64_t>& ends, const In<int64_t>& starts,
+                      const In<int64_t>& stops, int64_t gap, bool nowait) {
   const int64_t count = static_cast<int64_t>(starts.size());
   if (static_cast<int64_t>(stops.size()) != count) corrupt("pieces: starts and stops differ");
   if (ends.size() != fds.size() || (ends.empty() ? 0 : ends.back()) != count)
     corrupt("pieces: ends of files");
+  if (sizes.size() != fds.size()) corrupt("pieces: sizes of files");
   int64_t total = 0, first = 0;
-  for (const int64_t end : ends) {
+  size_t too_short = fds.size();
+  for (size_t f = 0; f < ends.size(); ++f) {
+    const int64_t end = ends[f];
     if (end < first || end > count) corrupt("pieces: ends of files");
     int64_t reached = 0;
     for (; first < end; ++first) {
@@ -97,7 +119,9 @@ nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& e
       if (__builtin_add_overflow(total, stop - start, &total)) corrupt("pieces: too many bytes");
       reached = stop;
     }
+    if (reached > sizes[f]) too_short = std::min(too_short, f);
   }
+  if (too_short < fds.size()) return nb::make_tuple(kShort, too_short, Owned<uint8_t>(0).numpy());
   Owned<uint8_t> bytes(total);
   int status = kDone;
   int64_t waits = 0;
@@ -175,7 +199,7 @@ void register_pieces(nanobind::module_& m) {
       .def_prop_ro("file", &FileSource::file)
       .def_prop_ro("reads", &FileSource::reads)
       .def_prop_ro("waits", &FileSource::waits);
-  m.def("read_pieces", &alance::read_pieces, nanobind::arg("fds"), nanobind::arg("ends"),
-        nanobind::arg("starts"), nanobind::arg("stops"), nanobind::arg("gap"),
-        nanobind::arg("nowait"));
+  m.def("sizes_now", &sizes_now, nb::arg("names"), nb::arg("identities"));
+  m.def("read_pieces", &read_pieces, nb::arg("fds"), nb::arg("sizes"), nb::arg("ends"),
+        nb::arg("starts"), nb::arg("stops"), nb::arg("gap"), nb::arg("nowait"));
 }

@@ -34,6 +34,20 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def read_pieces(
+    fds: list[int],
+    ends: list[int],
+    starts: np.ndarray,
+    stops: np.ndarray,
+    gap: int,
+    **options: bool,
+) -> tuple[int, int, np.ndarray]:
+    """Pieces of copies of `CONTENT`."""
+    options = {"nowait": False, **options}
+    sizes = [len(CONTENT)] * len(fds)
+    return _kernels.read_pieces(fds, sizes, ends, starts, stops, gap, **options)
+
+
 def bounds(sizes: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
     """Ascending pieces from gaps and sizes."""
     steps = np.array(sizes, np.int64).reshape(-1, 2)
@@ -55,7 +69,7 @@ def test_any_pieces(path: Path, sizes: list[tuple[int, int]], gap: int) -> None:
     starts, stops = bounds(sizes)
     fd = os.open(path, os.O_RDONLY)
     try:
-        status, _, content = _kernels.read_pieces([fd], [len(starts)], starts, stops, gap, False)
+        status, _, content = read_pieces([fd], [len(starts)], starts, stops, gap)
     finally:
         os.close(fd)
     assert status == 0
@@ -72,7 +86,7 @@ def test_pieces_of_several_files(
     ends = np.cumsum([len(one) for one in sizes]).tolist()
     fds = [os.open(path, os.O_RDONLY) for _ in spans]
     try:
-        status, _, content = _kernels.read_pieces(fds, ends, starts, stops, 4096, nowait)
+        status, _, content = read_pieces(fds, ends, starts, stops, 4096, nowait=nowait)
     finally:
         for fd in fds:
             os.close(fd)
@@ -86,7 +100,7 @@ def test_pieces_of_several_files(
 def test_what_cannot_be_read(path: Path) -> None:
     def read(fd: int, starts: list[int], stops: list[int]) -> tuple[int, int]:
         arrays = np.array(starts), np.array(stops)
-        return _kernels.read_pieces([fd, fd], [0, len(starts)], *arrays, 0, False)[:2]
+        return read_pieces([fd, fd], [0, len(starts)], *arrays, 0)[:2]
 
     fd = os.open(path, os.O_RDONLY)
     end = len(CONTENT)
@@ -96,13 +110,33 @@ def test_what_cannot_be_read(path: Path) -> None:
                 read(fd, starts, stops)
         for ends in ([2], [0], [], [1, 0], [-1, 1]):
             with pytest.raises(ValueError, match="pieces"):
-                _kernels.read_pieces([fd] * len(ends), ends, np.array([0]), np.array([1]), 0, False)
+                read_pieces([fd] * len(ends), ends, np.array([0]), np.array([1]), 0)
         assert read(fd, [end - 1], [end + 1]) == (-2, 1)
+        with pytest.raises(ValueError, match="sizes"):
+            _kernels.read_pieces([fd], [], [1], np.array([0]), np.array([1]), 0, False)
     finally:
         os.close(fd)
     status, number = read(fd, [0], [1])
     assert status > 0, "the number of the system's error"
     assert number == 1
+
+
+def test_sizes_of_files_that_their_names_still_name(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("same", "replaced", "gone")]
+    for number, file in enumerate(files):
+        file.write_bytes(b"x" * number)
+    stats = [file.stat() for file in files]
+    identities = [(about.st_dev, about.st_ino) for about in stats]
+    names = [*map(os.fsencode, files)]
+    assert _kernels.sizes_now(names, identities) == [0, 1, 2]
+    other = tmp_path / "other"
+    other.write_bytes(b"other")
+    other.rename(files[1])
+    files[0].write_bytes(b"longer")
+    files[2].unlink()
+    assert _kernels.sizes_now(names, identities) == [6, -1, -1]
+    with pytest.raises(ValueError, match="identities"):
+        _kernels.sizes_now(names, identities[:1])
 
 
 async def test_pieces_of_a_local_file(path: Path) -> None:

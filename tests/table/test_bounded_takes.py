@@ -179,13 +179,14 @@ async def test_large_takes_at_once_do_not_keep_the_loop(bounded: Lab) -> None:
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 12))
 def test_ranges_have_all_rows_in_order(counts: list[int], parts: int) -> None:
     handles = cast("Any", [*range(len(counts))])
-    rows = Rows(handles, [np.arange(count) for count in counts])
+    offsets = np.concatenate([np.arange(count) for count in counts])
+    rows = Rows(handles, offsets, np.cumsum(counts).tolist())
     ranges = rows.ranges(parts)
     own = [
         (handle, offset)
         for part in ranges
-        for handle, offsets in zip(part.handles, part.offsets, strict=True)
-        for offset in offsets.tolist()
+        for handle, own_offsets in part.by_fragment()
+        for offset in own_offsets.tolist()
     ]
     assert own == [(handle, n) for handle, count in enumerate(counts) for n in range(count)]
     assert max(part.num_rows for part in ranges) <= -(-rows.num_rows // parts)

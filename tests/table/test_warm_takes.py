@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -26,6 +28,7 @@ from tests.reference.waiting import stuck
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+    from types import CodeType, FrameType
 
 ROWS = 40_000
 TABLE = pa.table(
@@ -286,3 +289,31 @@ async def test_a_trace_changes_nothing_and_has_the_ranges_that_were_read(
         assert 0 < event.num_used <= event.num_bytes <= event.stop - event.start < size
         assert event.asked[0][0] == event.start
         assert event.asked[-1][1] == event.stop
+
+
+async def test_python_calls_of_a_warm_take_do_not_grow_with_the_fragments(tmp_path: Path) -> None:
+    async def calls(fragments: int) -> Counter[CodeType]:
+        path = tmp_path / f"{fragments}"
+        values = pa.table({"a": np.arange(96_000), "b": np.random.default_rng(3).random(96_000)})
+        lance.write_dataset(values, path, max_rows_per_file=96_000 // fragments)
+        async with alance.Session() as session:
+            dataset = await alance.dataset(path, session=session)
+            rows = [*range(5, 96_000, 4000)]
+            for _ in range(2):
+                await dataset.take(rows)
+            counts: Counter[CodeType] = Counter()
+
+            def count(frame: FrameType, event: str, _: object) -> None:
+                counts[frame.f_code] += event == "call"
+
+            sys.setprofile(count)
+            try:
+                await dataset.take(rows)
+            finally:
+                sys.setprofile(None)
+        return counts
+
+    few = await calls(2)
+    many = await calls(24)
+    # Few more are of coroutines that went on in another turn.
+    assert {code.co_name: n for code, n in many.items() if n > few[code] + 3} == {}

@@ -23,6 +23,7 @@ from alance.io.engine import Engine
 from alance.io.pool import DecodePool
 from alance.io.room import Room
 from alance.io.scheduler import Scheduler
+from alance.ops.version.snapshot import Handles
 from alance.session import Session
 
 if TYPE_CHECKING:
@@ -238,7 +239,7 @@ def _copy(snapshot: Snapshot, session: Session) -> Snapshot:
     """The same version in another session: it knows what is known, and learns for itself."""
     copied = copy(snapshot)
     copied.session = session
-    copied.handles = [copy(handle) for handle in snapshot.handles]
+    copied.handles = Handles(copied, [copy(handle) for handle in snapshot.handles])
     for handle in copied.handles:
         handle._snapshot = copied
         handle.set_apart()  # it is opened anew: what its columns are made of is told then

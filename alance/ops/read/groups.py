@@ -182,8 +182,11 @@ class Split:
 def _take(schema: Schema, group: FragmentGroup, rows: Int64s, *, guess: bool) -> Plan[TakenRows]:
     """Plan single rows of a group, whatever number of fragments they are in: as a take does."""
     opened = dict(zip(group.handles, group.opened, strict=True))
-    pairs = [(opened[handle], offsets) for handle, offsets in group.by_fragment(rows)]
-    tasks = yield from take_rows(schema, pairs, group.states, guess=guess)
+    handles, offsets = zip(*group.by_fragment(rows), strict=True)
+    fragments = [opened[handle] for handle in handles]
+    ends = [*accumulate(map(len, offsets))]
+    end_to_end = offsets[0] if len(offsets) == 1 else np.concatenate(offsets)
+    tasks = yield from take_rows(schema, fragments, end_to_end, ends, group.states, guess=guess)
     taken = TakenRows(schema, tasks)
     yield from fetch_placed(taken.unread)
     return taken

@@ -108,7 +108,7 @@ class SplitReader:
         for group in groups:
             if not group.is_small:
                 late = next(opened)
-                describe(late)
+                describe([late])
                 stop = self._guess(group.spans, late) if self._guess_left > 0 else 0
                 group = replace(group, late=late, eager_stop=stop)
             with_late.append(group)
@@ -227,8 +227,7 @@ class SplitReader:
         parts = group.by_fragment(split.offsets() if rows is None else rows)
         opening = open_fragments(schema, [handle.to_open(engine.cache) for handle, _ in parts])
         opened = await engine.drive(opening, "open files")
-        for fragment in opened:
-            describe(fragment)
+        describe(opened)
         if _as_one(opened):
             firsts = np.cumsum([0, *(fragment.num_rows for fragment in opened)])
             offsets = [part + first for (_, part), first in zip(parts, firsts, strict=False)]

@@ -163,8 +163,7 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
         deletions.cancel()
         await asyncio.gather(deletions, return_exceptions=True)
         raise
-    for fragment in opened:
-        describe(fragment)
+    describe(opened)
     pairs = list(zip(handles, opened, strict=True))
     spans = await _spans(engine, plan, handles, opened)
     single = [

@@ -161,23 +161,22 @@ async def _take_placed(
     positions, rows, cuts, places = placed
     if not positions:
         return [in_order(_nothing(projection, schema), None)] * len(counts)
-    handles = [snapshot.handles[position] for position in positions]
+    handles = snapshot.handles.at(positions)
     await snapshot.recall(handles)
     await prepare_take(snapshot, handles, schema)
     if projection.meta:
         await snapshot.load_meta(handles, projection.meta)
-    rows_of = []
-    for handle, start, stop in zip(handles, cuts, cuts[1:], strict=False):
-        own_rows = rows[start:stop]
-        if live and (handle.deleted is not None or own_rows[-1] >= handle.num_physical_rows):
-            own_rows = handle.physical(own_rows)
-        elif not live:
+    asked = Rows(handles, rows, cuts[1:])
+    if not live:
+        for handle, own_rows in asked.by_fragment():
             _check_live(handle, own_rows)
-        rows_of.append(own_rows)
+    elif [handle.deleted for handle in handles].count(None) < len(handles):
+        physical = [handle.physical(own_rows) for handle, own_rows in asked.by_fragment()]
+        asked = asked._replace(offsets=np.concatenate(physical))
 
     def finish(batch: pa.RecordBatch) -> list[pa.Table]:
         if projection.meta:
-            batch = _with_meta(batch, handles, rows_of, projection)
+            batch = _with_meta(batch, asked, projection)
         batch = projection.apply(batch)
         if len(counts) == 1:
             return [in_order(batch, places)]
@@ -185,7 +184,6 @@ async def _take_placed(
         order = np.arange(batch.num_rows) if places is None else places
         return [in_order(batch, own) for own in np.split(order, np.cumsum(counts)[:-1])]
 
-    asked = Rows(handles, rows_of)
     module = None if places is None and len(counts) == 1 else ARROW
     return await read_rows(snapshot, asked, choice, finish, callers=len(counts), module=module)
 
@@ -206,15 +204,10 @@ def _check_live(handle: FragmentHandle, rows: Int64s) -> None:
         )
 
 
-def _with_meta(
-    batch: pa.RecordBatch,
-    handles: Sequence[FragmentHandle],
-    rows_of: Sequence[Int64s],
-    projection: Projection,
-) -> pa.RecordBatch:
+def _with_meta(batch: pa.RecordBatch, taken: Rows, projection: Projection) -> pa.RecordBatch:
     """The batch of rows of several fragments, with the meta columns of the projection."""
     parts, first = [], 0
-    for handle, rows in zip(handles, rows_of, strict=True):
+    for handle, rows in taken.by_fragment():
         part = batch.slice(first, len(rows))
         parts.append(with_meta(part, handle, rows, projection.meta))
         first += len(rows)
@@ -232,6 +225,11 @@ def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
 
 def in_order(batch: pa.RecordBatch, places: Int64s | None) -> pa.Table:
     """The fetched rows in the order asked for: `places` are positions among them; None: as is."""
-    if places is not None:
-        batch = batch.take(to_arrow(places)) if batch.num_columns else empty_columns(len(places))
+    if places is not None and batch.num_columns:
+        from pyarrow.compute import call_function
+
+        # What `batch.take` calls, which takes as long again to make the options that are usual.
+        batch = call_function("take", [batch, to_arrow(places)])
+    elif places is not None:
+        batch = empty_columns(len(places))
     return pa.Table.from_batches([batch])

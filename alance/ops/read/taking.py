@@ -54,28 +54,38 @@ class TooMuch(Exception):
 
 
 class Rows(NamedTuple):
-    """Physical rows of fragments, ascending and unique in each."""
+    """Physical rows of fragments, one fragment behind the other."""
 
     handles: Sequence[FragmentHandle]
-    offsets: Sequence[Int64s]
+    offsets: Int64s  # ascending and unique in each fragment
+    ends: Sequence[int]  # where those of each fragment end
 
     @property
     def num_rows(self) -> int:
-        return sum(map(len, self.offsets))
+        return len(self.offsets)
+
+    def by_fragment(self) -> list[tuple[FragmentHandle, Int64s]]:
+        """The rows of each fragment."""
+        bounds = itertools.pairwise([0, *self.ends])
+        return [
+            (handle, self.offsets[first:last])
+            for handle, (first, last) in zip(self.handles, bounds, strict=True)
+        ]
 
     def ranges(self, count: int) -> list[Rows]:
         """The same in order, as so many of about equal size."""
-        ends = np.cumsum([0, *map(len, self.offsets)])
-        cuts = [ends[-1] * number // count for number in range(count + 1)]
+        cuts = [self.num_rows * number // count for number in range(count + 1)]
+        begins = [0, *self.ends]
         ranges = []
         for first, last in itertools.pairwise(cuts):
             parts = [
-                (handle, own[max(0, first - begin) : last - begin])
-                for handle, own, begin in zip(self.handles, self.offsets, ends, strict=False)
-                if begin < last and begin + len(own) > first
+                (handle, min(end, last) - first)
+                for handle, begin, end in zip(self.handles, begins, self.ends, strict=False)
+                if max(begin, first) < min(end, last)
             ]
             if parts:
-                ranges.append(Rows([handle for handle, _ in parts], [own for _, own in parts]))
+                handles, ends = zip(*parts, strict=True)
+                ranges.append(Rows(handles, self.offsets[first:last], ends))
         return ranges
 
 
@@ -103,7 +113,7 @@ async def read_rows(
     engine = snapshot.engine
     pool, room = engine.pool, engine.scheduler.room
     taking = engine.drive(take_rows(snapshot, rows, choice), "take", callers=callers)
-    taken, decoded_bytes = await (taking if module is None else beside(engine, module, taking))
+    taken, opened = await (taking if module is None else beside(engine, module, taking))
     num_bytes = taken.num_bytes
     if num_bytes <= INLINE_BYTES and callers <= FEW_CALLERS:
         read = await engine.reader(taken.unread, "take", inline=True, callers=callers)
@@ -114,6 +124,7 @@ async def read_rows(
         read = await engine.reader(taken.unread, "take", callers=callers)
         return await pool.run(lambda: finish(taken.decode(read)))
     most = max(room.num_bytes // 2, SHARED_BYTES)  # so that others come in beside
+    decoded_bytes = _decoded_bytes(rows, opened)
     if callers > 1 and 2 * decoded_bytes > most:
         raise TooMuch
     parts, sizes, source = _parts(snapshot, taken)
@@ -164,6 +175,12 @@ def _parts(
     return parts, [engine.held_bytes(part.unread_pieces) for part in parts], None
 
 
+def _decoded_bytes(rows: Rows, opened: Sequence[OpenFragment]) -> int:
+    """Memory of the output, estimated."""
+    counts = np.diff(rows.ends, prepend=0).tolist()
+    return int(sum(count * own.row_bytes for count, own in zip(counts, opened, strict=True)))
+
+
 def _as_is(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
@@ -172,7 +189,7 @@ async def prepare_take(
     snapshot: Snapshot, handles: Sequence[FragmentHandle], schema: Schema
 ) -> None:
     """Learn deletions, and beside them open the files whose rows can be told only after that."""
-    if all(handle.is_prepared for handle in handles):
+    if not snapshot.unprepared(handles):
         return
     await snapshot.resolve_sizes(handles)
     engine = snapshot.engine
@@ -180,20 +197,20 @@ async def prepare_take(
     await all_of([engine.drive(opening, "open files"), snapshot.prepare(handles)])
 
 
-def take_rows(snapshot: Snapshot, rows: Rows, choice: TakenColumns) -> Plan[tuple[TakenRows, int]]:
+def take_rows(
+    snapshot: Snapshot, rows: Rows, choice: TakenColumns
+) -> Plan[tuple[TakenRows, Sequence[OpenFragment]]]:
     """Plan rows of fragments, of which those that the cache does not know are opened: one round.
 
-    Gives what is still to be read and decoded, and the memory of the output, estimated.
+    Gives what is still to be read and decoded, and the fragments.
     """
     cache = snapshot.engine.cache
-    handles, offsets = rows
+    handles, offsets, ends = rows
     opened = yield from opened_fragments(cache, handles, choice)
-    asked = [*zip(opened, offsets, strict=True)]
     guess = snapshot.is_remote and rows.num_rows <= FEW_ROWS
-    tasks = yield from take_fragments(choice.schema, asked, cache, guess=guess)
+    tasks = yield from take_fragments(choice.schema, opened, offsets, ends, cache, guess=guess)
     keep_grown(cache, handles, opened, choice)
-    decoded_bytes = int(sum([len(own) * fragment.row_bytes for fragment, own in asked]))
-    return TakenRows(choice.schema, tasks), decoded_bytes
+    return TakenRows(choice.schema, tasks), opened
 
 
 def opened_fragments(
@@ -201,7 +218,7 @@ def opened_fragments(
 ) -> Plan[list[OpenFragment]]:
     """Plan the opening of fragments that the cache does not know: one round."""
     keys = [("fragment", handle.identity, choice.key) for handle in handles]
-    fragments: list[OpenFragment | None] = [cache.peek(key) for key in keys]
+    fragments: list[OpenFragment | None] = cache.peek_all(keys)
     missing = [number for number, fragment in enumerate(fragments) if fragment is None]
     if missing:
         sources = [
@@ -221,8 +238,7 @@ def opened_fragments(
             fragments[number] = fragment
             cache.put(keys[number], fragment, fragment.num_bytes)
     there = [fragment for fragment in fragments if fragment is not None]
-    for fragment in there:
-        describe(fragment)
+    describe(there)
     return there
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
@@ -65,15 +66,18 @@ class Projection:
     fields: tuple[str, ...]
     outputs: tuple[Output, ...]
     meta: frozenset[str]
+    is_plain: bool = attribute(init=False)  # the outputs are fields at the top
+
+    def __post_init__(self) -> None:
+        plain = [output.computed is None and len(output.path) == 1 for output in self.outputs]
+        object.__setattr__(self, "is_plain", False not in plain)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The output batch from a batch that has the fields and meta columns."""
         if not self.outputs:
             return empty_columns(batch.num_rows)
         names = [output.name for output in self.outputs]
-        if list(batch.schema.names) == names and all(
-            output.computed is None and len(output.path) == 1 for output in self.outputs
-        ):
+        if self.is_plain and batch.schema.names == names:
             return batch
         arrays, fields = [], []
         for output in self.outputs:

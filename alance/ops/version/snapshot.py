@@ -75,6 +75,7 @@ class Snapshot:
     __slots__ = (
         "_counts",
         "_firsts",
+        "_prepared",
         "_row_index",
         "handles",
         "manifest",
@@ -97,9 +98,10 @@ class Snapshot:
         self.manifest = manifest
         self.summary: Mapping[str, Any] = summary or {}
         self.schema: Schema = manifest.schema
-        self.handles: Sequence[FragmentHandle] = Handles(self)
+        self.handles = Handles(self)
         self._counts: Int64s | None = None
         self._firsts: Int64s | None = None
+        self._prepared: set[FragmentHandle] = set()
         self._row_index: RowIdIndex | None = None
         self.remember = Remembered()
 
@@ -107,6 +109,7 @@ class Snapshot:
         copied = object.__new__(Snapshot)
         for name in self.__slots__:
             setattr(copied, name, getattr(self, name))
+        copied._prepared = set()  # its fragments may become others
         return copied
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -187,10 +190,21 @@ class Snapshot:
         Cost: nothing where they are known; one GET a deletion file, one HEAD a file whose size
         the manifest does not tell.
         """
-        unknown = [handle for handle in handles if not handle.is_prepared]
+        unknown = self.unprepared([*handles])
         if unknown:
             await self.resolve_sizes(unknown)
             await all_of(handle.deletions() for handle in unknown)
+
+    def unprepared(self, handles: Sequence[FragmentHandle]) -> Sequence[FragmentHandle]:
+        """Fragments of which there is something to learn by `prepare`. Once there is nothing, one
+        look tells of all of them.
+        """
+        if self._prepared.issuperset(handles):
+            return ()
+        unknown = [handle for handle in handles if not handle.is_prepared]
+        self._prepared.update(handles)
+        self._prepared.difference_update(unknown)
+        return unknown
 
     async def recall(self, handles: Sequence[FragmentHandle]) -> None:
         """Bring into memory what the disk cache has of the files of fragments. No request."""
@@ -366,13 +380,18 @@ def _runs(handle: FragmentHandle) -> RowIdRuns:
 
 
 class Handles(Sequence[FragmentHandle]):
-    """The fragments of a version, each made when it is first asked for."""
+    """The fragments of a version, each made when it is first asked for.
+
+    Args:
+        made: all of them, where they are there already.
+    """
 
     __slots__ = ("_made", "_snapshot")
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, made: Sequence[FragmentHandle] = ()) -> None:
         self._snapshot = snapshot
-        self._made: list[FragmentHandle | None] = [None] * len(snapshot.manifest.fragments)
+        count = len(snapshot.manifest.fragments)
+        self._made: list[FragmentHandle | None] = [*made] or [None] * count
 
     def __len__(self) -> int:
         return len(self._made)
@@ -382,6 +401,11 @@ class Handles(Sequence[FragmentHandle]):
         """Of the fragments, which are not looked at."""
         ids: list[int] = self._snapshot.manifest.fragments.ids.tolist()
         return ids
+
+    def at(self, positions: Sequence[int]) -> list[FragmentHandle]:
+        """Some of them, in the order of their positions."""
+        made = self._made
+        return [made[position] or self[position] for position in positions]
 
     @overload
     def __getitem__(self, index: int) -> FragmentHandle: ...
