@@ -180,7 +180,7 @@ class _Asked:
         by_leaf = [*zip(*[own.tables for own in self.tables[first:last]], strict=True)]
         columns = [by_leaf[at] for at in leaves]
         try:
-            return _kernels.plan_rows(columns, *self.rows_of(leaves[0], first, last))  # type: ignore[arg-type]
+            return _kernels.plan_rows(columns, *self.rows_of(leaves[0], first, last))
         except ValueError as error:
             path = self.leaf(leaves[0], first).column.container.path
             raise CorruptFileError(f"{path}: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
@@ -51,7 +52,7 @@ class FragmentHandle:
     """
 
     __slots__ = (
-        "_identity",
+        "__dict__",  # of what is made once
         "_num_rows",
         "_snapshot",
         "_sources",
@@ -61,7 +62,6 @@ class FragmentHandle:
     )
 
     def __init__(self, snapshot: Snapshot, fragment: Fragment) -> None:
-        self._identity: Hashable = None
         self._snapshot = snapshot
         self.fragment = fragment
         self.deleted: DeletionVector | None = None  # None: none, or not yet loaded
@@ -116,7 +116,7 @@ class FragmentHandle:
             )
         return self._sources
 
-    @property
+    @cached_property
     def identity(self) -> Hashable:
         """What stands for its files in keys of the search cache: their places, which are unique.
 
@@ -125,14 +125,12 @@ class FragmentHandle:
         Raises:
             UnsupportedError, CorruptFileError: as for `sources`.
         """
-        if self._identity is None:
-            places = tuple([source.location for source in self.sources])
-            self._identity = places[0] if len(places) == 1 else places
-        return self._identity
+        places = tuple([source.location for source in self.sources])
+        return places[0] if len(places) == 1 else places
 
     def set_apart(self) -> None:
         """Take nothing that others have learned of its files."""
-        self._identity = object()
+        self.identity = object()
 
     def to_open(self, states: States) -> ToOpen:
         """What opening it needs to know, once it is prepared."""
