@@ -228,10 +228,9 @@ class OpenFragment:
         Args:
             spans: ascending, none of them empty.
         """
-        beside = self._others(self.tables.ranged.numbers)
         plans: list[Plan[Any]] = [
             read_ranges(self, spans, states),
-            self._read(beside, spans, states),
+            self._read(self.leaves_beside(), spans, states),
         ]
         ranged, leaves = yield from together(plans)
         # Columns of which it was learned meanwhile that the kernel does not take them.
@@ -245,6 +244,10 @@ class OpenFragment:
         """The leaves of some fields, as far as there are any."""
         by_field = self.tables.by_field
         return [by_field[field_id] for field_id in ids if field_id in by_field]
+
+    def leaves_beside(self) -> list[OpenLeaf]:
+        """The leaves whose ranges of rows the kernel does not take."""
+        return self._others(self.tables.ranged.numbers)
 
     def _others(self, numbers: Iterable[int]) -> list[OpenLeaf]:
         left_out = frozenset(numbers)
@@ -269,7 +272,7 @@ class OpenFragment:
         all. Each is little work, so that others run in between.
         """
         yield from loads_of_range(self, start, stop, states)
-        for leaf in self._others(self.tables.ranged.numbers):
+        for leaf in self.leaves_beside():
             yield leaf.load(start, stop, states)
 
 

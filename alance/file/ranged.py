@@ -149,6 +149,20 @@ def loads_of_range(
             yield learn(large[first : first + LEARNED_AT_ONCE], states)
 
 
+def loads_of_all(fragment: OpenFragment, states: States) -> list[Plan[None]]:
+    """Plans of what must be known of all pages, small ones too, before any rows can be placed: at
+    most one round for all."""
+    columns = fragment.tables.ranged
+    spans = [(0, fragment.num_rows)]
+    if not fragment.num_rows or not columns.numbers:
+        return []
+    holes = _holes(fragment, columns.plan(spans), states)
+    return [
+        learn(holes[first : first + LEARNED_AT_ONCE], states)
+        for first in range(0, len(holes), LEARNED_AT_ONCE)
+    ]
+
+
 def read_ranges(
     fragment: OpenFragment, spans: Sequence[tuple[int, int]], states: States
 ) -> Plan[RangedRows]:

@@ -17,6 +17,7 @@ from alance.ops.read.options import condition_of
 from alance.ops.read.plan import plan_scan
 from alance.ops.search.answer import flat_options, unit_queries
 from alance.ops.search.cost import FEW_ROWS, costs, pays_taking
+from alance.ops.search.heads import page_states
 from alance.ops.search.indexed import open_segment
 from alance.ops.search.nearest import checked_search
 from alance.ops.search.segments import way_of
@@ -120,6 +121,8 @@ async def _of_partitions(
             f"{len(numbers):,} of {ivf.num_partitions:,} partitions{more}: {num_rows:,} rows; "
             f"{len(parts) - len(missing):,} of {len(parts):,} parts of them are in memory"
         )
+        for rows in {id(part.opened): part.opened for part in missing}.values():
+            await engine.drive(page_states(rows, engine.cache), "open index")
         for part in missing:
             for extent in next(part.opened.read(*part.span, engine.cache), ()):
                 by_path.setdefault(extent.path, []).append((int(extent.start), int(extent.stop)))

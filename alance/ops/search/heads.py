@@ -10,6 +10,7 @@ from alance.file.columns import OpenColumn
 from alance.file.fragment import open_fragment
 from alance.file.open import open_file
 from alance.file.plain import open_plain
+from alance.file.ranged import loads_of_all
 from alance.file.recall import first_ranges
 from alance.format.container import open_container
 from alance.format.index import hnsw
@@ -72,14 +73,17 @@ class StorageHead:
     opened: OpenFragment
 
 
-def read_head(path: str, size: int, states: Any, *, has_graphs: bool) -> Plan[Head]:
+def read_head(
+    path: str, size: int, states: Any, *, has_graphs: bool, is_remote: bool
+) -> Plan[Head]:
     """Plan what `index.idx` says: one round where the file is small, else two.
 
     Args:
-        has_graphs: the file has rows, whose page tables are learned: always two rounds.
+        has_graphs: the file has rows: always two rounds.
+        is_remote: the page tables of the rows are learned as well, which saves a round later.
     """
     if has_graphs:
-        return (yield from _head_with_graphs(path, size, states))
+        return (yield from _head_with_graphs(path, size, states, is_remote=is_remote))
     if size <= WHOLE_BYTES:
         (content,) = yield [ByteRange(path, 0, size)]
         container = yield from open_container(path, size, content)
@@ -91,20 +95,23 @@ def read_head(path: str, size: int, states: Any, *, has_graphs: bool) -> Plan[He
     return Head(Centroids.parse(schema.metadata, message), schema.metadata, message)
 
 
-def _head_with_graphs(path: str, size: int, states: Any) -> Plan[Head]:
+def _head_with_graphs(path: str, size: int, states: Any, *, is_remote: bool) -> Plan[Head]:
     file = yield from open_plain(path, size, states)
     hnsw.check(file.schema.to_arrow())
     schema = file.schema.project(list(hnsw.SEARCHED))
     opened = yield from open_fragment(schema, [file.source], file.num_rows, states)
     metadata = file.schema.metadata
     buffer: Plan[Any] = file.container.read_buffer(buffer_number(metadata))
-    loaded: list[Any] = yield from together([buffer, page_states(opened, states)])
+    learning = [page_states(opened, states)] if is_remote else []
+    loaded: list[Any] = yield from together([buffer, *learning])
     message = loaded[0]
     return Head(Centroids.parse(metadata, message), metadata, message, opened)
 
 
-def read_storage_head(path: str, size: int, states: Any, tail_bytes: int) -> Plan[StorageHead]:
-    """Plan what `auxiliary.idx` says, and the page tables of its columns.
+def read_storage_head(
+    path: str, size: int, states: Any, tail_bytes: int, *, is_remote: bool
+) -> Plan[StorageHead]:
+    """Plan what `auxiliary.idx` says, and of a remote one the page tables of its columns.
 
     Two rounds; one where its last `tail_bytes` have it all.
     """
@@ -119,15 +126,16 @@ def read_storage_head(path: str, size: int, states: Any, tail_bytes: int) -> Pla
     schema = file.schema.project(columns_of([field.name for field in file.schema.fields]))
     opened = yield from open_fragment(schema, [file.source], file.num_rows, states)
     plans: list[Plan[Any]] = [file.container.read_buffer(number) for number in buffers]
-    loaded: list[Any] = yield from together([*plans, page_states(opened, states)])
-    message, *contents = loaded[:-1]
+    learning = [page_states(opened, states)] if is_remote else []
+    loaded: list[Any] = yield from together([*plans, *learning])
+    message, *contents = loaded[: len(plans)]
     return StorageHead(file, message, contents[0] if contents else None, opened)
 
 
 def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
     """Plan what must be known of all pages before some of their rows can be read: one round."""
-    plans: list[Plan[None]] = []
-    for leaf in opened.leaves:
+    plans = loads_of_all(opened, states)
+    for leaf in opened.leaves_beside():
         if not isinstance(leaf.column, OpenColumn):
             continue  # of files of 2.0: pages have no state
         cuts = leaf.column.column.first_rows.tolist()

@@ -200,10 +200,10 @@ async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, di
         try:
             first, second = await located_files(snapshot, index, (INDEX_FILE, STORAGE_FILE))
             details = index.message.index_details.value
-            graphs = described(details) is not None
+            graphs, far = described(details) is not None, snapshot.is_remote
             opening: list[Plan[Any]] = [
-                read_head(*first, engine.cache, has_graphs=graphs),
-                read_storage_head(*second, engine.cache, told_tail(details)),
+                read_head(*first, engine.cache, has_graphs=graphs, is_remote=far),
+                read_storage_head(*second, engine.cache, told_tail(details), is_remote=far),
             ]
             head, storage = await engine.drive(together(opening), "open index")
             return await engine.pool.run(lambda: _joined(second[0], head, storage))
