@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.casts import as_decimal, common_type, convert, is_number
+from alance.expr.compare import is_nothing
 from alance.expr.exact import number_value, scalar_of, scale_of
 from alance.expr.tree import Literal, Node, Problem, Value, broadcast, call
 from alance.format.numbers import as_numbers, as_scalar, to_arrow
@@ -210,6 +211,19 @@ def round_half_up(values: pa.Array, digits: int = 0) -> pa.Array:
 def round_to_zero(values: pa.Array, digits: int = 0) -> pa.Array:
     """Digits cut off."""
     return pc.round(values, ndigits=digits, round_mode="towards_zero")
+
+
+def whole(name: str, node: Node) -> Node:
+    """An integer argument in 64 bits.
+
+    Raises:
+        Problem: no integer.
+    """
+    if is_nothing(node):
+        return Literal(as_scalar(None, pa.int64()))
+    if not pa.types.is_integer(node.type):
+        raise Problem(f"{name}: expected an integer, found {node.type}")
+    return convert(node, pa.int64())
 
 
 def whole_argument(name: str, node: Node, low: int, high: int) -> int:

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance import _kernels
-from alance.expr.arithmetic import whole_argument
-from alance.expr.casts import convert
+from alance.expr.arithmetic import whole, whole_argument
 from alance.expr.compare import is_nothing
 from alance.expr.digests import like_strings
 from alance.expr.nested import first_true
@@ -76,7 +75,7 @@ def character(name: str, args: list[Node]) -> Node:
         texts = pa.nulls(len(codes), pa.string()) if not len(codes) else numbers
         return _texts(codes.astype(np.uint32), np.ones(len(codes), np.int64), texts, pa.string())
 
-    return call(name, write, _whole(name, args[0]))
+    return call(name, write, whole(name, args[0]))
 
 
 def to_hex(name: str, args: list[Node]) -> Node:
@@ -85,7 +84,7 @@ def to_hex(name: str, args: list[Node]) -> Node:
     if is_nothing(node):
         return _no_text()
     if not pa.types.is_uint64(node.type):
-        node = _whole(name, node)
+        node = whole(name, node)
 
     def digits(numbers: pa.Array) -> pa.Array:
         zero = as_scalar(0, numbers.type)
@@ -186,14 +185,6 @@ def regexp_instr(name: str, args: list[Node]) -> Node:
         return pc.if_else(pc.is_valid(values), to_arrow(places), as_scalar(None, pa.int64()))
 
     return call(name, find, as_text(name, args[0]))
-
-
-def _whole(name: str, node: Node) -> Node:
-    if is_nothing(node):
-        return Literal(as_scalar(None, pa.int64()))
-    if not pa.types.is_integer(node.type):
-        raise Problem(f"{name}: expected an integer, found {node.type}")
-    return convert(node, pa.int64())
 
 
 def _no_text() -> Node:

@@ -13,6 +13,7 @@ from alance.expr import (
     characters,
     digests,
     json_values,
+    list_items,
     lists,
     logic,
     moments,
@@ -36,12 +37,11 @@ MANY: Final = 1000
 
 # Functions that Lance has in filters and columns, and aggregates, which it has in neither.
 _ELSEWHERE: Final = """
-    array_dims array_distance array_except array_intersect array_ndims array_positions
-    array_remove array_repeat array_replace array_resize array_slice array_union arrow_typeof
-    avg bit_and bit_or bool_and bool_or contains_tokens corr cos count current_time date_bin
-    date_format factorial first_value flatten generate_series last_value levenshtein make_date
-    make_time map map_keys map_values max median min overlay random range row_number stddev
-    string_agg strings sum to_char to_local_time union_extract unnest uuid var version
+    array_dims array_distance arrow_typeof avg bit_and bit_or bool_and bool_or contains_tokens
+    corr cos count current_time date_bin date_format factorial first_value generate_series
+    last_value levenshtein make_date make_time map map_keys map_values max median min overlay
+    random range row_number stddev string_agg strings sum to_char to_local_time union_extract
+    unnest uuid var version
 """
 ELSEWHERE: Final = frozenset(_ELSEWHERE.split())
 
@@ -121,6 +121,8 @@ _REAL: Final = {
     "signum": pc.sign,
 }
 _REAL_2: Final = {"power": pc.power, "pow": pc.power, "atan2": pc.atan2}
+_ONE: Final = Literal(as_scalar(1))
+_ALL: Final = Literal(as_scalar(lists.MOST_ITEMS))
 _LENGTH: Final = text.plain_text(pc.utf8_length)
 
 FUNCTIONS: Final[dict[str, Function]] = {
@@ -243,5 +245,20 @@ FUNCTIONS: Final[dict[str, Function]] = {
     **{name: Function(1, 1, lists.distinct) for name in _named("distinct")},
     **{name: Function(1, 1, lists.extreme(greatest=True)) for name in _named("max")},
     **{name: Function(1, 1, lists.extreme(greatest=False)) for name in _named("min")},
+    **{name: Function(2, 2, list_items.removing(_ONE)) for name in _named("remove")},
+    **{name: Function(3, 3, list_items.removing(None)) for name in _named("remove_n")},
+    **{name: Function(2, 2, list_items.removing(_ALL)) for name in _named("remove_all")},
+    **{name: Function(3, 3, list_items.replacing(_ONE)) for name in _named("replace")},
+    **{name: Function(4, 4, list_items.replacing(None)) for name in _named("replace_n")},
+    **{name: Function(3, 3, list_items.replacing(_ALL)) for name in _named("replace_all")},
+    **{name: Function(2, 2, list_items.positions) for name in _named("positions")},
+    **{name: Function(2, 2, list_items.union) for name in _named("union")},
+    **{name: Function(2, 2, list_items.intersection) for name in _named("intersect")},
+    **{name: Function(2, 2, list_items.difference) for name in _named("except")},
+    **{name: Function(3, 4, list_items.part) for name in _named("slice")},
+    **{name: Function(2, 2, list_items.repetition) for name in _named("repeat")},
+    **{name: Function(2, 3, list_items.resized) for name in _named("resize")},
+    **{name: Function(1, 1, list_items.num_dimensions) for name in _named("ndims")},
+    "flatten": Function(1, 1, list_items.flattened),
     **{name: Function(2, 3, lists.to_text) for name in _named("to_string", "join")},
 }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DIRECTIONS: Final = {"ASC": "ascending", "DESC": "descending"}
 PLACES: Final = {"NULLS FIRST": "descending", "NULLS LAST": "ascending"}  # whether one is null
+MOST_ITEMS: Final = (1 << 31) - 1  # of the lists of a batch
 
 
 def append(name: str, args: list[Node]) -> Node:
@@ -36,14 +37,14 @@ def prepend(name: str, args: list[Node]) -> Node:
 
 
 def _with_item(name: str, node: Node, item: Node, *, at_end: bool) -> Node:
-    node = _list(name, node)
+    node = as_list(name, node)
     inner = plain_type(node.type.value_type)
     common = inner if is_nothing(item) else common_type(inner, item.type)
     if common is None:
         raise Problem(f"{name}: {item.type} among items of {inner}")
 
     def build(lists: pa.Array, items: Value) -> pa.Array:
-        values, sizes = _taken_apart(lists)
+        values, sizes = taken_apart(lists)
         added = pc.cast(broadcast(items, len(lists)), common)
         ends = np.cumsum(sizes + 1)
         places = np.zeros(len(values) + len(lists), np.int64)
@@ -52,27 +53,27 @@ def _with_item(name: str, node: Node, item: Node, *, at_end: bool) -> Node:
         places[is_new] = len(values) + np.arange(len(lists))
         places[~is_new] = np.arange(len(values))
         both = pa.concat_arrays([pc.cast(values, common), added])
-        return _built(both.take(to_arrow(places)), sizes + 1, None)
+        return built(both.take(to_arrow(places)), sizes + 1, None)
 
     return call(name, build, node, item)
 
 
 def concat(name: str, args: list[Node]) -> Node:
     """array_concat(list, ...): null lists are left out; null where all are."""
-    nodes = [_list(name, arg) for arg in args]
+    nodes = [as_list(name, arg) for arg in args]
     types = {plain_type(node.type.value_type) for node in nodes}
     if len(types) > 1:
         raise Problem(f"{name}: lists of {', '.join(map(str, types))}", unsupported=True)
 
     def build(*lists: pa.Array) -> pa.Array:
-        parts = [_taken_apart(given) for given in lists]
+        parts = [taken_apart(given) for given in lists]
         rows = np.arange(len(lists[0]))
         parents = np.concatenate([np.repeat(rows, sizes) for _, sizes in parts])
         order = np.argsort(parents, kind="stable")
         values = pa.concat_arrays([values for values, _ in parts])
         is_there = np.logical_or.reduce([as_mask(pc.is_valid(given)) for given in lists])
         sizes = np.sum([sizes for _, sizes in parts], axis=0)
-        return _built(values.take(to_arrow(order)), sizes, is_there)
+        return built(values.take(to_arrow(order)), sizes, is_there)
 
     return call(name, build, *nodes)
 
@@ -81,25 +82,25 @@ def reverse(name: str, args: list[Node]) -> Node:
     """array_reverse(list)."""
 
     def build(lists: pa.Array) -> pa.Array:
-        values, sizes = _taken_apart(lists)
+        values, sizes = taken_apart(lists)
         stops = np.cumsum(sizes)
         places = np.repeat(2 * stops - sizes - 1, sizes) - np.arange(len(values))
-        return _built(values.take(to_arrow(places)), sizes, validity_of(lists))
+        return built(values.take(to_arrow(places)), sizes, validity_of(lists))
 
-    return call(name, build, _list(name, args[0]))
+    return call(name, build, as_list(name, args[0]))
 
 
 def without_end(*, at_end: bool) -> Callable[[str, list[Node]], Node]:
     """The builder of array_pop_back or array_pop_front."""
 
     def pop(lists: pa.Array) -> pa.Array:
-        values, sizes = _taken_apart(lists)
+        values, sizes = taken_apart(lists)
         stops = np.cumsum(sizes)
         kept = np.ones(len(values), np.bool_)
         kept[(stops - 1 if at_end else stops - sizes)[sizes > 0]] = False
-        return _built(values.filter(to_arrow(kept)), np.maximum(sizes - 1, 0), validity_of(lists))
+        return built(values.filter(to_arrow(kept)), np.maximum(sizes - 1, 0), validity_of(lists))
 
-    return lambda name, args: call(name, pop, _list(name, args[0]))
+    return lambda name, args: call(name, pop, as_list(name, args[0]))
 
 
 def sort(name: str, args: list[Node]) -> Node:
@@ -111,97 +112,124 @@ def sort(name: str, args: list[Node]) -> Node:
         raise Problem(f"{name}: {words}, expected ASC or DESC, NULLS FIRST or NULLS LAST")
 
     def build(lists: pa.Array) -> pa.Array:
-        values, sizes = _taken_apart(lists)
-        return _built(_sorted(values, sizes, direction, placement), sizes, validity_of(lists))
+        values, sizes = taken_apart(lists)
+        return built(_sorted(values, sizes, direction, placement), sizes, validity_of(lists))
 
-    return call(name, build, _ordered(name, args[0]))
+    return call(name, build, orderable(name, args[0]))
 
 
 def extreme(*, greatest: bool) -> Callable[[str, list[Node]], Node]:
     """The builder of array_max or array_min: null of a list without values."""
 
     def pick(lists: pa.Array) -> pa.Array:
-        values, sizes = _taken_apart(lists)
+        values, sizes = taken_apart(lists)
         values = _sorted(values, sizes, "descending" if greatest else "ascending", "ascending")
         starts = np.cumsum(sizes) - sizes
         return values.take(to_arrow(np.where(sizes > 0, starts, 0), sizes > 0))
 
-    return lambda name, args: call(name, pick, _ordered(name, args[0]))
+    return lambda name, args: call(name, pick, orderable(name, args[0]))
 
 
 def distinct(name: str, args: list[Node]) -> Node:
     """array_distinct(list): each value once, where it is first."""
 
     def build(lists: pa.Array) -> pa.Array:
-        values, sizes = _taken_apart(lists)
-        codes = pc.dictionary_encode(_key(values), null_encoding="encode")
-        parents = np.repeat(np.arange(len(lists)), sizes)
-        pairs = parents * (len(codes.dictionary) + 1) + as_numbers(codes.indices)
-        firsts = np.sort(np.unique(pairs, return_index=True)[1])
-        left = np.bincount(parents[firsts], minlength=len(lists))
-        return _built(values.take(to_arrow(firsts)), left, validity_of(lists))
+        values, sizes = taken_apart(lists)
+        firsts, left = firsts_of(codes_of(values)[0], sizes)
+        return built(values.take(to_arrow(firsts)), left, validity_of(lists))
 
-    return call(name, build, _ordered(name, args[0]))
+    return call(name, build, orderable(name, args[0]))
 
 
 def to_text(name: str, args: list[Node]) -> Node:
     """array_to_string(list, mark[, null]): items of text or integers; nulls are left out."""
     mark = literal_text(name, args[1])
     absent = None if len(args) < 3 or is_nothing(args[2]) else literal_text(name, args[2])
-    node = _list(name, args[0])
+    node = as_list(name, args[0])
     inner = plain_type(node.type.value_type)
     if not (is_text(inner) or pa.types.is_integer(inner)):
         raise Problem(f"{name}: items of {inner}", unsupported=True)
 
     def join(lists: pa.Array) -> pa.Array:
-        values, sizes = _taken_apart(lists)
+        values, sizes = taken_apart(lists)
         texts = pc.cast(values, pa.string())
         if absent is not None:
             texts = pc.fill_null(texts, absent)
         told = as_mask(pc.is_valid(texts))
-        parents = np.repeat(np.arange(len(lists)), sizes)
+        parents = parents_of(sizes)
         left = np.bincount(parents[told], minlength=len(lists))
-        return pc.binary_join(_built(texts.drop_null(), left, validity_of(lists)), mark)
+        return pc.binary_join(built(texts.drop_null(), left, validity_of(lists)), mark)
 
     return call(name, join, node)
 
 
-def _list(name: str, node: Node) -> Node:
+def as_list(name: str, node: Node) -> Node:
+    """A node of lists.
+
+    Raises:
+        Problem: something else, or a list that is written down.
+    """
     if isinstance(node, ListLiteral | Literal) or not pa.types.is_list(node.type):
         raise Problem(f"{name}: expected a column of lists, found {node.type}")
     return node
 
 
-def _ordered(name: str, node: Node) -> Node:
-    node = _list(name, node)
+def orderable(name: str, node: Node) -> Node:
+    """A node of lists whose items are told apart and ordered here.
+
+    Raises:
+        Problem: something else.
+    """
+    node = as_list(name, node)
     inner = plain_type(node.type.value_type)
     if pa.types.is_nested(inner) or pa.types.is_null(inner) or pa.types.is_float16(inner):
         raise Problem(f"{name}: lists of {inner}", unsupported=True)
     return node
 
 
-def _taken_apart(lists: pa.Array) -> tuple[pa.Array, Int64s]:
+def taken_apart(lists: pa.Array) -> tuple[pa.Array, Int64s]:
     """The items of all lists, and how many each has."""
     sizes = pc.fill_null(pc.list_value_length(lists), as_scalar(0, pa.int32()))
     return plain(lists.flatten()), as_numbers(sizes).astype(np.int64)
 
 
-def _built(values: pa.Array, sizes: Int64s, is_there: Mask | None) -> pa.Array:
+def built(values: pa.Array, sizes: Int64s, is_there: Mask | None) -> pa.Array:
     """Lists of so many items each, null where they are not known."""
-    ends = to_arrow(offsets_of(sizes).astype(np.int32))
+    ends = offsets_of(sizes)
+    if ends[-1] > MOST_ITEMS:
+        raise pa.ArrowInvalid(f"lists of {ends[-1]} items in one batch")
     mask = None if is_there is None else to_arrow(~is_there)
-    return pa.ListArray.from_arrays(ends, values, mask=mask)
+    return pa.ListArray.from_arrays(to_arrow(ends.astype(np.int32)), values, mask=mask)
 
 
-def _key(values: pa.Array) -> pa.Array:
+def key_of(values: pa.Array) -> pa.Array:
     """Values that Arrow orders and tells apart as Rust does: floats in total order."""
     return total_order(values) if pa.types.is_floating(values.type) else values
 
 
+def codes_of(values: pa.Array) -> tuple[Int64s, int]:
+    """A number for each kind of item, null being one, and a bound of these numbers."""
+    codes = pc.dictionary_encode(key_of(values), null_encoding="encode")
+    return as_numbers(codes.indices).astype(np.int64), len(codes.dictionary) + 1
+
+
+def firsts_of(codes: Int64s, sizes: Int64s) -> tuple[Int64s, Int64s]:
+    """Where each kind of item is first in its list, and how many kinds a list has."""
+    parents = parents_of(sizes)
+    pairs = parents * (codes.max(initial=0) + 1) + codes
+    firsts = np.sort(np.unique(pairs, return_index=True)[1])
+    return firsts, np.bincount(parents[firsts], minlength=len(sizes))
+
+
+def parents_of(sizes: Int64s) -> Int64s:
+    """The list that each item is in, by number."""
+    return np.repeat(np.arange(len(sizes)), sizes)
+
+
 def _sorted(values: pa.Array, sizes: Int64s, direction: str, nulls: str) -> pa.Array:
     """The items, those of each list in order."""
-    parents = to_arrow(np.repeat(np.arange(len(sizes)), sizes))
-    arrays = [parents, pc.is_null(values), _key(values)]
+    parents = to_arrow(parents_of(sizes))
+    arrays = [parents, pc.is_null(values), key_of(values)]
     table = pa.RecordBatch.from_arrays(arrays, ["list", "absent", "item"])
     keys = [("list", "ascending"), ("absent", nulls), ("item", direction)]
     return values.take(pc.sort_indices(table, sort_keys=keys))

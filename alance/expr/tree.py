@@ -222,7 +222,9 @@ def truly(answers: Value) -> Value:
 
 def broadcast(value: Value, num_rows: int) -> pa.Array:
     """A value as an array of `num_rows`."""
-    return pa.repeat(value, num_rows) if isinstance(value, pa.Scalar) else value
+    if not isinstance(value, pa.Scalar):
+        return value
+    return pa.repeat(value, num_rows) if num_rows else pa.nulls(0, value.type)  # of lists, too
 
 
 def one_line(error: BaseException) -> str:

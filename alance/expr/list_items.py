@@ -1,0 +1,324 @@
+"""Functions that take items of lists out, put others in, or join and compare lists."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.expr.arithmetic import whole
+from alance.expr.casts import common_type
+from alance.expr.compare import is_nothing
+from alance.expr.lists import (
+    MOST_ITEMS,
+    as_list,
+    built,
+    codes_of,
+    firsts_of,
+    key_of,
+    orderable,
+    parents_of,
+    taken_apart,
+)
+from alance.expr.nested import ListLiteral
+from alance.expr.tree import Literal, Node, Problem, Value, broadcast, call, plain_type
+from alance.format.numbers import (
+    as_mask,
+    as_numbers,
+    as_scalar,
+    offsets_of,
+    positions_of,
+    to_arrow,
+    validity_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alance.arrays import Int64s, Mask
+
+
+def removing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
+    """The builder of array_remove, array_remove_all or array_remove_n(list, item, n).
+
+    Null where the item is null; none is removed where n is.
+
+    Args:
+        most: how many equal items go; None: as the last argument says.
+    """
+
+    def remove(name: str, args: list[Node]) -> Node:
+        node, item = _unfixed(orderable, name, args[0]), args[1]
+        common = _common(name, node, item)
+
+        def build(lists: pa.Array, items: Value, limit: Value) -> pa.Array:
+            values, sizes = taken_apart(lists)
+            values, items = pc.cast(values, common), pc.cast(broadcast(items, len(lists)), common)
+            kept = ~_first_of(_hits(values, sizes, items), sizes, _limits(limit, len(lists)))
+            is_there = as_mask(pc.and_(pc.is_valid(lists), pc.is_valid(items)))
+            left = np.diff(offsets_of(kept)[offsets_of(sizes)])
+            return _where(is_there, built(values.filter(to_arrow(kept)), left, None))
+
+        return call(name, build, node, item, most or whole(name, args[2]))
+
+    return remove
+
+
+def replacing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
+    """The builder of array_replace, array_replace_all or array_replace_n(list, old, new, n).
+
+    A null is replaced as any other item; none is where n is null.
+
+    Args:
+        most: how many equal items change; None: as the last argument says.
+    """
+
+    def replace(name: str, args: list[Node]) -> Node:
+        node = _unfixed(orderable, name, args[0])
+        common = _common(name, node, *args[1:3])
+
+        def build(lists: pa.Array, old: Value, new: Value, limit: Value) -> pa.Array:
+            values, sizes = taken_apart(lists)
+            rows = len(lists)
+            values = pc.cast(values, common)
+            old, new = (pc.cast(broadcast(given, rows), common) for given in (old, new))
+            changed = _first_of(_hits(values, sizes, old), sizes, _limits(limit, rows))
+            others = new.take(to_arrow(parents_of(sizes)))
+            return built(pc.if_else(to_arrow(changed), others, values), sizes, validity_of(lists))
+
+        return call(name, build, node, args[1], args[2], most or whole(name, args[3]))
+
+    return replace
+
+
+def positions(name: str, args: list[Node]) -> Node:
+    """array_positions(list, item): where equal items are, from one; nulls are equal."""
+    node = _unfixed(orderable, name, args[0])
+    common = _common(name, node, args[1])
+
+    def find(lists: pa.Array, items: Value) -> pa.Array:
+        values, sizes = taken_apart(lists)
+        items = pc.cast(broadcast(items, len(lists)), common)
+        hits = _hits(pc.cast(values, common), sizes, items)
+        found = np.diff(offsets_of(hits)[offsets_of(sizes)])
+        places = positions_of(np.ones(len(sizes), np.int64), sizes)[hits].astype(np.uint64)
+        return built(to_arrow(places), found, validity_of(lists))
+
+    return call(name, find, node, args[1])
+
+
+def union(name: str, args: list[Node]) -> Node:
+    """array_union(l, m): the items of both, each once, where it is first; null where one is."""
+
+    def build(lists: pa.Array, others: pa.Array) -> pa.Array:
+        (values, sizes), (added, more) = taken_apart(lists), taken_apart(others)
+        order = np.argsort(np.concatenate([parents_of(sizes), parents_of(more)]), kind="stable")
+        both = pa.concat_arrays([values, added]).take(to_arrow(order))
+        firsts, left = firsts_of(codes_of(both)[0], sizes + more)
+        return built(both.take(to_arrow(firsts)), left, None)
+
+    return _of_two(name, args, build)
+
+
+def intersection(name: str, args: list[Node]) -> Node:
+    """array_intersect(l, m): the items of the longer list that the other has, each once."""
+
+    def build(lists: pa.Array, others: pa.Array) -> pa.Array:
+        is_longer = pc.greater(pc.list_value_length(others), pc.list_value_length(lists))
+        is_longer = pc.fill_null(is_longer, False)
+        longer, shorter = pc.if_else(is_longer, others, lists), pc.if_else(is_longer, lists, others)
+        return _chosen(longer, shorter, shared=True)
+
+    return _of_two(name, args, build)
+
+
+def difference(name: str, args: list[Node]) -> Node:
+    """array_except(l, m): the items of the first list that the other has not, each once."""
+    return _of_two(name, args, lambda lists, others: _chosen(lists, others, shared=False))
+
+
+def part(name: str, args: list[Node]) -> Node:
+    """array_slice(list, first, last[, step]): both ends are in it; below zero from the end."""
+    node = _unfixed(as_list, name, args[0])
+    step = whole(name, args[3]) if len(args) > 3 else Literal(as_scalar(1))
+
+    def cut(lists: pa.Array, *numbers: Value) -> pa.Array:
+        values, sizes = taken_apart(lists)
+        arrays = [broadcast(given, len(lists)) for given in numbers]
+        first, last, steps = (as_numbers(pc.fill_null(given, 1)) for given in arrays)
+        first, last = np.clip(first, -sizes - 1, sizes + 1), np.clip(last, -sizes - 1, sizes + 1)
+        start = np.where(first < 0, np.maximum(sizes + first, 0), np.maximum(first - 1, 0))
+        stop = np.where(last < 0, sizes + last, np.minimum(last, sizes) - 1)
+        told = np.logical_and.reduce([as_mask(pc.is_valid(given)) for given in (lists, *arrays)])
+        inside = told & (start < sizes) & (stop >= 0)
+        if (steps[inside] == 0).any():
+            raise pa.ArrowInvalid("a step of 0")
+        inside &= np.sign(stop - start) * np.sign(steps) >= 0
+        steps = np.clip(np.where(inside, steps, 1), -sizes - 1, sizes + 1)
+        counts = np.where(inside, (stop - start) // steps + 1, 0)
+        within = positions_of(np.zeros(len(counts), np.int64), counts)
+        begins = np.repeat(offsets_of(sizes)[:-1] + start, counts)
+        places = begins + within * np.repeat(steps, counts)
+        return _where(told, built(values.take(to_arrow(places)), counts, None))
+
+    return call(name, cut, node, whole(name, args[1]), whole(name, args[2]), step)
+
+
+def repetition(name: str, args: list[Node]) -> Node:
+    """array_repeat(x, n): n times x; empty below one, null where n is null."""
+
+    def repeat(items: Value, numbers: Value) -> pa.Array:
+        rows = _rows(items, numbers)
+        items, numbers = broadcast(items, rows), broadcast(numbers, rows)
+        counts = np.maximum(as_numbers(pc.fill_null(numbers, 0)), 0)
+        _check_total(counts)
+        return built(items.take(to_arrow(parents_of(counts))), counts, validity_of(numbers))
+
+    return call(name, repeat, args[0], whole(name, args[1]))
+
+
+def resized(name: str, args: list[Node]) -> Node:
+    """array_resize(list, n[, x]): the first n items, and x or nulls behind shorter ones.
+
+    Empty where n is null.
+    """
+    node = _unfixed(as_list, name, args[0])
+    added: Node = args[2] if len(args) > 2 else Literal(as_scalar(None, pa.null()))
+    common = _common(name, node, added)
+
+    def resize(lists: pa.Array, numbers: Value, fill: Value) -> pa.Array:
+        values, sizes = taken_apart(lists)
+        rows = len(lists)
+        counts = as_numbers(pc.fill_null(broadcast(numbers, rows), 0))
+        is_there = as_mask(pc.is_valid(lists))
+        if (counts[is_there] < 0).any():
+            raise pa.ArrowInvalid("fewer items than none")
+        counts = np.where(is_there, counts, 0)
+        _check_total(counts)
+        within = positions_of(np.zeros(rows, np.int64), counts)
+        parents = parents_of(counts)
+        is_old = within < sizes[parents]
+        places = np.where(is_old, offsets_of(sizes)[parents] + within, len(values) + parents)
+        fills = pc.cast(broadcast(fill, rows), common)
+        both = pa.concat_arrays([pc.cast(values, common), fills])
+        return built(both.take(to_arrow(places)), counts, is_there)
+
+    return call(name, resize, node, whole(name, args[1]), added)
+
+
+def flattened(name: str, args: list[Node]) -> Node:
+    """flatten(lists of lists): the items of the inner lists; other lists as they are."""
+    node = _unfixed(as_list, name, args[0])
+    inner = plain_type(node.type.value_type)
+    if not pa.types.is_nested(inner) or pa.types.is_struct(inner):
+        return node
+    if not pa.types.is_list(inner):
+        raise Problem(f"{name}: lists of {inner}", unsupported=True)
+
+    def join(lists: pa.Array) -> pa.Array:
+        within, sizes = taken_apart(lists)
+        values, inner_sizes = taken_apart(within)
+        joined = np.diff(offsets_of(inner_sizes)[offsets_of(sizes)])
+        return built(values, joined, validity_of(lists))
+
+    return call(name, join, node)
+
+
+def num_dimensions(name: str, args: list[Node]) -> Node:
+    """array_ndims(list): how deep lists lie in each other."""
+    node = _unfixed(as_list, name, args[0])
+    depth, inner = 1, plain_type(node.type.value_type)
+    while pa.types.is_list(inner) or pa.types.is_fixed_size_list(inner):
+        depth, inner = depth + 1, plain_type(inner.value_type)
+    told, nothing = as_scalar(depth, pa.uint64()), as_scalar(None, pa.uint64())
+    return call(name, lambda lists: pc.if_else(pc.is_valid(lists), told, nothing), node)
+
+
+def _of_two(name: str, args: list[Node], build: Callable[[pa.Array, pa.Array], pa.Array]) -> Node:
+    """A function of two lists in their common type, one of which may be written down."""
+    if any(is_nothing(arg) for arg in args):
+        given = [orderable(name, arg).type for arg in args if not is_nothing(arg)]
+        return Literal(as_scalar(None, given[0] if given else pa.list_(pa.null())))
+    if all(isinstance(arg, ListLiteral) for arg in args):
+        raise Problem(f"{name}: two lists that are written down", unsupported=True)
+    nodes = [
+        arg if isinstance(arg, ListLiteral) else _unfixed(orderable, name, arg) for arg in args
+    ]
+    left, right = (plain_type(node.type.value_type) for node in nodes)
+    common = common_type(left, right)
+    if common is None:
+        raise Problem(f"{name}: lists of {left} and of {right}")
+
+    def build_known(*given: Value) -> pa.Array:
+        rows = _rows(*given)
+        lists, others = (pc.cast(broadcast(value, rows), pa.list_(common)) for value in given)
+        is_there = as_mask(pc.and_(pc.is_valid(lists), pc.is_valid(others)))
+        return _where(is_there, build(lists, others))
+
+    return call(name, build_known, *nodes)
+
+
+def _chosen(lists: pa.Array, others: pa.Array, *, shared: bool) -> pa.Array:
+    """The items of lists that the others have, or have not, each once."""
+    (values, sizes), (against, more) = taken_apart(lists), taken_apart(others)
+    codes, kinds = codes_of(pa.concat_arrays([values, against]))
+    own = codes[: len(values)]
+    kept = np.isin(parents_of(sizes) * kinds + own, parents_of(more) * kinds + codes[len(values) :])
+    firsts, _ = firsts_of(own, sizes)
+    firsts = firsts[kept[firsts] == shared]
+    left = np.bincount(parents_of(sizes)[firsts], minlength=len(sizes))
+    return built(values.take(to_arrow(firsts)), left, None)
+
+
+def _hits(values: pa.Array, sizes: Int64s, items: pa.Array) -> Mask:
+    """Which values equal the item of their list; nulls equal each other."""
+    keys, wanted = key_of(values), key_of(items).take(to_arrow(parents_of(sizes)))
+    equal = pc.fill_null(pc.equal(keys, wanted), False)
+    return as_mask(pc.or_(equal, pc.and_(pc.is_null(keys), pc.is_null(wanted))))
+
+
+def _first_of(hits: Mask, sizes: Int64s, most: Int64s) -> Mask:
+    """The first hits of each list, as many as are told."""
+    before = offsets_of(hits)
+    rank = before[1:] - np.repeat(before[offsets_of(sizes)[:-1]], sizes)
+    return hits & (rank <= np.repeat(most, sizes))
+
+
+def _limits(given: Value, rows: int) -> Int64s:
+    return as_numbers(pc.fill_null(broadcast(given, rows), 0))
+
+
+def _where(is_there: Mask, lists: pa.Array) -> pa.Array:
+    """The lists, null elsewhere."""
+    return pc.if_else(to_arrow(is_there), lists, as_scalar(None, lists.type))
+
+
+def _rows(*values: Value) -> int:
+    return next((len(value) for value in values if isinstance(value, pa.Array)), 1)
+
+
+def _check_total(counts: Int64s) -> None:
+    """Refuses what no array of Arrow holds, before there is memory for it."""
+    if counts.sum(dtype=np.float64) > MOST_ITEMS:
+        raise pa.ArrowInvalid("too many items in one batch")
+
+
+def _common(name: str, node: Node, *items: Node) -> pa.DataType:
+    """The type of a list's items and of others."""
+    common = inner = plain_type(node.type.value_type)
+    for item in items:
+        if not is_nothing(item) and common is not None:
+            common = common_type(common, item.type)
+    if common is None:
+        raise Problem(f"{name}: {', '.join(str(item.type) for item in items)} among {inner}")
+    return common
+
+
+def _unfixed(check: Callable[[str, Node], Node], name: str, node: Node) -> Node:
+    """The node as plain lists where it is one of vectors."""
+    if pa.types.is_fixed_size_list(node.type) and not isinstance(node, Literal):
+        type_ = pa.list_(node.type.value_type)
+        node = call(name, lambda vectors: pc.cast(vectors, type_), node)
+    return check(name, node)
