@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import alance
+from alance.extras import installing
 
 ROOT = Path(__file__).parents[1]
 
@@ -89,3 +90,16 @@ def test_files_are_of_one_idea() -> None:
     for path in [*ROOT.glob("alance/**/*.py"), *ROOT.glob("alance/**/*.cpp")]:
         if "_pb2" not in path.name:
             assert len(path.read_text().splitlines()) <= 600, path
+
+
+def test_errors_name_the_packages_of_an_extra() -> None:
+    """Right for a clone, a wheel and a release; `alance[sql]` is for an index that has alance."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for extra, packages in project["optional-dependencies"].items():
+        told = installing(extra)
+        assert told.endswith(f"(alance's extra `{extra}`)")
+        assert told.startswith("`pip install '")
+        for package in packages:
+            assert f"'{package.partition('>')[0]}" in told
+    for file in (ROOT / "alance").rglob("*.py"):
+        assert "install alance[" not in file.read_text(), file

@@ -31,7 +31,14 @@ PUBLIC = ("", ".blocking", ".distributed", ".indexing", ".observe")
 PUBLIC += (".operations", ".optimize", ".types")
 MODULES = [import_module(f"alance{name}") for name in PUBLIC]
 # What engines and the blocking face may import besides.
-OWN = ("alance.huggingface", "alance.serve", "alance.spark", "alance.sync", "alance.torch")
+OWN = (
+    "alance.extras",
+    "alance.huggingface",
+    "alance.serve",
+    "alance.spark",
+    "alance.sync",
+    "alance.torch",
+)
 # Names of other packages, and of typing, that annotations may have.
 OUTSIDE = {"Any", "Final", "Literal", "Self", "TracebackType", "Unpack", "os", "np", "npt"}
 OUTSIDE |= {"Path", "pa", "pc", "pd", "pl", "datetime", "timedelta", "table_pb2", "file_pb2"}

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from alance import InvalidInputError
+from alance.extras import installing
 from alance.serve.values import plain
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _as_table(output: Facts | Rows) -> None:
         from rich.text import Text as Cell
     except ImportError as error:
         raise InvalidInputError(
-            "tables are drawn by the package rich: `pip install alance[cli]`, or use --json"
+            f"tables are drawn by the package rich: {installing('cli')}, or use --json"
         ) from error
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     if isinstance(output, Facts):

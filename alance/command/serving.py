@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from alance import InvalidInputError, UnsupportedError
 from alance.command.arguments import pair, storage
+from alance.extras import installing
 from alance.serve import Bounds, Service
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ async def serve(given: argparse.Namespace) -> None:
     try:
         import uvicorn
     except ImportError as error:
-        raise UnsupportedError("serving needs uvicorn: `pip install alance[serve]`") from error
+        raise UnsupportedError(f"serving needs uvicorn: {installing('serve')}") from error
 
     class Server(uvicorn.Server):
         """Ends by a signal as if it were told to: with status 0, after all is committed."""

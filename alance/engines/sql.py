@@ -16,12 +16,13 @@ import pyarrow as pa
 from alance.engines.arrow import ArrowDataset
 from alance.engines.bridge import Bridge
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
+from alance.extras import installing
 from alance.io.generators import outermost
 
 try:
     import duckdb
 except ImportError as error:
-    raise UnsupportedError("SQL is run by DuckDB: `pip install alance[sql]`") from error
+    raise UnsupportedError(f"SQL is run by DuckDB: {installing('sql')}") from error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

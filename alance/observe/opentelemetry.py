@@ -1,4 +1,4 @@
-"""Events and readings for OpenTelemetry (`pip install 'alance[otel]'`).
+"""Events and readings for OpenTelemetry (the extra `otel`).
 
 The classes of the API alone are needed here: what exports is the service's own.
 """

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import alance
 from alance import InvalidInputError, UnsupportedError
+from alance.extras import installing
 
 try:
     from starlette.applications import Starlette
@@ -17,9 +18,7 @@ try:
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route
 except ImportError as error:
-    raise UnsupportedError(
-        "serving needs Starlette and uvicorn: `pip install alance[serve]`"
-    ) from error
+    raise UnsupportedError(f"serving needs Starlette and uvicorn: {installing('serve')}") from error
 
 from alance.serve.answers import plain_answer, rows_answer, stream_answer
 from alance.serve.asked import asked

@@ -25,6 +25,7 @@ from alance.errors import (
     StoreError,
     UnsupportedError,
 )
+from alance.extras import installing
 from alance.versioning.external_store import Entry
 from alance.versioning.keepers import ENDPOINT, SCHEME
 
@@ -213,7 +214,7 @@ def _boto() -> Any:
         import botocore.session
     except ImportError as error:
         raise UnsupportedError(
-            "commits through DynamoDB need boto3: install alance[dynamodb]"
+            f"commits through DynamoDB need boto3: {installing('dynamodb')}"
         ) from error
     return botocore
 

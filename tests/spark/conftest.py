@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 TEST_S = 3600  # seconds; a session takes some to begin, and minutes where many want the processors
 REASON = None
 if importlib.util.find_spec("pyspark") is None:
-    REASON = "no pyspark; install alance[spark]"
+    REASON = "no pyspark: the extra `spark` has it"
 elif find_java() is None:
     REASON = MISSING
 collect_ignore_glob = ["test_*.py"] if REASON else []

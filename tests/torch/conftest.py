@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 HERE = Path(__file__).parent
-REASON = None if importlib.util.find_spec("torch") else "no torch; install alance[torch]"
+REASON = None if importlib.util.find_spec("torch") else "no torch: the extra `torch` has it"
 collect_ignore_glob = ["test_*.py"] if REASON else []
 
 
