@@ -830,7 +830,12 @@ class Branches:
 class Catalog:
     @property
     def uri(self) -> str: ...
-    def list_tables(self, namespace: TableName = ...) -> list[str]: ...
+    def list_tables(
+        self,
+        namespace: TableName = ...,
+        *,
+        include_declared: bool = ...,
+    ) -> list[str]: ...
     def list_namespaces(self, parent: TableName = ...) -> list[str]: ...
     def create_namespace(
         self,

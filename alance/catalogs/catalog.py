@@ -58,7 +58,7 @@ async def connect(
 
     Raises:
         InvalidInputError: a bad URI or option.
-        UnsupportedError: a server, and its client is not installed (`pip install alance[catalog]`).
+        UnsupportedError: a server, and its client is not installed (the extra `catalog`).
     """
     from alance.catalogs.client import ClientBackend, rest_client
     from alance.catalogs.directory import DirectoryBackend
@@ -98,16 +98,23 @@ class Catalog:
         """What it was connected to."""
         return self._backend.uri
 
-    async def list_tables(self, namespace: TableName = ()) -> list[str]:
+    async def list_tables(
+        self, namespace: TableName = (), *, include_declared: bool = True
+    ) -> list[str]:
         """The names of the tables of a namespace, in order; by default those of the root.
 
         Cost: of a folder one LIST for each thousand tables, and a scan of `__manifest` if there is
         one; of a server a request a page.
 
+        Args:
+            include_declared: also names that another program has declared for tables that are not
+                written yet; without them a folder is asked by one LIST more for each table.
+
         Raises:
             NotFoundError: no such namespace.
         """
-        return sorted(await self._backend.list_tables(namespace_names(namespace)))
+        names = namespace_names(namespace)
+        return sorted(await self._backend.list_tables(names, include_declared=include_declared))
 
     async def list_namespaces(self, parent: TableName = ()) -> list[str]:
         """The names of the namespaces in another, in order; by default those of the root.

@@ -23,6 +23,7 @@ from alance.errors import (
     TableNotFoundError,
     UnsupportedError,
 )
+from alance.extras import installing
 from alance.io.credentials import CREDENTIALS, apart
 from alance.io.uri import parse_uri
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 TIME_LIMITS: Final = (10.0, 60.0)  # seconds to connect, and for an answer
 PAGE: Final = 1000  # names of one answer
-INSTALL: Final = "catalogs by a server need its client: `pip install alance[catalog]`"
 
 # The protocol's codes of errors.
 _ERRORS: Final[Mapping[int, type[AlanceError]]] = {
@@ -80,8 +80,14 @@ class ClientBackend:
     async def list_namespaces(self, parent: Names) -> list[str]:
         return await self._all("list_namespaces", "ListNamespacesRequest", "namespaces", parent)
 
-    async def list_tables(self, namespace: Names) -> list[str]:
-        return await self._all("list_tables", "ListTablesRequest", "tables", namespace)
+    async def list_tables(self, namespace: Names, *, include_declared: bool) -> list[str]:
+        return await self._all(
+            "list_tables",
+            "ListTablesRequest",
+            "tables",
+            namespace,
+            include_declared=include_declared,
+        )
 
     async def create_namespace(self, names: Names, properties: Mapping[str, str]) -> None:
         await self._call(
@@ -139,12 +145,16 @@ class ClientBackend:
             return Place(uri, vended)
         return Place(uri, {**static, CREDENTIALS: Vended(self, names, expiring)})
 
-    async def _all(self, method: str, request: str, field: str, names: Names) -> list[str]:
+    async def _all(
+        self, method: str, request: str, field: str, names: Names, **fields: Any
+    ) -> list[str]:
         """The names of all pages of an answer."""
         result: list[str] = []
         token: str | None = None
         while True:
-            answer = await self._call(method, request, names, page_token=token, limit=PAGE)
+            answer = await self._call(
+                method, request, names, page_token=token, limit=PAGE, **fields
+            )
             result += getattr(answer, field)
             following = getattr(answer, "page_token", None)
             if not following or following == token:
@@ -226,7 +236,8 @@ class RestClient:
         return self._listed(self._namespaces.list_namespaces, request)
 
     def list_tables(self, request: Any) -> Any:
-        return self._listed(self._namespaces.list_tables, request)
+        more = {"include_declared": request.include_declared}
+        return self._listed(self._namespaces.list_tables, request, **more)
 
     def create_namespace(self, request: Any) -> Any:
         return self._sent(self._namespaces.create_namespace, request)
@@ -246,9 +257,9 @@ class RestClient:
     def drop_table(self, request: Any) -> Any:
         return self._tables.drop_table(_joined(request), **_OPTIONS)
 
-    def _listed(self, method: Any, request: Any) -> Any:
+    def _listed(self, method: Any, request: Any, **more: Any) -> Any:
         return method(
-            _joined(request), page_token=request.page_token, limit=request.limit, **_OPTIONS
+            _joined(request), page_token=request.page_token, limit=request.limit, **more, **_OPTIONS
         )
 
     def _sent(self, method: Any, request: Any) -> Any:
@@ -275,7 +286,7 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
         from lance_namespace_urllib3_client.api_client import ApiClient
         from lance_namespace_urllib3_client.configuration import Configuration
     except ImportError as error:
-        raise UnsupportedError(INSTALL) from error
+        raise _no_client() from error
     client = ApiClient(Configuration(host=uri.rstrip("/")))
     client.default_headers.update(headers)
     return RestClient(TableApi(client), NamespaceApi(client))
@@ -293,5 +304,9 @@ def _models() -> Any:
     try:
         from lance_namespace_urllib3_client import models
     except ImportError as error:
-        raise UnsupportedError(INSTALL) from error
+        raise _no_client() from error
     return models
+
+
+def _no_client() -> UnsupportedError:
+    return UnsupportedError(f"catalogs by a server need its client: {installing('catalog')}")

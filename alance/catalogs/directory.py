@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from alance.catalogs.backend import DELIMITER, Place, shown
 from alance.datasets import dataset
-from alance.distributed.folders import list_folders, move_table
+from alance.distributed.folders import list_folders, move_table, tables_among
 from alance.errors import (
     AlreadyExistsError,
     CorruptFileError,
@@ -122,7 +122,7 @@ class DirectoryBackend:
             raise _taken(self.uri, names, kind) from error
 
     async def list_namespaces(self, parent: Names) -> list[str]:
-        return await (await self._manifest()).below(parent, "namespace")
+        return list(await (await self._manifest()).below(parent, "namespace"))
 
     async def create_namespace(self, names: Names, properties: Mapping[str, str]) -> None:
         manifest = await self._manifest()
@@ -140,12 +140,18 @@ class DirectoryBackend:
             )
         await manifest.forget(names)
 
-    async def list_tables(self, namespace: Names) -> list[str]:
-        names = set(await (await self._manifest()).below(namespace, "table"))
+    async def list_tables(self, namespace: Names, *, include_declared: bool) -> list[str]:
+        rows = await (await self._manifest()).below(namespace, "table")
         if not namespace:
             folders = await self._folders(self.uri)
-            names |= {folder.removesuffix(SUFFIX) for folder in folders if folder.endswith(SUFFIX)}
-        return list(names)
+            own = {name.removesuffix(SUFFIX): name for name in folders if name.endswith(SUFFIX)}
+            rows = own | rows
+        if include_declared:
+            return list(rows)
+        places = [self._place(_checked(rows[name], (*namespace, name))) for name in rows]
+        uris = [place.uri for place in places]
+        there = await tables_among(uris, storage_options=self._options, session=self._session)
+        return [name for name, is_there in zip(rows, there, strict=True) if is_there]
 
     async def _folders(self, uri: str) -> list[str]:
         return await list_folders(uri, storage_options=self._options, session=self._session)
@@ -234,8 +240,8 @@ class _Manifest:
         condition = f"object_id IN ({', '.join('?' * len(objects))})"
         return await self._rows(condition, [DELIMITER.join(names) for names in objects])
 
-    async def below(self, namespace: Names, *kinds: str) -> list[str]:
-        """The last names of what is in a namespace, by one scan.
+    async def below(self, namespace: Names, *kinds: str) -> dict[str, Any]:
+        """The last names of what is in a namespace, with the locations, by one scan.
 
         Raises:
             NotFoundError: there is no such namespace.
@@ -246,9 +252,12 @@ class _Manifest:
         )
         if namespace:
             self.check_namespace(rows, namespace)
-        ids = [row["object_id"] for row in rows if row["object_type"] in kinds]
-        names = [name.removeprefix(prefix) for name in ids if name.startswith(prefix)]
-        return [name for name in names if DELIMITER not in name]
+        found = {
+            row["object_id"].removeprefix(prefix): row["location"]
+            for row in rows
+            if row["object_type"] in kinds and row["object_id"].startswith(prefix)
+        }
+        return {name: location for name, location in found.items() if DELIMITER not in name}
 
     def check_namespace(self, rows: Iterable[dict[str, Any]], names: Names) -> None:
         """Check that a namespace is among rows.

@@ -22,7 +22,7 @@ from alance.versioning import load, refs
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable
+    from collections.abc import AsyncGenerator, Awaitable, Iterable
 
     from alance.io.credentials import StorageOptions
     from alance.versioning.table import Table
@@ -64,15 +64,26 @@ async def list_tables(
     session = session or Session.of_loop()
     folders = await list_folders(uri, storage_options=storage_options, session=session)
     names = [name for name in folders if name.endswith(suffix)]
+    uris = [f"{uri}/{name}" for name in names]
+    there = await tables_among(uris, storage_options=storage_options, session=session)
+    pairs = zip(names, there, strict=True)
+    return [name.removesuffix(suffix) for name, is_there in pairs if is_there]
+
+
+async def tables_among(
+    uris: Iterable[str],
+    *,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+) -> list[bool]:
+    """Whether a table is at each of some places. Cost: a LIST each, 32 at once."""
 
     async def checks() -> AsyncGenerator[Awaitable[bool], None]:
-        for name in names:
-            yield is_table(f"{uri}/{name}", storage_options=storage_options, session=session)
+        for uri in uris:
+            yield is_table(uri, storage_options=storage_options, session=session)
 
     async with aclosing(in_turn(checks(), CHECKED_AT_ONCE)) as there:
-        checked = [is_there async for is_there in there]
-    pairs = zip(names, checked, strict=True)
-    return [name.removesuffix(suffix) for name, is_there in pairs if is_there]
+        return [is_there async for is_there in there]
 
 
 async def is_table(

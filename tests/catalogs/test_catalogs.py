@@ -14,6 +14,7 @@ import pytest
 from lance_namespace_urllib3_client.models import (
     CreateNamespaceRequest,
     CreateTableRequest,
+    DeclareTableRequest,
     DescribeTableRequest,
     DropTableRequest,
     ListNamespacesRequest,
@@ -125,6 +126,25 @@ async def test_what_pylance_made_is_there(catalog: Catalog, theirs: DirectoryNam
     assert await (await catalog.open_table(("ns", "b"))).count_rows() == 1
     await catalog.drop_table(("ns", "b"))
     assert theirs.list_tables(ListTablesRequest(id=["ns"])).tables == []
+
+
+async def test_tables_that_are_declared_are_listed_or_not(
+    catalog: Catalog, theirs: DirectoryNamespace
+) -> None:
+    await catalog.create_namespace("ns")
+    for namespace in ((), ("ns",)):
+        theirs.declare_table(DeclareTableRequest(id=[*namespace, "declared"]))
+        await catalog.create_table((*namespace, "written"), ROWS)
+        assert await catalog.list_tables(namespace) == ["declared", "written"]
+        assert await catalog.list_tables(namespace, include_declared=False) == ["written"]
+        declared = (*namespace, "declared")
+        with pytest.raises(TableNotFoundError):
+            await catalog.open_table(declared)
+        with pytest.raises(AlreadyExistsError):
+            await catalog.create_table(declared, ROWS)
+        await catalog.create_table(declared, ROWS, mode="append")
+        listed = await catalog.list_tables(namespace, include_declared=False)
+        assert listed == ["declared", "written"]
 
 
 async def test_a_folder_is_kept_by_alance_and_pylance_in_turn(
