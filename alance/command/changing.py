@@ -66,6 +66,9 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument("--older-than", type=float, metavar="DAYS", help="default: 14")
     parser.add_argument("--keep", type=int, metavar="N", help="the last N versions stay")
     parser.add_argument("--dry-run", action="store_true", help="count only")
+    parser.add_argument(
+        "--keep-tagged", action="store_true", help="a tagged version stays and is no error"
+    )
     parser = add(parsers, "index", index, "list, make, drop or bring up to date indices")
     parser.add_argument("--create", metavar="COLUMN", help="make one of a column")
     parser.add_argument("--type", help="BTREE, BITMAP, IVF_PQ, ...; default: BTREE")
@@ -219,7 +222,12 @@ async def cleanup(given: argparse.Namespace) -> Facts:
     """Remove old versions."""
     age = None if given.older_than is None else timedelta(days=given.older_than)
     dataset = await opened(given)
-    stats = await dataset.cleanup_old_versions(age, given.keep, dry_run=given.dry_run)
+    stats = await dataset.cleanup_old_versions(
+        age,
+        given.keep,
+        error_if_tagged_old_versions=not given.keep_tagged,
+        dry_run=given.dry_run,
+    )
     return Facts({name: getattr(stats, name) for name in stats.__dataclass_fields__})
 
 

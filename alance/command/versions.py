@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from alance import Dataset
     from alance.command.arguments import Parsers
 
 
@@ -23,8 +24,11 @@ def add_to(parsers: Parsers) -> None:
     parser = add(parsers, "versions", versions, "all versions that are still there")
     parser.add_argument("--branch", help="of this branch; default: main")
     parser = add(parsers, "diff", diff, "what changed from one version to another")
-    parser.add_argument("begin", type=int, help="the older version")
-    parser.add_argument("end", type=int, nargs="?", help="the newer one; default: the latest")
+    parser.add_argument("begin", type=version, help="the older version: a number or a tag")
+    parser.add_argument(
+        "version", type=version, nargs="?", metavar="end", help="the newer one; default: the latest"
+    )
+    parser.add_argument("--branch", help="versions of this branch; default: main, or that of a tag")
     parser = add(parsers, "restore", restore, "make an older version the newest one")
     parser.add_argument("version", type=version, help="a number or a tag")
     for name, run in (("tags", tags), ("branches", branches)):
@@ -68,7 +72,7 @@ def _totals(metadata: Any) -> dict[str, int]:
 async def diff(given: argparse.Namespace) -> Facts:
     """Rows inserted, updated, deleted; what each version in between did."""
     dataset = await opened(given)
-    delta = dataset.delta(begin_version=given.begin, end_version=given.end or dataset.version)
+    delta = dataset.delta(await _number(dataset, given.begin))
     done = await delta.list_transactions()
     numbers = range(delta.begin_version + 1, delta.end_version + 1)
     facts: dict[str, Any] = {
@@ -83,6 +87,23 @@ async def diff(given: argparse.Namespace) -> Facts:
         facts["inserted_rows"] = await _count(delta.get_inserted_rows([]))
         facts["updated_rows"] = await _count(delta.get_updated_rows([]))
     return Facts(facts)
+
+
+async def _number(dataset: Dataset, reference: int | str) -> int:
+    """The number of a version, or of a tag, of the dataset's branch.
+
+    Raises:
+        InvalidInputError: a tag of another branch.
+    """
+    if isinstance(reference, int):
+        return reference
+    tag = await dataset.tags.get(reference)
+    if tag.branch != dataset.branch:
+        raise InvalidInputError(
+            f"tag {reference!r} is on branch {tag.branch or 'main'!r}, expected one of branch "
+            f"{dataset.branch or 'main'!r}"
+        )
+    return tag.version
 
 
 async def _count(batches: AsyncIterator[pa.RecordBatch]) -> int:

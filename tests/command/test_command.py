@@ -211,10 +211,18 @@ def test_versions_are_made_named_compared_and_restored(uri: str, shown: Shown) -
     assert run(shown, "count", uri, "--branch", "dev") == [{"rows": 900}]
     (difference,) = run(shown, "diff", uri, "1")
     assert difference["operations"] == ["2: Delete"]
+    run(shown, "tags", uri, "--create", "second", "--at", "2")
+    assert run(shown, "diff", uri, "first", "second") == [difference]
+    lance.dataset(uri).checkout_version(("dev", None)).delete("id < 200")
+    (difference,) = run(shown, "diff", uri, "2", "--branch", "dev")
+    assert (difference["end_version"], difference["operations"]) == (3, ["3: Delete"])
+    assert main(["diff", uri, "first", "--branch", "dev"]) == 1
+    assert "expected one of branch 'dev'" in shown.readouterr().err
     run(shown, "restore", uri, "first")
     assert lance.dataset(uri).count_rows() == 1000
     assert run(shown, "tags", uri, "--move", "first", "--at", "2")[0]["version"] == 2
-    assert run(shown, "tags", uri, "--delete", "first") == []
+    (tag,) = run(shown, "tags", uri, "--delete", "first")
+    assert tag["tag"] == "second"
 
 
 def test_upkeep_and_indices(uri: str, shown: Shown) -> None:
@@ -227,6 +235,12 @@ def test_upkeep_and_indices(uri: str, shown: Shown) -> None:
     assert done["fragments_added"] == 1
     (stats,) = run(shown, "cleanup", uri, "--older-than", "0", "--dry-run")
     assert stats["old_versions"] == done["version"] - 1
+    run(shown, "tags", uri, "--create", "first", "--at", "1")
+    assert main(["cleanup", uri, "--older-than", "0"]) == 1
+    assert "first" in shown.readouterr().err
+    (stats,) = run(shown, "cleanup", uri, "--older-than", "0", "--keep-tagged")
+    assert stats["old_versions"] == done["version"] - 2
+    assert lance.dataset(uri, version="first").count_rows() == 1000
     assert run(shown, "index", uri, "--drop", "id_idx") == []
     assert run(shown, "config", uri, "--set", "a.b=c")[0]["a.b"] == "c"
     assert run(shown, "validate", uri) == [{"valid": True, "findings": []}]
@@ -284,7 +298,7 @@ def test_without_rich_json_works_and_tables_say_what_is_missing(
     monkeypatch.setitem(sys.modules, "rich.console", None)
     assert run(shown, "count", uri) == [{"rows": 1000}]
     assert main(["info", uri]) == 1
-    assert "pip install alance[cli]" in shown.readouterr().err
+    assert "pip install 'rich>=13'" in shown.readouterr().err
 
 
 @pytest.mark.parametrize(
