@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import obstore
@@ -83,8 +83,8 @@ class RemoteStore:
         self.is_given = is_given
         self._made: ObjectStore | None = objects
         self._inherited = objects
-        self._make_uploads = uploads or (lambda: self.objects)
-        self._uploads = cache(self._make_uploads)
+        self._make_uploads = uploads  # no closure over self: a store goes with its last user
+        self._uploads: ObjectStore | None = None
         self._retries = replace(retries or Retries(), store=self.uri)
         self.limits = TimeLimits() if limits is None else limits
         lifecycle.on_fork(self)
@@ -96,8 +96,7 @@ class RemoteStore:
         """Let the store objects be made again: those of a parent do not work in its child."""
         lifecycle.inherit((self._made, self._uploads))
         self._inherited = self._made or self._inherited
-        self._made = None
-        self._uploads = cache(self._make_uploads)
+        self._made = self._uploads = None
 
     @property
     def objects(self) -> ObjectStore:
@@ -106,6 +105,15 @@ class RemoteStore:
             lifecycle.revive()
             self._made = forked.of_this_process(self._inherited)
         return self._made
+
+    @property
+    def _upload_objects(self) -> ObjectStore:
+        """The store object for writes without a condition, of this process."""
+        if self._make_uploads is None:
+            return self.objects
+        if self._uploads is None:
+            self._uploads = self._make_uploads()
+        return self._uploads
 
     @property
     def pieces(self) -> None:
@@ -293,7 +301,7 @@ class RemoteStore:
                 await upload.finish()
             return
 
-        objects = self.objects if if_absent else self._uploads()
+        objects = self.objects if if_absent else self._upload_objects
         mode: PutMode = "create" if if_absent else "overwrite"
 
         async def attempt() -> None:
@@ -333,7 +341,7 @@ class RemoteStore:
         self, path: str, *, size_hint: int | None = None, durable: bool = True
     ) -> RemoteUpload:
         """Begin an object."""
-        return RemoteUpload(self, self._uploads(), path, size_hint)
+        return RemoteUpload(self, self._upload_objects, path, size_hint)
 
     async def delete(self, paths: Sequence[str]) -> None:
         """Delete objects; those missing are no error."""
