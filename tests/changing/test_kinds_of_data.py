@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import polars as pl
 import pyarrow as pa
 import pydantic
 import pytest
@@ -95,6 +96,10 @@ async def test_python_values_take_the_types_of_the_table(tmp_path: Path) -> None
         ([{"number": 1}, 3], "list of rows with int"),
         ({1: [2]}, "column 1: expected a name"),
         ("number", "data of type str: expected a Table"),
+        (pl.Series("number", [1]), "data of type Series: expected a Table"),
+        (pa.chunked_array([[1]]), "data of type ChunkedArray: expected a Table"),
+        (pa.Table, "data of Table, a class: expected a Table"),
+        (np.arange(2), "an iterable of int64: expected Tables"),
     ],
 )
 async def test_values_that_make_no_rows_of_the_table_are_refused(

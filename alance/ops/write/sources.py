@@ -110,6 +110,8 @@ async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) ->
     Raises:
         InvalidInputError: data of another kind, or batches that do not have the schema.
     """
+    if isinstance(data, type):  # which has the methods of its objects
+        raise _refused(data)
     if _is_python(data):
         data = await pool.run(partial(_table_of, data, schema))
     elif isinstance(data, Scanned) and not _is_pyarrow_dataset(data):
@@ -205,13 +207,21 @@ def _opened(
         schema = None if data.features is None else data.features.arrow_schema
         return schema, data.with_format("arrow").iter(FORMATTED_ROWS)
     if isinstance(data, ArrowStream):
-        reader = pa.RecordBatchReader.from_stream(data)
+        try:
+            reader = pa.RecordBatchReader.from_stream(data)
+        except pa.ArrowInvalid as error:  # a Series or ChunkedArray: a stream of values, not rows
+            raise _refused(data) from error
         return reader.schema, iter(reader)
     if isinstance(data, Scan):
         return None, data.to_batches()  # the first loads what its schema may be parsed with
     if isinstance(data, Iterable) and not isinstance(data, Mapping | str | bytes):
         return None, iter(data)
-    raise InvalidInputError(f"data of type {type(data).__name__}: expected {ACCEPTED}")
+    raise _refused(data)
+
+
+def _refused(data: object) -> InvalidInputError:
+    what = f"{data.__name__}, a class" if isinstance(data, type) else f"type {type(data).__name__}"
+    return InvalidInputError(f"data of {what}: expected {ACCEPTED}")
 
 
 def _is_pyarrow_dataset(data: object) -> bool:
