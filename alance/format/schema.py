@@ -308,6 +308,11 @@ class Schema:
         )
         return tuple(join_path(path) for _, _, path in keys)
 
+    @property
+    def paths(self) -> dict[int, str]:
+        """The path of each field by its id, members of structs and lists after their parents."""
+        return {field.id: join_path(path) for path, field in _paths(self.fields, ())}
+
     def in_this_case(self, path: str) -> str:
         """The path with the case of letters that the fields' names have.
 

@@ -44,6 +44,29 @@ async def test_stats_are_those_of_pylance_and_of_the_files(tmp_path: Path) -> No
     assert (await dataset.stats(small_rows=2001)).num_small_fragments == 4
 
 
+@pytest.mark.parametrize("version", ["legacy", "2.0", "2.1", "2.2"])
+async def test_bytes_of_columns_are_those_of_pylance(tmp_path: Path, version: str) -> None:
+    uri = str(tmp_path / "t")
+    rows = {
+        "id": range(50),
+        "struct": [{"x": n, "text": f"text {n}"} for n in range(50)],
+        "items": [[n] * 3 for n in range(50)],
+        "vector": pa.array([[1.0, n] for n in range(50)], pa.list_(pa.float32(), 2)),
+    }
+    lance.write_dataset(pa.table(rows), uri, data_storage_version=version, max_rows_per_file=20)
+    theirs = lance.dataset(uri)
+    theirs.add_columns({"more": "id * 2"})
+    theirs.drop_columns(["id"])
+    dataset = await alance.dataset(uri)
+    stats = await dataset.stats(with_column_bytes=True)
+    assert stats.column_bytes is not None
+    expected = [field.bytes_on_disk for field in theirs.stats.data_stats().fields]
+    assert [*stats.column_bytes.values()] == expected
+    names = ["struct", "struct.x", "struct.text", "items", "items.item", "vector", "more"]
+    assert [*stats.column_bytes] == names
+    assert (await dataset.stats()).column_bytes is None
+
+
 @pytest.mark.parametrize("name", ["numbers", "grown", "emptied"])
 async def test_old_tables_are_asked_for_what_their_manifest_lacks(golden: Path, name: str) -> None:
     uri = golden / "v0_1" / "0.10.5" / f"{name}.lance"

@@ -1,7 +1,8 @@
-"""What a version consists of, told by its manifest."""
+"""What a version consists of, told by its manifest; bytes of columns by the ends of its files."""
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final
@@ -9,13 +10,21 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.checks import check_count
+from alance.file.open import open_file
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM
+from alance.format.v0_1.metadata import BatchContainer
+from alance.io.readahead import in_turn
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Mapping
+
+    from alance.file.fragment import FileSource
+    from alance.format.plans import Plan
     from alance.ops.version.snapshot import Snapshot
 
 SHOWN_COLUMNS: Final = 100
+FILES_AT_ONCE: Final = 32  # whose ends are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +40,9 @@ class DatasetStats:
         num_bytes: of the data files, their deleted rows and dropped columns included.
         num_deletion_files: of all fragments.
         indices: the names of the indices.
+        column_bytes: of the pages of each field of the schema in the data files, by dotted path, as
+            they are encoded; a struct has none but those of its members, and no field has any in
+            files of version 0.1. None: they were not asked for.
     """
 
     num_rows: int
@@ -41,9 +53,12 @@ class DatasetStats:
     num_bytes: int
     num_deletion_files: int
     indices: tuple[str, ...]
+    column_bytes: Mapping[str, int] | None = None
 
 
-async def dataset_stats(snapshot: Snapshot, small_rows: int) -> DatasetStats:
+async def dataset_stats(
+    snapshot: Snapshot, small_rows: int, *, with_column_bytes: bool
+) -> DatasetStats:
     """See `Dataset.stats`."""
     check_count("small_rows", small_rows, 0)
     records = snapshot.manifest.fragments.records
@@ -63,7 +78,34 @@ async def dataset_stats(snapshot: Snapshot, small_rows: int) -> DatasetStats:
         num_bytes=int(records.file_bytes.sum()) + sum(sizes),
         num_deletion_files=int((records.deleted >= 0).sum()),
         indices=tuple(sorted(_index_names(snapshot))),
+        column_bytes=await _column_bytes(snapshot) if with_column_bytes else None,
     )
+
+
+async def _column_bytes(snapshot: Snapshot) -> dict[str, int]:
+    """The encoded bytes of each field, by its path."""
+    await snapshot.resolve_sizes(snapshot.handles)
+    paths = snapshot.schema.paths
+    total = dict.fromkeys(paths, 0)
+
+    def read(source: FileSource) -> Plan[dict[int, int]]:
+        container = yield from open_file(source.location, source.file_bytes, snapshot.engine.cache)
+        if isinstance(container, BatchContainer):
+            return {}
+        ids = [field_id for field_id in source.columns if field_id in paths]
+        columns = yield from container.read_columns([source.columns[number] for number in ids])
+        return {number: column.buffer_bytes for number, column in zip(ids, columns, strict=True)}
+
+    async def works() -> AsyncGenerator[Awaitable[dict[int, int]], None]:
+        for handle in snapshot.handles:
+            for source in handle.sources:
+                yield snapshot.engine.drive(read(source), "column bytes")
+
+    async with aclosing(in_turn(works(), FILES_AT_ONCE)) as files:
+        async for file in files:
+            for number, num_bytes in file.items():
+                total[number] += num_bytes
+    return {paths[number]: num_bytes for number, num_bytes in total.items()}
 
 
 def html(snapshot: Snapshot) -> str:
