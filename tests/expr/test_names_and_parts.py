@@ -129,6 +129,23 @@ async def test_a_name_in_two_cases_is_exact_or_refused(tmp_path: Path) -> None:
         await dataset.count_rows("Ab = 1")
 
 
+async def test_the_column_of_a_nested_name_may_stand_in_another_case(
+    uri: str, tmp_path: Path
+) -> None:
+    theirs, dataset = lance.dataset(uri), await alance.dataset(uri)
+    columns = ["S.A", "id", "S.`b c`", "s.A"]
+    for options in ({}, {"filter": "id > 1", "limit": 2}):
+        assert await dataset.to_table(columns, **options) == theirs.to_table(columns, **options)
+    for name in ("S.a", "S", "ID"):  # as with pylance, nothing else may
+        with pytest.raises(alance.ColumnNotFoundError):
+            await dataset.to_table([name])
+        with pytest.raises(ValueError, match="No field named"):
+            theirs.to_table(columns=[name])
+    twice = await alance.write_dataset([{"ab": {"x": 1}, "AB": {"x": 2}}], str(tmp_path / "t"))
+    with pytest.raises(alance.ColumnNotFoundError):
+        await twice.to_table(["Ab.x"])
+
+
 async def test_positions_count_live_rows_in_scans_takes_and_filters(tmp_path: Path) -> None:
     uri = str(tmp_path / "t")
     lance.write_dataset(pa.table({"id": range(12)}), uri, max_rows_per_file=5).delete(

@@ -158,13 +158,25 @@ def _named(schema: Schema, columns: list[str], *, flat: bool) -> list[Output]:
         if name in META and all(field.name != name for field in schema.fields):
             outputs[name] = Output(name, (name,))
             continue
-        schema.field(name)
         path = schema.names_of(name)
+        if flat and len(path) > 1 and schema.top(path[0]) is None:
+            path = (_in_another_case(schema, path[0]), *path[1:])
+            schema.field(join_path(path))
+        else:
+            schema.field(name)
         if flat:
             outputs[name] = Output(name, path)
         else:
             outputs.setdefault(path[0], Output(path[0], path[:1]))
     return list(outputs.values())
+
+
+def _in_another_case(schema: Schema, name: str) -> str:
+    """The one column whose name differs by case alone, as the column of a nested name may, in
+    pylance as well; the name itself where there is none.
+    """
+    alike = [field.name for field in schema.fields if field.name.lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else name
 
 
 def with_meta_fields(schema: Schema) -> pa.Schema:
