@@ -13,7 +13,7 @@ from alance.expr.casts import as_decimal, common_type, convert, is_number
 from alance.expr.compare import is_nothing
 from alance.expr.exact import number_value, scalar_of, scale_of
 from alance.expr.tree import Literal, Node, Problem, Value, broadcast, call
-from alance.format.numbers import as_numbers, as_scalar, to_arrow
+from alance.format.numbers import as_mask, as_numbers, as_scalar, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ MAX_NARROW: Final = 38  # digits of a decimal128
 MAX_WIDE: Final = 76  # digits of a decimal256, in which all is computed that may not fit
 EXTRA_DIGITS: Final = 4  # behind the point, that a division adds
 MAX_DIGITS: Final = 400  # an integer literal longer than this is infinite as a float, too
+FACTORIALS: Final = np.array([math.factorial(n) for n in range(21)], np.int64)  # in 64 bits
 
 
 def number_literal(digits: str) -> Literal:
@@ -166,6 +167,18 @@ def _of_wholes(
         return pc.if_else(told, function(*wholes), as_scalar(None, pa.int64()))
 
     return call(name, apply, *[convert(arg, pa.int64()) for arg in args])
+
+
+def factorial(name: str, args: list[Node]) -> Node:
+    """factorial(n), of 0 to 20."""
+
+    def look_up(numbers: pa.Array) -> pa.Array:
+        asked = as_numbers(pc.fill_null(numbers, 0))
+        if len(asked) and (asked.min() < 0 or asked.max() >= len(FACTORIALS)):
+            raise pa.ArrowInvalid("the factorial of a number below 0, or beyond 20")
+        return to_arrow(FACTORIALS[asked], as_mask(pc.is_valid(numbers)))
+
+    return call(name, look_up, whole(name, args[0]))
 
 
 def cube_root(values: Value) -> pa.Array:

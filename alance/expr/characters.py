@@ -16,7 +16,7 @@ from alance.expr.nested import first_true
 from alance.expr.regex import translated
 from alance.expr.text import as_text, emptied, literal_text
 from alance.expr.tree import Literal, Node, Problem, broadcast, call
-from alance.format.numbers import as_numbers, as_scalar, contents_of, offsets_of, to_arrow
+from alance.format.numbers import as_mask, as_numbers, as_scalar, contents_of, offsets_of, to_arrow
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt32s
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LAST_CODE: Final = 0x10FFFF
 SURROGATES: Final = (0xD800, 0xDFFF)
 HEX_DIGITS: Final = 16  # of 64 bits
+CELLS: Final = 1 << 18  # of the tables of distances that are made at a time
 
 
 def translate(name: str, args: list[Node]) -> Node:
@@ -142,49 +143,139 @@ def substring_index(name: str, args: list[Node]) -> Node:
 
 
 def string_to_array(name: str, args: list[Node]) -> Node:
-    """string_to_array(text, mark[, null]): the parts between marks; those that are `null` are."""
-    if is_nothing(args[1]):
-        raise Problem(f"{name}: single characters", unsupported=True)
-    mark = literal_text(name, args[1])
+    """string_to_array(text, mark[, null]): the parts between marks; those that are `null` are.
+
+    Single characters where the mark is NULL.
+    """
+    mark = None if is_nothing(args[1]) else literal_text(name, args[1])
     absent = None if len(args) < 3 or is_nothing(args[2]) else literal_text(name, args[2])
 
     def split(values: pa.Array) -> pa.Array:
-        values = pc.cast(values, pa.string())
-        if mark:
-            parts = pc.split_pattern(values, mark)
-        else:
-            offsets = np.arange(len(values) + 1, dtype=np.int32)
-            parts = pa.ListArray.from_arrays(to_arrow(offsets), values, mask=pc.is_null(values))
-        items = parts.flatten()
-        sizes = as_numbers(pc.fill_null(pc.list_value_length(parts), as_scalar(0, pa.int32())))
-        empty = pc.fill_null(pc.equal(values, ""), False).to_numpy(zero_copy_only=False)
-        items = items.filter(to_arrow(~np.repeat(empty, sizes)))
+        kind = values.type
+        items, sizes = _characters(values) if mark is None else _parts(values, mark)
         if absent is not None:
-            items = pc.if_else(pc.equal(items, absent), as_scalar(None, pa.string()), items)
-        ends = offsets_of(np.where(empty, 0, sizes)).astype(np.int32)
-        return pa.ListArray.from_arrays(to_arrow(ends), items, mask=pc.is_null(values))
+            items = pc.if_else(pc.equal(items, absent), as_scalar(None, items.type), items)
+        ends = to_arrow(offsets_of(sizes).astype(np.int32))
+        return pa.ListArray.from_arrays(ends, pc.cast(items, kind), mask=pc.is_null(values))
 
     return call(name, split, as_text(name, args[0]))
 
 
+def _parts(values: pa.Array, mark: str) -> tuple[pa.Array, Int64s]:
+    """The parts of all texts, and how many each has: an empty one none."""
+    if mark:
+        parts = pc.split_pattern(values, mark)
+        items = parts.flatten()
+        sizes = as_numbers(pc.fill_null(pc.list_value_length(parts), as_scalar(0, pa.int32())))
+    else:
+        items = values.drop_null()
+        sizes = as_numbers(pc.cast(pc.is_valid(values), pa.int32()))
+    is_full = as_mask(pc.fill_null(pc.not_equal(values, as_scalar("", values.type)), False))
+    return items.filter(to_arrow(np.repeat(is_full, sizes))), np.where(is_full, sizes, 0)
+
+
+def _characters(values: pa.Array) -> tuple[pa.Array, Int64s]:
+    """The characters of all texts, and how many each has."""
+    offsets, data = contents_of(pc.fill_null(values, as_scalar("", values.type)))
+    data = data[int(offsets[0]) : int(offsets[-1])]
+    is_first = (data & 0xC0) != 0x80
+    ends = np.append(np.flatnonzero(is_first), len(data)).astype(np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    items = pa.Array.from_buffers(pa.large_string(), len(ends) - 1, buffers)
+    return items, np.diff(offsets_of(is_first)[offsets - offsets[0]])
+
+
 def regexp_instr(name: str, args: list[Node]) -> Node:
-    """regexp_instr(text, pattern): where a literal pattern first matches, from one; 0: nowhere."""
-    if any(is_nothing(arg) for arg in args):
+    """regexp_instr(text, pattern[, start[, 1[, flags[, 0]]]]): where a pattern first matches.
+
+    From one, in characters; 0: nowhere. What is before `start` is cut off before the search.
+    """
+    if any(is_nothing(arg) for arg in args[:2]):
         return Literal(as_scalar(None, pa.int64()))
     pattern = literal_text(name, args[1])
     if not pattern:
         raise Problem(f"{name}: an empty pattern", unsupported=True)
-    regex = translated(name, pattern, "")
+    start = whole_argument(name, args[2], 1, (1 << 31) - 1) if len(args) > 2 else 1
+    numbers = [whole_argument(name, arg, 0, 1 << 31) for arg in (*args[3:4], *args[5:6])]
+    if numbers not in ([], [1], [1, 0]):
+        raise Problem(f"{name}: later matches, and groups", unsupported=True)
+    flags = literal_text(name, args[4]) if len(args) > 4 else ""
+    regex = translated(name, pattern, flags)
 
     def find(values: pa.Array) -> pa.Array:
-        offsets, data = contents_of(pc.fill_null(values, ""))
-        firsts = as_numbers(pc.fill_null(pc.find_substring_regex(values, regex), as_scalar(-1)))
+        behind = pc.utf8_slice_codeunits(values, start - 1) if start > 1 else values
+        offsets, data = contents_of(pc.fill_null(behind, as_scalar("", behind.type)))
+        firsts = as_numbers(pc.fill_null(pc.find_substring_regex(behind, regex), -1))
         begun = offsets_of((data & 0xC0) != 0x80)  # characters before a byte
-        places = begun[offsets[:-1] + np.maximum(firsts, 0)] - begun[offsets[:-1]] + 1
+        places = begun[offsets[:-1] + np.maximum(firsts, 0)] - begun[offsets[:-1]] + start
         places[(firsts < 0) | (np.diff(offsets) == 0)] = 0
         return pc.if_else(pc.is_valid(values), to_arrow(places), as_scalar(None, pa.int64()))
 
     return call(name, find, as_text(name, args[0]))
+
+
+def levenshtein(name: str, args: list[Node]) -> Node:
+    """levenshtein(s, t): how many characters to change, add or leave out make one the other."""
+    nodes = [as_text(name, arg) for arg in args]
+    kind = pa.int64() if any(pa.types.is_large_string(node.type) for node in nodes) else pa.int32()
+
+    def measure(left: Value, right: Value) -> pa.Array:
+        rows = next((len(value) for value in (left, right) if isinstance(value, pa.Array)), 1)
+        texts = [broadcast(value, rows) for value in (left, right)]
+        (codes, sizes), (others, widths) = map(_codes, texts)
+        distances = np.zeros(rows, np.int64)
+        order = np.argsort(np.maximum(sizes, widths), kind="stable")
+        starts, begins = offsets_of(sizes)[:-1], offsets_of(widths)[:-1]
+        at = 0
+        while at < rows:  # texts of like lengths together, in bounded memory
+            longest = int(widths[order[at:]].max())
+            chosen = order[at : at + max(1, CELLS // (longest + 1))]
+            longest = int(widths[chosen].max())
+            at += len(chosen)
+            distances[chosen] = _edits(
+                _padded(codes, starts[chosen], sizes[chosen], int(sizes[chosen].max())),
+                _padded(others, begins[chosen], widths[chosen], longest),
+                sizes[chosen],
+                widths[chosen],
+            )
+        told = pc.and_(*map(pc.is_valid, texts))
+        return pc.if_else(told, pc.cast(to_arrow(distances), kind), as_scalar(None, kind))
+
+    return call(name, measure, *nodes)
+
+
+def _padded(codes: UInt32s, starts: Int64s, sizes: Int64s, width: int) -> UInt32s:
+    """The characters of some texts as a table, whatever stands behind the shorter ones."""
+    padded = np.zeros((len(starts), width), np.uint32)
+    places = np.arange(width)
+    inside = places < sizes[:, None]
+    padded[inside] = codes[(starts[:, None] + places)[inside]]
+    return padded
+
+
+def _edits(left: UInt32s, right: UInt32s, sizes: Int64s, widths: Int64s) -> Int64s:
+    """The distances of texts in two tables, a column of characters after the other.
+
+    Args:
+        left: the characters of each text; shape (n, longest).
+        right: those of the others.
+        sizes: of the texts.
+        widths: of the others.
+    """
+    places = np.arange(right.shape[1] + 1, dtype=np.int32)
+    row = np.broadcast_to(places, (len(left), len(places)))
+    rows = np.arange(len(left))
+    distances = row[rows, widths].astype(np.int64)
+    for number in range(left.shape[1]):
+        best = np.empty(row.shape, np.int32)
+        best[:, 0] = number + 1
+        changed = row[:, :-1] + (right != left[:, number : number + 1])
+        best[:, 1:] = np.minimum(changed, row[:, 1:] + 1)
+        # A character more: the least of all cells before, and one for each step from there.
+        row = np.minimum.accumulate(best - places, axis=1) + places
+        ended = sizes == number + 1
+        distances[ended] = row[ended, widths[ended]]
+    return distances
 
 
 def _no_text() -> Node:

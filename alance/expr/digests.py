@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import binascii
+from string import ascii_lowercase, ascii_uppercase, digits
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from alance.expr.casts import convert, is_bytes, is_text
 from alance.expr.compare import is_nothing
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, call
-from alance.format.numbers import as_scalar, contents_of, offsets_of
+from alance.format.numbers import as_scalar, contents_of, offsets_of, positions_of
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
@@ -24,6 +25,10 @@ FORMS: Final = ("hex", "base64")
 _HEX: Final = np.full(256, 255, np.uint8)  # the value of each digit
 _HEX[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
 _HEX[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
+_BASE64: Final = np.full(256, 255, np.uint8)
+_BASE64[np.frombuffer(f"{ascii_uppercase}{ascii_lowercase}{digits}+/".encode(), np.uint8)] = (
+    np.arange(64)
+)
 _ELSEWHERE: Final = ("blake2b", "blake2s", "blake3")
 
 
@@ -56,31 +61,55 @@ def encode(name: str, args: list[Node]) -> Node:
 
 
 def decode(name: str, args: list[Node]) -> Node:
-    """decode(x, 'hex'): the bytes of hexadecimal digits."""
+    """decode(x, 'hex') or decode(x, 'base64'), with padding or without: the bytes written so."""
     form = literal_text(name, args[1])
-    if form != "hex":
-        raise Problem(f"{name}: form {form!r}, expected 'hex'", unsupported=form in FORMS)
-
-    def read(values: pa.Array) -> pa.Array:
-        values = pc.fill_null(values, as_scalar("" if is_text(values.type) else b"", values.type))
-        offsets, content = contents_of(values)
-        if (np.diff(offsets) % 2).any():
-            raise pa.ArrowInvalid("an odd number of hexadecimal digits")
-        start, stop = int(offsets[0]), int(offsets[-1])
-        digits = _HEX[content[start:stop]]
-        if (digits > 15).any():
-            raise pa.ArrowInvalid("no hexadecimal digits")
-        ends = (offsets - start) // 2
-        pairs = (digits[::2] << 4 | digits[1::2]).astype(np.uint8)
-        return pc.cast(
-            like_strings(values, pa.large_binary(), ends, pairs),
-            pa.binary(),
-        )
+    if form not in FORMS:
+        raise Problem(f"{name}: form {form!r}, expected one of {', '.join(FORMS)}")
+    read = _from_hex if form == "hex" else _from_base64
 
     def read_known(values: pa.Array) -> pa.Array:
-        return pc.if_else(pc.is_valid(values), read(values), as_scalar(None, pa.binary()))
+        known = pc.fill_null(values, as_scalar("" if is_text(values.type) else b"", values.type))
+        sizes, content = read(*contents_of(known))
+        return _narrowed(
+            like_strings(values, pa.large_binary(), offsets_of(sizes), content), values.type
+        )
 
     return call(name, read_known, _as_bytes(name, args[0]))
+
+
+def _from_hex(offsets: Int64s, content: Bytes) -> tuple[Int64s, Bytes]:
+    """The bytes of hexadecimal digits, and how many each text gives."""
+    sizes = np.diff(offsets)
+    if (sizes % 2).any():
+        raise pa.ArrowInvalid("an odd number of hexadecimal digits")
+    digits = _HEX[content[int(offsets[0]) : int(offsets[-1])]]
+    if (digits > 15).any():
+        raise pa.ArrowInvalid("no hexadecimal digits")
+    return sizes // 2, (digits[::2] << 4 | digits[1::2]).astype(np.uint8)
+
+
+def _from_base64(offsets: Int64s, content: Bytes) -> tuple[Int64s, Bytes]:
+    """The bytes of digits of base64, and how many each text gives."""
+    widths = np.diff(offsets)
+    sizes = widths.copy()
+    for number in (1, 2):  # marks at the end, which may be fewer than a group of four lacks
+        last = content[np.maximum(offsets[1:] - number, 0)] if len(content) else widths
+        sizes -= (last == ord("=")) & (widths >= number) & (widths - sizes == number - 1)
+    is_whole = (sizes % 4 != 1) & (widths - sizes <= -sizes % 4)
+    digits = _BASE64[content[positions_of(offsets[:-1], sizes)]]
+    if not is_whole.all() or (digits > 63).any():
+        raise pa.ArrowInvalid("no digits of base64")
+    spaces = -(-sizes // 4) * 4
+    groups = np.zeros(int(spaces.sum()), np.uint32)
+    groups[positions_of(np.cumsum(spaces) - spaces, sizes)] = digits
+    joined = groups.reshape(-1, 4) @ np.array([1 << 18, 1 << 12, 1 << 6, 1], np.uint32)
+    triples = joined.astype(">u4").view(np.uint8).reshape(-1, 4)[:, 1:].ravel()
+    counts, thirds = sizes * 3 // 4, spaces // 4 * 3
+    is_kept = np.zeros(len(triples), np.bool_)
+    is_kept[positions_of(np.cumsum(thirds) - thirds, counts)] = True
+    if triples[~is_kept].any():
+        raise pa.ArrowInvalid("bits behind the last byte of base64")
+    return counts, triples[is_kept]
 
 
 def _base64(name: str, node: Node) -> Node:
@@ -97,8 +126,7 @@ def _base64(name: str, node: Node) -> Node:
         ends = offsets_of(written)
         chosen = np.repeat(starts // 3 * 4 - ends[:-1], written) + np.arange(ends[-1])
         texts = like_strings(values, pa.large_string(), ends, text[chosen])
-        is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
-        return texts if is_large else pc.cast(texts, pa.string())
+        return _narrowed(texts, values.type)
 
     return call(name, digits, _as_bytes(name, node))
 
@@ -120,8 +148,7 @@ def _hex(name: str, node: Node) -> Node:
         start, stop = int(offsets[0]), int(offsets[-1])
         text = _kernels.hex_digits(content[start:stop])
         texts = like_strings(values, pa.large_string(), 2 * (offsets - start), text)
-        is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
-        return texts if is_large else pc.cast(texts, pa.string())
+        return _narrowed(texts, values.type)
 
     return call(name, digits, _as_bytes(name, node))
 
@@ -134,6 +161,13 @@ def _as_bytes(name: str, node: Node) -> Node:
     if not is_bytes(node.type) and not is_text(node.type):
         raise Problem(f"{name}: expected text or bytes, found {node.type}")
     return node
+
+
+def _narrowed(strings: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Large strings with narrow offsets, but where they are made of large ones."""
+    if pa.types.is_large_string(type_) or pa.types.is_large_binary(type_):
+        return strings
+    return pc.cast(strings, pa.string() if is_text(strings.type) else pa.binary())
 
 
 def like_strings(values: pa.Array, type_: pa.DataType, offsets: Int64s, content: Bytes) -> pa.Array:

@@ -37,11 +37,10 @@ MANY: Final = 1000
 
 # Functions that Lance has in filters and columns, and aggregates, which it has in neither.
 _ELSEWHERE: Final = """
-    array_dims array_distance arrow_typeof avg bit_and bit_or bool_and bool_or contains_tokens
-    corr cos count current_time date_bin date_format factorial first_value generate_series
-    last_value levenshtein make_date make_time map map_keys map_values max median min overlay
-    random range row_number stddev string_agg strings sum to_char to_local_time union_extract
-    unnest uuid var version
+    array_dims avg bit_and bit_or bool_and bool_or contains_tokens corr cos count current_time
+    date_bin date_format first_value generate_series last_value make_date make_time map map_keys
+    map_values max median min overlay random range row_number stddev string_agg strings sum
+    to_char to_local_time union_extract unnest uuid var version
 """
 ELSEWHERE: Final = frozenset(_ELSEWHERE.split())
 
@@ -206,11 +205,15 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "translate": Function(3, 3, characters.translate),
     "ascii": Function(1, 1, characters.ascii_code),
     "chr": Function(1, 1, characters.character),
+    "levenshtein": Function(2, 2, characters.levenshtein),
+    "factorial": Function(1, 1, arithmetic.factorial),
+    "arrow_typeof": Function(1, 1, type_names.type_of),
+    **{name: Function(2, 2, list_items.distance) for name in _named("distance")},
     "to_hex": Function(1, 1, characters.to_hex),
     "find_in_set": Function(2, 2, characters.find_in_set),
     "substr_index": Function(3, 3, characters.substring_index),
     "substring_index": Function(3, 3, characters.substring_index),
-    "regexp_instr": Function(2, 2, characters.regexp_instr),
+    "regexp_instr": Function(2, 6, characters.regexp_instr),
     **dict.fromkeys(
         ("string_to_array", "string_to_list"), Function(2, 3, characters.string_to_array)
     ),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.arithmetic import whole
-from alance.expr.casts import common_type
+from alance.expr.casts import common_type, is_number
 from alance.expr.compare import is_nothing
 from alance.expr.lists import (
     MOST_ITEMS,
@@ -234,6 +234,38 @@ def num_dimensions(name: str, args: list[Node]) -> Node:
         depth, inner = depth + 1, plain_type(inner.value_type)
     told, nothing = as_scalar(depth, pa.uint64()), as_scalar(None, pa.uint64())
     return call(name, lambda lists: pc.if_else(pc.is_valid(lists), told, nothing), node)
+
+
+def distance(name: str, args: list[Node]) -> Node:
+    """array_distance(l, m): the Euclidean distance of two vectors; null where an item is null."""
+    if any(is_nothing(arg) for arg in args):
+        return Literal(as_scalar(None, pa.float64()))
+    nodes = [
+        arg if isinstance(arg, ListLiteral) else _unfixed(orderable, name, arg) for arg in args
+    ]
+    for node in nodes:
+        if not is_number(plain_type(node.type.value_type)):
+            raise Problem(f"{name}: lists of {node.type.value_type}")
+
+    def measure(*given: Value) -> pa.Array:
+        rows = _rows(*given)
+        type_ = pa.list_(pa.float64())
+        lists, others = (pc.cast(broadcast(value, rows), type_) for value in given)
+        told = pc.and_(pc.is_valid(lists), pc.is_valid(others))
+        (values, sizes), (against, more) = (
+            taken_apart(pc.if_else(told, side, as_scalar(None, type_))) for side in (lists, others)
+        )
+        if (sizes != more).any():
+            raise pa.ArrowInvalid("vectors of different lengths")
+        gaps = pc.subtract(values, against)
+        parents = parents_of(sizes)
+        squares = np.square(gaps.to_numpy(zero_copy_only=False))
+        sums = np.bincount(parents, squares, minlength=rows)  # adds them one after the other
+        is_known = as_mask(told)
+        is_known[parents[as_mask(pc.is_null(gaps))]] = False
+        return to_arrow(np.sqrt(np.where(sizes > 0, sums, -0.0)), is_known)
+
+    return call(name, measure, *nodes)
 
 
 def _of_two(name: str, args: list[Node], build: Callable[[pa.Array, pa.Array], pa.Array]) -> Node:

@@ -15,7 +15,8 @@ from sqlglot import exp
 
 from alance.expr.casts import MAX_PRECISION, cast
 from alance.expr.text import literal_text
-from alance.expr.tree import Problem, unknown
+from alance.expr.tree import Literal, Problem, plain_type, unknown
+from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +51,8 @@ _UNITS: Final = {
     "µs": "us",
     "ns": "ns",
 }
+_NAMES: Final = {type_: name for name, type_ in _PLAIN.items()}
+_SIGNS: Final = {"s": "s", "ms": "ms", "us": "µs", "ns": "ns"}
 _ZONE: Final = re.compile(r'(?:Some\(\s*)?"([^"]*)"\s*\)?')
 _PARTS: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)\s*(?:\((.*)\))?", re.DOTALL)
 
@@ -120,6 +123,44 @@ def _whole(tree: Tree) -> int:
 def arrow_cast(name: str, args: list[Node]) -> Node:
     """arrow_cast(value, 'Type')."""
     return cast(args[0], arrow_type(literal_text(name, args[1])))
+
+
+def type_of(name: str, args: list[Node]) -> Node:
+    """arrow_typeof(x): the name of a type; of dictionaries and extensions that of the values."""
+    return Literal(as_scalar(_printed(name, args[0].type)))
+
+
+def _printed(name: str, type_: pa.DataType) -> str:
+    """A type as Arrow's Rust implementation prints it."""
+    if type_ in _NAMES:
+        return _NAMES[type_]
+    if pa.types.is_timestamp(type_):
+        return f"Timestamp({_SIGNS[type_.unit]}" + (f', "{type_.tz}")' if type_.tz else ")")
+    if pa.types.is_duration(type_):
+        return f"Duration({_SIGNS[type_.unit]})"
+    if pa.types.is_time(type_):
+        return f"Time{type_.bit_width}({_SIGNS[type_.unit]})"
+    if pa.types.is_decimal(type_):
+        return f"Decimal{type_.bit_width}({type_.precision}, {type_.scale})"
+    if pa.types.is_fixed_size_binary(type_):
+        return f"FixedSizeBinary({type_.byte_width})"
+    if pa.types.is_struct(type_):
+        fields = [type_.field(number) for number in range(type_.num_fields)]
+        members = [f'"{field.name}": {_printed_field(name, field)}' for field in fields]
+        return f"Struct({', '.join(members)})"
+    if pa.types.is_map(type_) or not pa.types.is_nested(type_):
+        raise Problem(f"{name}: {type_}", unsupported=True)
+    item = type_.value_field
+    inner = _printed_field(name, item)
+    if item.name != "item":
+        inner += f", field: '{item.name}'"
+    if pa.types.is_fixed_size_list(type_):
+        return f"FixedSizeList({type_.list_size} x {inner})"
+    return f"{'LargeList' if pa.types.is_large_list(type_) else 'List'}({inner})"
+
+
+def _printed_field(name: str, field: pa.Field) -> str:
+    return ("" if field.nullable else "non-null ") + _printed(name, plain_type(field.type))
 
 
 def arrow_type(text: str, depth: int = 0) -> pa.DataType:
