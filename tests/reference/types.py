@@ -168,6 +168,7 @@ TYPES: dict[str, tuple[pa.DataType, Make]] = {
     "wide vector": (pa.list_(pa.float32(), 80), vectors(single, 80)),
     "wide vector with nulls": (pa.list_(pa.int64(), 70), vectors(whole, 70, 0.2)),
     "vector of bools": (pa.list_(pa.bool_(), 5), vectors(flag, 5)),
+    "vector of nulls": (pa.list_(pa.null(), 2), lambda _: [None, None]),
     "vector of vectors": (pa.list_(pa.list_(pa.float64(), 2), 3), vectors(vectors(number, 2), 3)),
     "struct": (pa.struct({"a": INT, "b": pa.string()}), structs(a=whole, b=text)),
     "struct of struct": (

@@ -235,6 +235,27 @@ async def test_compaction(version: str, tmp_path: Path) -> None:
     assert (await (await alance.dataset(uri)).to_table()).equals(want)
 
 
+async def test_fixed_size_lists_of_nothing_but_nulls(tmp_path: Path) -> None:
+    """Such items have no bytes, whatever their type is; both writers, both readers."""
+    vectors, row = pa.list_(pa.int32(), 2), [None, None]
+    rows = [row, None, row] * 20
+    columns = {
+        "nulls": pa.array(rows, pa.list_(pa.null(), 2)),
+        "numbers": pa.array(rows, vectors),
+        "nested": pa.array([rows[:3], None, [None] * 3] * 20, pa.list_(vectors, 3)),
+        "lists": pa.array([rows[:3], None, []] * 20, pa.list_(pa.list_(pa.null(), 2))),
+    }
+    want = pa.table(columns)
+    await alance.write_dataset(want, tmp_path / "ours", data_storage_version="2.0")
+    lance.write_dataset(want, tmp_path / "theirs", data_storage_version="2.0")
+    for name in ("ours", "theirs"):
+        dataset, theirs = await alance.dataset(tmp_path / name), lance.dataset(tmp_path / name)
+        found = await dataset.to_table()
+        found.validate(full=True)
+        assert found.to_pylist() == theirs.to_table().to_pylist() == want.to_pylist()
+        assert (await dataset.take([59, 1, 3])).to_pylist() == want.take([59, 1, 3]).to_pylist()
+
+
 async def test_fixed_size_lists_of_structs(tmp_path: Path) -> None:
     """Pylance writes them as packed structs, and cannot read them."""
     pair = pa.list_(pa.struct([("x", pa.int32()), ("y", pa.float64())]), 2)

@@ -40,7 +40,13 @@ def sparse_field(field: pa.Field) -> pa.Field:
 
 def sparse_table(table: pa.Table) -> pa.Table:
     """The same table with all leaves asked to be sparse."""
-    return table.cast(pa.schema([sparse_field(field) for field in table.schema]))
+    fields = [sparse_field(field) for field in table.schema]
+    # Arrow casts fixed-size lists of nulls to broken ones, also to their own type.
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(table.columns, fields, strict=True)
+    ]
+    return pa.table(columns, schema=pa.schema(fields))
 
 
 def planes(content: bytes) -> Counter[tuple[str | None, str | None]]:

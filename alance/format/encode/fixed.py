@@ -200,10 +200,8 @@ class FixedLists:
 
         Raises:
             InvalidInputError: rows are too wide for chunks.
-            UnsupportedError: all items are null and take no bytes.
         """
-        if self.items is None:
-            raise UnsupportedError("fixed-size lists of nulls in mini-blocks")
+        assert self.items is not None, "lists of nothing but nulls are zipped"
         counts = counts_of(self.num_rows, values_per_chunk(self.row_bits))
         parts = [
             cut(level.validity, counts, level.items_per_row)

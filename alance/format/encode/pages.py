@@ -3,7 +3,7 @@
 In this order:
 
     constant      nothing but nulls; from 2.2 on: nothing but one value and nulls
-    full-zip      packed structs of strings or lists
+    full-zip      packed structs of strings or lists, fixed-size lists of nulls
     mini-block    with a dictionary, where one pays or the column is one
     as asked      `lance-encoding:structural-encoding`: `miniblock` or `fullzip`, from 2.3 on
                   `sparse`, which is also what lists in or around fixed-size lists of structs are
@@ -23,6 +23,7 @@ import numpy as np
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import (
+    ConstantBlock,
     DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
@@ -147,9 +148,18 @@ def _is_zipped(block: Block, layout: str | None) -> bool:
         isinstance(child, FixedWidth) for child in block.children
     ):
         return True
+    if isinstance(block, FixedSizeListBlock) and _is_of_nulls(block):
+        return True
     if layout is None:
         layout = FULL_ZIP if longest_bits(block) >= 8 * WIDE_BYTES else MINI_BLOCK
     return layout == FULL_ZIP and _can_stand_alone(block)
+
+
+def _is_of_nulls(block: Block) -> bool:
+    """Whether the items of fixed-size lists take no bytes, which chunks cannot hold."""
+    while isinstance(block, FixedSizeListBlock):
+        block = block.items
+    return isinstance(block, ConstantBlock)
 
 
 def longest_bits(block: Block) -> int:

@@ -100,15 +100,7 @@ def _fixed(field: Field, block: Block, buffers: Buffers) -> pb.ArrayEncoding:
     if block.validity is not None:
         count = block.items.num_values
         valid = np.unpackbits(block.validity, count=count, bitorder="little").view(np.bool_)
-        if not valid.any():
-            # Items that are all null have no width of their own: it is that of zeros.
-            validity = buffers.validity(valid)
-            items = some_nulls(validity, _fixed(field, block.items, buffers))
-            return _lists(block, items)
-    return _lists(block, _nullable(field, block.items, valid, buffers))
-
-
-def _lists(block: FixedSizeListBlock, items: pb.ArrayEncoding) -> pb.ArrayEncoding:
+    items = _nullable(field, block.items, valid, buffers)
     return pb.ArrayEncoding(
         fixed_size_list=pb.FixedSizeList(dimension=block.dimension, items=items)
     )

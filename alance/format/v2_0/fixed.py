@@ -143,9 +143,8 @@ class ListPiece:
     def decode(self) -> NullableBlock:
         items = self.items.decode()
         block, bits = items.block, None
-        if isinstance(block, ConstantBlock):
-            raise CorruptFileError("fixed-size list: its items are null and have no width")
-        if items.valid is not None:
+        # Items that are all null say so themselves, by a constant.
+        if items.valid is not None and not isinstance(block, ConstantBlock):
             bits = np.packbits(items.valid, bitorder="little")
         return NullableBlock(FixedSizeListBlock(self.dimension, block, bits), None)
 
