@@ -130,6 +130,15 @@ def is_of_elements(details: bytes) -> bool:
     return _details(details).document_granularity != 0
 
 
+def lacks_positions(details: bytes) -> bool:
+    """Whether details say that phrases cannot be asked; those of older writers say nothing.
+
+    Raises:
+        CorruptFileError: no such details.
+    """
+    return bool(details) and not _details(details).with_position
+
+
 def is_written_here(details: bytes) -> bool:
     """Whether an index is of the kind that is written here: rows, blocks of 128, tokens as above.
 

@@ -96,6 +96,8 @@ class ColumnSearch:
     async def _open_segments(self) -> None:
         segments = self.way.segments
         if not segments:
+            if self.has_phrases and self.way.without_positions:
+                raise self._no_positions(self.way.without_positions)
             return
         is_filtered = self.options.prefilter and self.options.filter is not None
         filtering = flat_options(self.options) if is_filtered else None
@@ -112,10 +114,7 @@ class ColumnSearch:
         if any(segment.metadata.params != params for segment in opened):
             raise UnsupportedError(f"index {name}: its segments make tokens in several ways")
         if self.has_phrases and not params.with_position:
-            raise InvalidInputError(
-                f"a phrase of column {self.way.column!r}: index {name} has no positions; make it "
-                "with_position=True"
-            )
+            raise self._no_positions(name)
         self.params = params
         for place, segment in enumerate(opened):
             eligible = rows[place]
@@ -124,6 +123,12 @@ class ColumnSearch:
                 covered = np.array(sorted(segments[place].covered), np.int64)
                 eligible = replace(eligible, fragments=covered)
             self.partitions += [(partition, eligible) for partition in segment.partitions]
+
+    def _no_positions(self, index: str) -> InvalidInputError:
+        return InvalidInputError(
+            f"a phrase of column {self.way.column!r}: index {index} has no positions; make it "
+            "with_position=True"
+        )
 
     def needed(self) -> list[Needed]:
         """The posting lists of each partition."""

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from alance.format.field import struct_paths
 from alance.format.index.text.metadata import FILE
-from alance.format.index.text.params import is_of_elements
+from alance.format.index.text.params import is_of_elements, lacks_positions
 from alance.format.paths import join_path
-from alance.format.table.indices import kind_of
+from alance.format.table.indices import Index, kind_of
 from alance.ops.read.plan import chosen
 from alance.ops.search.segments import Segment, num_covered, usable_segments
 
 if TYPE_CHECKING:
-    from alance.format.table.indices import Index
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
@@ -30,12 +29,15 @@ class TextWay:
         segments: of the index that is asked; none: every text is read.
         uncovered: the fragments that no segment answers for, and that count.
         lines: what is to be said of it.
+        without_positions: where no fragment counts, the index that would be asked and knows no
+            phrases; "": none.
     """
 
     column: str
     segments: tuple[Segment, ...]
     uncovered: tuple[FragmentHandle, ...]
     lines: tuple[str, ...]
+    without_positions: str = ""
 
 
 def indexed_columns(snapshot: Snapshot) -> list[str]:
@@ -89,7 +91,20 @@ def _text_way(snapshot: Snapshot, column: str, options: ScanOptions, use_index: 
         uncovered = ()
     elif uncovered:
         lines.append(f"every text of {len(uncovered)} fragments is read")
-    return TextWay(column, tuple(best), uncovered, tuple(lines))
+    without_positions = "" if handles or not use_index else _without_positions(snapshot, column)
+    return TextWay(column, tuple(best), uncovered, tuple(lines), without_positions)
+
+
+def _without_positions(snapshot: Snapshot, column: str) -> str:
+    """The index of a column that knows no phrases; "": none, or one that does."""
+    field = snapshot.schema.field(column).id
+    of_column = [
+        index
+        for index in map(Index.from_protobuf, snapshot.manifest.indices)
+        if list(index.message.fields) == [field] and index.kind == KIND and not _fault(index)
+    ]
+    lack = [lacks_positions(index.message.index_details.value) for index in of_column]
+    return of_column[0].name if lack and all(lack) else ""
 
 
 def _fault(index: Index) -> str:
