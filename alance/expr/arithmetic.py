@@ -221,9 +221,11 @@ def round_half_up(values: pa.Array, digits: int = 0) -> pa.Array:
     return pc.round(values, ndigits=digits, round_mode="half_towards_infinity")
 
 
-def round_to_zero(values: pa.Array, digits: int = 0) -> pa.Array:
-    """Digits cut off."""
-    return pc.round(values, ndigits=digits, round_mode="towards_zero")
+def round_to_zero(values: pa.Array, digits: int | None = None) -> pa.Array:
+    """Digits cut off. As in DataFusion -0.0 is 0.0 where no digits are asked for; -0.5 is -0.0."""
+    if digits is None and pa.types.is_floating(values.type):
+        values = pc.add(values, as_scalar(0.0, values.type))
+    return pc.round(values, ndigits=digits or 0, round_mode="towards_zero")
 
 
 def whole(name: str, node: Node) -> Node:

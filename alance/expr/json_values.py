@@ -34,13 +34,13 @@ KIND_NAMES: Final = ("nothing", "null", "booleans", "numbers", "texts", "arrays"
 LAST: Final = -2
 
 _STEP: Final = re.compile(
-    r"""\.(?P<bare>[^\W\d]\w*)
+    r"""\.(?P<bare>\w+)
       | \."(?P<quoted>(?:[^"\\]|\\.)*)"
       | \[\s*"(?P<inside>(?:[^"\\]|\\.)*)"\s*\]
       | \[\s*(?P<index>\d{1,18}|last)\s*\]""",
     re.VERBOSE,
 )
-_MORE: Final = re.compile(r"\*|\?|\bto\b|,|\.\.")  # what paths have besides
+_MORE: Final = re.compile(r"\*|\?|\bto\b|,")  # what paths have besides
 
 
 class Step(NamedTuple):

@@ -264,6 +264,7 @@ COMPUTED = [
         "q * q",
     ],
     *["q / 2", "q % 2", "q - i", "q * f", "q * g", "f % 2", "abs(i)", "round(f)", "round(f, 1)"],
+    *["trunc(f)", "trunc(g)", "trunc(g / 4)", "trunc(f, 0)"],
     *["nullif(i, 1)", "coalesce(i, 0)", "greatest(i, 3)", "sqrt(i)", "power(i, 2)", "degrees(f)"],
     *["lower(s)", "upper(s)", "length(s)", "octet_length(s)", "s || 'a'", "concat(s, 'a')"],
     *[

@@ -24,6 +24,7 @@ DOCUMENTS: list[Any] = [
     {"a": None, "b": "true", "c": {"e": []}},
     {"b": "x" * 300},
     {},
+    {"0": "zero", "1a": [2]},
 ]
 CONDITIONS = [
     "json_get_int(j, 'a') = 1",
@@ -37,6 +38,9 @@ CONDITIONS = [
     "json_get_float(json_get(j, 'c'), 'd') = 2",
     "json_exists(j, '$.c.e')",
     "json_exists(j, '$.a')",
+    "json_extract(j, '0') = '\"zero\"'",
+    "json_exists(j, '$.0')",
+    "json_array_length(j, '$.1a') = 1",
     "json_array_length(j, '$.c.e') = 3",
     "json_array_contains(j, '$.c.e', 2)",
     "json_get_int(j, 'a') = 1 and id < 3",
@@ -65,6 +69,16 @@ async def test_rows_are_those_of_pylance_whether_the_documents_are_given_or_not(
                 assert answer["id"].to_pylist() == rows, (condition, columns)
         assert await ours.count_rows(condition) == len(rows), condition
     assert any(theirs.count_rows(condition) for condition in CONDITIONS)
+
+
+async def test_steps_that_pylance_does_not_have_are_refused_alike(tmp_path: Path) -> None:
+    theirs = lance.write_dataset(table(), tmp_path / "t")
+    ours = await alance.dataset(tmp_path / "t")
+    condition = "json_exists(j, '$..a')"
+    with pytest.raises(ValueError, match="Invalid JSONPath"):
+        theirs.to_table(filter=condition)
+    with pytest.raises(InvalidInputError, match=r"expected \.name"):
+        await ours.to_table(filter=condition)
 
 
 async def test_documents_beside_a_condition_on_their_whole_text_are_texts(tmp_path: Path) -> None:
