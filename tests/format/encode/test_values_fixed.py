@@ -229,7 +229,6 @@ def test_rows_come_back(bits: int) -> None:
         ("dict_size_ratio", "7"),
         ("dict_max_size", "-1"),
         ("dict_max_size", "much"),
-        ("dict_values_compression", "fsst"),
     ],
 )
 def test_keys_that_say_nothing_are_refused(key: str, text: str) -> None:
