@@ -21,6 +21,7 @@ from alance.expr import (
     regex,
     text,
     type_names,
+    vectors,
 )
 from alance.expr.compare import extreme
 from alance.expr.tree import Literal, Problem, call, unknown
@@ -208,7 +209,9 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "levenshtein": Function(2, 2, characters.levenshtein),
     "factorial": Function(1, 1, arithmetic.factorial),
     "arrow_typeof": Function(1, 1, type_names.type_of),
-    **{name: Function(2, 2, list_items.distance) for name in _named("distance")},
+    **{name: Function(2, 2, vectors.distance) for name in _named("distance")},
+    "cosine_distance": Function(2, 2, vectors.cosine),
+    **dict.fromkeys(("inner_product", "dot_product"), Function(2, 2, vectors.product)),
     "to_hex": Function(1, 1, characters.to_hex),
     "find_in_set": Function(2, 2, characters.find_in_set),
     "substr_index": Function(3, 3, characters.substring_index),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.arithmetic import whole
-from alance.expr.casts import common_type, is_number
+from alance.expr.casts import common_type
 from alance.expr.compare import is_nothing
 from alance.expr.lists import (
     MOST_ITEMS,
@@ -50,7 +50,7 @@ def removing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
     """
 
     def remove(name: str, args: list[Node]) -> Node:
-        node, item = _unfixed(orderable, name, args[0]), args[1]
+        node, item = unfixed(orderable, name, args[0]), args[1]
         common = _common(name, node, item)
 
         def build(lists: pa.Array, items: Value, limit: Value) -> pa.Array:
@@ -59,7 +59,7 @@ def removing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
             kept = ~_first_of(_hits(values, sizes, items), sizes, _limits(limit, len(lists)))
             is_there = as_mask(pc.and_(pc.is_valid(lists), pc.is_valid(items)))
             left = np.diff(offsets_of(kept)[offsets_of(sizes)])
-            return _where(is_there, built(values.filter(to_arrow(kept)), left, None))
+            return where_known(is_there, built(values.filter(to_arrow(kept)), left, None))
 
         return call(name, build, node, item, most or whole(name, args[2]))
 
@@ -76,7 +76,7 @@ def replacing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
     """
 
     def replace(name: str, args: list[Node]) -> Node:
-        node = _unfixed(orderable, name, args[0])
+        node = unfixed(orderable, name, args[0])
         common = _common(name, node, *args[1:3])
 
         def build(lists: pa.Array, old: Value, new: Value, limit: Value) -> pa.Array:
@@ -95,7 +95,7 @@ def replacing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
 
 def positions(name: str, args: list[Node]) -> Node:
     """array_positions(list, item): where equal items are, from one; nulls are equal."""
-    node = _unfixed(orderable, name, args[0])
+    node = unfixed(orderable, name, args[0])
     common = _common(name, node, args[1])
 
     def find(lists: pa.Array, items: Value) -> pa.Array:
@@ -141,7 +141,7 @@ def difference(name: str, args: list[Node]) -> Node:
 
 def part(name: str, args: list[Node]) -> Node:
     """array_slice(list, first, last[, step]): both ends are in it; below zero from the end."""
-    node = _unfixed(as_list, name, args[0])
+    node = unfixed(as_list, name, args[0])
     step = whole(name, args[3]) if len(args) > 3 else Literal(as_scalar(1))
 
     def cut(lists: pa.Array, *numbers: Value) -> pa.Array:
@@ -161,7 +161,7 @@ def part(name: str, args: list[Node]) -> Node:
         within = positions_of(np.zeros(len(counts), np.int64), counts)
         begins = np.repeat(offsets_of(sizes)[:-1] + start, counts)
         places = begins + within * np.repeat(steps, counts)
-        return _where(told, built(values.take(to_arrow(places)), counts, None))
+        return where_known(told, built(values.take(to_arrow(places)), counts, None))
 
     return call(name, cut, node, whole(name, args[1]), whole(name, args[2]), step)
 
@@ -170,7 +170,7 @@ def repetition(name: str, args: list[Node]) -> Node:
     """array_repeat(x, n): n times x; empty below one, null where n is null."""
 
     def repeat(items: Value, numbers: Value) -> pa.Array:
-        rows = _rows(items, numbers)
+        rows = num_rows(items, numbers)
         items, numbers = broadcast(items, rows), broadcast(numbers, rows)
         counts = np.maximum(as_numbers(pc.fill_null(numbers, 0)), 0)
         _check_total(counts)
@@ -184,7 +184,7 @@ def resized(name: str, args: list[Node]) -> Node:
 
     Empty where n is null.
     """
-    node = _unfixed(as_list, name, args[0])
+    node = unfixed(as_list, name, args[0])
     added: Node = args[2] if len(args) > 2 else Literal(as_scalar(None, pa.null()))
     common = _common(name, node, added)
 
@@ -210,7 +210,7 @@ def resized(name: str, args: list[Node]) -> Node:
 
 def flattened(name: str, args: list[Node]) -> Node:
     """flatten(lists of lists): the items of the inner lists; other lists as they are."""
-    node = _unfixed(as_list, name, args[0])
+    node = unfixed(as_list, name, args[0])
     inner = plain_type(node.type.value_type)
     if not pa.types.is_nested(inner) or pa.types.is_struct(inner):
         return node
@@ -228,44 +228,12 @@ def flattened(name: str, args: list[Node]) -> Node:
 
 def num_dimensions(name: str, args: list[Node]) -> Node:
     """array_ndims(list): how deep lists lie in each other."""
-    node = _unfixed(as_list, name, args[0])
+    node = unfixed(as_list, name, args[0])
     depth, inner = 1, plain_type(node.type.value_type)
     while pa.types.is_list(inner) or pa.types.is_fixed_size_list(inner):
         depth, inner = depth + 1, plain_type(inner.value_type)
     told, nothing = as_scalar(depth, pa.uint64()), as_scalar(None, pa.uint64())
     return call(name, lambda lists: pc.if_else(pc.is_valid(lists), told, nothing), node)
-
-
-def distance(name: str, args: list[Node]) -> Node:
-    """array_distance(l, m): the Euclidean distance of two vectors; null where an item is null."""
-    if any(is_nothing(arg) for arg in args):
-        return Literal(as_scalar(None, pa.float64()))
-    nodes = [
-        arg if isinstance(arg, ListLiteral) else _unfixed(orderable, name, arg) for arg in args
-    ]
-    for node in nodes:
-        if not is_number(plain_type(node.type.value_type)):
-            raise Problem(f"{name}: lists of {node.type.value_type}")
-
-    def measure(*given: Value) -> pa.Array:
-        rows = _rows(*given)
-        type_ = pa.list_(pa.float64())
-        lists, others = (pc.cast(broadcast(value, rows), type_) for value in given)
-        told = pc.and_(pc.is_valid(lists), pc.is_valid(others))
-        (values, sizes), (against, more) = (
-            taken_apart(pc.if_else(told, side, as_scalar(None, type_))) for side in (lists, others)
-        )
-        if (sizes != more).any():
-            raise pa.ArrowInvalid("vectors of different lengths")
-        gaps = pc.subtract(values, against)
-        parents = parents_of(sizes)
-        squares = np.square(gaps.to_numpy(zero_copy_only=False))
-        sums = np.bincount(parents, squares, minlength=rows)  # adds them one after the other
-        is_known = as_mask(told)
-        is_known[parents[as_mask(pc.is_null(gaps))]] = False
-        return to_arrow(np.sqrt(np.where(sizes > 0, sums, -0.0)), is_known)
-
-    return call(name, measure, *nodes)
 
 
 def _of_two(name: str, args: list[Node], build: Callable[[pa.Array, pa.Array], pa.Array]) -> Node:
@@ -275,19 +243,17 @@ def _of_two(name: str, args: list[Node], build: Callable[[pa.Array, pa.Array], p
         return Literal(as_scalar(None, given[0] if given else pa.list_(pa.null())))
     if all(isinstance(arg, ListLiteral) for arg in args):
         raise Problem(f"{name}: two lists that are written down", unsupported=True)
-    nodes = [
-        arg if isinstance(arg, ListLiteral) else _unfixed(orderable, name, arg) for arg in args
-    ]
+    nodes = [arg if isinstance(arg, ListLiteral) else unfixed(orderable, name, arg) for arg in args]
     left, right = (plain_type(node.type.value_type) for node in nodes)
     common = common_type(left, right)
     if common is None:
         raise Problem(f"{name}: lists of {left} and of {right}")
 
     def build_known(*given: Value) -> pa.Array:
-        rows = _rows(*given)
+        rows = num_rows(*given)
         lists, others = (pc.cast(broadcast(value, rows), pa.list_(common)) for value in given)
         is_there = as_mask(pc.and_(pc.is_valid(lists), pc.is_valid(others)))
-        return _where(is_there, build(lists, others))
+        return where_known(is_there, build(lists, others))
 
     return call(name, build_known, *nodes)
 
@@ -322,12 +288,13 @@ def _limits(given: Value, rows: int) -> Int64s:
     return as_numbers(pc.fill_null(broadcast(given, rows), 0))
 
 
-def _where(is_there: Mask, lists: pa.Array) -> pa.Array:
-    """The lists, null elsewhere."""
-    return pc.if_else(to_arrow(is_there), lists, as_scalar(None, lists.type))
+def where_known(is_there: Mask, values: pa.Array) -> pa.Array:
+    """The values, null elsewhere."""
+    return pc.if_else(to_arrow(is_there), values, as_scalar(None, values.type))
 
 
-def _rows(*values: Value) -> int:
+def num_rows(*values: Value) -> int:
+    """The length of the first array among some values; of literals alone one."""
     return next((len(value) for value in values if isinstance(value, pa.Array)), 1)
 
 
@@ -348,8 +315,12 @@ def _common(name: str, node: Node, *items: Node) -> pa.DataType:
     return common
 
 
-def _unfixed(check: Callable[[str, Node], Node], name: str, node: Node) -> Node:
-    """The node as plain lists where it is one of vectors."""
+def unfixed(check: Callable[[str, Node], Node], name: str, node: Node) -> Node:
+    """A node as `check` wants it, vectors being plain lists.
+
+    Raises:
+        Problem: `check` refuses it.
+    """
     if pa.types.is_fixed_size_list(node.type) and not isinstance(node, Literal):
         type_ = pa.list_(node.type.value_type)
         node = call(name, lambda vectors: pc.cast(vectors, type_), node)

@@ -72,6 +72,13 @@ ASKED: Final = [
     *["array_repeat(i, -1)", "list_repeat(f, NULL)"],
     *["array_resize(l, 3)", "array_resize(l, size)", "array_resize(l, size, i)"],
     *["array_resize(l, 4, 1.5)", "list_resize(n, 2)", "array_resize(l, NULL)"],
+    *[
+        "inner_product(v, [0.5, 0.1, 2.0])",
+        "cosine_distance([0.5, 0.1, 2], v)",
+        "dot_product(l, l)",
+    ],
+    *["inner_product(lf, lf)", "cosine_distance(lf, lf)", "cosine_distance(l, array_reverse(l))"],
+    *["array_distance(v, [0.5, 0.1, 2.0])", "cosine_distance(l, NULL)"],
     *["flatten(n)", "flatten(d)", "flatten(l)", "array_ndims(l)", "list_ndims(d)"],
 ]
 
@@ -126,6 +133,8 @@ async def test_filters_keep_the_rows_of_pylance(items: str, text: str) -> None:
         ("array_remove(o, 1)", UnsupportedError, "lists of"),
         ("array_union(l, ['x'])", InvalidInputError, "lists of int64 and of string"),
         ("array_union([1], [2])", UnsupportedError, "written down"),
+        ("cosine_distance(l, [1, 2])", InvalidInputError, "different lengths"),
+        ("inner_product(l, ['x'])", InvalidInputError, "lists of string"),
         ("array_slice(l, 1.5, 2)", InvalidInputError, "expected an integer"),
         ("array_slice(l, 1, 2, 0)", InvalidInputError, "a step of 0"),
         ("array_resize(l, i)", InvalidInputError, "fewer items than none"),
