@@ -218,8 +218,7 @@ async def test_a_table_without_the_parameters_is_read_as_storage_types(tmp_path:
     with pytest.warns(UserWarning, match="'arrow.opaque'"):
         found = await dataset.to_table()
     assert found.to_pylist() == rows.to_pylist()
-    with pytest.warns(UserWarning, match="'arrow.opaque'"):
-        dataset = await dataset.insert(rows)
+    dataset = await dataset.insert(rows)  # the schema is at hand, and has been told of
     parameters = {"ARROW:extension:metadata": '{"type_name":"t","vendor_name":"v"}'}
     dataset = await dataset.update_field_metadata({"o": parameters, "s.o": parameters})
     assert dataset.schema.field("o").type == pa.opaque(pa.int64(), "t", "v")
