@@ -75,8 +75,8 @@ class Catalog:
             if text is None or "tag" not in given:
                 raise
             try:
-                branch = {**given, "path": branch_path(uri, given.pop("tag"))}
-                return {**await self._planner.opened(request, branch), "uri": branch["path"]}
+                given["path"] = branch_path(uri, given.pop("tag"))
+                return {**await self._planner.opened(request, given), "uri": given["path"]}
             except TableNotFoundError:
                 raise error from None
 

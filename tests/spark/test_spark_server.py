@@ -61,7 +61,7 @@ class Client:
         assert kind == b"J", opened
         request = {"verb": "plan", "state": opened["state"], "schema": json.dumps(SCHEMA)}
         _, plan = await self.ask(request)
-        pieces = plan["partitions"][0]
+        pieces = plan["partitions"][0]["pieces"]
         return {"verb": "read", "work": plan["work"], "pieces": pieces, "cores": 1}
 
 
