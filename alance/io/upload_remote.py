@@ -201,8 +201,9 @@ class RemoteUpload(Upload):
                 call.cancel()  # where there is no more time for it; its parts may be left behind
             if not call.done():
                 await asyncio.wait([call])
-            has_failed = call.cancelled() or call.exception() is not None
-            self._has_landed = self._is_closed and not has_failed
+        # Whoever waited for the last call may have been cancelled in the turn in which it ended.
+        if call is not None and self._is_closed:
+            self._has_landed |= not call.cancelled() and call.exception() is None
         if self._has_landed:
             await self._store.delete([self._path])
         elif self._writer is not None and not self._is_closed:

@@ -230,6 +230,19 @@ async def test_cancelled_at_any_moment(lab: Lab, scheme: str) -> None:
     assert count > 5, "some moments are before its end"
 
 
+async def test_cancelled_in_the_turn_in_which_it_ends(lab: Lab, remote: Place) -> None:
+    lab.config(latency_ms=100)
+    async with remote.store.open_upload(remote.path("a")) as sink:
+        await sink.write(CONTENT)
+        publishing = asyncio.create_task(sink._publish())
+        while not sink._is_closed:
+            await asyncio.sleep(0)
+        sink._call.add_done_callback(lambda _: publishing.cancel())
+        with pytest.raises(asyncio.CancelledError):
+            await publishing
+    assert await there(remote) == []
+
+
 async def test_cancelled_while_a_step_is_not_answered(lab: Lab, remote: Place) -> None:
     before = lab.stats()["uploads"]
     for step in ("MPCREATE", "PART", "MPCOMPLETE"):
