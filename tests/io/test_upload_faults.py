@@ -235,7 +235,7 @@ async def test_cancelled_in_the_turn_in_which_it_ends(lab: Lab, remote: Place) -
     async with remote.store.open_upload(remote.path("a")) as sink:
         await sink.write(CONTENT)
         publishing = asyncio.create_task(sink._publish())
-        while not sink._is_closed:
+        while not sink._is_closed:  # noqa: ASYNC110 - no turn may pass unseen
             await asyncio.sleep(0)
         sink._call.add_done_callback(lambda _: publishing.cancel())
         with pytest.raises(asyncio.CancelledError):
