@@ -252,12 +252,12 @@ class _Manifest:
         )
         if namespace:
             self.check_namespace(rows, namespace)
-        found = {
+        locations = {
             row["object_id"].removeprefix(prefix): row["location"]
             for row in rows
             if row["object_type"] in kinds and row["object_id"].startswith(prefix)
         }
-        return {name: location for name, location in found.items() if DELIMITER not in name}
+        return {name: location for name, location in locations.items() if DELIMITER not in name}
 
     def check_namespace(self, rows: Iterable[dict[str, Any]], names: Names) -> None:
         """Check that a namespace is among rows.

@@ -68,8 +68,8 @@ def decode(name: str, args: list[Node]) -> Node:
     read = _from_hex if form == "hex" else _from_base64
 
     def read_known(values: pa.Array) -> pa.Array:
-        known = pc.fill_null(values, as_scalar("" if is_text(values.type) else b"", values.type))
-        sizes, content = read(*contents_of(known))
+        present = pc.fill_null(values, as_scalar("" if is_text(values.type) else b"", values.type))
+        sizes, content = read(*contents_of(present))
         return _narrowed(
             like_strings(values, pa.large_binary(), offsets_of(sizes), content), values.type
         )

@@ -102,9 +102,9 @@ def positions(name: str, args: list[Node]) -> Node:
         values, sizes = taken_apart(lists)
         items = pc.cast(broadcast(items, len(lists)), common)
         hits = _hits(pc.cast(values, common), sizes, items)
-        found = np.diff(offsets_of(hits)[offsets_of(sizes)])
+        counts = np.diff(offsets_of(hits)[offsets_of(sizes)])
         places = positions_of(np.ones(len(sizes), np.int64), sizes)[hits].astype(np.uint64)
-        return built(to_arrow(places), found, validity_of(lists))
+        return built(to_arrow(places), counts, validity_of(lists))
 
     return call(name, find, node, args[1])
 
@@ -272,9 +272,9 @@ def _chosen(lists: pa.Array, others: pa.Array, *, shared: bool) -> pa.Array:
 
 def _hits(values: pa.Array, sizes: Int64s, items: pa.Array) -> Mask:
     """Which values equal the item of their list; nulls equal each other."""
-    keys, wanted = key_of(values), key_of(items).take(to_arrow(parents_of(sizes)))
-    equal = pc.fill_null(pc.equal(keys, wanted), False)
-    return as_mask(pc.or_(equal, pc.and_(pc.is_null(keys), pc.is_null(wanted))))
+    keys, sought = key_of(values), key_of(items).take(to_arrow(parents_of(sizes)))
+    equal = pc.fill_null(pc.equal(keys, sought), False)
+    return as_mask(pc.or_(equal, pc.and_(pc.is_null(keys), pc.is_null(sought))))
 
 
 def _first_of(hits: Mask, sizes: Int64s, most: Int64s) -> Mask:

@@ -291,8 +291,8 @@ def take_rows(
     """
     placed = yield from placed_rows(fragments, rows, ends, states, guess=guess)
     return [
-        FragmentTask(schema, found.num_rows, found.leaves, columns=found.columns)
-        for found in placed
+        FragmentTask(schema, rows_of.num_rows, rows_of.leaves, columns=rows_of.columns)
+        for rows_of in placed
     ]
 
 

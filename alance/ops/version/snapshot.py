@@ -383,15 +383,15 @@ class Handles(Sequence[FragmentHandle]):
     """The fragments of a version, each made when it is first asked for.
 
     Args:
-        made: all of them, where they are there already.
+        handles: all of them, where they are there already.
     """
 
     __slots__ = ("_made", "_snapshot")
 
-    def __init__(self, snapshot: Snapshot, made: Sequence[FragmentHandle] = ()) -> None:
+    def __init__(self, snapshot: Snapshot, handles: Sequence[FragmentHandle] = ()) -> None:
         self._snapshot = snapshot
         count = len(snapshot.manifest.fragments)
-        self._made: list[FragmentHandle | None] = [*made] or [None] * count
+        self._made: list[FragmentHandle | None] = [*handles] or [None] * count
 
     def __len__(self) -> int:
         return len(self._made)
@@ -404,8 +404,8 @@ class Handles(Sequence[FragmentHandle]):
 
     def at(self, positions: Sequence[int]) -> list[FragmentHandle]:
         """Some of them, in the order of their positions."""
-        made = self._made
-        return [made[position] or self[position] for position in positions]
+        handles = self._made
+        return [handles[position] or self[position] for position in positions]
 
     @overload
     def __getitem__(self, index: int) -> FragmentHandle: ...
