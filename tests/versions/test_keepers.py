@@ -174,7 +174,7 @@ async def test_without_the_client(lab: Lab, endpoint: str, monkeypatch: pytest.M
     uri, _, options = place(lab, endpoint)
     for name in ("botocore", "botocore.exceptions", "botocore.session"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(UnsupportedError, match=r"install alance\[dynamodb\]"):
+    with pytest.raises(UnsupportedError, match=r"install 'boto3.*extra `dynamodb`"):
         await alance.dataset(uri, storage_options=options)
 
 

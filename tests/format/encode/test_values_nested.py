@@ -132,8 +132,6 @@ def test_lists_of_nulls_are_their_validity() -> None:
     assert encoding.fixed_size_list.values.WhichOneof("compression") == "constant"
     assert isinstance(rows, FixedWidth)
     assert rows.data.tobytes() == b"\0\0"
-    with pytest.raises(UnsupportedError, match="nulls"):
-        mini_block_values(values, hints())
 
 
 def test_vectors_are_rows_without_a_copy() -> None:
