@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pkgutil
 import re
 from pathlib import Path
 from typing import Any, Final
@@ -142,10 +143,7 @@ def resolve(path: str) -> object:
     if path.startswith("torch."):
         assert path[len("torch.") :] in exported(ROOT / "alance" / "torch" / "__init__.py")
         return None
-    value: object = alance
-    for part in path.split("."):
-        value = getattr(value, part)
-    return value
+    return pkgutil.resolve_name(f"alance.{path}")
 
 
 def keywords_of(function: Any) -> set[str]:
