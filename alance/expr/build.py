@@ -11,6 +11,7 @@ from alance.expr import logic, nested, text
 from alance.expr.arithmetic import arithmetic, fitted, negative, number_literal
 from alance.expr.casts import cast
 from alance.expr.compare import compare, distinct
+from alance.expr.exact import Digits
 from alance.expr.functions import apply
 from alance.expr.nested import member
 from alance.expr.parameters import NOTHING, Parameters
@@ -190,7 +191,7 @@ class Builder:
     def _within(self, node: Node, tree: Tree) -> Node:
         """Whether a node is one of the values of a parameter."""
         items, has_nulls = self._parameters.items(tree)
-        if not isinstance(items, pa.Array):
+        if not isinstance(items, pa.Array | Digits):
             return logic.is_in(node, [*items, NOTHING] if has_nulls else items)
         within = logic.is_among(node, items)
         return logic.junction(False, [within, NOTHING]) if has_nulls else within

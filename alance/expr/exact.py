@@ -12,21 +12,29 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.tree import Literal, Problem
 from alance.format.numbers import as_scalar
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from alance.arrays import Float64s
+
 DAY: Final = 86400
 PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 EPOCH: Final = date(1970, 1, 1).toordinal()
 MAX_EXPONENT: Final = 400  # beyond all column types; keeps `1e999999999` from being written out
+
+_EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 _MOMENT: Final = re.compile(
     r"\s*(\d{4})-(\d{1,2})-(\d{1,2})"
@@ -51,6 +59,44 @@ class Scale:
     unit: Fraction
     low: int
     high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Digits:
+    """Many finite numbers as they are written, from which literals are made only where they must.
+
+    Attributes:
+        texts: the numbers.
+        literal: makes the literal of one.
+    """
+
+    texts: Sequence[str]
+    literal: Callable[[str], Literal]
+
+    def literals(self) -> list[Literal]:
+        """All of them as literals."""
+        return list(map(self.literal, self.texts))
+
+    def floats(self) -> Float64s:
+        """Their nearest values in 64 bits."""
+        return np.array(list(map(float, self.texts)), np.float64)
+
+    def wholes(self, type_: pa.DataType) -> list[int]:
+        """As whole numbers of the scale of `type_`, an integer or a decimal, those that are some
+        and within its bounds.
+        """
+        scale = scale_of(type_)
+        assert scale is not None
+        places = type_.scale if pa.types.is_decimal(type_) else 0
+        wholes = []
+        for number in map(Decimal, self.texts):
+            if number and abs(number.adjusted()) > MAX_EXPONENT:
+                continue
+            scaled = number.scaleb(places, _EXACT) if number else number
+            whole = int(scaled) if number else 0
+            if whole == scaled and scale.low <= whole <= scale.high:
+                wholes.append(whole)
+        return wholes
 
 
 @lru_cache(maxsize=64)  # asked for once a literal, of which there may be 100 000

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from alance.errors import InvalidInputError
 from alance.expr.casts import is_bytes, is_text
-from alance.expr.exact import exact_value, scalar_of, scale_of
+from alance.expr.exact import Digits, exact_value, scalar_of, scale_of
 from alance.expr.logic import is_among, is_in, junction
 from alance.expr.nested import member
 from alance.expr.parameters import array_of, items_of, literal_of
@@ -116,8 +116,10 @@ def predicate_among(
         for name in path[1:]:
             column = member(column, name)
         given, _ = items_of(items, "keys")
-        is_array = isinstance(given, pa.Array)
-        parts.append(is_among(column, given) if is_array else is_in(column, given))
+        if isinstance(given, pa.Array | Digits):
+            parts.append(is_among(column, given))
+        else:
+            parts.append(is_in(column, given))
         paths.append(join_path(path))
     condition = parts[0] if len(parts) == 1 else junction(True, parts)
     return Predicate(text, tuple(paths), condition, has_params=True)

@@ -21,6 +21,8 @@ from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
 from alance.errors import InvalidInputError
+from alance.expr.arithmetic import number_literal
+from alance.expr.exact import Digits
 from alance.expr.parameters import LONG_LIST
 from alance.format.numbers import text_array, to_arrow
 
@@ -35,12 +37,17 @@ MAX_CHARACTERS: Final = 4 << 20
 
 Tree: TypeAlias = Any  # sqlglot's node; its base class has had several names
 
-# Lists after IN of so many texts, or of so many whole numbers, are read apart, as an array: the
-# parser takes 10 microseconds for an item, and 150 for a term of OR; this a tenth of one.
+# Lists after IN of so many texts, numbers or bytes are read apart: the parser takes 10 to 50
+# microseconds for an item, and 150 for a term of OR; this a tenth of one to one.
 _TEXT: Final = "'(?:[^']|'')*+'"
 _WHOLE: Final = r"-?\d{1,18}+"
+WHOLE_LENGTH: Final = 18  # characters of a number that fits int64 for sure
+_PARTS: Final = re.compile("[.eE]")  # of numbers that are not whole
+_NUMBER: Final = r"-?\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+"
+_BYTES: Final = "[xX]'(?:[0-9a-fA-F]{2})*+'"
 _LONG: Final = "|".join(
-    rf"{item}(?:\s*+,\s*+{item}){{{LONG_LIST - 1},}}+(?=\s*+\))" for item in (_TEXT, _WHOLE)
+    rf"{item}(?:\s*+,\s*+{item}){{{LONG_LIST - 1},}}+(?=\s*+\))"
+    for item in (_TEXT, _NUMBER, _BYTES)
 )
 # As many terms of OR that compare one column, which are a list as well: all but those at the ends
 # of the chain, unless the text or a parenthesis ends there. What is around might bind one of them.
@@ -190,14 +197,22 @@ class Source:
             end = stop
         return "".join(parts) + self.text[end:]
 
-    def long_list(self, tree: Tree) -> pa.Array | None:
-        """The items of the long list in whose place a literal was read, as texts or int64."""
+    def long_list(self, tree: Tree) -> pa.Array | Digits | None:
+        """The items of the long list in whose place a literal was read, as texts, bytes, int64,
+        or numbers as they are written.
+        """
         start = tree.meta.get("start", -1) if isinstance(tree, exp.Literal) else -1
         items = self._lists.get(start)
         if items is None:
             return None
+        if items[0] in "xX":
+            contents = [bytes.fromhex(item) for item in items.split("'")[1::2]]
+            return text_array(contents, pa.large_binary())
         if items[0] != "'":
-            return to_arrow(np.array([int(item) for item in items.split(",")], np.int64))
+            numbers = [item.strip() for item in items.split(",")]
+            if max(map(len, numbers)) > WHOLE_LENGTH or _PARTS.search(items):
+                return Digits(numbers, number_literal)
+            return to_arrow(np.array(list(map(int, numbers)), np.int64))
         texts = [item[1:-1] for item in re.findall(_TEXT, items)]
         if "''" in items:
             texts = [text.replace("''", "'") for text in texts]

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.casts import convert, is_bytes, is_text, unify
-from alance.expr.compare import NULL, compare, constant, is_nothing, mismatch, total_order
-from alance.expr.exact import exact_value, scale_of
+from alance.expr.compare import (
+    NULL,
+    compare,
+    constant,
+    float_literal,
+    is_nothing,
+    mismatch,
+    total_order,
+)
+from alance.expr.exact import Digits, exact_value, scale_of
 from alance.expr.regex import Match
 from alance.expr.tree import (
     Call,
@@ -31,6 +41,8 @@ from alance.format.numbers import as_numbers, as_scalar, text_array, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from alance.arrays import Float64s
 
 # Up to here one comparison a value is faster than a hash look-up (0.23 against 3.7 ms a million).
 MAX_COMPARED: Final = 12
@@ -201,7 +213,7 @@ def is_in(node: Node, items: Sequence[Node]) -> Node:
     nulls = any(is_nothing(item) for item in items)
     literals = [item for item in items if isinstance(item, Literal) and not is_nothing(item)]
     computed = [item for item in items if not isinstance(item, Literal)]
-    if isinstance(node, Literal) or pa.types.is_floating(node.type):
+    if isinstance(node, Literal):
         parts = [compare("=", node, item) for item in literals]
     else:
         parts = _in_literals(node, literals)
@@ -211,18 +223,26 @@ def is_in(node: Node, items: Sequence[Node]) -> Node:
     return junction(False, parts) if parts else constant("in", False, node)
 
 
-def is_among(node: Node, values: pa.Array) -> Node:
+def is_among(node: Node, values: pa.Array | Digits) -> Node:
     """IN a long list: null where the node is null.
 
     Args:
-        values: texts, bytes or int64, without nulls.
+        values: texts, bytes, int64 or numbers as they are written, without nulls.
     """
     kind, value_set = node.type, None
+    if isinstance(values, Digits):
+        scale = scale_of(kind) if isinstance(node, Column) else None
+        if scale is not None and scale.quantity == "number":
+            wholes = _whole_set(values.wholes(kind), kind)
+            return _look_up(node, wholes, wholes)
+        if isinstance(node, Column) and pa.types.is_floating(kind):
+            return _look_up_floats(node, values.floats())
+        return is_in(node, values.literals())
     if isinstance(node, Column) and values.type.equals(kind):
         value_set = values
     elif isinstance(node, Column) and is_text(kind) and is_text(values.type):
         value_set = pc.cast(values, kind)
-    elif isinstance(node, Column) and pa.types.is_integer(kind) and not is_text(values.type):
+    elif isinstance(node, Column) and pa.types.is_integer(kind) and pa.types.is_int64(values.type):
         numbers, scale = as_numbers(values), scale_of(kind)
         assert scale is not None
         fits = (numbers >= scale.low) & (numbers <= min(scale.high, INT64_MAX))
@@ -254,6 +274,8 @@ def _unrounding(node: Node, item: Node) -> Node:
 
 
 def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:
+    if pa.types.is_floating(node.type):
+        return _in_floats(node, literals)
     if pa.types.is_null(node.type):
         literals = literals[:1]
     if len(literals) <= MAX_COMPARED:
@@ -280,19 +302,59 @@ def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:
     return [_look_up(node, value_set, tuple(literals))]
 
 
+def _in_floats(node: Node, literals: Sequence[Literal]) -> list[Node]:
+    """Terms for literals that a column of floats, or a computed float, may be.
+
+    A column rounds each literal to its own type; computed floats meet those of floats in 64 bits.
+    """
+    if len(literals) <= MAX_COMPARED:
+        return [compare("=", node, item) for item in literals]
+    groups: dict[bool, list[float]] = {}
+    parts = []
+    for item in literals:
+        is_wide = not isinstance(node, Column) and pa.types.is_floating(item.type)
+        number = float_literal(item, pa.float64() if is_wide else node.type)
+        if number is None or math.isnan(number):
+            parts.append(compare("=", node, item))
+        else:
+            groups.setdefault(is_wide, []).append(number)
+    for is_wide, numbers in groups.items():
+        of = convert(node, pa.float64()) if is_wide else node
+        parts.append(_look_up_floats(of, np.array(numbers, np.float64)))
+    return parts
+
+
+def _look_up_floats(node: Node, numbers: Float64s) -> Node:
+    """Whether a node's floats are among others; both zeros are equal."""
+    with np.errstate(over="ignore"):
+        narrow = to_arrow(numbers.astype(f"f{node.type.bit_width // 8}"))
+    wide = pa.float32() if pa.types.is_float16(node.type) else node.type
+    zero = as_scalar(0.0, wide)
+    value_set = pc.add(pc.cast(narrow, wide), zero)
+
+    def look_up(rows: pa.Array) -> pa.Array:
+        return _among(pc.add(pc.cast(rows, wide), zero), value_set)
+
+    return meaning(call("in", look_up, node), Membership(node, narrow))
+
+
 def _look_up(node: Node, value_set: pa.Array, items: tuple[Literal, ...] | pa.Array) -> Node:
     """Whether a node's values are among others, by a hash table."""
 
     def look_up(rows: pa.Array) -> pa.Array:
-        hits = pc.is_in(rows, value_set=value_set)
-        if rows.null_count == 0:
-            return hits
-        return pc.if_else(pc.is_valid(rows), hits, as_scalar(None, pa.bool_()))
+        return _among(rows, value_set)
 
     said = Membership(node, items)
     if isinstance(node, Column):
         return Call("in", look_up, (node,), pa.bool_(), said)
     return meaning(call("in", look_up, node), said)
+
+
+def _among(rows: pa.Array, value_set: pa.Array) -> pa.Array:
+    hits = pc.is_in(rows, value_set=value_set)
+    if rows.null_count == 0:
+        return hits
+    return pc.if_else(pc.is_valid(rows), hits, as_scalar(None, pa.bool_()))
 
 
 def _value_set(values: list[pa.Scalar], type_: pa.DataType) -> pa.Array:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from alance.errors import InvalidInputError
 from alance.expr.arithmetic import number_literal
 from alance.expr.casts import MAX_PRECISION, is_bytes, is_text
-from alance.expr.exact import EPOCH, MAX_EXPONENT, PER_SECOND
+from alance.expr.exact import EPOCH, MAX_EXPONENT, PER_SECOND, Digits
 from alance.expr.logic import INT64_MAX
 from alance.expr.tree import FAILURES, Literal, Problem, one_line, plain
 from alance.format.numbers import as_scalar, text_array, to_arrow
@@ -29,7 +29,7 @@ from alance.format.numbers import as_scalar, text_array, to_arrow
 if TYPE_CHECKING:
     from alance.expr.lexical import Source, Tree
 
-Items: TypeAlias = "Sequence[Literal] | pa.Array"
+Items: TypeAlias = "Sequence[Literal] | pa.Array | Digits"
 NOTHING: Final = Literal(as_scalar(None, pa.null()))
 LONG_LIST: Final = 64  # so many values are an array; see `lexical`
 
@@ -117,7 +117,8 @@ def _is_list(value: object) -> bool:
 def items_of(value: object, name: str) -> tuple[Items, bool]:
     """The values of a list, without nulls, and whether it has some.
 
-    Many texts, bytes or whole numbers come as an array: one of them costs a tenth of a literal.
+    Many texts, bytes or whole numbers come as an array, others numbers by their digits: one of
+    them costs a tenth of a literal.
 
     Args:
         name: of the list, for messages.
@@ -136,9 +137,21 @@ def items_of(value: object, name: str) -> tuple[Items, bool]:
         is_text(valid.type) or is_bytes(valid.type) or pa.types.is_int64(valid.type)
     ):
         return valid, len(valid) < len(array)
+    if isinstance(valid, list) and (digits := _digits(valid)) is not None:
+        return digits, False
     literals = [literal_of(item, name) for item in valid]
     literals = [literal for literal in literals if literal.value.is_valid]
     return literals, len(literals) < len(array)
+
+
+def _digits(values: list[object]) -> Digits | None:
+    """Many floats, or decimals, that are finite; None: others, or few."""
+    kinds = {type(value) for value in values} if len(values) > LONG_LIST else set()
+    if kinds == {float} and all(map(math.isfinite, cast("list[float]", values))):
+        return Digits(list(map(repr, values)), number_literal)
+    if kinds == {Decimal} and all(map(Decimal.is_finite, cast("list[Decimal]", values))):
+        return Digits(list(map(str, values)), lambda text: literal_of(Decimal(text), "params"))
+    return None
 
 
 def _is_signed(values: pa.Array) -> bool:
@@ -159,6 +172,8 @@ def array_of(values: object, least: int = LONG_LIST + 1) -> pa.Array | list[obje
         return plain(values)
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.ndim == 1:
         return to_arrow(values)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f" and values.ndim == 1:
+        return cast("list[object]", values.tolist())
     items = list(cast("Iterable[object]", values))
     kinds = {type(item) for item in items} if len(items) >= least else set()
     if kinds == {str}:

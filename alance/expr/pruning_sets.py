@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.compare import float_literal, float_values
 from alance.expr.exact import exact_value, scale_of
-from alance.format.numbers import as_mask, as_numbers, positions_of
+from alance.format.numbers import as_mask, positions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -220,9 +220,12 @@ def _of_array(values: pa.Array) -> Ranges:
         contents = as_bytes(pc.cast(values, large)).to_pylist()
         contents.sort()
         firsts, stops = _array(contents), _array([content + b"\0" for content in contents])
+    elif pa.types.is_floating(values.type):
+        floats = np.sort(float_values(values))
+        firsts = floats.astype(np.float64)
+        stops = np.nextafter(floats, floats.dtype.type(np.inf)).astype(np.float64)
     else:
-        firsts = as_numbers(values).astype(np.int64)
-        firsts.sort()
+        firsts = np.sort(_numbers(values))
         if len(firsts) and firsts[-1] == INT64.max:
             firsts = firsts.astype(np.object_)
         stops = firsts + 1
@@ -230,7 +233,8 @@ def _of_array(values: pa.Array) -> Ranges:
     np.greater(firsts[1:], stops[:-1], out=is_first[1:-1])
     edges = np.empty(2 * (np.count_nonzero(is_first) - 1), firsts.dtype)
     edges[::2], edges[1::2] = firsts[is_first[:-1]], stops[is_first[1:]]
-    return Ranges(False, edges)
+    is_endless = edges.dtype == np.float64 and len(edges) and edges[-1] == np.inf
+    return Ranges(False, edges[:-1] if is_endless else edges)
 
 
 def _array(values: list[Value]) -> Values:
@@ -262,19 +266,20 @@ def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
     scale = scale_of(type_)
     if scale is None:
         return is_set, _array(as_bytes(bounds.filter(bounds.is_valid())).to_pylist())
-    numbers = whole_numbers(bounds)
+    return is_set, _numbers(bounds.filter(bounds.is_valid()))
+
+
+def _numbers(values: pa.Array) -> Values:
+    """Values without nulls as whole numbers of their unit, of whatever size."""
+    numbers = whole_numbers(values)
     if numbers is not None:
-        numbers = numbers[is_set]
         is_large = numbers.dtype == np.uint64 and (numbers > INT64.max).any()
-        return is_set, numbers.astype(np.object_ if is_large else np.int64)
-    width, is_signed = type_.bit_width // 8, scale.low < 0
-    content = bytes(bounds.buffers()[1])
-    places = (np.flatnonzero(is_set) + bounds.offset) * width
-    return is_set, _array(
-        [
-            int.from_bytes(content[place : place + width], "little", signed=is_signed)
-            for place in places.tolist()
-        ]
+        return numbers.astype(np.object_ if is_large else np.int64)
+    width = values.type.bit_width // 8
+    content = bytes(values.buffers()[1])
+    starts = range(values.offset * width, (values.offset + len(values)) * width, width)
+    return _array(
+        [int.from_bytes(content[start : start + width], "little", signed=True) for start in starts]
     )
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance import _kernels
-from alance.errors import AlanceError, CorruptFileError
+from alance.errors import AlanceError, CorruptFileError, InvalidInputError
 from alance.io import files, lifecycle, publish, system
 from alance.io.futures import Job, Joined, in_thread
 from alance.io.profile import LOCAL, StoreProfile
@@ -265,6 +265,8 @@ class LocalStore:
             about = os.stat("/" + path)
             if stat.S_ISDIR(about.st_mode):
                 raise IsADirectoryError
+            if not stat.S_ISREG(about.st_mode):  # a pipe, a device: how much it gives is not known
+                raise InvalidInputError(f"{self.root}{path}: a pipe or a device, expected a file")
             return about.st_size
 
         return await self._run(path, job)

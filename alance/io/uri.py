@@ -75,8 +75,11 @@ def clean_path(path: str) -> str:
     """A path inside a store, without `/` at its ends.
 
     Raises:
-        InvalidInputError: it has an empty segment, `.` or `..`, which no store can address.
+        InvalidInputError: no text, or one with an empty segment, `.`, `..` or a null, which no
+            store can address.
     """
+    if not isinstance(path, str) or "\0" in path:
+        raise InvalidInputError(f"path {path!r}: expected text without nulls")
     inside = path.strip("/")
     if inside and not {"", ".", ".."}.isdisjoint(inside.split("/")):
         raise InvalidInputError(f"path {path!r}: an empty segment, '.' or '..' is not possible")
@@ -86,6 +89,8 @@ def clean_path(path: str) -> str:
 def _local(path: str) -> Address:
     if not path:
         raise InvalidInputError("uri '': empty")
+    if "\0" in path:
+        raise InvalidInputError(f"uri {path!r}: expected text without nulls")
     return Address("local", "file:///", os.path.abspath(os.path.expanduser(path)).lstrip("/"))
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import decimal
+import math
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -35,6 +37,10 @@ TABLE = pa.table(
 )
 WHOLES = ", ".join(str(number) for number in range(-10, 90))
 TEXTS = ",".join(f"'t{number}'" for number in range(5, 80)) + ", 'it''s' ,'', 'in (''a'', ''b'')'"
+REALS = (
+    ", ".join(f"{number / 2}" for number in range(-10, 90)) + ", 4e1, 0.45E+1, 1e-9, 1e999, -1e400"
+)
+BYTES = ", ".join(f"X'{number:02x}30'" for number in range(90)) + ", x'', x'7431'"
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +61,8 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
         f"i8 in ({WHOLES}, null)",
         f"i8 + 1 in ({WHOLES})",
         f"lower(t) in ({TEXTS})",
+        *[f"{name} in ({REALS})" for name in ("f", "f + 1")],
+        f"b not in ({BYTES})",
         f"t = 'in (1, 2)' or i8 in ({WHOLES})",
         f"i8 in ({WHOLES}) or i8 in ({', '.join(map(str, range(50, 128)))}) or i8 = 3",
     ],
@@ -175,7 +183,64 @@ def test_places_in_the_text_are_as_written() -> None:
         parse_filter(f"i8 in ({WHOLES}) ) or", TABLE.schema)
 
 
+SPECIAL = pa.table(
+    {
+        "d": pa.array([0.0, -0.0, math.nan, math.inf, -math.inf, 0.5, 0.1, None]),
+        "s": pa.array([0.0, -0.0, math.nan, math.inf, -math.inf, 0.5, 0.1, None], pa.float32()),
+        "h": pa.array(np.array([0, -0.0, 40, 5, 7, 0.5, 0.1, 3], np.float16)),
+        "q": pa.array([decimal.Decimal(n) / 2 for n in range(8)], pa.decimal256(50, 3)),
+        "u": pa.array([0, 1, 2, 3, 4, (1 << 64) - 1, 1 << 63, None], pa.uint64()),
+        "b": pa.array([b"00", b"t1", b"", None, b"x", b"y", b"\x0030", b"\x010"]),
+    }
+)
+NUMBERS_OF = {
+    "real": [*map(float, range(50, 200)), 0.0, 0.1, math.inf, -math.inf],
+    "decimal": [decimal.Decimal(n) / 8 for n in range(99)] + [decimal.Decimal("1E+99999")],
+}
+
+
+@pytest.mark.parametrize("name", ["d", "s", "h", "q", "u", "d * 2", "s * 2"])
+@pytest.mark.parametrize("items", [REALS, f"{REALS}, {(1 << 64) - 1}, {1 << 63}"])
+def test_long_lists_of_numbers_are_as_many_comparisons(name: str, items: str) -> None:
+    text = f"{name} in ({items})"
+    assert lists_of(text) == 1
+    compare_with_terms(text, " or ".join(f"({name} = {item})" for item in items.split(", ")))
+
+
+def compare_with_terms(text: str, terms: str) -> None:
+    """The same rows, and the same zones by bounds, as of single comparisons."""
+    (rows,) = SPECIAL.to_batches()
+    found, expected = (parse_filter(sql, SPECIAL.schema) for sql in (text, terms))
+    assert found.mask(rows) == expected.mask(rows)
+    checks = check_of(found.condition), check_of(expected.condition)
+    if text[0] not in "qu" and isinstance(checks[1], Within):  # edges that no value has are kept
+        assert isinstance(checks[0], Within)
+        edges = [told(check.ranges) for check in checks if isinstance(check, Within)]
+        assert edges[0] == edges[1]
+
+
+def test_long_lists_of_bytes_are_as_many_comparisons() -> None:
+    assert lists_of(f"b in ({BYTES})") == 1
+    items = BYTES.split(", ")
+    compare_with_terms(f"b in ({BYTES})", " or ".join(f"(b = {item})" for item in items))
+
+
+@pytest.mark.parametrize("name", ["d", "s", "h", "q", "u", "d * 2"])
+@pytest.mark.parametrize("kind", NUMBERS_OF)
+def test_parameters_of_many_numbers_are_as_many_comparisons(name: str, kind: str) -> None:
+    (rows,) = SPECIAL.to_batches()
+    values = NUMBERS_OF[kind]
+    long = parse_filter(f"{name} in ?", SPECIAL.schema, [values])
+    terms = " or ".join([f"({name} = ?)"] * len(values))
+    assert long.mask(rows) == parse_filter(terms, SPECIAL.schema, values).mask(rows)
+
+
 def test_a_list_of_the_wrong_kind_is_refused() -> None:
-    for text in (f"i8 in ({TEXTS})", f"i8 in ({'x, ' * LONG_LIST}1)"):
+    for text in (
+        f"i8 in ({TEXTS})",
+        f"t in ({REALS})",
+        f"i8 in ({BYTES})",
+        f"i8 in ({'x, ' * LONG_LIST}1)",
+    ):
         with pytest.raises(InvalidInputError):
             parse_filter(text, TABLE.schema)

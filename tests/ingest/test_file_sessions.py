@@ -116,9 +116,14 @@ async def test_what_is_not_there_is_said(place: Place, tmp_path: Path) -> None:
         with pytest.raises(NotFoundError):
             await call
     assert not (tmp_path / "down").exists()
-    for path in ("", "/", "../a", "folder/../a", "folder//a", "./a"):
+    for path in ("", "/", "../a", "folder/../a", "folder//a", "./a", "a\0b", None, b"a"):
         with pytest.raises(InvalidInputError, match="path"):
-            await place.ours.contains(path)
+            await place.ours.contains(path)  # type: ignore[arg-type]
+    if hasattr(os, "mkfifo"):  # a pipe, whose size says nothing of what it gives
+        os.mkfifo(tmp_path / "pipe")
+        with pytest.raises(InvalidInputError, match="a pipe or a device"):
+            await place.ours.upload_file(tmp_path / "pipe", "b")
+        assert not await place.ours.contains("b")
     with pytest.raises(InvalidInputError, match="offset"):
         await place.ours.read_range("folder/a", -1, 2)
     with pytest.raises(InvalidInputError, match="length"):
