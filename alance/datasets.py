@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from alance.deferred import Deferred
 from alance.fragment import DatasetFragment
 from alance.ops.read import count
-from alance.ops.read.options import ScanOptions, checked_defaults
+from alance.ops.read.options import ScanOptions, checked_defaults, split_arguments
 from alance.ops.read.take import take, take_addresses, take_rows
 from alance.ops.version import opening
 from alance.ops.version.defaults import BLOB_BYTES, GROUP_BYTES, SMALL_ROWS
@@ -19,7 +19,7 @@ from alance.verbs.searching import SearchVerbs
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
     from datetime import datetime
     from typing import Unpack
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from alance.ops.read import blobs, explain, sample, stats
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.explain import Explanation
-    from alance.ops.read.options import ScanArguments
+    from alance.ops.read.options import BlobMode, PandasArguments, ScanArguments
     from alance.ops.read.stats import DatasetStats
     from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
@@ -339,10 +339,33 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs):
         return await self.scanner(columns, **options).to_table()
 
     async def to_pandas(
-        self, columns: Columns = None, **options: Unpack[ScanArguments]
+        self,
+        columns: Columns = None,
+        *,
+        blob_mode: BlobMode = "lazy",
+        **options: Unpack[PandasArguments],
     ) -> pd.DataFrame:
-        """Scan into a DataFrame of pandas, which has to be installed; see `Scanner.to_pandas`."""
-        return await self.scanner(columns, **options).to_pandas()
+        """Scan into a DataFrame of pandas, which has to be installed; see `Scanner.to_pandas`.
+
+        Args:
+            columns: names or paths, or SQL expressions by name; None: all.
+            blob_mode: `lazy` gives blobs as files, `bytes` as bytes, `descriptions` as what
+                `to_table` gives.
+            options: the fields of `ScanOptions`, and the arguments of pyarrow's `Table.to_pandas`.
+        """
+        return await self._frame(lambda file: file, columns, blob_mode=blob_mode, **options)
+
+    async def _frame(
+        self,
+        as_file: Callable[[BlobFile], object],
+        columns: Columns = None,
+        *,
+        blob_mode: BlobMode = "lazy",
+        **options: Unpack[PandasArguments],
+    ) -> pd.DataFrame:
+        """As `to_pandas`, with what `as_file` makes of a blob in place of it."""
+        scan, frame = split_arguments(options)
+        return await self.scanner(columns, **scan)._frame(as_file, blob_mode=blob_mode, **frame)
 
     async def to_polars(
         self, columns: Columns = None, **options: Unpack[ScanArguments]

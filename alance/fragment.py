@@ -8,15 +8,16 @@ import numpy as np
 
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
-from alance.ops.read.options import ScanOptions
+from alance.ops.read.options import ScanOptions, split_arguments
 from alance.ops.read.positions import as_positions
 from alance.ops.read.take import take_located
 from alance.scanner import Scanner
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Sequence
     from typing import Unpack
 
+    import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
     from alance.ops.columns import add as columns_add
     from alance.ops.columns import join as columns_join
     from alance.ops.columns.sources import Transforms
-    from alance.ops.read.options import FragmentScanArguments
+    from alance.ops.read.blobs import BlobFile
+    from alance.ops.read.options import (
+        BlobMode,
+        FragmentPandasArguments,
+        FragmentScanArguments,
+    )
     from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
@@ -107,6 +113,28 @@ class DatasetFragment:
     ) -> pa.Table:
         """Scan into memory."""
         return await self.scanner(columns, **options).to_table()
+
+    async def to_pandas(
+        self,
+        columns: Columns = None,
+        *,
+        blob_mode: BlobMode = "lazy",
+        **options: Unpack[FragmentPandasArguments],
+    ) -> pd.DataFrame:
+        """Scan into a DataFrame of pandas; see `Dataset.to_pandas`."""
+        return await self._frame(lambda file: file, columns, blob_mode=blob_mode, **options)
+
+    async def _frame(
+        self,
+        as_file: Callable[[BlobFile], object],
+        columns: Columns = None,
+        *,
+        blob_mode: BlobMode = "lazy",
+        **options: Unpack[FragmentPandasArguments],
+    ) -> pd.DataFrame:
+        """As `to_pandas`, with what `as_file` makes of a blob in place of it."""
+        scan, frame = split_arguments(options)
+        return await self.scanner(columns, **scan)._frame(as_file, blob_mode=blob_mode, **frame)
 
     async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
         """The first rows."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pyarrow as pa
 
+from alance.checks import check_choice
 from alance.deferred import Deferred
 from alance.errors import UnsupportedError
 from alance.io.generators import outermost
 from alance.ops.read import count, ordering
+from alance.ops.read.options import BlobMode
 from alance.ops.read.plan import in_large_batches, plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.read.window import cut_table
@@ -21,7 +23,8 @@ from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+    from typing import Unpack
 
     import pandas as pd
     import polars as pl
@@ -29,9 +32,10 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.io.pool import DecodePool
     from alance.ops.read import aggregate as aggregating
-    from alance.ops.read import blob_bytes, explain, scan_stats
+    from alance.ops.read import blob_bytes, explain, frames, scan_stats
+    from alance.ops.read.blobs import BlobFile
     from alance.ops.read.explain import Explanation
-    from alance.ops.read.options import ScanOptions
+    from alance.ops.read.options import FrameArguments, ScanOptions
     from alance.ops.search import explained as search_explain
     from alance.ops.search import nearest as search
     from alance.ops.search.text import explained as text_explain
@@ -42,6 +46,7 @@ else:
     aggregating = Deferred("alance.ops.read.aggregate")
     blob_bytes = Deferred("alance.ops.read.blob_bytes")
     explain = Deferred("alance.ops.read.explain")
+    frames = Deferred("alance.ops.read.frames")
     scan_stats = Deferred("alance.ops.read.scan_stats")
     search = Deferred("alance.ops.search.nearest")
     search_explain = Deferred("alance.ops.search.explained")
@@ -68,10 +73,11 @@ class Scanner:
             InvalidInputError: an unknown column or a bad expression.
         """
         if self._options.full_text_query is not None:
-            return text_search.text_schema(self._snapshot, self._columns, self._options)
-        if self._options.nearest is not None:
-            return search.search_schema(self._snapshot, self._columns, self._options)
-        schema = ordering.output_schema(self._snapshot, self._columns, self._options)
+            schema = text_search.text_schema(self._snapshot, self._columns, self._options)
+        elif self._options.nearest is not None:
+            schema = search.search_schema(self._snapshot, self._columns, self._options)
+        else:
+            schema = ordering.output_schema(self._snapshot, self._columns, self._options)
         fields = self._blobs_as_bytes
         if not fields:
             return schema
@@ -89,9 +95,9 @@ class Scanner:
     def _is_search(self) -> bool:
         return self._options.nearest is not None or self._options.full_text_query is not None
 
-    async def _search(self, columns: Columns) -> pa.Table:
+    async def _search(self, columns: Columns, options: ScanOptions) -> pa.Table:
         """The rows of a search."""
-        snapshot, options = self._snapshot, self._options
+        snapshot = self._snapshot
         if options.full_text_query is not None:
             await snapshot.engine.pool.load(text_search)
             return await text_search.text_table(snapshot, columns, options)
@@ -100,7 +106,7 @@ class Scanner:
 
     @property
     def _blobs_as_bytes(self) -> dict[str, Field]:
-        if self._options.blob_handling != "all_binary" or self._is_search:
+        if self._options.blob_handling != "all_binary":
             return {}
         return blob_bytes.blob_columns(self._snapshot, self._columns)
 
@@ -115,7 +121,7 @@ class Scanner:
             batches = self._scan(options)
         else:
             addressed = self._scan(replace(options, with_row_address=True))
-            asked = options.with_row_address or ROW_ADDRESS in (self._columns or ())
+            asked = self._asks_for_address
             batches = blob_bytes.with_bytes(self._snapshot, addressed, blobs, keep_address=asked)
         if options.scan_stats_callback is not None:
             await self._snapshot.engine.pool.load(scan_stats)
@@ -126,7 +132,7 @@ class Scanner:
 
     async def _scan(self, options: ScanOptions) -> AsyncGenerator[pa.RecordBatch, None]:
         if self._is_search:
-            table = await self._search(self._columns)
+            table = await self._search(self._columns, options)
             for batch in cut_table(table, options):
                 yield batch
             return
@@ -147,15 +153,60 @@ class Scanner:
         batches = [batch async for batch in self.to_batches()]
         return pa.Table.from_batches(batches, schema=self.projected_schema)
 
-    async def to_pandas(self) -> pd.DataFrame:
+    async def to_pandas(
+        self, *, blob_mode: BlobMode = "lazy", **options: Unpack[FrameArguments]
+    ) -> pd.DataFrame:
         """All rows as a DataFrame of pandas, which a thread makes of them.
 
+        Cost: with files a HEAD for each whole object that rows name by URI.
+
+        Args:
+            blob_mode: `lazy` gives a `BlobFile` for each blob, `bytes` its content, `descriptions`
+                where it is, as `to_table` has it. Nulls are None. Also for blobs inside of structs
+                and lists. Scans with `blob_handling="all_binary"` give bytes.
+            options: of pyarrow's `Table.to_pandas`.
+
         Raises:
-            UnsupportedError: pandas is not installed.
+            InvalidInputError: another `blob_mode`.
+            UnsupportedError: pandas is not installed; `bytes` of blobs in maps or fixed-size lists.
         """
-        pool = self._snapshot.engine.pool
+        return await self._frame(lambda file: file, blob_mode=blob_mode, **options)
+
+    async def _frame(
+        self,
+        as_file: Callable[[BlobFile], object],
+        *,
+        blob_mode: BlobMode = "lazy",
+        **options: Unpack[FrameArguments],
+    ) -> pd.DataFrame:
+        """As `to_pandas`, with what `as_file` makes of a blob in place of it."""
+        check_choice("blob_mode", blob_mode, get_args(BlobMode))
+        snapshot, pool = self._snapshot, self._snapshot.engine.pool
         await _load_optional(pool, "pandas")
-        return await pool.run((await self.to_table()).to_pandas)
+        if blob_mode == "bytes" and self._options.blob_handling != "all_binary":
+            scanned = Scanner(
+                snapshot, self._columns, replace(self._options, blob_handling="all_binary")
+            )
+            return await scanned._frame(as_file, blob_mode=blob_mode, **options)
+        fields: dict[str, Field] = {}
+        if blob_mode == "lazy" and self._options.blob_handling != "all_binary":
+            await pool.load(frames)
+            fields = frames.file_columns(snapshot, self._columns)
+        if not fields:
+            return await pool.run(partial((await self.to_table()).to_pandas, **options))
+        addressed = Scanner(snapshot, self._columns, replace(self._options, with_row_address=True))
+        return await frames.frame_with_files(
+            snapshot,
+            await addressed.to_table(),
+            fields,
+            as_file,
+            options,
+            keep_address=self._asks_for_address,
+        )
+
+    @property
+    def _asks_for_address(self) -> bool:
+        return self._options.with_row_address or ROW_ADDRESS in (self._columns or ())
 
     async def to_polars(self) -> pl.DataFrame:
         """All rows as a DataFrame of Polars, which a thread makes of them.
@@ -172,7 +223,7 @@ class Scanner:
     async def count_rows(self) -> int:
         """The number of rows that the scan would give."""
         if self._is_search:
-            return len(await self._search([]))
+            return len(await self._search([], self._options))
         return await count.count_scanned(self._snapshot, self._options)
 
     async def aggregate(

@@ -13,6 +13,7 @@ Arrow PyCapsule stream protocol: polars, duckdb, pandas and pyarrow read them di
 from __future__ import annotations
 
 import inspect
+import io
 import types
 from collections.abc import AsyncIterator, Callable
 from functools import wraps
@@ -177,12 +178,18 @@ def _face(async_class: type) -> type:
         members["__exit__"] = _exit
     if hasattr(async_class, "_repr_html_"):
         members["_repr_html_"] = _blocking(async_class._repr_html_, is_method=True)
+    if "to_pandas" in members:
+        members["to_pandas"] = wraps(members["to_pandas"])(_to_pandas)
     if "to_batches" in members:
         members["to_reader"] = _to_reader
         members["__arrow_c_stream__"] = _arrow_c_stream
         members["__len__"] = _len
+    bases: tuple[type, ...] = ()
+    if "readall" in members:  # what reads files by Python's own interface takes it
+        bases = (io.BufferedIOBase,)
+        members |= {"read1": members["read"], "__del__": _leave_open}
     # Of threads that ask for it at once the first one gives it.
-    return _faces.setdefault(async_class, type(async_class.__name__, (), members))
+    return _faces.setdefault(async_class, type(async_class.__name__, bases, members))
 
 
 def _enter(self: Any) -> Any:
@@ -199,6 +206,14 @@ def _to_reader(self: Any, columns: Any = None, **options: Any) -> pa.RecordBatch
     scanner = self if hasattr(self, "projected_schema") else self.scanner(columns, **options)
     _background.run(scanner._inner._load())
     return pa.RecordBatchReader.from_batches(scanner.projected_schema, scanner.to_batches())
+
+
+def _to_pandas(self: Any, *args: Any, **options: Any) -> Any:
+    return _background.run(self._inner._frame(_wrap, *args, **options))
+
+
+def _leave_open(self: Any) -> None:
+    """Nothing is held; closing what nobody has any more would be a call of the loop."""
 
 
 def _len(self: Any) -> int:

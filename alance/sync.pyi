@@ -68,6 +68,7 @@ from alance.optimize import AutoCompactionMetrics, RewriteResult
 from alance.types import (
     Alteration,
     AutoCleanupConfig,
+    BlobMode,
     BranchContents,
     CleanupExplanation,
     CleanupStats,
@@ -85,7 +86,9 @@ from alance.types import (
     FieldMessage,
     FileDescription,
     Fragment,
+    FragmentPandasArguments,
     FragmentScanArguments,
+    FrameArguments,
     HybridArguments,
     IndexArguments,
     IndexConfig,
@@ -98,6 +101,7 @@ from alance.types import (
     NewIndex,
     NewTextIndex,
     NewVectorIndex,
+    PandasArguments,
     Params,
     Place,
     Reference,
@@ -484,7 +488,9 @@ class Dataset:
     def to_pandas(
         self,
         columns: Columns = ...,
-        **options: Unpack[ScanArguments],
+        *,
+        blob_mode: BlobMode = ...,
+        **options: Unpack[PandasArguments],
     ) -> pd.DataFrame: ...
     def to_polars(
         self,
@@ -575,6 +581,13 @@ class DatasetFragment:
         columns: Columns = ...,
         **options: Unpack[FragmentScanArguments],
     ) -> pa.Table: ...
+    def to_pandas(
+        self,
+        columns: Columns = ...,
+        *,
+        blob_mode: BlobMode = ...,
+        **options: Unpack[FragmentPandasArguments],
+    ) -> pd.DataFrame: ...
     def head(self, num_rows: int, columns: Columns = ...) -> pa.Table: ...
     def add_columns(
         self,
@@ -620,7 +633,12 @@ class Scanner:
     def projected_schema(self) -> pa.Schema: ...
     def to_batches(self) -> Iterator[pa.RecordBatch]: ...
     def to_table(self) -> pa.Table: ...
-    def to_pandas(self) -> pd.DataFrame: ...
+    def to_pandas(
+        self,
+        *,
+        blob_mode: BlobMode = ...,
+        **options: Unpack[FrameArguments],
+    ) -> pd.DataFrame: ...
     def to_polars(self) -> pl.DataFrame: ...
     def count_rows(self) -> int: ...
     def aggregate(
@@ -756,6 +774,8 @@ class BlobFile:
     def size(self) -> int: ...
     @property
     def closed(self) -> bool: ...
+    def readable(self) -> bool: ...
+    def seekable(self) -> bool: ...
     def tell(self) -> int: ...
     def seek(self, offset: int, whence: int = ...) -> int: ...
     def read(self, num_bytes: int = ...) -> bytes: ...

@@ -170,6 +170,11 @@ def test_a_scan_of_a_fragment_takes_all_but_fragments() -> None:
     assert set(alance.types.FragmentScanArguments.__annotations__) == whole - {"fragments"}
 
 
+def test_arguments_of_a_frame_are_those_of_pyarrow() -> None:
+    theirs = set(inspect.signature(pa.Table.to_pandas).parameters) - {"self"}
+    assert set(alance.types.FrameArguments.__annotations__) == theirs
+
+
 def test_arguments_of_a_cleanup_are_those_of_its_verb() -> None:
     signature = inspect.signature(alance.Dataset.cleanup_old_versions)
     verb = {name: one.annotation for name, one in signature.parameters.items() if name != "self"}

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from alance.expr.tree import Column
 from alance.format.numbers import as_numbers
+from alance.format.paths import join_path
 from alance.format.plans import ByteRange
 from alance.ops.blobs.places import (
     binary_array,
@@ -18,7 +20,7 @@ from alance.ops.blobs.places import (
     rebuilt,
     with_leaves,
 )
-from alance.ops.version.projection import ROW_ADDRESS, project
+from alance.ops.version.projection import META, ROW_ADDRESS, project
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
@@ -29,19 +31,28 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
+def output_fields(snapshot: Snapshot, columns: Columns) -> Iterator[tuple[str, Field]]:
+    """The output columns that are blobs of the table, or have some inside, and their fields."""
+    for output in project(snapshot.schema, columns, flat=True).outputs:
+        path = () if output.is_meta else output.path
+        if output.computed is not None and isinstance(output.computed.value, Column):
+            path = output.computed.value.path  # a column by another name
+        if not path or path[0] in META:
+            continue
+        field = snapshot.schema.field(join_path(path))
+        if has_blobs(field):
+            yield output.name, field
+
+
 def blob_columns(snapshot: Snapshot, columns: Columns) -> dict[str, Field]:
-    """The fields of the output columns that are blobs of the table, or have some inside.
+    """The fields of these output columns.
 
     Raises:
         UnsupportedError: inside of something else than structs and lists.
     """
-    fields = {}
-    for output in project(snapshot.schema, columns, flat=True).outputs:
-        if output.path and not output.is_meta:
-            field = snapshot.schema.field(".".join(output.path))
-            if has_blobs(field):
-                check_structure(field)
-                fields[output.name] = field
+    fields = dict(output_fields(snapshot, columns))
+    for field in fields.values():
+        check_structure(field)
     return fields
 
 

@@ -70,6 +70,14 @@ class BlobFile:
         """Whether `close` was called."""
         return self._closed
 
+    def readable(self) -> bool:
+        """True."""
+        return True
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
     def tell(self) -> int:
         """The position of the next read."""
         return self._position

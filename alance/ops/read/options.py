@@ -11,8 +11,9 @@ from alance.errors import InvalidInputError
 from alance.ops.version.conditions import bound
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
+    import pyarrow as pa
     import pyarrow.compute as pc
 
     from alance.ops.read.scan_stats import ScanStatsCallback
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from alance.ops.version.conditions import Condition, Params
 
 BlobHandling: TypeAlias = Literal["all_binary", "blobs_descriptions", "all_descriptions"]
+BlobMode: TypeAlias = Literal["lazy", "bytes", "descriptions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,42 @@ class ScanArguments(FragmentScanArguments, total=False):
     fragments: Collection[int] | None
 
 
+class FrameArguments(TypedDict, total=False):
+    """The arguments of pyarrow's `Table.to_pandas`, of which `to_pandas` takes each."""
+
+    categories: Sequence[str] | None
+    coerce_temporal_nanoseconds: bool
+    date_as_object: bool
+    deduplicate_objects: bool
+    ignore_metadata: bool
+    integer_object_nulls: bool
+    maps_as_pydicts: Literal["lossy", "strict"] | None
+    memory_pool: pa.MemoryPool | None
+    safe: bool
+    self_destruct: bool
+    split_blocks: bool
+    strings_to_categorical: bool
+    timestamp_as_object: bool
+    types_mapper: Callable[[pa.DataType], Any] | None
+    use_threads: bool
+    zero_copy_only: bool
+
+
+class FragmentPandasArguments(FragmentScanArguments, FrameArguments, total=False):
+    """The fields of `ScanOptions` for a fragment, and the arguments of pyarrow's `to_pandas`."""
+
+
+class PandasArguments(ScanArguments, FrameArguments, total=False):
+    """The fields of `ScanOptions`, and the arguments of pyarrow's `to_pandas`."""
+
+
+def split_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What of `PandasArguments` a scan is told, and what pyarrow."""
+    of_frame = FrameArguments.__annotations__
+    scan = {name: value for name, value in arguments.items() if name not in of_frame}
+    return scan, {name: value for name, value in arguments.items() if name in of_frame}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
     """How to scan; each is an argument of `to_table`, `to_batches` and `scanner`.
@@ -108,7 +146,7 @@ class ScanOptions:
         use_stats: skip rows that a filter rules out by statistics of the files, where they have
             some.
         blob_handling: `blobs_descriptions` gives blob columns as position and size,
-            `all_binary` as their bytes.
+            `all_binary` as their bytes. (`to_pandas` has `blob_mode`, which gives files.)
         nearest: give the rows nearest to a query, with `_distance`, nearest first; `column`, `q`,
             `k`, `metric`, ... as pylance names them. See `Dataset.nearest`.
         full_text_query: give the rows that match a query of words, with `_score`, best first: a

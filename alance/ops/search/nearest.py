@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import InvalidInputError, UnsupportedError
+from alance.errors import InvalidInputError
 from alance.file.batches import batch_bytes
 from alance.format.index.values import VectorType
 from alance.format.numbers import as_mask, offsets_of, positions_of, to_arrow
@@ -95,13 +95,10 @@ def checked_search(snapshot: Snapshot, options: ScanOptions) -> Search:
 
     Raises:
         InvalidInputError: see `search_of`; options that do not go with a search.
-        UnsupportedError: blobs as bytes beside a search.
     """
     assert options.nearest is not None
     if options.include_deleted_rows:
         raise InvalidInputError("include_deleted_rows: a search gives rows that are there")
-    if options.blob_handling == "all_binary":
-        raise UnsupportedError("blob_handling='all_binary' beside nearest: take the blobs by id")
     types = snapshot.remember(vector_type, dict[str, VectorType])
     search = search_of(snapshot.schema, options.nearest, options.fast_search, types)
     if search.is_batch and any(field.name == QUERY_INDEX for field in snapshot.schema.fields):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import InvalidInputError, UnsupportedError
+from alance.errors import InvalidInputError
 from alance.io.tasks import all_of
 from alance.ops.read.options import condition_of
 from alance.ops.read.sorting import in_order
@@ -95,14 +95,11 @@ def checked_query(snapshot: Snapshot, options: ScanOptions) -> TextQuery:
 
     Raises:
         InvalidInputError: see `query_of`; options that do not go with a search.
-        UnsupportedError: blobs as bytes beside a search.
     """
     if options.nearest is not None:
         raise InvalidInputError("nearest beside full_text_query: expected one of them")
     if options.include_deleted_rows:
         raise InvalidInputError("include_deleted_rows: a search gives rows that are there")
-    if options.blob_handling == "all_binary":
-        raise UnsupportedError("blob_handling='all_binary' beside a search: take the blobs by id")
     asked: Any = options.full_text_query
     if isinstance(asked, Mapping):
         asked = {name: value for name, value in asked.items() if name != "use_index"}

@@ -1,0 +1,156 @@
+"""Scans as DataFrames of pandas whose blobs are files: `to_pandas(blob_mode="lazy")`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from alance.errors import UnsupportedError
+from alance.format.numbers import as_numbers
+from alance.ops.blobs.places import (
+    binary_array,
+    check_structure,
+    has_blobs,
+    leaves_of,
+    places_of,
+    rebuilt,
+)
+from alance.ops.read.blob_bytes import output_fields
+from alance.ops.read.blobs import BlobFile
+from alance.ops.version.projection import ROW_ADDRESS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from alance.format.field import Field
+    from alance.ops.blobs.places import BlobPlace
+    from alance.ops.version.projection import Columns
+    from alance.ops.version.snapshot import Snapshot
+
+    Files: TypeAlias = list[object]
+    AsFile: TypeAlias = Callable[[BlobFile], object]
+
+NUMBER_BYTES: Final = 8
+
+
+def file_columns(snapshot: Snapshot, columns: Columns) -> dict[str, Field]:
+    """The fields of the output columns whose blobs can be given as files."""
+    fields = output_fields(snapshot, columns)
+    return {name: field for name, field in fields if _is_reachable(field)}
+
+
+def _is_reachable(field: Field) -> bool:
+    try:
+        check_structure(field)
+    except UnsupportedError:
+        return False  # they stay descriptions
+    return True
+
+
+async def frame_with_files(
+    snapshot: Snapshot,
+    table: pa.Table,
+    fields: Mapping[str, Field],
+    as_file: AsFile,
+    arguments: Mapping[str, Any],
+    *,
+    keep_address: bool,
+) -> pd.DataFrame:
+    """A table as a DataFrame with a file, or None, in place of each blob's description.
+
+    Cost: a HEAD for each whole object that rows name by URI.
+
+    Args:
+        table: with the column `_rowaddr`.
+        fields: of the columns that have blobs.
+        as_file: makes of a blob what the frame holds; called in a thread.
+        arguments: of pyarrow's `Table.to_pandas`.
+        keep_address: leave `_rowaddr` in the output.
+    """
+    run = snapshot.engine.pool.run
+    fragments = as_numbers(table.column(ROW_ADDRESS)) >> np.uint64(32)
+    arrays = {name: table.column(name).combine_chunks() for name in fields}
+    places: dict[str, list[list[BlobPlace | None]]] = {}
+    for name, field in fields.items():
+        leaves = await run(
+            lambda field=field, array=arrays[name]: list(leaves_of(field, array, fragments))  # type: ignore[misc]
+        )
+        places[name] = [await places_of(snapshot, *leaf) for leaf in leaves]
+
+    def build() -> pd.DataFrame:
+        rest = table if keep_address else table.drop_columns([ROW_ADDRESS])
+        names = rest.column_names
+        files: Files = []
+        numbered = {
+            name: [_numbered(snapshot, of_leaf, as_file, files) for of_leaf in places[name]]
+            for name in fields
+        }
+        for name, field in fields.items():
+            index = rest.schema.get_field_index(name)
+            if _is_blob(field):
+                rest = rest.remove_column(index)
+            else:
+                array = rebuilt(field, arrays[name], iter(map(_as_binary, numbered[name])))
+                rest = rest.set_column(index, pa.field(name, array.type), array)
+        if rest.num_columns:
+            frame = rest.to_pandas(**arguments)
+        else:
+            frame = pd.DataFrame(index=range(len(table)))
+        for index, name in enumerate(names):
+            if name not in fields:
+                continue
+            field = fields[name]
+            if _is_blob(field):
+                values = [None if number < 0 else files[number] for number in numbered[name][0]]
+                column = pd.Series(values, frame.index, object)
+                frame.insert(min(index, frame.shape[1]), name, column)
+            else:
+                values = [_with_files(field, value, files) for value in frame[name]]
+                frame[name] = pd.Series(values, frame.index, object)
+        return frame
+
+    return await run(build)
+
+
+def _is_blob(field: Field) -> bool:
+    return field.is_blob_v1 or field.is_blob_v2
+
+
+def _numbered(
+    snapshot: Snapshot, places: Sequence[BlobPlace | None], as_file: AsFile, files: Files
+) -> list[int]:
+    """The number of each blob's file among `files`, which it is added to; -1 for a null."""
+    numbers = []
+    for place in places:
+        numbers.append(-1 if place is None else len(files))
+        if place is not None:
+            files.append(as_file(BlobFile(snapshot, place)))
+    return numbers
+
+
+def _as_binary(numbers: list[int]) -> pa.Array:
+    # Bytes stay as they are wherever pandas puts them; integers beside nulls become floats.
+    parts = [number.to_bytes(NUMBER_BYTES, "little", signed=True) for number in numbers]
+    return binary_array(parts, np.array(numbers, np.int64) >= 0)
+
+
+def _with_files(field: Field, value: Any, files: Files) -> Any:
+    """What pandas has of a row, with files in place of their numbers."""
+    if _is_blob(field):
+        return files[int.from_bytes(value, "little")] if isinstance(value, bytes) else None
+    if isinstance(value, dict):
+        changed = {
+            child.name: _with_files(child, value[child.name], files)
+            for child in field.children
+            if has_blobs(child)
+        }
+        return {**value, **changed}
+    if isinstance(value, np.ndarray | list):
+        items = np.empty(len(value), object)
+        for number, item in enumerate(value):
+            items[number] = _with_files(field.children[0], item, files)
+        return items
+    return value
