@@ -83,6 +83,9 @@ class Recorder:
     def _looked_for(self, key: Hashable, *, hit: bool) -> None:
         """Told of each key that a cache was asked for; others than this one may want to know."""
 
+    def _compared(self, num_values: int) -> None:
+        """Told of the values of an index that a question was compared with."""
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.num_requests} requests, {self.num_bytes} bytes)"
 
@@ -261,6 +264,13 @@ def look(cache: str, *, hit: bool, key: Hashable = None, recorder: Recorder | No
     for receiver in _with_outer([recorder or _current.get()]):
         receiver.looks[cache, hit] += 1
         receiver._looked_for(key, hit=hit)
+
+
+def compare(num_values: int) -> None:
+    """Note that a question is compared with so many values of an index."""
+    if active:
+        for receiver in _with_outer([_current.get()]):
+            receiver._compared(num_values)
 
 
 def describe(location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:

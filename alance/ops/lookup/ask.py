@@ -80,6 +80,10 @@ class Asked(Protocol):
         """What it costs to read and to join, as rows of a B-tree."""
 
     @property
+    def num_compared(self) -> int:
+        """Values that the question is compared with, for statistics."""
+
+    @property
     def kept_as(self) -> Hashable:
         """What the rows of a segment of row ids are kept by; None: they are not."""
 
@@ -209,6 +213,10 @@ class AskedTree:
         return f"{len(self.pages)} of {self.table.num_pages} pages"
 
     @property
+    def num_compared(self) -> int:
+        return self.work
+
+    @property
     def kept_as(self) -> Hashable:
         return None
 
@@ -250,6 +258,10 @@ class AskedBitmap:
     @property
     def told(self) -> str:
         return f"{len(self.places)} of {self.num_keys} values"
+
+    @property
+    def num_compared(self) -> int:
+        return len(self.places)
 
     @property
     def kept_as(self) -> Hashable:
@@ -294,6 +306,10 @@ class AskedNgrams:
     def told(self) -> str:
         tokens = {place for way in self.ways for place in way}
         return f"{len(tokens)} of {self.num_keys} tokens"
+
+    @property
+    def num_compared(self) -> int:
+        return len({place for way in self.ways for place in way})
 
     @property
     def kept_as(self) -> Hashable:

@@ -21,6 +21,7 @@ from alance.expr.logic import Junction
 from alance.expr.tree import FAILURES, Problem
 from alance.format.paths import join_path
 from alance.format.row_set import RowSet
+from alance.io import trace
 from alance.io.tasks import all_of
 from alance.ops.lookup.ask import Asked, ask_segment, takes
 from alance.ops.lookup.segments import segments_of
@@ -266,6 +267,7 @@ class _Lookup:
     async def _fetch_segment(self, asked: Asked) -> RowSet:
         """The addresses that a segment gives, of the fragments that it covers."""
         engine, segment = self.snapshot.engine, asked.segment
+        trace.compare(asked.num_compared)
         if not segment.has_row_ids:
             rows = await asked.row_numbers()
             return await engine.decode(

@@ -97,6 +97,10 @@ class AskedZones:
         return f"{np.count_nonzero(self.hits):,} of {len(self.hits):,} zones"
 
     @property
+    def num_compared(self) -> int:
+        return len(self.hits)
+
+    @property
     def kept_as(self) -> Hashable:
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import aclosing
@@ -32,8 +33,15 @@ class ScanStatistics:
             the like that were read.
         index_cache_hits, index_cache_misses: looks for such parts in the search cache. A filter
             whose answer is still there looks for none.
+        index_comparisons: values of indices that were compared with a condition or query: those of
+            the pages of a B-tree, keys of a bitmap, zones, vectors of partitions, postings. An
+            answer that is still there counts as if it were found anew.
         all_counts: `rows` and `batches` given, `rounds` of requests, `retries`, `bytes_wasted`
             (received, and asked for by nobody), `cache_hits` and `cache_misses`.
+        all_times: nanoseconds: `scan` from the first batch that was asked for to the last, without
+            what the consumer did in between; of these `requests` in which at least one request was
+            under way; `threads` that threads worked, and `queue` that such work waited for one,
+            both summed over all threads.
     """
 
     iops: int
@@ -41,10 +49,14 @@ class ScanStatistics:
     bytes_read: int
     indices_loaded: int
     parts_loaded: int
+    index_comparisons: int
     index_cache_hits: int
     index_cache_misses: int
     all_counts: Mapping[str, int]
+    all_times: Mapping[str, int]
 
+
+NS: Final = 1_000_000_000
 
 # What keys of the search cache begin with.
 INDICES: Final = frozenset(
@@ -59,6 +71,10 @@ class _IndexRecorder(Recorder):
 
     opened: set[Hashable] = field(default_factory=set)  # and were not in the cache
     parts: Counter[bool] = field(default_factory=Counter)  # looks, by whether they were there
+    num_compared: int = 0
+
+    def _compared(self, num_values: int) -> None:
+        self.num_compared += num_values
 
     def _looked_for(self, key: Hashable, *, hit: bool) -> None:
         kind = key[0] if isinstance(key, tuple) else None
@@ -78,23 +94,27 @@ async def counted(
 
     Not called where the scan fails or is left early. An error of the callback is logged.
     """
-    recorder, num_rows, num_batches = _IndexRecorder(), 0, 0
+    recorder, num_rows, num_batches, seconds = _IndexRecorder(), 0, 0, 0.0
     async with aclosing(batches):
         while True:
             # Around each step: what the consumer asks for in between is not the scan's.
+            begun = time.perf_counter()
             with recording(recorder):
                 batch = await anext(batches, None)
+            seconds += time.perf_counter() - begun
             if batch is None:
                 break
             num_rows, num_batches = num_rows + len(batch), num_batches + 1
             yield batch
     try:
-        callback(_statistics(recorder, num_rows, num_batches))
+        callback(_statistics(recorder, num_rows, num_batches, seconds))
     except Exception:
         _log.exception("scan_stats_callback failed")
 
 
-def _statistics(recorder: _IndexRecorder, num_rows: int, num_batches: int) -> ScanStatistics:
+def _statistics(
+    recorder: _IndexRecorder, num_rows: int, num_batches: int, seconds: float
+) -> ScanStatistics:
     totals = recorder.totals
     hits, looks = (sum(counts) for counts in zip((0, 0), *totals.hit_rates.values(), strict=True))
     return ScanStatistics(
@@ -103,6 +123,7 @@ def _statistics(recorder: _IndexRecorder, num_rows: int, num_batches: int) -> Sc
         bytes_read=totals.num_bytes,
         indices_loaded=len(recorder.opened),
         parts_loaded=recorder.parts[False],
+        index_comparisons=recorder.num_compared,
         index_cache_hits=recorder.parts[True],
         index_cache_misses=recorder.parts[False],
         all_counts={
@@ -113,5 +134,11 @@ def _statistics(recorder: _IndexRecorder, num_rows: int, num_batches: int) -> Sc
             "bytes_wasted": totals.num_wasted,
             "cache_hits": hits,
             "cache_misses": looks - hits,
+        },
+        all_times={
+            "scan": round(seconds * NS),
+            "requests": round(sum(ended - begun for begun, ended in recorder.waves) * NS),
+            "threads": round(sum(hop.ended - hop.begun for hop in recorder.hops) * NS),
+            "queue": round(sum(hop.begun - hop.queued for hop in recorder.hops) * NS),
         },
     )

@@ -30,6 +30,7 @@ from alance.format.index.ivf import (
 from alance.format.index.quantizers import quantizer_of
 from alance.format.index.values import METRICS, NO_MASK, TYPES
 from alance.format.plans import together
+from alance.io import trace
 from alance.io.readahead import Job, readahead
 from alance.ops.search.heads import read_head, read_storage_head
 from alance.ops.version.index_files import located_files
@@ -412,6 +413,7 @@ async def _search_group(
             ivf.add(nearest, probe.queries, partition, graph, rows, ef)
 
     num_rows = sum(probe.num_rows * len(probe.queries) for probe in group)
+    trace.compare(num_rows)
     num_bytes = sum(probe.work for probe in group)
     is_small = num_rows <= INLINE_ROWS and num_bytes <= INLINE_BYTES
     await engine.pool.run(work, inline=is_small)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
+from alance.io import trace
 from alance.io.tasks import all_of
 from alance.ops.search.text.column import LONG_WORK, ColumnSearch
 from alance.ops.search.text.fields import FieldsSearch
@@ -88,6 +89,7 @@ async def ranked_rows(
     def rank(some: Sequence[TextQuery]) -> list[Ranked]:
         return [_ranked(query, by_column, by_query, count or None).best(count) for query in some]
 
+    trace.compare(sum(search.num_postings for search in singles))
     work = sum(search.work() for search in singles) + LONG_WORK * len(groups)
     if count and len(singles) == 1:
         work //= SKIPPED

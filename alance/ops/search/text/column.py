@@ -156,6 +156,11 @@ class ColumnSearch:
         options = replace(flat_options(self.options), fragments=fragments)
         await read_texts(self.snapshot, self.way.column, options, self.flat)
 
+    @property
+    def num_postings(self) -> int:
+        """Of all lists that were read."""
+        return sum(sum(map(len, own.values())) for own in self.lists)
+
     def work(self) -> int:
         """What the answers to all parts cost, as if so many bytes were decoded."""
         work = 0 if self.flat is None else self.flat.num_bytes
