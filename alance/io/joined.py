@@ -45,6 +45,10 @@ class Joint(Generic[Q, A]):
     Args:
         max_weight: of the questions that go together; more where one alone has more.
         max_under_way: answers that are made at once.
+
+    Attributes:
+        is_crowd: whether the last answer that was begun is one to several callers.
+        num_giving: answers that callers get just now: they may ask again.
     """
 
     def __init__(self, max_weight: int, max_under_way: int) -> None:
@@ -52,7 +56,8 @@ class Joint(Generic[Q, A]):
         self._free = max_under_way
         self._waiting: deque[_Caller[Q, A]] = deque()
         self._is_called = False
-        self.num_giving = 0  # of callers that get their answers just now: they may ask again
+        self.is_crowd = False
+        self.num_giving = 0
 
     async def ask(self, question: Q, weight: int, answer: Answer[Q, A]) -> A:
         """The answer to one caller.
@@ -99,6 +104,7 @@ class Joint(Generic[Q, A]):
                     callers.append(caller)
                     total += caller.weight
             if callers:
+                self.is_crowd = len(callers) > 1
                 self._free -= 1
                 _Together(self, callers).task.add_done_callback(self._ended)
 

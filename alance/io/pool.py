@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 TURN_S: Final = 0.001  # of work on the loop, before others get a turn: that costs microseconds
 MOST_AT_ONCE: Final = 16  # callers that go on in one turn
+CROWD: Final = 8  # callers that wait for a turn; fewer gain little by going together
 
 # Held while a thread of a pool imports. A fork waits for it: the child would have the locks of
 # modules that are half imported, and no thread that finishes them.
@@ -86,6 +87,11 @@ class DecodePool:
                 turn.set_result(None)
         if self._turn_since is not None:
             asyncio.get_running_loop().call_soon(self._turn_ends)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many wait for a turn that they had better go together."""
+        return len(self._turns) >= CROWD
 
     async def run(self, work: Callable[[], T], *, inline: bool = False) -> T:
         """The result of `work`, done in a thread. Cancelling drops work that has not begun.

@@ -23,17 +23,6 @@ namespace {
 constexpr int64_t kWaste = 16 << 10;    // a gap that is read in vain goes here, whatever is in it
 constexpr size_t kVectors = 256;        // of one call; the system takes 1024
 
-// Pieces of one file that one call reads: where it begins, and where its bytes go.
-struct Call {
-  int64_t start;
-  std::vector<iovec> targets;
-};
-
-int read_call(int fd, Call& span, bool nowait) {
-  iovec* const first = span.targets.data();
-  return read_span(fd, first, first + span.targets.size(), span.start, nowait);
-}
-
 // Pieces `first` to `last`, read by few calls. What the page cache has is read first; where it has
 // not all, the disk is told of all that is left before the first wait (`nowait`: that is the end).
 // `waits`: how often the page cache had not all.
@@ -42,36 +31,30 @@ int read_file(int fd, Starts starts, Stops stops, int64_t first, int64_t last, i
               bool nowait, uint8_t*& out, int64_t& waits) {
   thread_local std::vector<uint8_t> waste(kWaste);
   gap = std::min(gap, kWaste);
-  Call span;
+  std::vector<iovec> targets;  // of one call
   const int64_t waited = waits;
   for (int64_t i = first; i < last;) {
-    span.start = starts(i);
-    span.targets.clear();
+    targets.clear();
     uint8_t* into = out;
     const int64_t begin = i;
-    for (; i < last && span.targets.size() + 2 <= kVectors; ++i) {
+    for (; i < last && targets.size() + 2 <= kVectors; ++i) {
       const int64_t hole = i > begin ? starts(i) - stops(i - 1) : 0;
       if (hole > gap) break;
-      if (hole > 0) span.targets.push_back({waste.data(), static_cast<size_t>(hole)});
-      span.targets.push_back({into, static_cast<size_t>(stops(i) - starts(i))});
+      if (hole > 0) targets.push_back({waste.data(), static_cast<size_t>(hole)});
+      targets.push_back({into, static_cast<size_t>(stops(i) - starts(i))});
       into += stops(i) - starts(i);
     }
+    Span span{starts(begin), targets.data(), targets.data() + targets.size()};
     int status = kWouldBlock;
-    if (nowait) {
-      status = read_call(fd, span, true);
-    } else if (waits == waited) {
-      Call attempt = span;
-      status = read_call(fd, attempt, true);
-    }
-    if (status != kDone && nowait) return status;
-    if (status == kWouldBlock) {
+    if (nowait || waits == waited) status = read_span(fd, span, true);
+    if (status == kWouldBlock && !nowait) {
 #if defined(POSIX_FADV_WILLNEED)
       if (waits == waited)
         for (int64_t later = begin; later < last; ++later)
           posix_fadvise(fd, starts(later), stops(later) - starts(later), POSIX_FADV_WILLNEED);
 #endif
       ++waits;
-      status = read_call(fd, span, false);
+      status = read_span(fd, span, false);
     }
     if (status != kDone) return status;
     out = into;

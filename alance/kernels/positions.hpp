@@ -58,24 +58,32 @@ inline int64_t read_some(int fd, const iovec* targets, int count, int64_t positi
 #endif
 }
 
-// Reads all that targets have room for, from a position on; the targets are used up.
-inline int read_span(int fd, iovec* target, iovec* const end, int64_t position, bool nowait) {
+// What is left to read from a position of a file on; the targets are used up.
+struct Span {
+  int64_t position;
+  iovec *target, *end;
+};
+
+// Reads all that a span has room for. `kWouldBlock`: it goes on where this one stopped.
+inline int read_span(int fd, Span& span, bool nowait) {
   for (;;) {
-    while (target != end && target->iov_len == 0) ++target;
-    if (target == end) return kDone;
-    int64_t count = read_some(fd, target, static_cast<int>(end - target), position, nowait);
+    while (span.target != span.end && span.target->iov_len == 0) ++span.target;
+    if (span.target == span.end) return kDone;
+    const int left = static_cast<int>(span.end - span.target);
+    int64_t count = read_some(fd, span.target, left, span.position, nowait);
     if (count < 0) {
       if (errno == EINTR) continue;
       return nowait ? kWouldBlock : errno;
     }
     if (count == 0) return kShort;
-    position += count;
-    for (; count > 0; ++target) {
-      const size_t here = std::min(static_cast<size_t>(count), target->iov_len);
-      target->iov_base = static_cast<uint8_t*>(target->iov_base) + here;
-      target->iov_len -= here;
+    span.position += count;
+    for (; count > 0; ++span.target) {
+      iovec& target = *span.target;
+      const size_t here = std::min(static_cast<size_t>(count), target.iov_len);
+      target.iov_base = static_cast<uint8_t*>(target.iov_base) + here;
+      target.iov_len -= here;
       count -= static_cast<int64_t>(here);
-      if (target->iov_len != 0) break;
+      if (target.iov_len != 0) break;
     }
   }
 }

@@ -93,8 +93,8 @@ def test_the_kernel_reads_piece_by_piece(tmp_path: Path) -> None:
         extern "C" int read_two(int fd, char* first, long a, char* second, long b, long start,
                                 int nowait) {
           std::vector<iovec> targets = {{first, size_t(a)}, {nullptr, 0}, {second, size_t(b)}};
-          iovec* begin = targets.data();
-          return alance::read_span(fd, begin, begin + 3, start, nowait != 0);
+          alance::Span span{start, targets.data(), targets.data() + targets.size()};
+          return alance::read_span(fd, span, nowait != 0);
         }
         """)
     )

@@ -19,14 +19,16 @@ import alance
 from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.layouts.paged_rows import PlacedRows
+from alance.io import pool
 from alance.io.flights import Flight
+from alance.io.joined import _Together as Together
 from alance.io.local import LocalSource, LocalStore
 from alance.ops.read.placed import by_key, by_position
 from alance.testing.lab import Lab
 from tests.reference.waiting import stuck
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
     from types import CodeType, FrameType
 
@@ -98,6 +100,39 @@ async def test_local_takes_give_the_same_again(columns_lab: Lab, columns: list[s
         many = random.integers(0, count, 3000).tolist()
         for _ in range(2):
             assert await dataset.take(many, columns) == expected(columns_lab, many, columns)
+
+
+async def test_local_callers_go_together_only_as_a_crowd(
+    columns_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "TURN_S", 0.0)  # each small take ends its turn of the loop
+    questions: list[Sequence[Any]] = []
+    answer = Together._answer
+
+    async def noted(joint: Together[Any, Any], callers: Sequence[Any]) -> None:
+        questions.append(callers)
+        await answer(joint, callers)
+
+    monkeypatch.setattr(Together, "_answer", noted)
+    async with alance.Session() as session:
+        dataset = await alance.dataset(columns_lab.root / "lab" / "t.lance", session=session)
+        count = await dataset.count_rows()
+        numbers = (await dataset.to_table(columns=["number"]))["number"]
+
+        async def caller(number: int, takes: int) -> None:
+            for picked in np.random.default_rng(number).integers(0, count, (takes, 12)):
+                table = await dataset.take(picked, ["number"])
+                assert table["number"].to_pylist() == numbers.take(pa.array(picked)).to_pylist()
+
+        await asyncio.gather(*(caller(number, 5) for number in range(4)))
+        assert questions == []
+        await asyncio.gather(*(caller(number, 5) for number in range(64)))
+        assert sum(map(len, questions)) > 64 * 4
+        assert len(questions) < 64
+        await caller(0, 1)  # it finds that the crowd is gone
+        questions.clear()
+        await caller(0, 5)
+        assert questions == []
 
 
 async def test_one_of_a_crowd_fails_or_is_cancelled_alone(columns_lab: Lab) -> None:

@@ -16,7 +16,7 @@ from alance.io.joined import Joint
 from alance.ops.read.placed import by_key, by_position
 from alance.ops.read.positions import as_positions
 from alance.ops.read.rows import with_meta
-from alance.ops.read.taking import Rows, prepare_take, read_rows
+from alance.ops.read.taking import FEW_ROWS, Rows, prepare_take, read_rows
 from alance.ops.version.first_use import ARROW, load_readers
 from alance.ops.version.projection import plain_names
 
@@ -123,7 +123,9 @@ async def _take_joined(
     *,
     live: bool,
 ) -> pa.Table:
-    """Rows of a caller; what several ask for at once of a remote store is one take.
+    """Rows of a caller; what several ask for at once is one take.
+
+    Of a local store only what a crowd asks for is: a caller alone does not wait for others there.
 
     Args:
         placing: where the rows with some keys are.
@@ -141,14 +143,16 @@ async def _take_joined(
         return await answer(asked)
 
     names = plain_names(columns)
-    if not snapshot.is_remote or (columns is not None and names is None):
-        (table,) = await answer([keys])
-        return table
-
-    # Of this loop: callers of another one wait there.
-    key = Joint, asyncio.get_running_loop(), placing is by_key, live, names
-    joint: Joint[Int64s, pa.Table] = snapshot.remember(key, lambda: Joint(JOINT_ROWS, UNDER_WAY))
-    return await joint.ask(keys, len(keys), answer_in_turn)
+    if (columns is None or names is not None) and (snapshot.is_remote or len(keys) <= FEW_ROWS):
+        # Of this loop: callers of another one wait there.
+        key = Joint, asyncio.get_running_loop(), placing is by_key, live, names
+        joint: Joint[Int64s, pa.Table] = snapshot.remember(
+            key, lambda: Joint(JOINT_ROWS, UNDER_WAY)
+        )
+        if snapshot.is_remote or joint.is_crowd or snapshot.engine.pool.is_crowded:
+            return await joint.ask(keys, len(keys), answer_in_turn)
+    (table,) = await answer([keys])
+    return table
 
 
 async def _take_placed(
