@@ -118,7 +118,7 @@ class IndexBuild:
         new: index_parts.New
         if str(index_type).upper() == index_new_text.INVERTED:
             new = index_new_text.NewTextIndex.of(column, name, texts or {}, replace=replace)
-        elif str(index_type).upper() in index_new_vector.KINDS:
+        elif str(index_type).upper() in index_new_vector.INDEX_TYPES:
             chosen = index_new_vector.VectorIndexOptions(**vectors or {})
             new = index_new_vector.NewVectorIndex(column, index_type, name, metric, replace, chosen)
         else:
@@ -142,8 +142,8 @@ class IndexBuild:
         range_bytes: int = RANGE_BYTES,
         memory_bytes: int = MEMORY_BYTES,
     ) -> list[IndexRange]:
-        """Ranges of the values of a B-tree or bitmap index, of about equal bytes, which can be
-        merged anywhere:
+        """Ranges of the values of a B-tree or bitmap index, or of partitions of vectors that are to
+        be linked, of about equal bytes, which can be merged anywhere:
 
             ranges = await IndexBuild.ranges(dataset, plan, parts)
             pages = [await each.execute(dataset) for each in ranges]
@@ -153,13 +153,14 @@ class IndexBuild:
 
         Args:
             parts: one of each task of the plan, in any order.
-            range_bytes: of a range, about; there are 128 at most. All rows of a value are in one.
+            range_bytes: of a range, about; there are 128 at most. All rows of a value, or of a
+                partition, are in one. Of vectors a sixteenth of it, as linking them takes longer.
             memory_bytes: of the merge of a range, or 512 KiB for each of its parts.
 
         Returns:
             None where one range would do, and of other kinds of indices: then `merge` does it all.
-            Of vectors it writes codes of one partition behind the other, in two files that cannot
-            be parted; of texts it has nothing to merge.
+            Of vectors without graphs it writes codes of one partition behind the other, in a file
+            that cannot be parted; of texts it has nothing to merge.
 
         Raises:
             InvalidInputError: not all fragments of the plan's version once.
@@ -190,7 +191,8 @@ class IndexBuild:
         Args:
             parts: one of each task of the plan, in any order.
             pages: of all `ranges` of these parts, in any order. Then of a B-tree there is only
-                their table to write: one PUT; of a bitmap index their runs, one behind the other.
+                their table to write: one PUT; of a bitmap index their runs, one behind the other;
+                of vectors, beside the codes, the graphs of the partitions.
             on_rows: called with the number of rows merged, again and again; of a bitmap index with
                 that of row sets.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 import alance
-from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError
+from alance.errors import AlreadyExistsError, CorruptFileError, InvalidInputError, NotFoundError
+from alance.files import FileReader
 from alance.indexing import IndexBuild
+from alance.ops.index import runs
 from tests.indices.test_indices_moved import unindexed
 from tests.indices.test_indices_parts import again
 from tests.indices.test_vectors_built import KINDS, clustered, table
@@ -19,6 +22,8 @@ from tests.indices.test_vectors_merged import row_ids
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import pyarrow as pa
 
 
 async def written(path: Path, *, stable: bool = False) -> alance.Dataset:
@@ -28,12 +33,19 @@ async def written(path: Path, *, stable: bool = False) -> alance.Dataset:
     return await alance.dataset(path)
 
 
+WITH_GRAPHS: list[tuple[str, dict[str, Any]]] = [
+    ("IVF_HNSW_FLAT", {"m": 8, "ef_construction": 30}),
+    ("IVF_HNSW_SQ", {}),
+    ("IVF_HNSW_PQ", {"num_sub_vectors": 8}),
+]
+
+
 def folders(path: Path) -> set[str]:
     return {folder.name for folder in (path / "_indices").iterdir() if any(folder.iterdir())}
 
 
 @pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize(("kind", "options"), KINDS)
+@pytest.mark.parametrize(("kind", "options"), [*KINDS, *WITH_GRAPHS])
 async def test_they_are_those_made_at_once(
     tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
 ) -> None:
@@ -60,6 +72,68 @@ async def test_they_are_those_made_at_once(
         ["id", "_distance"], nearest={"column": "v", "q": queries[0], "k": 10, "nprobes": 4}
     )
     assert found.num_rows == 10
+
+
+@pytest.mark.parametrize(("kind", "options"), WITH_GRAPHS)
+async def test_graphs_are_linked_by_ranges_of_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(runs, "BLOCK_BYTES", 500)
+    more = {"num_partitions": 7, **options}
+    once = await written(tmp_path / "once")
+    once = await once.create_index("v", kind, **more)
+    dataset = await written(tmp_path / "parts")
+    plan = again(await IndexBuild.plan(dataset, "v", kind, task_bytes=20_000, vectors=more))
+    parts = [again(await again(task).execute(dataset)) for task in plan.tasks]
+    num_bytes = sum(part.num_bytes for part in parts)
+    ranges = await IndexBuild.ranges(dataset, plan, parts, range_bytes=16 * num_bytes // 3)
+    assert len(ranges) > 1
+    pages = [again(await again(part).execute(dataset)) for part in reversed(ranges)]
+    assert sorted(number for part in pages for number, *_ in part.shapes) == [*range(7)]
+    with pytest.raises(InvalidInputError, match="expected each range of one list once"):
+        await IndexBuild.merge(dataset, plan, parts, pages[1:])
+    segment = again(await IndexBuild.merge(dataset, plan, parts, pages, memory_bytes=1 << 16))
+    dataset = await IndexBuild.commit(dataset, plan, segment)
+    assert unindexed(tmp_path / "parts") == {"v_idx": 0}
+    assert folders(tmp_path / "parts") == {segment["uuid"] for segment in dataset.list_indices()}
+    # Graphs and codes are, byte by byte, those of one process.
+    files = [sorted((tmp_path / name / "_indices").rglob("*.idx")) for name in ("once", "parts")]
+    for own, other in zip(*files, strict=True):
+        assert own.name == other.name
+        assert await rows_of(own) == await rows_of(other)
+    query = clustered(1, 5)[0]
+    nearest = {"column": "v", "q": query, "k": 10, "nprobes": 7}
+    found = lance.dataset(tmp_path / "parts").to_table(["id", "_distance"], nearest=nearest)
+    assert found == lance.dataset(tmp_path / "once").to_table(["id", "_distance"], nearest=nearest)
+
+
+async def rows_of(file: Path) -> pa.Table:
+    """The rows of a file of an index, with what its schema tells."""
+    reader = await FileReader.open(file)
+    return await reader.to_table()
+
+
+@pytest.mark.parametrize("others", [False, True])
+async def test_graphs_of_other_rows_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: bool
+) -> None:
+    monkeypatch.setattr(runs, "BLOCK_BYTES", 500)
+    dataset = await written(tmp_path / "t")
+    more = {"num_partitions": 7}
+    plan = await IndexBuild.plan(dataset, "v", "IVF_HNSW_SQ", vectors=more)
+    parts = [await task.execute(dataset) for task in plan.tasks]
+    pages = [
+        await part.execute(dataset)
+        for part in await IndexBuild.ranges(dataset, plan, parts, range_bytes=16 << 10)
+    ]
+    first, *rest = pages
+    (number, *shape), *shapes = first.shapes
+    if others:  # the right graph, of a number that is another one's
+        wrong, match = ((number + 1, *shape), *shapes), "not the graph of"
+    else:
+        wrong, match = tuple(shapes), "not the graph of|expected the graph of"
+    with pytest.raises(CorruptFileError, match=match):
+        await IndexBuild.merge(dataset, plan, parts, [replace(first, shapes=wrong), *rest])
 
 
 async def test_parts_of_an_earlier_plan_are_used_with_their_training(tmp_path: Path) -> None:

@@ -195,6 +195,22 @@ def test_an_index_of_vectors(spark, tmp_path):
     assert runs_of(tmp_path) == []
 
 
+def test_graphs_are_linked_by_tasks(spark, tmp_path):
+    values = np.random.default_rng(0).standard_normal((24_000, 16)).astype(np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), 16)
+    uri = str(tmp_path / "table")
+    rows = pa.table({"id": range(len(values)), "v": vectors})
+    lance.write_dataset(rows, uri, max_rows_per_file=12_000)
+    options = {"num_partitions": 24, "m": 8, "ef_construction": 20, "max_iters": 5}
+    more = {"task_bytes": 1, "range_bytes": 16 * 600_000, "vectors": options}
+    done = jobs.build_index(spark, uri, "v", "IVF_HNSW_FLAT", **more)
+    assert (done.counts["tasks"], done.counts["rows"]) == (2 + 3 + 1, len(values))
+    assert lance.dataset(uri).stats.index_stats("v_idx")["num_unindexed_rows"] == 0
+    asked = {"column": "v", "q": values[7], "k": 1, "nprobes": 24, "ef": 50}
+    assert lance.dataset(uri).to_table(["id", "_distance"], nearest=asked)["id"].to_pylist() == [7]
+    assert runs_of(tmp_path) == []
+
+
 def test_an_index_of_texts(spark, uri, tmp_path, capsys):
     """Tasks write its partitions; nothing is merged."""
     expected = lance.dataset(uri).to_table(["id"], filter="s = 'v3'")["id"].to_pylist()

@@ -22,7 +22,7 @@ from alance.format.index.values import Vectors
 from alance.format.numbers import to_arrow
 from alance.io.readahead import in_turn
 from alance.io.tasks import all_of
-from alance.ops.index.segment_files import FileEnd
+from alance.ops.index.segment_files import FileEnd, SegmentFiles
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.format.index.encoders import Encoder
-    from alance.ops.index.segment_files import SegmentFiles
+    from alance.ops.index.train import Training
 
     Graph = tuple[int, hnsw.Shape, pa.RecordBatch]
-    Kept = Callable[[int, int], Awaitable[pa.RecordBatch | None]]
+    Kept = Callable[[int, int], Awaitable[Graph | None]]
 
 SEED: Final = 42  # the same rows give the same graph
 STEP_ROWS: Final = 1024  # that are linked before others have a turn: some tenths of a second
@@ -73,6 +73,14 @@ class NewGraphs:
         self._shapes: dict[int, hnsw.Shape] = {}
         self._sizes = np.zeros(len(centroids), np.int64)
 
+    @classmethod
+    def of(cls, training: Training, files: SegmentFiles, kept: Kept | None = None) -> NewGraphs:
+        """Those of a segment by a training that has links."""
+        assert training.links is not None
+        aimed = str(training.partition_rows)
+        encoder, metric, centroids = training.encoder, training.metric, training.centroids
+        return cls(files, encoder, metric, centroids, training.links, aimed, kept)
+
     async def write(self, storage: Awaitable[None]) -> None:
         """Write `index.idx`, while `storage` writes the rows that pass `passed`.
 
@@ -86,7 +94,18 @@ class NewGraphs:
     async def passed(
         self, batches: AsyncGenerator[pa.RecordBatch, None], lengths: Int64s
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The same batches, when their partitions are linked.
+        """The same batches, when their partitions are linked. See `linked`."""
+        async with aclosing(self.linked(batches, lengths)) as linked:
+            async for graph, batch in linked:
+                await self._queue.put(graph)
+                if batch is not None:
+                    yield batch
+        await self._queue.put(None)
+
+    async def linked(
+        self, batches: AsyncGenerator[pa.RecordBatch, None], lengths: Int64s
+    ) -> AsyncGenerator[tuple[Graph, pa.RecordBatch | None], None]:
+        """The graph of each partition that has rows, and behind the last of a batch the batch.
 
         Memory: one partition for each thread, in float32, and some 24 m bytes a row of it.
 
@@ -108,11 +127,8 @@ class NewGraphs:
 
         ahead = max(1, self._files.snapshot.session.decode_threads - 1)
         async with aclosing(batches), aclosing(in_turn(works(), ahead)) as linked:
-            async for graph, batch in linked:
-                await self._queue.put(graph)
-                if batch is not None:
-                    yield batch
-        await self._queue.put(None)
+            async for graph in linked:
+                yield graph
 
     async def _linked(
         self, number: int, part: pa.RecordBatch, last: pa.RecordBatch | None

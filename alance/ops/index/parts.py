@@ -11,6 +11,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import pyarrow as pa
+
 from alance.checks import check_count
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.build import RowSetBuilder
@@ -29,6 +31,8 @@ from alance.ops.index.segment_files import discard_files, discard_others, is_par
 from alance.ops.index.sort import MEMORY
 from alance.ops.index.text_parts import name_partitions, write_partitions
 from alance.ops.index.vector_parts import (
+    LINKING,
+    MergedGraphs,
     coded_rows,
     discard_training,
     has_training,
@@ -43,8 +47,6 @@ from alance.ops.version.opening import at_version
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-
-    import pyarrow as pa
 
     from alance.datasets import Dataset
     from alance.format.field import Field
@@ -129,7 +131,7 @@ class IndexSegment:
     Attributes:
         record: as the manifest will have it.
         parts: what it was merged from.
-        runs: by way of these, of ranges of a bitmap index.
+        runs: by way of these: of ranges of a bitmap index, or graphs of vectors.
     """
 
     record: table_pb2.IndexMetadata
@@ -241,7 +243,7 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
             yield ready
 
     path, blocks, values = await write_run(snapshot, task.build, counted())
-    firsts, stride = pack_firsts(values) if task.kind in (BTREE, BITMAP) else (b"", 1)
+    firsts, stride = pack_firsts(values)
     return IndexPart(
         task.column,
         task.kind,
@@ -311,17 +313,21 @@ async def ranges(
     base = await at_version(snapshot, plan.read_version)
     new = _checked(base, plan.new)
     all_parts, _ = _in_order(base, plan, new, parts)
-    if new.index_type not in (BTREE, BITMAP):
+    type_ = new.leaf.arrow_type
+    if isinstance(new, CheckedVectors) and new.has_graphs:
+        type_, range_bytes = pa.int64(), -(-range_bytes // LINKING)  # of numbers of partitions
+    elif new.index_type not in (BTREE, BITMAP):
         return []
     return await base.engine.pool.run(
         lambda: cut_ranges(
             plan.new.column,
             new.index_type,
             plan.read_version,
-            new.leaf.arrow_type,
+            type_,
             all_parts,
             range_bytes=range_bytes,
             memory_bytes=memory_bytes,
+            links=new.links if isinstance(new, CheckedVectors) else None,
         )
     )
 
@@ -344,15 +350,17 @@ async def merge(
     runs = tuple(part.run for part in pages if part.run is not None)
 
     def merged(schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
-        return RunMerger(base, schema, memory_bytes, on_rows).merged(runs or all_parts)
+        sources = all_parts if isinstance(new, CheckedVectors) else runs or all_parts
+        return RunMerger(base, schema, memory_bytes, on_rows).merged(sources)
 
     if isinstance(new, CheckedText):
         assert isinstance(plan.new, NewTextIndex)
         record = await name_partitions(base, plan.new, new, plan.build, all_parts, ids)
         return IndexSegment(record, tuple(all_parts))
     if isinstance(new, CheckedVectors):
-        record = await merge_coded(base, new, plan.build, merged, ids)
-        return IndexSegment(record, tuple(all_parts))
+        graphs = MergedGraphs(base, pages, new.links, memory_bytes) if pages and new.links else None
+        record = await merge_coded(base, new, plan.build, merged, ids, graphs)
+        return IndexSegment(record, tuple(all_parts), runs)
     builder = SegmentBuilder(base, plan.new.column, new.leaf, new.name, new.kind)
     if pages and not runs:
         builder.files = await join_pages(base, pages, new.leaf.arrow_type)

@@ -3,7 +3,8 @@
 The first values of the runs' blocks, which the parts have, tell where ranges of about equal bytes
 begin, and which blocks of which runs have values of a range. Of a B-tree each range becomes a file
 of pages; one process joins their page tables. Of a bitmap index, which is one file, each becomes a
-run with one row set a value; one process writes one behind the other.
+run with one row set a value; one process writes one behind the other. Of vectors whose partitions
+are linked each range of partitions becomes a run of graphs.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import pyarrow as pa
 from alance.errors import InvalidInputError
 from alance.format.index import btree
 from alance.format.index.build import PageTableBuilder, RowSetBuilder
+from alance.format.index.hnsw import Links
 from alance.format.numbers import to_arrow
 from alance.format.proto import table_pb2
 from alance.ops.index.build import write_lookup, write_pages
@@ -28,6 +30,7 @@ from alance.ops.index.keyed import RowKeys
 from alance.ops.index.merge import RunMerger, keys_of
 from alance.ops.index.runs import IndexPart, run_schema, write_run
 from alance.ops.index.segment_files import SegmentFiles
+from alance.ops.index.vector_parts import write_graphs
 from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BTREE
 from alance.ops.version.opening import at_version
@@ -54,6 +57,7 @@ class IndexRange:
         parts: blocks of the runs that have such values.
         low, high: keys: from `low` on, and before `high`; None: from the nulls on, to the end.
         memory_bytes: of the merge, about.
+        links: of vectors, what graphs are built by: m, ef_construction, max_level.
     """
 
     column: str
@@ -65,6 +69,7 @@ class IndexRange:
     low: Any
     high: Any
     memory_bytes: int
+    links: tuple[int, int, int] | None = None
 
     async def execute(self, dataset: Dataset) -> IndexPages:
         """Merge the range, and write it. It may be done twice: one result counts.
@@ -82,6 +87,8 @@ class IndexRange:
         base = await at_version(dataset._snapshot, self.read_version)
         if self.kind == BITMAP:
             return await self._sets(base)
+        if self.links is not None:
+            return await self._graphs(base, Links(*self.links))
         type_ = RowKeys.of(BTREE, base.schema.field(self.column).arrow_type).type
         files = SegmentFiles(base, uuid.UUID(self.segment))
         file, counts = uuid.uuid4().int >> NUMBER_SHIFT, list[int]()
@@ -111,6 +118,19 @@ class IndexRange:
         part = IndexPart(self.column, BITMAP, self.read_version, (), path, sum(counts), blocks)
         return IndexPages(self.segment, self.number, sum(counts), run=part)
 
+    async def _graphs(self, base: Snapshot, links: Links) -> IndexPages:
+        """The graphs of each partition, in a run beside those of the parts."""
+        counts = list[int]()
+
+        def merged(schema: pa.Schema) -> AsyncGenerator[pa.RecordBatch, None]:
+            merger = RunMerger(base, schema, self.memory_bytes, counts.append)
+            return merger.merged(self.parts, self.low, self.high)
+
+        build = self.parts[0].build
+        path, blocks, shapes = await write_graphs(base, self.column, build, links, merged)
+        part = IndexPart(self.column, self.kind, self.read_version, (), path, sum(counts), blocks)
+        return IndexPages(self.segment, self.number, sum(counts), run=part, shapes=shapes)
+
 
 @dataclass(frozen=True, slots=True)
 class IndexPages:
@@ -121,7 +141,9 @@ class IndexPages:
         num_rows: of the blocks that were merged.
         file, size_bytes: of a B-tree: in the name of its file of pages, and what it has.
         table: and the rows of its page table, as an Arrow batch in the IPC format.
-        run: of a bitmap index: its values and their row sets.
+        run: of a bitmap index: its values and their row sets; of vectors the graphs.
+        shapes: of vectors: the number of each partition, where its graph is entered, and where
+            its levels begin and end.
     """
 
     segment: str
@@ -131,6 +153,7 @@ class IndexPages:
     size_bytes: int = 0
     table: bytes = b""
     run: IndexPart | None = None
+    shapes: tuple[tuple[int, int, tuple[int, ...]], ...] = ()
 
     @property
     def path(self) -> str:
@@ -184,6 +207,7 @@ def cut_ranges(
     *,
     range_bytes: int,
     memory_bytes: int,
+    links: Links | None = None,
 ) -> list[IndexRange]:
     """Ranges of about equal bytes; none where one would do. CPU.
 
@@ -201,7 +225,18 @@ def cut_ranges(
         cut = [fence.between(low, high) for fence in fences]
         blocks = tuple(part for part in cut if part.blocks)
         ranges.append(
-            IndexRange(column, kind, read_version, segment, number, blocks, low, high, memory_bytes)
+            IndexRange(
+                column,
+                kind,
+                read_version,
+                segment,
+                number,
+                blocks,
+                low,
+                high,
+                memory_bytes,
+                links,
+            )
         )
     return ranges
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.field import Field
     from alance.format.proto import table_pb2
+    from alance.ops.index.graphs import Kept
     from alance.ops.index.new_vector import NewVectorIndex
     from alance.ops.index.train import Tell, Training
     from alance.ops.version.commit_options import CommitOptions
@@ -236,20 +237,23 @@ class VectorSegmentBuilder(NewSegment):
         self,
         merge: Callable[[pa.Schema], AsyncGenerator[pa.RecordBatch, None]],
         fragment_ids: Collection[int],
+        kept: Kept | None = None,
     ) -> table_pb2.IndexMetadata:
         """The same from the coded rows of all these fragments: nothing is scanned.
 
         Args:
             merge: gives the rows of a schema, by partition.
+            kept: gives the graphs that others have linked.
         """
         rows = CodedRows(self.snapshot, self.column, await self.training(), self.memory_bytes)
-        return await self._write(rows, [merge(rows.coded_schema)], fragment_ids)
+        return await self._write(rows, [merge(rows.coded_schema)], fragment_ids, kept)
 
     async def _write(
         self,
         rows: CodedRows,
         sources: Sequence[AsyncGenerator[pa.RecordBatch, None]],
         fragment_ids: Collection[int],
+        kept: Kept | None = None,
     ) -> table_pb2.IndexMetadata:
         batches = rows.by_partition(sources)
         training = rows.training
@@ -257,14 +261,7 @@ class VectorSegmentBuilder(NewSegment):
             await self.files.write(ivf.STORAGE_FILE, rows.schema, batches, rows.end)
             await self._write_centroids(training)
         else:
-            graphs = NewGraphs(
-                self.files,
-                training.encoder,
-                training.metric,
-                training.centroids,
-                training.links,
-                str(training.partition_rows),
-            )
+            graphs = NewGraphs.of(training, self.files, kept)
             passed = graphs.passed(batches, rows.lengths)
             await graphs.write(self.files.write(ivf.STORAGE_FILE, rows.schema, passed, rows.end))
         return self._record(training, fragment_ids, rows.buffer_bytes)
@@ -350,7 +347,7 @@ class CodedRows:
         async with AsyncExitStack() as stack:
             for source in sources:
                 await stack.enter_async_context(aclosing(source))
-            parts = _whole_partitions(joined(sources, pool))
+            parts = whole_partitions(joined(sources, pool))
             async for part in await stack.enter_async_context(aclosing(parts)):
                 yield await pool.run(lambda part=part: self._laid_out(part))  # type: ignore[misc]
                 step = step or Step(self._tell, "write", self._num_coded)
@@ -449,10 +446,14 @@ class CodedRows:
         return pa.concat_batches(parts)
 
 
-async def _whole_partitions(
+async def whole_partitions(
     batches: AsyncGenerator[pa.RecordBatch, None],
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The same rows; no partition is in two batches. Holds the largest partition."""
+    """The same rows; no partition is in two batches. Holds the largest partition.
+
+    Args:
+        batches: by partition, whose number is the first column.
+    """
     held: list[pa.RecordBatch] = []
     async for batch in batches:
         labels: npt.NDArray[Any] = as_numbers(batch.column(0))

@@ -55,9 +55,10 @@ def build_index(
     """Make an index of a column, over all rows of the latest version.
 
     Each task leaves a sorted file in a folder that no version names. Further tasks merge a range of
-    the values each: of a B-tree to its pages, of a bitmap index to one row set a value. A last one
-    merges what is left as a stream: codes of vectors, few values, the row sets of a bitmap index
-    (one file has them), the table of a B-tree's pages. Of texts tasks write the partitions of the
+    the values each: of a B-tree to its pages, of a bitmap index to one row set a value; of vectors
+    with graphs they link a range of partitions each. A last one merges what is left as a stream:
+    codes and graphs of vectors, few values, the row sets of a bitmap index (one file has them), the
+    table of a B-tree's pages. Of texts tasks write the partitions of the
     index as they are. The driver makes one commit; of vectors it trains centroids first, by a
     sample of the rows. Where others rewrite fragments meanwhile, these are read again, and the
     rest is merged anew.
