@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from alance.datasets import Dataset
     from alance.scanner import Scanner
 
+COUNTED_ROWS: Final = 64 << 10  # of a batch of nulls, which is given again and again
 # What Arrow's own scanner is told to read. It fails there, since no file can be below this one.
 NOWHERE: Final = "/dev/null/an ArrowDataset is read by its own `scanner` and `to_batches` alone"
 
@@ -57,15 +58,41 @@ class ArrowScanner:
         return self._bridge.run(self._scanner.count_rows)
 
 
+class CountingScanner(ArrowScanner):
+    """A scan of which only the number of rows matters: all values are null."""
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """As many rows as there are; none is read where it can be told without."""
+        schema, left = self.projected_schema, self.count_rows()
+        size = min(left, COUNTED_ROWS)
+        nulls = [pa.nulls(size, field.type) for field in schema]
+        fields = [pa.field(field.name, field.type) for field in schema]
+        batch = pa.RecordBatch.from_arrays(nulls, schema=pa.schema(fields))
+        while left:
+            yield batch.slice(0, left)
+            left -= min(left, size)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The batches as a stream."""
+        fields = [pa.field(field.name, field.type) for field in self.projected_schema]
+        return pa.RecordBatchReader.from_batches(pa.schema(fields), self.to_batches())
+
+
 class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
     """A dataset for what takes a `pyarrow.dataset.Dataset`: DuckDB, Polars, DataFusion and others.
 
     Columns and filters that they ask for are those of a scan: nothing else is read. Filters are
     pyarrow expressions, and use statistics and indices; blobs are given as their bytes. It blocks
     the calling thread, which must not be the event loop's. Made by `Dataset.to_arrow_dataset`.
+
+    Attributes:
+        limit: rows that each scan gives at most; None: all. For who knows more than the engine.
+        counts: scans are for their number of rows alone: their values are null, and not read.
     """
 
     def __init__(self, dataset: Dataset, bridge: Bridge | None = None) -> None:
+        self.limit: int | None = None
+        self.counts = False
         self._dataset = dataset
         self._bridge = bridge or Bridge()
         self._schema = self._scan().projected_schema
@@ -92,7 +119,8 @@ class ArrowDataset(pads.UnionDataset):  # type: ignore[misc]
         **_: object,
     ) -> ArrowScanner:
         """A scan; of other options of pyarrow, which tell how it reads, none is used."""
-        return ArrowScanner(self._scan(columns, filter, batch_size=batch_size), self._bridge)
+        scanner = self._scan(columns, filter, batch_size=batch_size, limit=self.limit)
+        return (CountingScanner if self.counts else ArrowScanner)(scanner, self._bridge)
 
     def to_table(
         self,

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from alance.engines.arrow import ArrowDataset
 from alance.engines.bridge import Bridge
+from alance.engines.duckdb_plan import pushed
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.extras import installing
 from alance.io.generators import outermost
@@ -129,11 +130,15 @@ class _Query:
 
     def begin(self, query: str, params: Params, sources: Mapping[str, object]) -> pa.Schema:
         """Start the query; gives the schema of its result."""
+        tables = [source for source in sources.values() if isinstance(source, ArrowDataset)]
         for name, source in sources.items():
             try:
                 self._connection.register(name, source)
             except (duckdb.Error, TypeError) as error:
                 raise InvalidInputError(f"tables: {name!r}: {_one_line(error)}") from error
+        told = pushed(self._connection, query, params)
+        for table in tables:  # only one of them is scanned, if anything is told
+            table.limit, table.counts = told.limit, told.counts
         relation = self._connection.sql(query, params=params)
         if relation is None:
             raise InvalidInputError("sql: an empty text; expected a query")

@@ -29,6 +29,20 @@ QUERIES = [
     "select count(*) from dataset",
     "select count(*) from dataset where l_comment like '%furious%'",
     "select l_orderkey from dataset where l_shipmode in ('AIR', 'RAIL') order by all limit 20",
+    "select count(*) as n, count(1) + 1 as m from dataset where l_quantity > 49 and l_tax < 0.03",
+    "select count(*) from dataset where l_orderkey < 0",
+    "select count(*) from dataset having count(*) > 1",
+    "select count(*) filter (where l_tax < 0.03), count(l_tax) from dataset",
+    "select count(*) from (select l_tax from dataset limit 17 offset 5)",
+    "with t as (from dataset limit 5 offset 2) select l_orderkey + 1, 2 from t limit 3 offset 1",
+    "select l_orderkey from dataset where l_quantity > 49 and l_tax < 0.03 limit 9 offset 3",
+    "select l_orderkey from dataset where l_orderkey % 7 = 1 and l_tax < 0.03 limit 4",
+    "select l_orderkey from dataset where l_comment like '%furious%' limit 2",
+    "select distinct l_returnflag from dataset order by all limit 2",
+    "select count(*) from dataset a, dataset b where a.l_orderkey = b.l_orderkey limit 1",
+    "select l_orderkey from dataset limit null offset 59990",
+    "select count(*) from dataset; select count(*) as n from dataset where l_tax < 0.03",
+    "from dataset limit 0",
     "select max(a.l_orderkey) from dataset a join dataset b on a.l_orderkey = b.l_partkey",
 ]
 
@@ -93,6 +107,35 @@ async def test_only_the_columns_and_rows_that_a_query_needs_are_read(lineitem_la
     assert seen["narrow"] < seen["all"] / 8
     assert seen["few"] < seen["all"] / 8
     assert seen["none"] <= seen["few"]
+
+
+async def test_limits_and_counts_read_no_more_than_they_need(lineitem_lab: Lab) -> None:
+    """DuckDB 2.0 tells a dataset neither; its plan does."""
+    async with alance.Session() as session:
+        dataset = await alance.dataset(
+            "s3://lab/lineitem.lance",
+            storage_options=lineitem_lab.lance_options(),
+            session=session,
+        )
+        await dataset.sql("select max(l_linenumber) from dataset")  # footers
+        seen = {}
+        for query, params in {
+            "select l_comment from dataset": None,
+            "select l_comment from dataset limit 10": None,
+            "select l_comment || '!' from dataset limit $n offset 5": {"n": 10},
+            "select count(*) as n from dataset": None,
+            "select count(*) from dataset where l_tax = 0.03 limit 1": None,
+            "select max(l_tax) from dataset": None,
+        }.items():
+            with lineitem_lab.recording() as recording:
+                table = await dataset.sql(query, params=params)
+            seen[query] = recording.summary().get("get_bytes", 0)
+            if query.startswith("select count(*) as n"):
+                assert table["n"].to_pylist() == [await dataset.count_rows()]
+    whole, first, later, counted, filtered, tax = seen.values()
+    assert max(first, later) < whole / 20
+    assert counted == 0
+    assert filtered <= tax * 1.2
 
 
 async def test_a_result_is_a_stream_that_ends_its_query_when_it_is_closed(uri: str) -> None:
