@@ -909,6 +909,15 @@ def rows_mask(
     fragments: npt.NDArray[np.int64] | None = None,
 ) -> npt.NDArray[np.uint8]: ...
 
+# --- bitmaps.cpp ---
+
+# The values of a roaring bitmap of 32 bits, ascending. ValueError for bytes that are none, for
+# containers of other values than they state, and for values from `limit` on.
+def bitmap_values(content: npt.NDArray[np.uint8], limit: int) -> npt.NDArray[np.int64]: ...
+
+# The bytes of the bitmap that bytes begin with, all of it checked likewise.
+def bitmap_end(content: npt.NDArray[np.uint8]) -> int: ...
+
 # --- row_sets.cpp ---
 
 # A stored roaring bitmap of 64 bits of rows, not negative, in any order.

@@ -233,10 +233,8 @@ class OpenColumn:
 
     def is_read_whole(self, number: int, start: int, stop: int) -> bool:
         """Whether rows are all those of a small page, whose state is not worth keeping."""
-        page = self.column.pages[number]
-        return (
-            stop - start == page.num_rows and sum(size for _, size in page.buffers) <= SMALL_BYTES
-        )
+        buffers, num_rows, _ = self.column.pages[number]
+        return stop - start == num_rows and sum([size for _, size in buffers]) <= SMALL_BYTES
 
     def _read_page(self, number: int, start: int, stop: int, states: States) -> Plan[DecodeTask]:
         state: PageState | None = None

@@ -228,11 +228,15 @@ class OpenFragment:
         Args:
             spans: ascending, none of them empty.
         """
-        plans: list[Plan[Any]] = [
-            read_ranges(self, spans, states),
-            self._read(self.leaves_beside(), spans, states),
-        ]
-        ranged, leaves = yield from together(plans)
+        leaves: dict[int, Found] = {}
+        if beside := self.leaves_beside():
+            plans: list[Plan[Any]] = [
+                read_ranges(self, spans, states),
+                self._read(beside, spans, states),
+            ]
+            ranged, leaves = yield from together(plans)
+        else:
+            ranged = yield from read_ranges(self, spans, states)
         # Columns of which it was learned meanwhile that the kernel does not take them.
         left = [leaf for leaf in self._others(ranged.numbers) if leaf.leaf.field.id not in leaves]
         if left:
@@ -251,6 +255,8 @@ class OpenFragment:
 
     def _others(self, numbers: Iterable[int]) -> list[OpenLeaf]:
         left_out = frozenset(numbers)
+        if len(left_out) == len(self.leaves):
+            return []
         return [leaf for number, leaf in enumerate(self.leaves) if number not in left_out]
 
     def _read(
@@ -399,8 +405,12 @@ def _open_leaves(
         else:
             indices = [columns[leaf.field.id] for leaf in file.leaves]
             newer.append(ColumnsOf(container, indices, states))
-    plans: list[Plan[Any]] = [open_columns_of(newer), together([*older.values()])]
-    opened, of_older = yield from together(plans)
+    of_older: list[list[OpenLeaf]] = []
+    if older:
+        plans: list[Plan[Any]] = [open_columns_of(newer), together([*older.values()])]
+        opened, of_older = yield from together(plans)
+    else:
+        opened = yield from open_columns_of(newer)
     old, new = dict(zip(older, of_older, strict=True)), iter(opened)
     return [
         old[place]

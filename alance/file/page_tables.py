@@ -146,7 +146,7 @@ class Hole(NamedTuple):
         if page is None:
             self.tables.drop(self.at)
         else:
-            table.set(self.number, page.kernel, page, page.kind, page.is_as_in_memory)
+            table.set(self.number, page.kernel, page, *page.kind)
             self.tables.num_bytes += 0 if state is None else state.num_bytes
         self.tables.has_grown = True
 
@@ -200,7 +200,10 @@ def learn(holes: Sequence[Hole], states: States) -> Plan[None]:
         return (yield from _learn_singly(holes, states))
     # Most pages are of mini-blocks: theirs need no plans of their own.
     pages = NewPages(holes, far=True)
-    yield from together([pages.learn(states), _learn_singly(pages.left, states)])
+    if pages.left:
+        yield from together([pages.learn(states), _learn_singly(pages.left, states)])
+    else:
+        yield from pages.learn(states)
 
 
 def _learn_singly(holes: Sequence[Hole], states: States) -> Plan[None]:

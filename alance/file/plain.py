@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
 
 from alance.errors import CorruptFileError
 from alance.file.fragment import FileSource
@@ -11,6 +12,7 @@ from alance.file.open import open_file
 from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.layouts.fields import leaf_columns
+from alance.format.proto import file_pb2
 from alance.format.schema import Schema
 from alance.format.v0_1.metadata import BatchContainer
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from alance.file.columns import States
     from alance.format.container import Container
     from alance.format.plans import Plan
+
+SHARED_FIELDS: Final = 16  # of schemas that files share: some kilobytes each
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ def open_plain(
         return cached
     container = yield from open_file(path, file_bytes, states, tail_bytes)
     descriptor = yield from container.read_descriptor()
-    schema = Schema.from_protobuf(descriptor.schema.fields, descriptor.schema.metadata)
+    schema = _schema_of(descriptor.schema)
     columns = yield from columns_of(container, schema, states)
     file = PlainFile(FileSource(path, file_bytes, columns), container, schema, descriptor.length)
     states.put(("plain file", path), file, 1000 + 500 * len(columns))
@@ -65,10 +69,29 @@ def columns_of(container: Container, schema: Schema, states: States) -> Plan[dic
         from alance.file.v2_0_open import number_columns
 
         return (yield from number_columns(schema.fields, container, states))
-    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
-    if len(leaves) != container.num_columns:
+    num_leaves, columns = schema.remember(columns_of, lambda: _in_order(schema))
+    if num_leaves != container.num_columns:
         raise CorruptFileError(
-            f"{container.path}: {container.num_columns} columns, "
-            f"its schema has {len(leaves)} leaves"
+            f"{container.path}: {container.num_columns} columns, its schema has {num_leaves} leaves"
         )
-    return {leaf.field.id: index for index, leaf in enumerate(leaves)}
+    return columns
+
+
+def _in_order(schema: Schema) -> tuple[int, dict[int, int]]:
+    """The number of leaves, and which column has which field where each leaf has one."""
+    leaves = [leaf for field in schema.fields for leaf in leaf_columns(field)]
+    return len(leaves), {leaf.field.id: index for index, leaf in enumerate(leaves)}
+
+
+def _schema_of(message: file_pb2.Schema) -> Schema:
+    """The schema of a file; files of few columns that say the same share one, and what is made of
+    it: those of the indices of a kind do."""
+    if len(message.fields) > SHARED_FIELDS:
+        return Schema.from_protobuf(message.fields, message.metadata)
+    return _shared_schema(message.SerializeToString(deterministic=True))
+
+
+@lru_cache(maxsize=256)
+def _shared_schema(content: bytes) -> Schema:
+    message = file_pb2.Schema.FromString(content)
+    return Schema.from_protobuf(message.fields, message.metadata)

@@ -179,10 +179,17 @@ def read_ranges(
         holes = _holes(fragment, plan, states)
         ranges = columns.ranges(plan)
         if holes:
-            small = [hole for hole in holes if _is_small(hole, spans)]
-            large = [hole for hole in holes if not _is_small(hole, spans)]
-            plans = [learn(large, states), *(_read_whole(hole, contents) for hole in small)]
-            yield from together([*plans, _read_parts(columns, ranges, contents)])
+            plans, large = [], []
+            for hole in holes:
+                if _is_small(hole, spans):
+                    plans.append(_read_whole(hole, contents))
+                else:
+                    large.append(hole)
+            if large:
+                plans.append(learn(large, states))
+            if ranges:
+                plans.append(_read_parts(columns, ranges, contents))
+            yield from together(plans)
         elif plan.unknown:
             continue  # the caches knew them
         elif plan.others:

@@ -9,7 +9,6 @@ Source: docs/format/file.md, "Container"; file2.proto, message ColumnMetadata.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
@@ -30,8 +29,7 @@ COLUMN_ENCODING: Final = "/lance.encodings.ColumnEncoding"
 ALIGNMENT: Final = 64  # of buffers in files of 2.1 and later
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(NamedTuple):
     """Where a page lies and the description of its layout, undecoded."""
 
     buffers: tuple[tuple[int, int], ...]  # (absolute offset, size) each

@@ -181,9 +181,13 @@ def through(
 ) -> Plan[T]:
     """The same plan, each round of which is answered by a plan; its turns stay turns."""
     try:
-        asked = yield from _to_next_round(plan)
+        asked = step(plan)
         while not isinstance(asked, Done):
-            asked = yield from _to_next_round(plan, (yield from answer(asked)))
+            if asked is TURN:
+                yield TURN
+                asked = step(plan, ())
+            else:
+                asked = step(plan, (yield from answer(asked)))
         return asked.result
     finally:
         plan.close()
@@ -204,7 +208,10 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
         return [(yield from plans[0])]
     asked: list[Sequence[Extent] | Done[T]] = []
     for number, plan in enumerate(plans, 1):
-        asked.append((yield from _to_next_round(plan)))
+        ranges = step(plan)
+        if ranges is TURN:
+            ranges = yield from _after_turn(plan)
+        asked.append(ranges)
         if number % PLANS_A_TURN == 0:
             yield TURN
     while waiting := [
@@ -214,18 +221,19 @@ def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
         sent = 0
         for count, (number, ranges) in enumerate(waiting, 1):
             stop = sent + len(ranges)
-            asked[number] = yield from _to_next_round(plans[number], buffers[sent:stop])
+            ranges = step(plans[number], buffers[sent:stop])
+            if ranges is TURN:
+                ranges = yield from _after_turn(plans[number])
+            asked[number] = ranges
             sent = stop
             if count % PLANS_A_TURN == 0:
                 yield TURN
     return [end.result for end in asked if isinstance(end, Done)]
 
 
-def _to_next_round(
-    plan: Plan[T], buffers: Sequence[memoryview] | None = None
-) -> Plan[Sequence[Extent] | Done[T]]:
-    """Like `step`, but that turns are passed on: gives what the plan asks the store for."""
-    asked = step(plan, buffers)
+def _after_turn(plan: Plan[T]) -> Plan[Sequence[Extent] | Done[T]]:
+    """What a plan that gives others a turn asks the store for, after its turns are passed on."""
+    asked: Sequence[Extent] | Done[T] = TURN
     while asked is TURN:
         yield TURN
         asked = step(plan, ())

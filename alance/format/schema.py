@@ -336,10 +336,19 @@ class Schema:
         """The schema with only the fields named, and their parents.
 
         Top-level fields come in the order in which they are first named; children keep theirs.
+        Remembered, with what is made of it.
 
         Raises:
             InvalidInputError: no such field.
         """
+        named = tuple(paths)
+        own = self._fields or ()
+        is_all = len(named) == len(own) == len(self.by_name) if own else False
+        if is_all and named == tuple([field.name for field in own]):
+            return self
+        return self.remember((Schema.project, named), lambda: self._project(named))
+
+    def _project(self, paths: Sequence[str]) -> Schema:
         tails_of: dict[str, list[list[str]]] = {}
         for path in paths:
             self.field(path)

@@ -86,7 +86,14 @@ class SearchCache:
 
     def peek(self, key: Hashable) -> Any | None:
         """The value of a key; None where it is not there."""
-        (value,) = self.peek_all((key,))
+        value = self._entries.get(key)
+        if value is None:
+            self._misses += 1
+        else:
+            self._hits += 1
+            self._entries.move_to_end(key)
+        if trace.active:
+            trace.look("search cache", hit=value is not None, key=key)
         return value
 
     def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:

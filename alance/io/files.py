@@ -80,8 +80,15 @@ class FileCache:
 
     def peek(self, path: str) -> OpenFile | None:
         """The open file, if there is one and it is still what the path names. Costs a stat."""
-        held = self.peek_all([path])
-        return None if held is None else held[path].file
+        with self._lock:
+            file = self._files.get(path)
+            if file is None:
+                return None
+            self._files.move_to_end(path)
+        if _kernels.sizes_now([file.name], [file.identity])[0] < 0:
+            self._forget([(path, file)])
+            return None
+        return file
 
     def peek_all(self, paths: Collection[str]) -> dict[str, FileNow] | None:
         """Open files by path, if there are all of them and each is still what its path names.
@@ -147,6 +154,11 @@ def allocate(ranges: Sequence[Span]) -> list[memoryview]:
 
     What is aligned in the file is so in memory: typed views of it need no copy.
     """
+    if len(ranges) == 1:
+        ((start, stop),) = ranges
+        own, address = _allocate(stop - start + ALIGNMENT)
+        skip = (start - address) % ALIGNMENT
+        return [own[skip : skip + stop - start]]
     buffers = []
     arena, position, base = memoryview(b""), 0, 0
     remaining = sum(_room(span) for span in ranges if _is_small(span))

@@ -54,8 +54,12 @@ class Wanted:
     @property
     def num_bytes(self) -> int:
         """Bytes asked for."""
-        singly = sum([stop - start for start, stop in self.spans])
-        return singly + sum([int((stops - starts).sum()) for starts, stops in self.pieces])
+        num_bytes = 0
+        for start, stop in self.spans:
+            num_bytes += stop - start
+        for starts, stops in self.pieces:
+            num_bytes += int((stops - starts).sum())
+        return num_bytes
 
     def listed(self) -> list[tuple[int, int]]:
         """All of them one by one."""
@@ -114,11 +118,13 @@ def _sort_pieces(pieces: Pieces, by_object: dict[str, Wanted]) -> None:
 
 def total(by_object: Mapping[str, Wanted]) -> tuple[int, int]:
     """The number of ranges asked for, and their bytes."""
-    counts = [
-        len(ranges.spans) + sum([len(starts) for starts, _ in ranges.pieces])
-        for ranges in by_object.values()
-    ]
-    return sum(counts), sum([ranges.num_bytes for ranges in by_object.values()])
+    count = num_bytes = 0
+    for ranges in by_object.values():
+        count += len(ranges.spans)
+        for starts, _ in ranges.pieces:
+            count += len(starts)
+        num_bytes += ranges.num_bytes
+    return count, num_bytes
 
 
 def answer_now(store: Store, path: str, ranges: Sequence[tuple[int, int]], read: Read) -> bool:

@@ -7,6 +7,7 @@ import itertools
 import os
 import stat
 import threading
+import time
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -39,6 +40,8 @@ TOGETHER: Final = 32  # files that are written with one sync of their folder; al
 SYNCS_AT_ONCE: Final = 8  # of them; what they wait for is done once for all
 FIRST_PAGE: Final = 16  # of a listing: the latest version is mostly the first name
 PAGE: Final = 1000
+QUICK_S: Final = 0.0001  # what a hop to a thread takes
+MAX_QUICK: Final = 1 << 10  # folders that are known to be listed as fast
 
 
 class LocalSource:
@@ -90,6 +93,7 @@ class LocalStore:
         self.root = root
         self.profile = profile
         self._tick = _Tick()
+        self._quick: set[str] = set()  # folders
         self.after_fork()
         lifecycle.on_fork(self)
 
@@ -101,9 +105,9 @@ class LocalStore:
     def _start(self, loop: asyncio.AbstractEventLoop, job: Callable[[], T]) -> Job[T]:
         return in_thread(threads.executor(), job, loop)
 
-    async def _run(self, path: str, job: Callable[[], T]) -> T:
+    async def _run(self, path: str, job: Callable[[], T], *, inline: bool = False) -> T:
         try:
-            return await self._start(asyncio.get_running_loop(), job)
+            return job() if inline else await self._start(asyncio.get_running_loop(), job)
         except OSError as error:
             failure = translate(error, self.root + path)
             raise failure from failure.__cause__
@@ -115,6 +119,15 @@ class LocalStore:
         except OSError as error:
             failure = translate(error, self.root + path)
             raise failure from failure.__cause__
+
+    def _note_speed(self, folder: str, seconds: float) -> None:
+        """A folder that was listed in less time than a hop to a thread takes is listed here the
+        next time: the system has it in memory. On a network file system none is.
+        """
+        if seconds > QUICK_S:
+            self._quick.discard(folder)
+        elif len(self._quick) < MAX_QUICK:
+            self._quick.add(folder)
 
     @property
     def pieces(self) -> LocalStore:
@@ -348,8 +361,9 @@ class LocalStore:
         folder = prefix.strip("/")
         metas = publish.walk("/" + folder, folder + "/" if folder else "", start_after)
         for page_size in itertools.chain([FIRST_PAGE], itertools.repeat(PAGE)):
-            job = partial(tuple[ObjectMeta, ...], itertools.islice(metas, page_size))
-            page = await self._run(folder, job)
+            job = partial(_timed_page, metas, page_size)
+            page, seconds = await self._run(folder, job, inline=folder in self._quick)
+            self._note_speed(folder, seconds)
             for meta in page:
                 yield meta
             if len(page) < page_size:
@@ -375,6 +389,15 @@ class _Tick(threading.local):
 
     def _begin(self) -> None:
         self.num_bytes = 0
+
+
+def _timed_page(
+    metas: Iterator[ObjectMeta], page_size: int
+) -> tuple[tuple[ObjectMeta, ...], float]:
+    """The next objects of a listing, and the seconds that it took to find them."""
+    begun = time.perf_counter()
+    page = tuple(itertools.islice(metas, page_size))
+    return page, time.perf_counter() - begun
 
 
 def _each(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Pages of one kind are decoded into the same values, whatever their codecs: its number, which the
 # kernel compares.
-_KINDS: Final[dict[tuple[Shape, int, bool], int]] = {}
+_KINDS: Final[dict[tuple[Shape, int, bool, bool], tuple[int, bool]]] = {}
 
 
 @dataclass(slots=True)  # frozen it would take thrice as long to make
@@ -48,15 +48,16 @@ class RowPage:
         return len(self.shape.layers) == 1 and not self.shape.has_lists
 
     @property
-    def is_as_in_memory(self) -> bool:
-        """Whether rows are `is_plain`, of bytes as Arrow has them."""
-        return self.is_plain and (self.decoded is None or self.are_items)
-
-    @property
-    def kind(self) -> int:
-        """Equal for pages whose rows can be taken in one call."""
-        key = self.shape, self.kernel.width, self.decoded is None
-        return _KINDS.setdefault(key, len(_KINDS))
+    def kind(self) -> tuple[int, bool]:
+        """Equal for pages whose rows can be taken in one call; and whether rows are as in memory:
+        each is one value, of bytes as Arrow has them.
+        """
+        key = self.shape, self.kernel.width, self.decoded is None, self.are_items
+        kind = _KINDS.get(key)
+        if kind is None:
+            is_as_in_memory = self.is_plain and (self.decoded is None or self.are_items)
+            kind = _KINDS[key] = len(_KINDS), is_as_in_memory
+        return kind
 
 
 class PlacedRows:

@@ -299,7 +299,9 @@ def at_once(
     if late is None or sum(map(len, picked.values())) > most:
         return first, late
     # The two are of one split of the fields, which is remembered: so is what is made of both.
-    both = first.remember(at_once, lambda: Schema((*first.fields, *late.fields), first.metadata))
+    both = first.remember(
+        (at_once, late), lambda: Schema((*first.fields, *late.fields), first.metadata)
+    )
     return both, None
 
 

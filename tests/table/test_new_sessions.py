@@ -1,0 +1,111 @@
+"""What a new session costs in calls of Python: opening, counting, lookups by indices."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.io import futures, local
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from types import FrameType
+
+ROWS = 50_000
+OWN: Final = str(Path(alance.__file__).parent)
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("new") / "t.lance"
+    rng = np.random.default_rng(7)
+    table = pa.table(
+        {
+            "id": rng.permutation(ROWS),
+            "kind": rng.integers(0, 100, ROWS, np.int32),
+            "x": rng.random(ROWS),
+        }
+    )
+    dataset = lance.write_dataset(table, path)
+    dataset.create_scalar_index("id", "BTREE")
+    dataset.create_scalar_index("kind", "BITMAP")
+    return path
+
+
+async def key(dataset: alance.Dataset) -> object:
+    return (await dataset.to_table(filter="id = 77")).num_rows
+
+
+async def count(dataset: alance.Dataset) -> object:
+    return await dataset.count_rows()
+
+
+async def count_by_bitmap(dataset: alance.Dataset) -> object:
+    return await dataset.count_rows("kind = 7") > 300
+
+
+@pytest.mark.parametrize(
+    ("use", "answer", "most"), [(count, ROWS, 228), (key, 1, 2500), (count_by_bitmap, True, 1400)]
+)
+async def test_python_calls_of_a_new_session(
+    indexed: Path,
+    use: Callable[[alance.Dataset], Awaitable[object]],
+    answer: object,
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(local, "QUICK_S", float("inf"))  # whatever else the machine does
+    counts: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(OWN):
+            counts[code.co_qualname] += 1
+
+    async def once() -> object:
+        async with alance.Session() as session:
+            return await use(await alance.dataset(indexed, session=session))
+
+    for _ in range(2):
+        assert await once() == answer
+    sys.setprofile(note)
+    try:
+        await once()
+    finally:
+        sys.setprofile(None)
+    assert counts.total() <= most, counts.most_common(40)
+
+
+@pytest.mark.parametrize(("seconds", "hops"), [(float("inf"), 0), (-1.0, 2)])
+async def test_a_folder_that_was_listed_fast_is_listed_without_a_thread(
+    indexed: Path, seconds: float, hops: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "QUICK_S", seconds)
+    async with alance.Session() as session:
+        store, path = session.engine.registry.open(indexed)
+        folder = path + "/_versions"
+        first = [meta async for meta in store.list(folder)]
+        jobs = []
+
+        def in_thread(*given: object) -> object:
+            jobs.append(given)
+            return futures.in_thread(*given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(local, "in_thread", in_thread)
+        again = [[meta async for meta in store.list(folder)] for _ in range(2)]
+        assert again == [first, first]
+        (indexed / "_versions" / "new.txt").write_bytes(b"1")
+        try:
+            names = [meta.path.rpartition("/")[2] async for meta in store.list(folder)]
+        finally:
+            (indexed / "_versions" / "new.txt").unlink()
+    assert "new.txt" in names
+    assert len(jobs) == hops + (hops > 0)
