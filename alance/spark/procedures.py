@@ -49,7 +49,7 @@ async def create_index(
     dataset: Dataset,
     *,
     column: str,
-    index_type: str,
+    index_type: str = "BTREE",
     name: str | None = None,
     metric: str | None = None,
     options: str | None = None,

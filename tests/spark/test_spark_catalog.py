@@ -215,7 +215,7 @@ def test_upkeep_by_procedures(spark, lake):
     spark.sql("CREATE TABLE lance.t AS SELECT id FROM range(0, 1000, 1, 4)")
     removed = rows_of(spark, "CALL lance.system.compact('t')")[0]
     assert removed[1:] == (4, 1)
-    spark.sql("CALL lance.system.create_index(table => 't', column => 'id', index_type => 'BTREE')")
+    spark.sql("CALL lance.system.create_index(table => 't', column => 'id')")
     (index,) = lance.dataset(str(lake / "t.lance")).describe_indices()
     assert index.name == "id_idx"
     spark.sql("INSERT INTO lance.t VALUES (1000)")
