@@ -34,7 +34,11 @@ if TYPE_CHECKING:
     from alance.io.credentials import StorageOptions
 
 TIME_LIMITS: Final = (10.0, 60.0)  # seconds to connect, and for an answer
+ANSWER_S: Final = 180.0  # for one that comes in drops, which each are in time
 PAGE: Final = 1000  # names of one answer
+TRIES: Final = 3  # of a request beyond the first, as is usual
+MAX_IDLE_PAGES: Final = 1000  # a server may filter what it lists, and so send pages without names
+MAX_NAMES: Final = 10_000_000  # of a namespace: a gigabyte
 
 # The protocol's codes of errors.
 _ERRORS: Final[Mapping[int, type[AlanceError]]] = {
@@ -148,21 +152,46 @@ class ClientBackend:
     async def _all(
         self, method: str, request: str, field: str, names: Names, **fields: Any
     ) -> list[str]:
-        """The names of all pages of an answer."""
-        result: list[str] = []
+        """The names of all pages of an answer.
+
+        Raises:
+            StoreError: the pages do not end, or one is none.
+        """
+        result: dict[str, None] = {}
         token: str | None = None
+        idle = 0  # pages one after the other that had no new name
         while True:
             answer = await self._call(
                 method, request, names, page_token=token, limit=PAGE, **fields
             )
-            result += getattr(answer, field)
+            before = len(result)
+            page = getattr(answer, field, None)
+            if not isinstance(page, list | tuple | set | frozenset):
+                raise StoreError(
+                    f"catalog {self.uri}: {field} of {shown(names)!r}: expected a list of names, "
+                    f"found {type(page).__name__}"
+                )
+            result |= dict.fromkeys(page)
             following = getattr(answer, "page_token", None)
             if not following or following == token:
-                return result
+                return list(result)
             token = following
+            idle = idle + 1 if len(result) == before else 0
+            if idle > MAX_IDLE_PAGES or len(result) > MAX_NAMES:
+                raise StoreError(
+                    f"catalog {self.uri}: {field} of {shown(names)!r}: the pages do not end; "
+                    f"{len(result)} names so far, none of them in the last {idle} pages"
+                )
 
     async def _call(self, method: str, request: str, names: Names, **fields: Any) -> Any:
-        return await asyncio.to_thread(self.call, method, request, names, **fields)
+        try:
+            async with asyncio.timeout(ANSWER_S):
+                return await asyncio.to_thread(self.call, method, request, names, **fields)
+        except TimeoutError as error:
+            words = method.replace("_", " ")
+            raise StoreError(
+                f"catalog {self.uri}: {words} {shown(names)!r}: no answer after {ANSWER_S} s"
+            ) from error
 
     def call(self, method: str, request: str, names: Names, **fields: Any) -> Any:
         """One call of the client, which blocks.
@@ -285,9 +314,14 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
         from lance_namespace_urllib3_client.api.table_api import TableApi
         from lance_namespace_urllib3_client.api_client import ApiClient
         from lance_namespace_urllib3_client.configuration import Configuration
+        from urllib3 import Retry
     except ImportError as error:
         raise _no_client() from error
-    client = ApiClient(Configuration(host=uri.rstrip("/")))
+    configuration: Any = Configuration(host=uri.rstrip("/"))
+    # Headers may be secrets, whatever their names: they go to this server alone.
+    secrets = Retry.DEFAULT_REMOVE_HEADERS_ON_REDIRECT.union(headers)
+    configuration.retries = Retry(TRIES, remove_headers_on_redirect=secrets)
+    client = ApiClient(configuration)
     client.default_headers.update(headers)
     return RestClient(TableApi(client), NamespaceApi(client))
 

@@ -12,7 +12,7 @@ import math
 import re
 from dataclasses import dataclass
 from datetime import date
-from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, Context, Decimal
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_05UP, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -34,6 +34,9 @@ PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 EPOCH: Final = date(1970, 1, 1).toordinal()
 MAX_EXPONENT: Final = 400  # beyond all column types; keeps `1e999999999` from being written out
 
+# Of a million digits a fraction takes minutes. This many tell a number from all values of columns:
+# rounding that way never gives a value that the number is not.
+_FEW_DIGITS: Final = Context(prec=3 * MAX_EXPONENT, rounding=ROUND_05UP)
 _EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 _MOMENT: Final = re.compile(
@@ -268,4 +271,4 @@ def _fraction(number: Decimal) -> Fraction | float:
         return math.copysign(math.inf, number)
     if number and number.adjusted() < -MAX_EXPONENT:
         return Fraction(-1 if number < 0 else 1, 10**MAX_EXPONENT)
-    return Fraction(number)
+    return Fraction(_FEW_DIGITS.plus(number))

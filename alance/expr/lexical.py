@@ -40,10 +40,10 @@ Tree: TypeAlias = Any  # sqlglot's node; its base class has had several names
 # Lists after IN of so many texts, numbers or bytes are read apart: the parser takes 10 to 50
 # microseconds for an item, and 150 for a term of OR; this a tenth of one to one.
 _TEXT: Final = "'(?:[^']|'')*+'"
-_WHOLE: Final = r"-?\d{1,18}+"
+_WHOLE: Final = "-?[0-9]{1,18}+"
 WHOLE_LENGTH: Final = 18  # characters of a number that fits int64 for sure
 _PARTS: Final = re.compile("[.eE]")  # of numbers that are not whole
-_NUMBER: Final = r"-?\d++(?:\.\d++)?+(?:[eE][+-]?\d++)?+"
+_NUMBER: Final = r"-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
 _BYTES: Final = "[xX]'(?:[0-9a-fA-F]{2})*+'"
 _LONG: Final = "|".join(
     rf"{item}(?:\s*+,\s*+{item}){{{LONG_LIST - 1},}}+(?=\s*+\))"

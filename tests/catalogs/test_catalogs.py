@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import io
+import itertools
 import os
+import threading
 import uuid
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -33,6 +36,7 @@ from alance import (
     TableNotFoundError,
     UnsupportedError,
 )
+from alance.catalogs import client
 from alance.catalogs.directory import MANIFEST, SCHEMA
 
 if TYPE_CHECKING:
@@ -335,3 +339,79 @@ def test_the_blocking_face_has_catalogs(root: str) -> None:
     catalog.create_table("t", ROWS)
     assert catalog.list_tables() == ["t"]
     assert catalog.open_table("t").to_table() == ROWS
+
+
+@pytest.mark.parametrize(
+    ("names", "told"), [(["a"], "do not end"), (None, "tables of 'the root': expected a list")]
+)
+async def test_pages_without_an_end_are_an_error(
+    names: list[str] | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MAX_IDLE_PAGES", 5)
+    numbers = itertools.count(1)
+
+    class Client:
+        def describe_table(self, request: Any) -> None: ...
+
+        def list_tables(self, request: Any) -> Any:
+            number = next(numbers)
+            assert number < 20
+            return type("Answer", (), {"tables": names, "page_token": str(number)})
+
+    catalog = await alance.connect(Client())
+    with pytest.raises(StoreError, match=told):
+        await catalog.list_tables()
+
+
+async def test_a_client_that_does_not_answer_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ANSWER_S", 0.01)
+    released = threading.Event()
+
+    class Client:
+        def describe_table(self, request: Any) -> None:
+            released.wait()
+
+        def list_tables(self, request: Any) -> None: ...
+
+    catalog = await alance.connect(Client())
+    try:
+        with pytest.raises(StoreError, match="describe table 't': no answer after"):
+            await catalog.open_table("t")
+    finally:
+        released.set()
+
+
+async def test_headers_do_not_follow_a_redirect_to_another_host() -> None:
+    seen: list[tuple[int, str | None, str | None]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            port = self.server.server_address[1]
+            seen.append((port, self.headers["x-api-key"], self.headers["authorization"]))
+            is_first = port == servers[0].server_address[1]
+            self.send_response(307 if is_first else 200)
+            self.send_header("location", f"http://localhost:{servers[1].server_address[1]}/v1")
+            body = b"" if is_first else b'{"tables": ["a"]}'
+            self.send_header("content-type", "application/json")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    servers = [HTTPServer(("127.0.0.1", 0), Handler) for _ in range(2)]
+    threads = [threading.Thread(target=server.serve_forever, args=(0.01,)) for server in servers]
+    for thread in threads:
+        thread.start()
+    try:
+        headers = {"x-api-key": "secret", "authorization": "Bearer secret"}
+        uri = f"http://127.0.0.1:{servers[0].server_address[1]}"
+        catalog = await alance.connect(uri, headers=headers)
+        assert await catalog.list_tables() == ["a"]
+    finally:
+        for server, thread in zip(servers, threads, strict=True):
+            server.shutdown()
+            thread.join()
+            server.server_close()
+    (first, second) = (server.server_address[1] for server in servers)
+    assert seen == [(first, "secret", "Bearer secret"), (second, None, None)]
