@@ -199,6 +199,8 @@ class Sink:
             AlanceError: what has failed before.
         """
         self._check()
+        if token is not None and not isinstance(token, str):
+            raise InvalidInputError(f"token={token!r}: expected a text")
         pool = self._session.engine.pool
         if isinstance(data, pa.RecordBatch) and self._ingest is not None:
             schema = self._ingest.schema

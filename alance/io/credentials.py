@@ -217,7 +217,7 @@ class Renewed:
         Raises:
             ProviderError: it is none.
         """
-        from alance.io.options import canonical
+        from alance.io.options import NOT_ONE_LINE, canonical, is_one_line
 
         if not isinstance(answer, Mapping):
             raise ProviderError(f"it gave {type(answer).__name__}; expected a mapping")
@@ -238,6 +238,11 @@ class Renewed:
                 f"it gave {', '.join(other)} besides {', '.join(parts)}: what does not change "
                 f"stands beside it, among the storage options"
             )
+        for name, value in given.items():
+            if not isinstance(value, str):
+                raise ProviderError(f"{name} is a {type(value).__name__}: expected a text")
+            if not is_one_line(value):
+                raise ProviderError(f"{name} {NOT_ONE_LINE}")
         credential = {parts[name]: value for name, value in given.items()}
         if self._kind == "s3":
             credential.setdefault("token", None)

@@ -8,6 +8,7 @@ Options of other places (`base:<uri>`) are none of a store's own; see `io.access
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
@@ -118,11 +119,17 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
     (`AWS_PROXY_URL`) it does not where it is told anything else of that.
 
     Raises:
-        InvalidInputError: a variable that is no number of retries.
+        InvalidInputError: a variable that is no number of retries, or has lines.
     """
     names = _client_variables(kind)
     if not names:
         return options
+    given = dict(options.config)
+    for variable in os.environ:
+        name = canonical(kind, variable) if variable.startswith(_VARIABLES[kind]) else ""
+        is_used = name in ONE_LINE and name not in given
+        if is_used and not is_one_line(os.environ.get(variable, "")):
+            raise InvalidInputError(f"environment variable {variable}: {NOT_ONE_LINE}")
     told = {
         names[variable]: (variable, value)
         for variable, value in (
@@ -178,8 +185,15 @@ def _enter(into: dict[str, str], name: str, key: str, value: object) -> None:
         raise InvalidInputError(
             f"storage option {key!r}: expected a text, found {type(value).__name__}"
         )
+    if name in ONE_LINE and not is_one_line(text):
+        raise InvalidInputError(f"storage option {key!r}: {NOT_ONE_LINE}")
     if into.setdefault(name, text) != text:
         raise InvalidInputError(f"storage option {key!r}: given twice, with different values")
+
+
+def is_one_line(text: str) -> bool:
+    """Whether a header can have a text: no line break, as at the end of a file, no control."""
+    return _CONTROLS.search(text) is None
 
 
 def _number(key: str, value: object) -> float:
@@ -197,6 +211,8 @@ def _headers(key: str, value: object) -> dict[str, str]:
         isinstance(item, str) for pair in value.items() for item in pair
     ):
         raise InvalidInputError(f"storage option {key!r}: expected a dict of texts")
+    if not all(is_one_line(item) for pair in value.items() for item in pair):
+        raise InvalidInputError(f"storage option {key!r}: {NOT_ONE_LINE}")
     return value
 
 
@@ -234,6 +250,14 @@ SECRETS: Final = frozenset(
         "token",
     }
 )
+
+# Those that requests carry in headers or sign with; of others, keys of certificates have lines.
+ONE_LINE: Final = (SECRETS - {"default_headers", "service_account_key"}) | {
+    "account_name",
+    "region",
+}
+NOT_ONE_LINE: Final = "has a line break, or another control character, in its value"
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 _COMMON_ALIASES: Final[dict[str, str]] = {
     "request_timeout": "timeout",

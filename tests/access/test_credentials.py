@@ -218,6 +218,8 @@ def test_a_loop_that_ends_while_it_asks_leaves_the_question_to_the_next(
         ({**by_name(), "expires_at": 5}, "expires_at is a int"),
         ({**by_name(), "expires_at": datetime(2020, 1, 1)}, "expired already"),
         ([SECRET], "it gave list"),
+        ({**by_name(), "access_key_id": f"{SECRET}\n"}, "access_key_id has a line break"),
+        ({**by_name(), "secret_access_key": 5}, "secret_access_key is a int"),
     ],
 )
 async def test_an_answer_that_is_none_says_so_and_shows_no_value(

@@ -126,6 +126,19 @@ def test_a_variable_of_a_store_is_read(variable: str, monkeypatch: pytest.Monkey
         StoreRegistry().open(uri)
 
 
+KEYS = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
+
+
+def test_a_variable_that_ends_in_a_line_break_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a key has that was read from a file; obstore panics at it."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "hidden\n")
+    with pytest.raises(alance.InvalidInputError, match="AWS_ACCESS_KEY_ID: has a line") as caught:
+        StoreRegistry().open("s3://bucket/table")
+    assert "hidden" not in str(caught.value)
+    StoreRegistry().open("s3://bucket/table", storage_options=KEYS)
+    StoreRegistry().open("gs://bucket/table")
+
+
 def run(reader: str, uri: str, variables: dict[str, str]) -> str:
     done = subprocess.run(
         [sys.executable, "-c", READ, reader, uri],

@@ -264,6 +264,9 @@ async def test_tokens_are_written_once(tmp_path: Path) -> None:
             await sink.write(batch(number * 10), token=f"part {number}")
         await sink.flush()
         assert not await sink.write(batch(0), token="part 0")
+        for token in (5, b"part 9"):  # that could not be noted, and would fail all of the commit
+            with pytest.raises(InvalidInputError, match="expected a text"):
+                await sink.write(batch(0), token=token)  # type: ignore[arg-type]
     lance.dataset(path).insert(pa.Table.from_batches([batch(1000)]))
     async with alance.ingest(path) as sink:
         for number in range(5):

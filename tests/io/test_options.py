@@ -99,6 +99,9 @@ def test_stores_without_configuration_ignore_that_of_others() -> None:
         {"client_max_retries": -1},
         {"client_retry_timeout": float("nan")},
         {"default_headers": "hidden"},
+        {"default_headers": {"a": "hidden\n"}},
+        {"aws_secret_access_key": "hidden\n"},
+        {"session_token": "hidden\0"},
         {1: "hidden"},
     ],
 )

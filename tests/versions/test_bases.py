@@ -239,6 +239,8 @@ async def test_what_is_wrong_is_told_before_anything_is_written(tmp_path: Path) 
         (append(target_bases=["nope"]), r"'nope': dataset .* has no such base path; it has 'one'"),
         (append(target_bases=[]), "target_bases: empty"),
         (append(target_bases="one"), "expected a list of names"),
+        (append(target_bases=5), "expected a list of names"),
+        (append(initial_bases=5), "initial_bases=5: expected a list"),
         (append(target_bases=[3]), "expected names and paths"),
         (append(target_bases=["one"], target_all_bases=True), "expected one of them"),
         (append(initial_bases=[first]), "exists; expected a new one, or add_bases"),

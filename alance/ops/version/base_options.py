@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from alance.format.table.fragment import DatasetBasePath
 
 
@@ -40,8 +39,10 @@ class BaseOptions:
         Raises:
             InvalidInputError: no list, an empty one, or both ways to say where files go.
         """
-        if isinstance(target_bases, str):
+        if isinstance(target_bases, str) or not isinstance(target_bases, Iterable | None):
             raise InvalidInputError(f"target_bases={target_bases!r}: expected a list of names")
+        if not isinstance(initial_bases, Iterable | None):
+            raise InvalidInputError(f"initial_bases={initial_bases!r}: expected a list")
         targets = None if target_bases is None else tuple(target_bases)
         if targets is not None and not all(isinstance(name, str) for name in targets):
             raise InvalidInputError(f"target_bases={targets!r}: expected names and paths")

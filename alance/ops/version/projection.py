@@ -6,7 +6,7 @@ their parents. Both are what pylance does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -114,6 +114,8 @@ def project(
         outputs = [_computed(schema, name, text) for name, text in columns.items()]
     elif isinstance(columns, str):
         raise InvalidInputError(f"columns={columns!r}: expected a list of names")
+    elif not isinstance(columns, Iterable):
+        raise InvalidInputError(f"columns={columns!r}: expected a list of names, or a mapping")
     else:
         outputs = _named(schema, list(columns), flat=flat)
     for is_asked, name in ((with_row_id, ROW_ID), (with_row_address, ROW_ADDRESS)):
