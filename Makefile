@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-spark test chaos test-azure test-browser test-spark test-torch lint format protos kernels bench bench-quick bench-spark docs fuzz sanitize soak wheel clean
+.PHONY: demo demo-spark test chaos test-azure test-browser test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
 
 # The package, with what the demo needs: all that is compiled, and few packages.
 $(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/*)
@@ -85,6 +85,11 @@ bench: $(VENV)/.ready
 # A minute or so: ratios of processor time. Numbers fail nothing.
 bench-quick: $(VENV)/.ready
 	$(BIN)/python -m benchmarks.quick
+
+# Beside pylance's datasets for PyTorch.
+bench-training: $(VENV)/.ready
+	$(PIP) --group bench --group torch
+	$(BIN)/python -W ignore -m benchmarks.training
 
 # Beside Spark's Parquet and alance without Spark; needs Java.
 bench-spark: $(VENV)/.ready

@@ -19,7 +19,14 @@ from alance.torch.order import Order, by_turns
 from alance.torch.table import Source, Table, loop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Callable,
+        Generator,
+        Iterator,
+        Mapping,
+    )
 
     import pyarrow.compute as pc
 
@@ -44,7 +51,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
     while batches of this one are given, also without workers. In memory are two or three windows.
 
     Cost: one LIST and one GET for a URI, and with a filter a scan of its columns, when it is made:
-    8 bytes are kept for each row. Then a take for each window.
+    8 bytes are kept for each row. Then a take for each window; without `shuffle` and `filter`, a
+    scan of the rows.
 
     Args:
         source: a URI or path; or an open dataset of `alance` or `alance.sync`. Forked workers read
@@ -279,7 +287,13 @@ class IterableDataset(torch.utils.data.IterableDataset):
     ) -> Generator[pa.RecordBatch, None, None]:
         """Batches of the rows of windows, in the memory of these where they lie in one."""
         size, rest = order.batch_size, None
-        windows = self._windows(order, first, last)
+        windows: AsyncIterator[pa.RecordBatch]
+        if order.seed is None and self._table.has_all_rows:
+            places = order.places(first, last)
+            start = order.part.start
+            windows = self._table.scan(range(start + places.start, start + places.stop))
+        else:
+            windows = self._windows(order, first, last)
         try:
             for window in loop.iterate(windows):
                 start = 0

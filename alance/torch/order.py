@@ -66,18 +66,21 @@ class Order:
         size = len(self.part)
         return size // self.batch_size if self.drop_last else -(-size // self.batch_size)
 
-    def windows(self, first: int, last: int) -> list[tuple[int, range]]:
-        """The windows that hold some batches, and which rows of them these are.
+    def places(self, first: int, last: int) -> range:
+        """Where rows of some batches stand in the part.
 
         Args:
             first, last: numbers of batches of the rank, half-open.
         """
-        start = first * self.batch_size
-        stop = min(last * self.batch_size, len(self.part))
-        size = self.window_rows
+        return range(len(self.part))[first * self.batch_size : last * self.batch_size]
+
+    def windows(self, first: int, last: int) -> list[tuple[int, range]]:
+        """The windows that hold some batches, and which rows of them these are."""
+        places, size = self.places(first, last), self.window_rows
+        start, stop = places.start, places.stop
         return [
             (number, range(max(start - number * size, 0), min(stop - number * size, size)))
-            for number in range(start // size, -(-stop // size) if stop > start else 0)
+            for number in range(start // size, -(-stop // size) if places else 0)
         ]
 
     def rows(self, number: int, wanted_rows: range) -> npt.NDArray[np.int64]:

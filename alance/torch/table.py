@@ -13,7 +13,7 @@ from alance.blocking import OwnLoop
 from alance.distributed import ROW_ADDRESS, fragment_bytes, fragments_of, in_any_loop
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     import numpy.typing as npt
     import pyarrow.compute as pc
@@ -85,6 +85,15 @@ class Table:
             self._addresses = np.concatenate([np.empty(0, np.uint64), *parts])
             self.num_rows = len(self._addresses)
         await self.read(np.arange(0))
+
+    @property
+    def has_all_rows(self) -> bool:
+        """Whether there is no filter, so that a row's number is its position."""
+        return self._addresses is None
+
+    def scan(self, rows: range) -> AsyncIterator[pa.RecordBatch]:
+        """Rows that follow each other, as a scan reads them ahead; only if `has_all_rows`."""
+        return self.dataset.to_batches(self.columns, offset=rows.start, limit=len(rows))
 
     async def read(self, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
         """Rows by their number among those kept, in this order, in memory of their own.
