@@ -103,3 +103,11 @@ def test_errors_name_the_packages_of_an_extra() -> None:
             assert f"'{package.partition('>')[0]}" in told
     for file in (ROOT / "alance").rglob("*.py"):
         assert "install alance[" not in file.read_text(), file
+
+
+def test_an_image_of_the_service_is_built_from_all_that_a_wheel_needs() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    needed = [*project["tool"]["scikit-build"]["wheel"]["packages"], "pyproject.toml"]
+    needed += [project["project"]["readme"], *project["project"]["license-files"]]
+    ignored = (ROOT / "examples/service/Dockerfile.dockerignore").read_text().splitlines()
+    assert {line[1:] for line in ignored if line.startswith("!")} == set(needed)

@@ -29,10 +29,10 @@ def add(parsers: Parsers, name: str, run: Run, summary: str) -> argparse.Argumen
         action="append",
         type=pair,
         metavar="KEY=VALUE",
-        help="an option of the store beside those of the environment; may be repeated",
+        help="an option of the store, added to those of the environment; may be repeated",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print JSON: one object, or a line a row"
+        "--json", action="store_true", help="print JSON: one object, or one line per row"
     )
     return parser
 

@@ -43,12 +43,14 @@ def add_to(parsers: Parsers) -> None:
         parser = add(parsers, name, run, summary)
         parser.add_argument("files", nargs="+", help="paths of files with the same columns")
         parser.add_argument("--format", choices=sorted(set(FORMATS.values())), help="of the files")
-        parser.add_argument("--max-rows-per-file", type=int, help="a file is cut there")
+        parser.add_argument(
+            "--max-rows-per-file", type=int, help="begin a new file after so many rows"
+        )
         if name == "write":
             parser.add_argument("--overwrite", action="store_true", help="replace a table's rows")
             parser.add_argument("--file-version", help="2.0, 2.1, 2.2 (default)")
             parser.add_argument("--stable-row-ids", action="store_true")
-    parser = add(parsers, "copy", copy, "copy a version to another place, as a table of its own")
+    parser = add(parsers, "copy", copy, "copy a version to another place, as a new table")
     parser.add_argument("target", help="path or URI of the new table")
     parser.add_argument(
         "--to-storage",
@@ -58,26 +60,30 @@ def add_to(parsers: Parsers) -> None:
         help="an option of the target's store; default: those of --storage, in a store of its kind",
     )
     add_version(parser)
-    parser = add(parsers, "delete", delete, "delete the rows that a condition is true of")
+    parser = add(parsers, "delete", delete, "delete the rows for which a condition is true")
     parser.add_argument("filter", help="a condition in SQL")
-    parser = add(parsers, "compact", compact, "rewrite small and much deleted fragments")
+    parser = add(
+        parsers, "compact", compact, "rewrite fragments that are small or have many deleted rows"
+    )
     parser.add_argument("--target-rows", type=int, help="rows of a fragment; default: 1 048 576")
-    parser = add(parsers, "cleanup", cleanup, "remove old versions and what only they need")
+    parser = add(parsers, "cleanup", cleanup, "remove old versions, and files that only they need")
     parser.add_argument("--older-than", type=float, metavar="DAYS", help="default: 14")
-    parser.add_argument("--keep", type=int, metavar="N", help="the last N versions stay")
+    parser.add_argument("--keep", type=int, metavar="N", help="keep the last N versions")
     parser.add_argument("--dry-run", action="store_true", help="count only")
     parser.add_argument(
-        "--keep-tagged", action="store_true", help="a tagged version stays and is no error"
+        "--keep-tagged", action="store_true", help="keep tagged versions, instead of failing"
     )
-    parser = add(parsers, "index", index, "list, make, drop or bring up to date indices")
-    parser.add_argument("--create", metavar="COLUMN", help="make one of a column")
+    parser = add(parsers, "index", index, "list, make, drop or update indices")
+    parser.add_argument("--create", metavar="COLUMN", help="make an index of a column")
     parser.add_argument("--type", help="BTREE, BITMAP, IVF_PQ, ...; default: BTREE")
     parser.add_argument("--name", help="default: COLUMN_idx")
     parser.add_argument("--option", action="append", type=pair, metavar="KEY=VALUE")
     parser.add_argument("--drop", metavar="NAME", help="drop an index")
     parser.add_argument("--optimize", action="store_true", help="cover new rows")
     parser.add_argument("--statistics", metavar="NAME", help="what an index covers")
-    parser = add(parsers, "drop-columns", drop_columns, "drop columns; their bytes stay in files")
+    parser = add(
+        parsers, "drop-columns", drop_columns, "drop columns; their bytes stay in the files"
+    )
     parser.add_argument("columns", type=names, help="names or dotted paths")
     for parser in (parsers.choices["index"],):
         add_version(parser)

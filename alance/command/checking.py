@@ -19,25 +19,32 @@ if TYPE_CHECKING:
 
 def add_to(parsers: Parsers) -> None:
     """Add the subcommands of this module."""
-    parser = add(parsers, "validate", validate, "check that a version is what the format says")
+    parser = add(parsers, "validate", validate, "check a version against the format")
     add_version(parser)
-    parser = add(parsers, "repair", repair, "mend the latest version in a new one, without loss")
+    parser = add(
+        parsers, "repair", repair, "mend the latest version in a new one, without losing rows"
+    )
     parser.add_argument(
-        "--dry-run", action="store_true", help="only say what is to be done; default"
+        "--dry-run", action="store_true", help="only say what would be done (the default)"
     )
     parser.add_argument("--yes", action="store_true", help="do it")
     parser.add_argument(
-        "--restore", action="store_true", help="go back to a whole version where something is left"
+        "--restore",
+        action="store_true",
+        help="go back to an intact version if mending is not enough",
     )
     add(
-        parsers, "check-store", check_store, "try what reading, writing and commits need of a store"
+        parsers,
+        "check-store",
+        check_store,
+        "check that a store can do what reads, writes and commits need",
     )
     parser = add(parsers, "inspect", inspect, "columns, pages and encodings of one data file")
     parser.add_argument("--pages", action="store_true", help="a row for each page")
     parser.add_argument("--html", metavar="FILE", help="draw it as a page")
-    parser = add(parsers, "trace", trace, "the requests of a read, drawn as a page")
-    parser.add_argument("--html", metavar="FILE", help="where the waterfall goes")
-    parser.add_argument("--take", type=numbers, help="take these rows; else the scan is traced")
+    parser = add(parsers, "trace", trace, "the requests of a read, as text or as a page (--html)")
+    parser.add_argument("--html", metavar="FILE", help="write the picture to this file")
+    parser.add_argument("--take", type=numbers, help="trace a take of these rows; default: a scan")
     add_version(parser)
     add_rows(parser)
 

@@ -6,6 +6,7 @@ import json
 import sys
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from alance import InvalidInputError
@@ -49,7 +50,7 @@ Output: TypeAlias = Facts | Rows | Text
 def show(output: Output, *, as_json: bool) -> None:
     """Print to the output: rows as JSON lines, facts as one object."""
     if as_json:
-        _as_json(output)
+        _print_json(output)
     elif isinstance(output, Text):
         print(output.text)
     else:
@@ -66,12 +67,30 @@ def human_bytes(num_bytes: int) -> str:
     return f"{num_bytes} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
-def _as_json(output: Output) -> None:
-    if isinstance(output, Rows):
-        for row in output.rows:
-            print(json.dumps(row, default=plain))
-    else:
-        print(json.dumps(output.values, default=plain))
+def as_json(value: Any) -> str:
+    """JSON as its standard has it: NaN and infinities are null."""
+    try:
+        return _ENCODER.encode(value)
+    except ValueError:
+        return _ENCODER.encode(_finite(value))
+
+
+_ENCODER = json.JSONEncoder(default=plain, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return value
+
+
+def _print_json(output: Output) -> None:
+    for value in output.rows if isinstance(output, Rows) else [output.values]:
+        print(as_json(value))
 
 
 def _as_table(output: Facts | Rows) -> None:

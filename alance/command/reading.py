@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -21,8 +20,8 @@ from alance.command.arguments import (
     pair,
     storage,
 )
-from alance.command.output import Facts, Rows, Text, human_bytes
-from alance.serve.values import dicts, plain
+from alance.command.output import Facts, Rows, Text, as_json, human_bytes
+from alance.serve.values import dicts
 
 if TYPE_CHECKING:
     import argparse
@@ -49,23 +48,33 @@ def add_to(parsers: Parsers) -> None:
     add_version(parser)
     parser = add(parsers, "cat", cat, "all rows to the output, as a stream")
     parser.add_argument("--format", choices=FORMATS, default="jsonl", help="default: jsonl")
-    parser.add_argument("--limit", type=int, help="so many rows at most")
+    parser.add_argument("--limit", type=int, help="at most so many rows")
     add_version(parser)
     add_rows(parser)
-    parser = add(parsers, "sql", sql, "a query by DuckDB; the table is `dataset` there")
+    parser = add(parsers, "sql", sql, "a query in SQL, by DuckDB; the table is named `dataset`")
     parser.add_argument("query", help='such as "select kind, count(*) from dataset group by kind"')
-    parser.add_argument("--format", choices=FORMATS, help="to the output, as a stream")
     parser.add_argument(
-        "--table", action="append", type=pair, metavar="NAME=URI", help="another table of the query"
+        "--format", choices=FORMATS, help="write the result to the output in this format"
     )
     parser.add_argument(
-        "--setting", action="append", type=pair, metavar="KEY=VALUE", help="of DuckDB: threads=2"
+        "--table",
+        action="append",
+        type=pair,
+        metavar="NAME=URI",
+        help="another table for the query",
+    )
+    parser.add_argument(
+        "--setting",
+        action="append",
+        type=pair,
+        metavar="KEY=VALUE",
+        help="a setting of DuckDB, such as threads=2",
     )
     add_version(parser)
     parser = add(parsers, "count", count, "the number of rows")
     parser.add_argument("--filter", help="a condition in SQL")
     add_version(parser)
-    parser = add(parsers, "explain", explain, "what a scan would read, and why, before it does")
+    parser = add(parsers, "explain", explain, "what a scan would read, and why, without reading it")
     add_version(parser)
     add_rows(parser)
 
@@ -221,5 +230,5 @@ class _JsonLines:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
-        lines = [json.dumps(row, default=plain) + "\n" for row in dicts(batch)]
+        lines = [as_json(row) + "\n" for row in dicts(batch)]
         self._write("".join(lines).encode())

@@ -29,7 +29,10 @@ def add_to(parsers: Parsers) -> None:
     parser = parsers.add_parser("serve", help=summary, description=summary)
     parser.set_defaults(run=serve)
     parser.add_argument(
-        "tables", nargs="+", metavar="[NAME=]URI", help="a table; default of NAME: its folder's"
+        "tables",
+        nargs="+",
+        metavar="[NAME=]URI",
+        help="a table; NAME is by default that of its folder",
     )
     parser.add_argument("--host", default="127.0.0.1", help="default: 127.0.0.1")
     parser.add_argument("--port", type=int, default=8000, help="default: 8000; 0: any free one")
@@ -37,15 +40,18 @@ def add_to(parsers: Parsers) -> None:
         "--key",
         action="append",
         metavar="[NAME=]COLUMN",
-        help="by which rows are found; default: the primary key",
+        help="the column by which rows are found; default: the primary key",
     )
     parser.add_argument("--ingest", action="store_true", help="let callers add rows")
-    parser.add_argument("--sql", action="store_true", help="let callers ask in SQL, of DuckDB")
+    parser.add_argument("--sql", action="store_true", help="let callers send SQL, for DuckDB")
     parser.add_argument(
-        "--token-file", help="a file with the token of requests; else $ALANCE_SERVE_TOKEN"
+        "--token-file",
+        help="a file with the token that requests need; default: $ALANCE_SERVE_TOKEN",
     )
     parser.add_argument(
-        "--without-token", action="store_true", help="let all in, on any --host: a proxy checks"
+        "--without-token",
+        action="store_true",
+        help="let everybody in, on any --host: for use behind a proxy that checks",
     )
     parser.add_argument(
         "--reload", type=float, default=5.0, metavar="SECONDS", help="default: 5; 0: on request"

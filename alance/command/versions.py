@@ -31,13 +31,16 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument("--branch", help="versions of this branch; default: main, or that of a tag")
     parser = add(parsers, "restore", restore, "make an older version the newest one")
     parser.add_argument("version", type=version, help="a number or a tag")
-    for name, run in (("tags", tags), ("branches", branches)):
-        parser = add(parsers, name, run, f"list, make, move or delete {name}")
-        parser.add_argument("--create", metavar="NAME", help="make one of --at")
+    for name, run, verbs in (
+        ("tags", tags, "list, make, move or delete"),
+        ("branches", branches, "list, make or delete"),
+    ):
+        parser = add(parsers, name, run, f"{verbs} {name}")
+        parser.add_argument("--create", metavar="NAME", help="make one of the version --at")
         parser.add_argument("--delete", metavar="NAME", help="delete one")
         parser.add_argument("--at", type=version, help="a version or tag; default: the latest")
         if name == "tags":
-            parser.add_argument("--move", metavar="NAME", help="let a tag name --at")
+            parser.add_argument("--move", metavar="NAME", help="move a tag to the version --at")
     parser = add(parsers, "fragments", fragments, "the fragments: rows, deletions, files")
     add_version(parser)
     parser = add(parsers, "files", files, "the data files: fields, rows, bytes")
@@ -115,7 +118,7 @@ async def restore(given: argparse.Namespace) -> Text:
     """An older version under a new number."""
     number, given.version = given.version, None
     dataset = await (await opened(given)).restore(number)
-    return Text(f"version {dataset.version} is as {number}", {"version": dataset.version})
+    return Text(f"version {dataset.version} restores {number}", {"version": dataset.version})
 
 
 async def tags(given: argparse.Namespace) -> Rows:

@@ -4,7 +4,7 @@
     async with service:
         ...  # service.app is an ASGI application
 
-Needs the extra `serve` (Starlette, uvicorn). See docs/service.md.
+Needs the extra `serve` (Starlette, uvicorn, orjson). See docs/service.md.
 """
 
 from alance.serve.bounds import Bounds

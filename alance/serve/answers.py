@@ -10,7 +10,7 @@ import pyarrow as pa
 from starlette.responses import Response, StreamingResponse
 
 from alance.serve.gate import ARROW, JSON, Refused
-from alance.serve.values import objects, strict
+from alance.serve.json_text import as_json, objects
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
@@ -25,7 +25,7 @@ VERSION = "alance-version"  # the header with the version that an answer is of
 
 def plain_answer(dataset: Dataset, **values: Any) -> Response:
     """Values as one JSON object."""
-    text = strict({"version": dataset.version, **values})
+    text = as_json({"version": dataset.version, **values})
     return Response(text, media_type=JSON, headers={VERSION: str(dataset.version)})
 
 
@@ -108,12 +108,12 @@ def _json(version: int) -> Callable[[pa.RecordBatch | None], bytes]:
     def write(batch: pa.RecordBatch | None) -> bytes:
         nonlocal written
         if batch is None:
-            text = f'{{"version": {version}, "rows": [' if written < 0 else "]}"
+            text = b'{"version":%d,"rows":[' % version if written < 0 else b"]}"
             written = max(written, 0)
-            return text.encode()
-        text = ("," if written and batch.num_rows else "") + objects(batch)
+            return text
+        text = (b"," if written and batch.num_rows else b"") + objects(batch)
         written += batch.num_rows
-        return text.encode()
+        return text
 
     return write
 

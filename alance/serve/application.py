@@ -17,15 +17,18 @@ try:
     from starlette.exceptions import HTTPException
     from starlette.responses import PlainTextResponse, Response
     from starlette.routing import Route
+
+    from alance.serve.json_text import as_json
 except ImportError as error:
-    raise UnsupportedError(f"serving needs Starlette and uvicorn: {installing('serve')}") from error
+    raise UnsupportedError(
+        f"serving needs Starlette, uvicorn and orjson: {installing('serve')}"
+    ) from error
 
 from alance.serve.answers import plain_answer, rows_answer, stream_answer
 from alance.serve.asked import asked
 from alance.serve.errors import status_of
 from alance.serve.gate import ARROW, JSON, Gate, Refused, type_of
 from alance.serve.served import key_names
-from alance.serve.values import strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +78,7 @@ class Routes:
     async def ready(self, _: Request) -> Response:
         """All tables are open: 503 before the start and after the stop."""
         versions = {name: table.now.version for name, table in self._service.tables.items()}
-        return Response(strict({"versions": versions}), media_type=JSON)
+        return Response(as_json({"versions": versions}), media_type=JSON)
 
     async def metrics(self, _: Request) -> Response:
         """What Prometheus reads."""
@@ -89,7 +92,7 @@ class Routes:
             {"name": name, "uri": table.uri, "version": table.now.version}
             for name, table in self._service.tables.items()
         ]
-        return Response(strict({"tables": listed}), media_type=JSON)
+        return Response(as_json({"tables": listed}), media_type=JSON)
 
     async def table(self, request: Request) -> Response:
         """What a table is."""
@@ -226,25 +229,25 @@ class Routes:
         if not len(rows):
             raise InvalidInputError("rows: there are none")
         version, is_new = await table.append(rows, token)
-        text = strict({"version": version, "new": is_new})
+        text = as_json({"version": version, "new": is_new})
         return Response(text, 201 if is_new else 200, media_type=JSON)
 
     async def failed(self, _: Request, error: Exception) -> Response:
         """Errors as statuses; the texts have no credentials."""
         assert isinstance(error, alance.AlanceError)
         values: dict[str, object] = {"error": type(error).__name__, "detail": str(error)}
-        return Response(strict(values), status_of(error), media_type=JSON)
+        return Response(as_json(values), status_of(error), media_type=JSON)
 
     async def refused(self, _: Request, error: Exception) -> Response:
         """What is not to be had here."""
         assert isinstance(error, Refused)
-        text = strict({"error": error.name, "detail": str(error)})
+        text = as_json({"error": error.name, "detail": str(error)})
         return Response(text, error.status, media_type=JSON)
 
     async def not_there(self, request: Request, error: Exception) -> Response:
         """Paths and methods that are not known."""
         assert isinstance(error, HTTPException)
-        text = strict({"error": error.detail, "detail": f"{request.method} {request.url.path}"})
+        text = as_json({"error": error.detail, "detail": f"{request.method} {request.url.path}"})
         return Response(text, error.status_code, media_type=JSON, headers=error.headers)
 
     def _table(self, request: Request) -> ServedTable:

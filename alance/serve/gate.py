@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import logging
 import re
 import time
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from alance.serve.asked import MEMBERS
 from alance.serve.bounds import JSON_BYTES
+from alance.serve.json_text import as_json
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
@@ -212,7 +212,7 @@ class _Answer:
 
     async def refuse(self, error: Refused) -> None:
         """Say why, in the form of all errors."""
-        body = json.dumps({"error": error.name, "detail": str(error)}).encode()
+        body = as_json({"error": error.name, "detail": str(error)})
         headers = [(b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode())]
         if error.status == 503:
             headers.append((b"retry-after", b"1"))

@@ -1,11 +1,9 @@
-"""Values and rows as JSON."""
+"""Values and rows as JSON can have them."""
 
 from __future__ import annotations
 
 import base64
-import json
 from datetime import date, datetime, time, timedelta
-from math import isfinite
 from typing import Any
 
 import pyarrow as pa
@@ -22,19 +20,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value)
     return str(value)
-
-
-def strict(value: Any) -> str:
-    """JSON as its standard has it: NaN and infinities are null."""
-    try:
-        return json.dumps(value, default=plain, allow_nan=False)
-    except ValueError:
-        return json.dumps(_finite(value), default=plain, allow_nan=False)
-
-
-def objects(batch: pa.RecordBatch) -> str:
-    """Rows as JSON objects with commas between."""
-    return ",".join([strict(row) for row in dicts(batch)])
 
 
 def dicts(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
@@ -64,13 +49,3 @@ def _with_texts(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_nested(kind):
         return pa.list_(_with_texts(kind.value_type))
     return pa.string() if pa.types.is_temporal(kind) else kind
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    return value

@@ -82,6 +82,15 @@ def test_times_that_python_has_not_are_texts(tmp_path: Path, shown: Shown) -> No
         assert run(shown, command, uri) == [{"t": f"<value out of range: {2**62}>"}]
 
 
+def test_numbers_that_json_has_not_are_null(tmp_path: Path, capfdbinary: Any) -> None:
+    uri = tmp_path / "t"
+    lance.write_dataset(pa.table({"x": [float("nan"), 0.5], "l": [[float("inf")], []]}), uri)
+    lines = b'{"x": null, "l": [null]}\n{"x": 0.5, "l": []}\n'
+    for arguments in (["cat"], ["head", "--json"]):
+        assert main([arguments[0], str(uri), *arguments[1:]]) == 0
+        assert capfdbinary.readouterr().out == lines
+
+
 @pytest.mark.parametrize("form", ["arrow", "parquet", "csv", "jsonl"])
 def test_cat_gives_all_rows_in_each_format(uri: str, form: str) -> None:
     columns = "id,price,name,when"

@@ -38,6 +38,7 @@ ROWS = pa.table(
     }
 )
 TO = {"accept": ARROW}
+TYPE = {"content-type": "application/json"}
 
 
 @pytest.fixture
@@ -83,6 +84,20 @@ async def test_rows_by_key_are_found_by_values_of_any_type(client: httpx.AsyncCl
     assert rows.equals(ROWS.drop_columns(["vector"]).take([8, 2]))
     answer = await client.post("/get", json={"keys": [1, 5000]})
     assert (answer.status_code, answer.json()["error"]) == (404, "RowNotFoundError")
+
+
+async def test_numbers_and_texts_that_json_has_not(tmp_path: Path) -> None:
+    rows = {"id": [1], "x": [float("nan")], "l": [[float("inf"), 0.5]], "t": ['ü\n"']}
+    await alance.write_dataset(rows, tmp_path / "t")
+    async with (
+        Service({"items": str(tmp_path / "t")}, key="id") as service,
+        client_of(service) as to,
+    ):
+        row = {"id": 1, "x": None, "l": [None, 0.5], "t": 'ü\n"'}
+        assert (await to.get("/rows/1")).json() == {"version": 1, "row": row}
+        assert (await to.post("/query", json={})).json() == {"version": 1, "rows": [row]}
+        half = await to.post("/query", content=b'{"columns": ["\\ud800"]}', headers=TYPE)
+        assert (half.status_code, half.json()["error"]) == (400, "ColumnNotFoundError")
 
 
 async def test_times_that_python_has_not_are_texts(tmp_path: Path) -> None:
