@@ -20,6 +20,7 @@ from alance.errors import (
     ForkedError,
     NotFoundError,
 )
+from alance.io.store import without_number
 from alance.io.store_report import StoreCheck, StoreReport
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ async def examine(store: Store, folder: str, background: Background) -> StoreRep
             done.append(StoreCheck(name, purpose, failure))
     finally:
         await background.discard(trial.clean(), store)
-    return StoreReport(store.root, tuple(done))
+    return StoreReport(without_number(store.root) + folder, tuple(done))
 
 
 class _Trial:

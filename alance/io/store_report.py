@@ -34,7 +34,7 @@ class StoreReport:
     """What a store does of the things that alance needs; printed as a table.
 
     Attributes:
-        root: the store.
+        root: the folder where they were tried, as a URI.
         checks: all that were tried, in order.
     """
 

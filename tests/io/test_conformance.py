@@ -77,7 +77,7 @@ async def test_a_report_is_a_table(lab: Lab) -> None:
     assert report.is_fit_for("writing")
     assert not report.is_fit_for("commits")
     first, *lines = str(report).splitlines()
-    assert first == report.root
+    assert first == report.root == uri
     assert len(lines) == len(CHECKS)
     bad = [line for line in lines if not line.startswith("ok ")]
     assert [line.split()[:2] for line in bad] == [["FAIL", "commits"]] * 2

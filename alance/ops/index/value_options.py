@@ -106,7 +106,10 @@ def kind_and_options(index_type: str, arguments: Mapping[str, Any]) -> tuple[str
     if kind is None or (path is not None and kind not in OF_JSON):
         expected = [name for name, kind in KINDS.items() if path is None or kind in OF_JSON]
         more = (
-            "" if path is not None else ", JSON, INVERTED, or of vectors IVF_FLAT, IVF_SQ, IVF_PQ"
+            ""
+            if path is not None
+            else ", JSON, INVERTED, or of vectors IVF_FLAT, IVF_PQ, IVF_SQ, IVF_RQ, IVF_HNSW_FLAT, "
+            "IVF_HNSW_PQ, IVF_HNSW_SQ"
         )
         raise UnsupportedError(
             f"index of type {told or index_type!r}: not written by this alance, "
