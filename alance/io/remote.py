@@ -20,7 +20,7 @@ from alance.io.disk_place import lasting_name
 from alance.io.endpoints import endpoint_of
 from alance.io.futures import Joined, Retried, done, failed
 from alance.io.limits import Limit, TimeLimits, outlasted
-from alance.io.remote_list import list_objects
+from alance.io.remote_list import LOOK_S, check_level, list_objects
 from alance.io.resilience import Retries
 from alance.io.store import (
     PUTS_AT_ONCE,
@@ -36,7 +36,14 @@ from alance.io.tasks import all_of
 from alance.io.upload_remote import RemoteUpload
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Sequence,
+    )
 
     from obstore import PutMode
     from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
@@ -392,16 +399,27 @@ class RemoteStore:
         """Paths of the folders directly under `prefix`, and of the objects; sorted."""
         folder = prefix.strip("/")
 
-        listing = await self._run(
-            "list",
-            folder,
-            lambda: _watch(obstore.list_with_delimiter_async(self.objects, folder or None)),
-        )
+        async def attempt() -> obstore.ListResult[Sequence[obstore.ObjectMeta]]:
+            call = _watch(obstore.list_with_delimiter_async(self.objects, folder or None))
+            try:
+                await asyncio.wait({call}, timeout=LOOK_S)
+                if not call.done():
+                    await check_level(call, self._objects_below(folder), folder, self.uri + folder)
+                return await call
+            finally:
+                call.cancel()
+
+        listing = await self._run("list", folder, attempt)
         objects = (meta["path"] for meta in listing["objects"])
         return sorted(listing["common_prefixes"]), sorted(objects)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
         """Objects under the folder `prefix`. A page that fails is asked for again."""
+        return self._objects_below(prefix, start_after)
+
+    def _objects_below(
+        self, prefix: str, start_after: str | None = None
+    ) -> AsyncGenerator[ObjectMeta]:
         run = partial(self._run, "list")
         return list_objects(self.objects, self.uri, self.profile, run, prefix, start_after)
 

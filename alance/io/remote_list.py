@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
 
 import obstore
 
@@ -12,7 +13,7 @@ from alance.io import lifecycle
 from alance.io.store import ObjectMeta
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from alance.io.profile import StoreProfile
     from alance.io.remote import ObjectStore
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     Run = Callable[[str, Callable[[], Awaitable[Chunk]]], Awaitable[Chunk]]
 
 LIST_CHUNK: Final = 100  # objects a crossing; the page behind it has up to 1000
+LOOK_S: Final = 5.0  # names of a folder that take longer are looked at; a page takes 0.05
+MAX_NAMES: Final = 2_000_000  # of a folder: half a gigabyte
 _NO_LISTING: Final = frozenset({400, 405, 501})  # plain HTTP servers say so to PROPFIND
 
 
@@ -31,7 +34,7 @@ async def list_objects(
     run: Run,
     prefix: str,
     start_after: str | None,
-) -> AsyncIterator[ObjectMeta]:
+) -> AsyncGenerator[ObjectMeta]:
     """Objects under the folder `prefix`, as for `Store.list`. A page that fails is asked for again.
 
     Args:
@@ -85,6 +88,36 @@ async def list_objects(
                 seen.add(path)
             yield ObjectMeta(path, meta["size"], meta["last_modified"], meta["e_tag"])
         last = chunk[-1]["path"]
+
+
+async def check_level(
+    call: asyncio.Future[Any], listing: AsyncGenerator[ObjectMeta], prefix: str, where: str
+) -> None:
+    """Look whether the names of a folder come to an end, until they do or `call` is done.
+
+    obstore collects the names of all pages before it gives one: those of a server that always
+    says that more follows would fill the memory. So where that takes long, the objects below the
+    folder are listed beside it, page by page.
+
+    Args:
+        call: collects the names.
+        listing: the objects.
+        prefix: the folder, in the store.
+        where: its location, for messages.
+
+    Raises:
+        StoreError: the listing does not end, or there are too many names.
+    """
+    start = len(prefix) + 1 if prefix else 0
+    count, last = 0, None
+    async with aclosing(listing):
+        async for meta in listing:
+            if call.done():
+                return
+            name = meta.path[start:].partition("/")[0]
+            count, last = count + (name != last), name
+            if count > MAX_NAMES:
+                raise StoreError(f"{where}: the folder has more than {MAX_NAMES} names")
 
 
 class _Rounds:

@@ -10,7 +10,7 @@ import pytest
 
 import alance
 from alance.errors import StoreError
-from alance.io import remote_list
+from alance.io import remote, remote_list
 from alance.io.limits import TimeLimits
 from tests.io.conftest import Place, lab_options
 
@@ -35,6 +35,27 @@ async def test_a_page_that_comes_again_and_again_is_an_error(
     lab.config(faults=[{"op": "LIST", "action": "endless"}])
     with pytest.raises(StoreError, match="again and again, and does not end"):
         await names(bucket)
+
+
+async def test_the_names_of_a_folder_do_not_fill_the_memory(
+    lab: Lab, bucket: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "LOOK_S", 0)
+    for name in ("a", "b/c", "b/d", "e/f"):
+        await bucket.store.put(bucket.path(name), b"content")
+    folders, objects = await bucket.store.list_level(bucket.folder)
+    assert folders == [bucket.path("b"), bucket.path("e")]
+    assert objects == [bucket.path("a")]
+    lab.config(faults=[{"op": "LIST", "action": "endless"}])
+    with pytest.raises(StoreError, match="again and again, and does not end"):
+        async with asyncio.timeout(BOUND_S):
+            await bucket.store.list_level(bucket.folder)
+    never = asyncio.get_running_loop().create_future()
+    monkeypatch.setattr(remote_list, "MAX_NAMES", 2)
+    lab.config(faults=[])
+    listing = bucket.store.list(bucket.folder)
+    with pytest.raises(StoreError, match="has more than 2 names"):
+        await remote_list.check_level(never, listing, bucket.folder, "place")
 
 
 async def test_pages_without_an_object_end_in_an_error(
