@@ -7,7 +7,7 @@ until it is full. In memory are the batch that holds the payloads, and what uplo
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -125,7 +125,7 @@ class BlobPlacer:
             await all_of([self._write_alone(part.alone), self._write_packed(part.packed)])
             part.alone, part.packed = [], []
             parts.append(part)
-        return replace(page, values=await self._pool.run(partial(_block, parts, field.name)))
+        return page._replace(values=await self._pool.run(partial(_block, parts, field.name)))
 
     async def finish(self) -> None:
         """End the object that is open.

@@ -6,7 +6,7 @@ as null. All files of a fragment have the same rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows | LeafPages | Parts
 
 
-@dataclass(frozen=True, slots=True)
-class FileSource:
+class FileSource(NamedTuple):
     """A data file of a fragment: where it is, and which field is in which column."""
 
     location: str
@@ -50,8 +49,7 @@ class FileSource:
     columns: dict[int, int]  # field id -> column index
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentTask:
+class FragmentTask(NamedTuple):
     """Some rows, fetched or in a local file; decoding is CPU work for the pool."""
 
     schema: Schema
@@ -115,7 +113,7 @@ class FragmentTask:
         columns = [part for own in self.columns if (part := own.only(ids)).columns]
         own = {*ids, *(leaf.field.id for field in schema.fields for leaf in leaf_columns(field))}
         leaves = {field_id: rows for field_id, rows in self.leaves.items() if field_id in own}
-        return replace(self, schema=schema, leaves=leaves, columns=columns)
+        return self._replace(schema=schema, leaves=leaves, columns=columns)
 
     def sizes(self) -> dict[int, int]:
         """Encoded bytes of single rows by field id of the leaf."""

@@ -67,8 +67,7 @@ class PageTables(NamedTuple):
         return lows, highs
 
 
-@dataclass(frozen=True, slots=True)
-class Content:
+class Content(NamedTuple):
     """Bytes of a file."""
 
     path: str
@@ -77,8 +76,7 @@ class Content:
     first: int = 0  # where they begin
 
 
-@dataclass(frozen=True, slots=True)
-class FilePages:
+class FilePages(NamedTuple):
     """Pages of files, and the bytes that they lie in."""
 
     tables: PageTables

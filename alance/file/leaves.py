@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -47,8 +47,7 @@ class OpenLeaf:
         return from_content(loading, self.column.container)
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(NamedTuple):
     """Rows of a leaf that were found in several ways, one part behind the other."""
 
     parts: Sequence[Found]

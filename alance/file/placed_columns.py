@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Reader
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedColumns:
+class PlacedColumns(NamedTuple):
     """Columns of rows that were placed, each of which is a field of the schema.
 
     Attributes:
@@ -51,8 +49,7 @@ class PlacedColumns:
     def only(self, ids: Collection[int]) -> PlacedColumns:
         """Those of some fields."""
         kept = [number for number, field in enumerate(self.fields) if field.id in ids]
-        return replace(
-            self,
+        return self._replace(
             fields=[self.fields[number] for number in kept],
             columns=[self.columns[number] for number in kept],
             widths=[self.widths[number] for number in kept],

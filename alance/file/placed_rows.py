@@ -8,7 +8,6 @@ a guess instead. Columns and pages of other kinds have plans of their own, besid
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from operator import attrgetter, lt
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -83,8 +82,7 @@ class FoundRows(NamedTuple):
     columns: Sequence[PlacedColumns]
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(NamedTuple):
     """Rows of fragments that have the same leaves."""
 
     tables: Sequence[PageTables]  # of the fragments

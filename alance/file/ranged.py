@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -42,8 +41,7 @@ LEARNED_AT_ONCE: Final = 64  # pages: a millisecond or two
 FEW_PARTS: Final = 16  # as many as a read answers on the loop
 
 
-@dataclass(frozen=True, slots=True)
-class RangedRows:
+class RangedRows(NamedTuple):
     """Ranges of rows of columns, and how they become arrays.
 
     Attributes:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -24,8 +23,7 @@ NO_FORM: Final = -1  # no width of values
 MOST_LIST_BYTES: Final = 255  # of longer lists pages are full-zip, which are views, not copied
 
 
-@dataclass(frozen=True, slots=True)
-class RangedColumns:
+class RangedColumns(NamedTuple):
     """The leaves of a fragment whose pages the kernel may take ranges of rows from.
 
     Attributes:

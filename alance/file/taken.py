@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +22,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Pieces, Reader
 
 
-@dataclass(frozen=True, slots=True)
-class TakenRows:
+class TakenRows(NamedTuple):
     """Rows of fragments, one fragment behind the other; a column is decoded in one go."""
 
     schema: Schema

@@ -11,7 +11,6 @@ as one. Whatever is unusual, wrong bytes too, is left to the opening of single f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,8 +63,7 @@ def read_whole(schema: Schema, fragments: Sequence[FragmentFiles]) -> Plan[Whole
     return WholeFragments(schema, fragments, dict(zip(locations, contents, strict=True)))
 
 
-@dataclass(frozen=True, slots=True)
-class WholeFragments:
+class WholeFragments(NamedTuple):
     """Fragments whose files are in memory, by location."""
 
     schema: Schema

@@ -5,8 +5,7 @@ A block has no nulls; validity comes from definition levels. Slots of nulls hold
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,8 +18,7 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes, Int32s, Int64s
 
 
-@dataclass(frozen=True, slots=True)
-class FixedWidth:
+class FixedWidth(NamedTuple):
     """Values of equal width, contiguous; booleans (`bits_per_value` 1) LSB first without gaps."""
 
     bits_per_value: int
@@ -28,8 +26,7 @@ class FixedWidth:
     data: Bytes  # shape (ceil(num_values * bits_per_value / 8),)
 
 
-@dataclass(frozen=True, slots=True)
-class VariableWidth:
+class VariableWidth(NamedTuple):
     """Byte strings: value i is `data[offsets[i] : offsets[i + 1]]`, and `offsets[0]` is 0."""
 
     offsets: Int32s | Int64s  # shape (num_values + 1,)
@@ -41,8 +38,7 @@ class VariableWidth:
         return len(self.offsets) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class FixedSizeListBlock:
+class FixedSizeListBlock(NamedTuple):
     """Rows of `dimension` items each, and the validity of the items where it is stored."""
 
     dimension: int
@@ -54,16 +50,14 @@ class FixedSizeListBlock:
         return self.items.num_values // self.dimension
 
 
-@dataclass(frozen=True, slots=True)
-class StructBlock:
+class StructBlock(NamedTuple):
     """Children of equal length, in the order of the struct's fields."""
 
     num_values: int
     children: tuple[Block, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DictionaryBlock:
+class DictionaryBlock(NamedTuple):
     """Indices into distinct items, as a page with a dictionary stores them."""
 
     indices: FixedWidth  # 8, 16, 32 or 64 bits, unsigned
@@ -74,8 +68,7 @@ class DictionaryBlock:
         return self.indices.num_values
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantBlock:
+class ConstantBlock(NamedTuple):
     """One value for all slots; `value` None: all slots are null."""
 
     num_values: int

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,7 @@ def are_ranges(starts: Int64s, stops: Int64s) -> bool:
     ) and bool((stops - starts <= MAX_RANGE_BYTES).all())
 
 
-@dataclass(frozen=True, slots=True)
-class Coalesced:
+class Coalesced(NamedTuple):
     """Spans of bytes that cover ranges, and which span covers each of them.
 
     A span is larger than the limit only where a single range is.

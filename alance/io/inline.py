@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -199,8 +199,7 @@ def _read_pieces(reader: PieceReader, asked: Sequence[Asking], read: Read, *, in
         read.wait_for(reader.get_pieces(inside), bring)
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(NamedTuple):
     """Whom to tell of what is read: by itself where threads read that know of no trace."""
 
     recorder: trace.Recorder | None

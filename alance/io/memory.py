@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from alance.errors import AlreadyExistsError, NotFoundError
 from alance.io import lifecycle
@@ -22,8 +21,7 @@ if TYPE_CHECKING:
     from alance.io.store import Body, Names, Span, Store
 
 
-@dataclass(frozen=True, slots=True)
-class _Object:
+class _Object(NamedTuple):
     body: memoryview
     meta: ObjectMeta
 

@@ -194,7 +194,7 @@ class StoreRegistry:
             options, limits = StoreOptions(), TimeLimits()
 
         def make() -> Store:
-            return _make(replace(address, root=self._open.free_root(address.root)), options, limits)
+            return _make(address._replace(root=self._open.free_root(address.root)), options, limits)
 
         with self._open.lock:
             opened = self._open.shared((address.root, options, limits), make)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from alance.errors import InvalidInputError, UnsupportedError
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from alance.io.profile import Kind
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(NamedTuple):
     """Where a dataset is.
 
     Attributes:

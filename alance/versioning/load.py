@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from alance.errors import BucketNotFoundError, CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.plans import ByteRange
@@ -76,8 +76,7 @@ async def read_tagged(
     return await read(), False
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestLocation:
+class ManifestLocation(NamedTuple):
     """Where a version's manifest is.
 
     Attributes:

@@ -8,7 +8,7 @@ of equal values.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -33,8 +33,7 @@ ROWS_A_BYTE: Final = 4
 NO_LENGTHS: Final = np.empty(0, np.uint32)
 
 
-@dataclass(frozen=True, slots=True)
-class RowValues:
+class RowValues(NamedTuple):
     """A number for each physical row of a fragment: runs that grow by 0 or 1 a row."""
 
     starts: Int64s  # shape (runs,): the first row of each run; empty: each row
@@ -75,8 +74,7 @@ class RowValues:
         return values + (rows - self.starts[runs]).astype(np.uint64) if self.step else values
 
 
-@dataclass(frozen=True, slots=True)
-class RowIdRuns:
+class RowIdRuns(NamedTuple):
     """Runs in which id and row offset grow together; each array of shape (runs,)."""
 
     ids: UInt64s  # the first id of each

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyroaring import BitMap64
+from pyroaring import BitMap, BitMap64
 
 from alance import _kernels
 from alance.format.row_set import RowSet
@@ -88,3 +88,29 @@ def test_runs_that_contradict_each_other_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="row ids"):
             _kernels.find_row_ids(ids, highs, bounds, lows, addresses, lengths)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1 << 18), st.sampled_from([1, 50, 5000, 70_000])), max_size=4
+    ),
+    st.sets(st.integers(0, (1 << 32) - 1), max_size=20),
+    st.booleans(),
+    st.data(),
+)
+def test_bitmaps_are_parsed_as_pyroaring_parses_them(
+    spans: list[tuple[int, int]], single: set[int], runs: bool, data: st.DataObject
+) -> None:
+    bitmap = BitMap(single)
+    for start, length in spans:
+        bitmap.add_range(start, start + length)
+    if runs:
+        bitmap.run_optimize()
+    content = np.frombuffer(bitmap.serialize() + b"more", np.uint8)
+    assert _kernels.bitmap_end(content) == len(content) - 4
+    assert _kernels.bitmap_values(content, 1 << 32).tolist() == [*bitmap]
+    if bitmap:
+        with pytest.raises(ValueError, match="smaller than"):
+            _kernels.bitmap_values(content, bitmap.max())
+    with pytest.raises(ValueError, match="it ends in"):
+        _kernels.bitmap_end(content[: data.draw(st.integers(0, len(content) - 5))])

@@ -9,8 +9,7 @@ Source: encodings_v2_1.proto, CompressiveEncoding; docs/format/encodings.md, "Ov
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 import numpy as np
 from google.protobuf.unknown_fields import UnknownFieldSet
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 MAX_BITS_PER_VALUE: Final = 1 << 37
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkBuffers:
+class ChunkBuffers(NamedTuple):
     """Where the buffers of each chunk stand in one array of bytes.
 
     Buffer b of chunk c is `data[starts[b, c] : starts[b, c] + sizes[b, c]]`. The kernels check

@@ -11,7 +11,7 @@ Range", "ByteStreamSplit" and "FixedSizeList".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -154,8 +154,7 @@ class ByteStreamSplit:
         return counts * (self.bits_per_value // 8)
 
 
-@dataclass(frozen=True, slots=True)
-class ListLevel:
+class ListLevel(NamedTuple):
     """One level of lists."""
 
     dimension: int
@@ -344,8 +343,7 @@ class InlineBitpacking:
         return np.full(len(counts), bits // 8 + 128 * bits, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class OutOfLineBitpacking:
+class OutOfLineBitpacking(NamedTuple):
     """Any number of values, all packed to the width W that the description says: 0 where all are
     zero. One buffer:
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 import zstandard
@@ -141,8 +141,7 @@ def _content(
     return b"".join(pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class GeneralMiniBlock:
+class GeneralMiniBlock(NamedTuple):
     """Chunks whose first buffer is compressed."""
 
     scheme: Scheme
@@ -164,8 +163,7 @@ class GeneralMiniBlock:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class GeneralBlock:
+class GeneralBlock(NamedTuple):
     """Blocks that are compressed as a whole."""
 
     scheme: Scheme

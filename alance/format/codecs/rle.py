@@ -20,8 +20,8 @@ Source: encodings_v2_1.proto, message Rle; docs/format/encodings.md, "Rle".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -51,7 +51,7 @@ def _split(blocks: ChunkBuffers) -> ChunkBuffers:
         )
     starts = np.stack([value_starts, length_starts])
     sizes = np.stack([value_sizes, length_sizes])
-    return replace(blocks, starts=starts, sizes=sizes)
+    return blocks._replace(starts=starts, sizes=sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,7 @@ def rle_codec(message: pb.Rle) -> Rle | CodedRle:
     return CodedRle.from_proto(message)
 
 
-@dataclass(frozen=True, slots=True)
-class RunNumbers:
+class RunNumbers(NamedTuple):
     """The values of runs, or their lengths."""
 
     codec: Flat | OutOfLineBitpacking

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isqrt
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -222,8 +222,7 @@ def sequence_codec(encoding: pb.CompressiveEncoding, *, bits: int = 64) -> Seque
     return arithmetic_or_stored(encoding, NUMBERS, "a sequence", bits=bits)
 
 
-@dataclass(frozen=True, slots=True)
-class Delta:
+class Delta(NamedTuple):
     """Numbers that do not decrease, by their differences."""
 
     bits: int
@@ -254,8 +253,7 @@ class Delta:
             return _kernels.running_sums(self.deltas.decode(inner), counts, self.base, limit)
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
+class Runs(NamedTuple):
     """Runs of equal numbers."""
 
     bits: int
@@ -315,8 +313,7 @@ class Runs:
         return num_runs.astype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class Distinct:
+class Distinct(NamedTuple):
     """Indices into a few distinct numbers."""
 
     bits: int
@@ -395,8 +392,7 @@ def variable_codec(message: pb.Variable) -> MiniBlockCodec:
     return SequenceVariable(sequence_codec(message.offsets, bits=32))
 
 
-@dataclass(frozen=True, slots=True)
-class SequenceVariable:
+class SequenceVariable(NamedTuple):
     """Byte strings whose offsets are a sequence, in mini-blocks.
 
         payload of the offsets   a buffer of its own, where their codec has one

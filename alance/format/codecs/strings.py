@@ -7,7 +7,7 @@ Source: encodings_v2_1.proto, messages Variable and Fsst; docs/format/encodings.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
 
@@ -153,8 +153,7 @@ def check_variable(values: FixedWidth | VariableWidth) -> VariableWidth:
     return values
 
 
-@dataclass(frozen=True, slots=True)
-class SymbolTable:
+class SymbolTable(NamedTuple):
     """The symbols that the codes stand for. The table stands in the description:
 
     u8          n, number of symbols, 0 to 255

@@ -15,7 +15,6 @@ Source: what the reference implementation writes.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -106,7 +105,7 @@ def _page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
         dictionary = dictionary_of(block, hints)
         if dictionary is not None:
             block = DictionaryBlock(*dictionary)
-            values = replace(values, values=block)
+            values = values._replace(values=block)
     if isinstance(block, DictionaryBlock):
         return mini_block_page(values, hints)
     if _is_zipped(block, layout):

@@ -5,10 +5,9 @@ Source: encodings_v2_1.proto, PageLayout and RepDefLayer; docs/format/file.md, "
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import takewhile
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt16s
@@ -60,8 +59,7 @@ def max_visible(layers: tuple[Layer, ...]) -> int:
     return sum(layer.num_levels for layer in inside)
 
 
-@dataclass(frozen=True, slots=True)
-class PageValues:
+class PageValues(NamedTuple):
     """Decoded rows of a page: levels of all entries, and one value a visible entry.
 
     Values of slots whose definition level is not 0 are arbitrary. Arrays may be views into the

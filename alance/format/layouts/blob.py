@@ -12,8 +12,7 @@ Source: encodings_v2_1.proto, BlobLayout; docs/format/file.md, "Blobs".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,8 +30,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 
-@dataclass(frozen=True, slots=True)
-class BlobTask:
+class BlobTask(NamedTuple):
     """Descriptions of blobs."""
 
     page: BlobPage
@@ -73,8 +71,7 @@ class BlobTask:
         return np.where(absent, positions >> 16, 0).astype(np.uint16)
 
 
-@dataclass(frozen=True, slots=True)
-class BlobPage:
+class BlobPage(NamedTuple):
     """A page of blob descriptions; rounds and state are those of the inner page."""
 
     place: PagePlace

@@ -17,7 +17,7 @@ Source: encodings_v2_1.proto, ConstantLayout; docs/format/file.md, "Constant lay
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -70,8 +70,7 @@ class ConstantState:
         return self._levels
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantTask:
+class ConstantTask(NamedTuple):
     """Rows of a page, all known already."""
 
     state: ConstantState
@@ -105,8 +104,7 @@ class ConstantTask:
             return levels.page_values(block, len(rows), chosen)
 
 
-@dataclass(frozen=True, slots=True)
-class ConstantPage:
+class ConstantPage(NamedTuple):
     """A page whose items all have one value, or none."""
 
     place: PagePlace

@@ -9,8 +9,7 @@ Source: docs/format/file.md, "Columns" and "Layers and levels".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,8 +34,7 @@ EMPTY_STRUCT: Final = pa.struct([])
 _STRUCTURAL_LIST: Final = "fixed_size_list:struct:"
 
 
-@dataclass(frozen=True, slots=True)
-class LeafColumn:
+class LeafColumn(NamedTuple):
     """A field that has a column of its own; `rows` of the table are `rows * multiplier` of it."""
 
     field: Field
@@ -118,8 +116,7 @@ def assemble(field: Field, leaves: Mapping[int, Sequence[PageValues]], num_rows:
     return _build(field, arrow, opened, 0, num_rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Leaf:
+class _Leaf(NamedTuple):
     """A leaf's pages, unravelled."""
 
     pages: Sequence[PageValues]

@@ -13,7 +13,7 @@ Source: encodings_v2_1.proto, FullZipLayout; docs/format/file.md, "Full-zip layo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -60,8 +60,7 @@ class FullZipState:
         return 100 + (0 if self.index is None else self.index.nbytes)
 
 
-@dataclass(frozen=True, slots=True)
-class FullZipPage:
+class FullZipPage(NamedTuple):
     """A page of zipped rows."""
 
     place: PagePlace

@@ -11,8 +11,7 @@ Source: encodings_v2_1.proto, FullZipLayout; docs/format/file.md, "Full-zip layo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 
-@dataclass(frozen=True, slots=True)
-class ZipForm:
+class ZipForm(NamedTuple):
     """How entries are written."""
 
     shape: Shape
@@ -91,8 +89,7 @@ class ZipForm:
         return None
 
 
-@dataclass(frozen=True, slots=True)
-class FullZipTask:
+class FullZipTask(NamedTuple):
     """Whole rows of a page, zipped."""
 
     place: PagePlace

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -72,8 +72,7 @@ def _shape(numbers: tuple[int, ...]) -> Shape:
     return Shape(layers, max_repetition(layers), max_definition(layers), max_visible(layers))
 
 
-@dataclass(frozen=True, slots=True)
-class Levels:
+class Levels(NamedTuple):
     """The levels of a sequence of entries; None where they are all 0."""
 
     shape: Shape

@@ -12,8 +12,7 @@ Source: encodings_v2_1.proto, MiniBlockLayout; docs/format/file.md, "Mini-block 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
@@ -89,8 +88,7 @@ class MiniBlockState:
         return 200 + self.table.num_bytes + items
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
+class Description(NamedTuple):
     """What a page's description says, wherever the page lies; pages of equal ones share it."""
 
     form: ChunkForm  # of no place
@@ -126,8 +124,7 @@ class Description:
         return Dictionary(codec, content, self.num_dictionary_items)
 
 
-@dataclass(frozen=True, slots=True)
-class MiniBlockPage:
+class MiniBlockPage(NamedTuple):
     """A page of chunks."""
 
     place: PagePlace

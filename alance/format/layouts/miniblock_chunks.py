@@ -13,8 +13,7 @@ Source: encodings_v2_1.proto, MiniBlockLayout; docs/format/file.md, "Mini-block 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 MAX_CHUNK_VALUES: Final = 32768
 
 
-@dataclass(frozen=True, slots=True)
-class Chunks:
+class Chunks(NamedTuple):
     """All chunks of a page; n of them."""
 
     first_bytes: Int64s  # shape (n + 1,): where each chunk begins in its buffer, and the end
@@ -105,8 +103,7 @@ class Chunks:
         return first, last
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
+class Points(NamedTuple):
     """Single rows of a page without lists, and the c chunks that hold them."""
 
     numbers: Int64s  # of the chunks, ascending, shape (c,)
@@ -117,8 +114,7 @@ class Points:
     entries: Int64s  # of each row among the values of all chunks, shape (m,)
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkRuns:
+class ChunkRuns(NamedTuple):
     """Some chunks of a page, as runs of neighbours in ascending order; r of them."""
 
     chunks: Chunks

@@ -6,7 +6,6 @@ is unusual, wrong bytes too, is left to the decoding of single pages, which says
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -38,8 +37,7 @@ class Joined(NamedTuple):
     sizes: Int64s  # bytes of each page
 
 
-@dataclass(frozen=True, slots=True)
-class AlikePages:
+class AlikePages(NamedTuple):
     """At least one page, all of the same `kind`; arrays have one value a page."""
 
     first: MiniBlockPage  # what all of them are, but for numbers of items
@@ -64,7 +62,7 @@ def decode_together(pages: AlikePages) -> PageValues | None:
         values = _with_items(pages, page.values)
     except (AlanceError, ValueError, OverflowError):
         return None
-    return None if values is None else replace(page, values=values)
+    return None if values is None else page._replace(values=values)
 
 
 def _chunks(pages: AlikePages, contents: Int64s) -> Chunks | None:

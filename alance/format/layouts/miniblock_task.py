@@ -11,8 +11,7 @@ Source: docs/format/file.md, "Mini-block layout".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.place import PagePlace
 
 
-@dataclass(frozen=True, slots=True)
-class ChunkForm:
+class ChunkForm(NamedTuple):
     """How the chunks of a page are written."""
 
     place: PagePlace
@@ -49,8 +47,7 @@ class ChunkForm:
         return (self.rep is not None) + (self.definition is not None)
 
 
-@dataclass(frozen=True, slots=True)
-class MiniBlockTask:
+class MiniBlockTask(NamedTuple):
     """Chunks of a page, and the rows wanted of them."""
 
     form: ChunkForm
@@ -172,8 +169,7 @@ class MiniBlockTask:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _SplitChunks:
+class _SplitChunks(NamedTuple):
     """Chunks taken apart into buffers."""
 
     data: Bytes

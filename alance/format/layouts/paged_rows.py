@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -110,8 +110,7 @@ class PlacedRows:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PagedRows:
+class PagedRows(NamedTuple):
     """Rows of a leaf, of any number of files, and how to decode them.
 
     Attributes:

@@ -12,8 +12,7 @@ Source: encodings_v2_1.proto, RepDefLayer; docs/format/file.md, "Layers and leve
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,16 +27,14 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import PageValues
 
 
-@dataclass(frozen=True, slots=True)
-class Items:
+class Items(NamedTuple):
     """The slots of a leaf, struct or structural fixed-size list."""
 
     num_slots: int
     valid: Mask | None  # shape (num_slots,); None: all valid
 
 
-@dataclass(frozen=True, slots=True)
-class Lists:
+class Lists(NamedTuple):
     """The slots of a list or map."""
 
     offsets: Int64s  # shape (num_slots + 1,), from 0

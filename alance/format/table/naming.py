@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import re
 import uuid
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance.errors import InvalidInputError
 
@@ -43,8 +42,7 @@ class NamingScheme(Enum):
     V2 = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestName:
+class ManifestName(NamedTuple):
     """The version and scheme in the name of a manifest."""
 
     version: int

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -38,8 +38,7 @@ LENGTH: Final = struct.Struct("<I")
 WITHOUT_PAGES: Final = ("struct",)  # types whose entries in the page table are zeros
 
 
-@dataclass(frozen=True, slots=True)
-class PageRun:
+class PageRun(NamedTuple):
     """The pages of one field, a batch each."""
 
     positions: Int64s  # shape (batches,): absolute

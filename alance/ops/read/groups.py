@@ -7,9 +7,8 @@ is a group: of one fragment, or of small ones that stand side by side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -46,8 +45,7 @@ GROUP_FRAGMENTS: Final = 64
 LATE_BYTES: Final = 64 << 10  # of a fragment's late columns: one request has them all
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentGroup:
+class FragmentGroup(NamedTuple):
     """Fragments as one: their physical rows are numbered one behind the other.
 
     Attributes:
@@ -128,8 +126,7 @@ class FragmentGroup:
         ] or [(self.handles[0], rows)]
 
 
-@dataclass(frozen=True, slots=True)
-class Split:
+class Split(NamedTuple):
     """Rows of a group that one pool job decodes.
 
     Attributes:

@@ -14,7 +14,6 @@ on.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -110,7 +109,7 @@ class SplitReader:
                 late = next(opened)
                 describe([late])
                 stop = self._guess(group.spans, late) if self._guess_left > 0 else 0
-                group = replace(group, late=late, eager_stop=stop)
+                group = group._replace(late=late, eager_stop=stop)
             with_late.append(group)
         return with_late
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -83,8 +83,7 @@ def num_rows_of(spans: Sequence[tuple[int, int]]) -> int:
     return sum(stop - start for start, stop in spans)
 
 
-@dataclass(frozen=True, slots=True)
-class RowFilter:
+class RowFilter(NamedTuple):
     """CPU half of a split: runs in the pool."""
 
     plan: ScanPlan
@@ -245,8 +244,7 @@ class LateRows:
         return batch
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(NamedTuple):
     """The rows of a split that the filter kept: their first columns, and the places of the late."""
 
     batch: pa.RecordBatch

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -52,9 +51,8 @@ async def learn_rows_and_sizes(snapshot: Snapshot, handle: FragmentHandle) -> No
         if source.file_bytes:
             return source
         location = source.location
-        return replace(
-            source, file_bytes=await snapshot.engine.scheduler.size(location, reason="file size")
-        )
+        num_bytes = await snapshot.engine.scheduler.size(location, reason="file size")
+        return source._replace(file_bytes=num_bytes)
 
     sources = await all_of(sized(source) for source in handle.sources)
     num_rows = handle.num_physical_rows

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as attribute
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
@@ -31,8 +31,7 @@ META: Final = (ROW_ID, ROW_ADDRESS, CREATED_AT, UPDATED_AT, ROW_OFFSET)
 Columns: TypeAlias = Sequence[str] | Mapping[str, str] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """One output column: a field by its path, a meta column, or a computed value."""
 
     name: str

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, overload
+from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 import numpy as np
 
@@ -35,8 +34,7 @@ FRAGMENT_WORK: Final = 16
 ROW_WORK: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class TakenColumns:
+class TakenColumns(NamedTuple):
     """The columns of a take: what it gives, what it reads, and a key for caches."""
 
     projection: Projection

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,7 +73,7 @@ def test_an_index_left_on_the_store_costs_a_second_round(
 ) -> None:
     page = page_of(make_page, *strings_of(STRINGS, width), len(STRINGS))
     assert isinstance(page.layout, FullZipPage)
-    page.layout = replace(page.layout, max_index_bytes=0)
+    page.layout = page.layout._replace(max_index_bytes=0)
     state = page.run(page.layout.load())
     assert (page.rounds, state.num_bytes) == (0, 100)
     for numbers in ([0], [1, 2], [0, 4, 6], list(range(7))):
@@ -208,7 +207,7 @@ def test_spoiled_pages_are_refused_or_read_without_harm(
     page = page_of(make_page, message, buffers, len(STRINGS))
     numbers = sorted(data.draw(st.sets(st.integers(0, 6), min_size=1)))
     for keeps_index in (True, False):
-        page.layout = replace(page.layout, max_index_bytes=100 * keeps_index)
+        page.layout = page.layout._replace(max_index_bytes=100 * keeps_index)
         for read in (page.read_page, lambda: list(page.ways(numbers))):
             try:
                 read()

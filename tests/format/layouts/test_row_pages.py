@@ -6,7 +6,6 @@ every codec is in one of the lists below. See `CONTRIBUTING.md`, "A codec".
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import pytest
@@ -104,7 +103,7 @@ def test_indices_of_a_dictionary_are_taken_by_rows_where_they_are_words(name: st
 def test_levels(name: str) -> None:
     levels = block_codec((LEVELS_BY_ROWS | LEVELS_BY_CHUNKS)[name])
     shape = Shape.from_proto([Layer.NULLABLE_ITEM])
-    form = replace(chunk_form(encodings.flat(32)), shape=shape, definition=levels)
+    form = chunk_form(encodings.flat(32))._replace(shape=shape, definition=levels)
     assert (row_form(form, 1, has_items=False) is not None) == (name in LEVELS_BY_ROWS)
 
 
