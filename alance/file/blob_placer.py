@@ -147,10 +147,10 @@ class BlobPlacer:
                 )
             yield rows
             return
-        if rows.placed is not None:
+        if rows.placed is not None and not rows.placed.is_managed:
             raise InvalidInputError(
                 f"field {where!r}: blobs that have their place are written to single files; a "
-                "table takes payloads and URIs"
+                "table takes payloads, URIs, and parts of objects that it keeps"
             )
         async for piece in self._sidecars.resolved(rows, where):
             yield piece
@@ -166,7 +166,7 @@ class BlobPlacer:
                 np.where(inline, 0, placed.positions).astype(np.uint64),
                 sizes.astype(np.uint64),
                 np.where(inline, 0, placed.blob_ids).astype(np.uint32),
-                {},
+                dict(placed.uris),
                 [],
                 [],
             )

@@ -227,6 +227,18 @@ class Table:
         base = _base(manifest, base_id, f"object {uri!r}")
         return self._below(base, inside(uri, "object"))
 
+    def managed(self, manifest: Manifest, path: str, base_id: int | None) -> str:
+        """Location of an object that the table keeps blobs in.
+
+        Args:
+            base_id: id of the base path that it is below; None: the table's folder.
+
+        Raises:
+            CorruptFileError: it leaves its folder, or the base is not in the manifest.
+        """
+        base = _base(manifest, base_id, f"object {path!r}")
+        return self._below(base, inside(path, "object"))
+
     def folder(self, path: str) -> str:
         """Location of a path below this branch's folder.
 

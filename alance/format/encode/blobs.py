@@ -11,7 +11,8 @@ Users hand over rows of version 2 as payloads, or say where objects elsewhere ar
     struct<data, uri, position, size, base_id>   likewise; what `uri` is relative to is told
     struct<kind, data, uri, blob_id, blob_size, position>
                                                  payloads, or parts of objects beside the data file
-                                                 that the caller has written
+                                                 that the caller has written, or of other objects
+                                                 that the table keeps
 
 Where a payload goes is decided by its size:
 
@@ -56,6 +57,8 @@ INLINE: Final = 0
 PACKED: Final = 1
 DEDICATED: Final = 2
 EXTERNAL: Final = 3
+MANAGED: Final = 4  # a part of an object of the table, by its path there
+MANAGED_ELSEWHERE: Final = 5  # the same below a base path
 UNKNOWN_BASE: Final = (1 << 32) - 1  # no base path has this id
 INLINE_BYTES: Final = 64 << 10
 DEDICATED_BYTES: Final = 4 << 20
@@ -211,13 +214,25 @@ class Placed:
 
     Attributes:
         kinds: INLINE where there is a payload, or a null.
-        positions, sizes, blob_ids: of the others.
+        positions, sizes, blob_ids: of the others; of `MANAGED_ELSEWHERE` the base path.
+        uris: by number of the slot, the path of each object that the table keeps.
     """
 
     kinds: Bytes
     positions: UInt64s
     sizes: UInt64s
     blob_ids: UInt32s
+    uris: Mapping[int, str]
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether all are payloads, or parts of objects that the table keeps."""
+        return bool(np.isin(self.kinds, (INLINE, MANAGED, MANAGED_ELSEWHERE)).all())
+
+    @property
+    def base_ids(self) -> set[int]:
+        """The base paths below which objects are."""
+        return {*self.blob_ids[self.kinds == MANAGED_ELSEWHERE].tolist()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,15 +337,43 @@ def _placed(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
         numbers[name] = as_numbers(children[name].fill_null(0))
     kinds = np.where(here, numbers["kind"], INLINE).astype(np.uint8)
     _refuse(here & ~_there(children["kind"], here), where, "has no `kind`")
-    _refuse(kinds > DEDICATED, where, "must be of kind 0 (inline), 1 (packed) or 2 (dedicated)")
+    kept = here & ((kinds == MANAGED) | (kinds == MANAGED_ELSEWHERE))
+    _refuse(
+        (kinds > DEDICATED) & ~kept,
+        where,
+        "must be of kind 0 (inline), 1 (packed), 2 (dedicated), 4 or 5 (managed)",
+    )
     is_inline = here & (kinds == INLINE)
     _refuse(here & (is_inline != has_data), where, "must have `data` if it is inline, else none")
     beside = kinds != INLINE
-    _refuse(beside & (numbers["blob_id"] == 0), where, "has no `blob_id`")
+    _refuse(beside & ~kept & (numbers["blob_id"] == 0), where, "has no `blob_id`")
     _refuse(beside & ~_there(children["blob_size"], here), where, "has no `blob_size`")
-    placed = Placed(kinds, numbers["position"], numbers["blob_size"], numbers["blob_id"])
+    ids = np.where(kinds == MANAGED, 0, numbers["blob_id"]).astype(np.uint32)
+    slots = np.flatnonzero(kept).tolist()
+    uris = {slot: children["uri"][slot].as_py() or "" for slot in slots}
+    for slot, path in uris.items():
+        check_managed(path, int(numbers["position"][slot]), int(numbers["blob_size"][slot]), where)
+    placed = Placed(kinds, numbers["position"], numbers["blob_size"], ids, uris)
     payloads = _payloads(data, has_data, where)
     return BlobRows(payloads, valid, np.empty(0, np.int64), placed=placed)
+
+
+def check_managed(path: str, position: int, size: int, where: str) -> None:
+    """Check a reference to a part of an object that the table keeps.
+
+    Raises:
+        InvalidInputError: no path inside of a folder, or bytes that no object has.
+    """
+    parts = path.split("/")
+    if {"", ".", ".."} & {*parts} or "\\" in path or "://" in path:
+        raise InvalidInputError(
+            f"field {where!r}: {path!r}: expected the path of an object, relative to the table's "
+            "folder or to a base path"
+        )
+    if position < 0 or size < 0 or position + size >= 1 << 64:
+        raise InvalidInputError(
+            f"field {where!r}: {size} bytes at {position} of {path!r}: no object has such"
+        )
 
 
 def _payloads(array: pa.Array, valid: Mask | None, where: str) -> VariableWidth:

@@ -64,11 +64,13 @@ WRITABLE: Final = (
     | COVERING_INDEX
     | MIXED_FILE_VERSIONS
     | SPILLED_LINEAGE
+    | MANAGED_BLOBS
     | FIELD_IDS_NOT_REUSED
 )
 # What only concerns indices is safe to read past.
 READABLE: Final = WRITABLE | FRAGMENT_REUSE_TAGGED
-STICKY: Final = MIXED_FILE_VERSIONS  # once set, set in all later versions
+STICKY: Final = MIXED_FILE_VERSIONS | MANAGED_BLOBS  # once set, set in all later versions
+MANAGED_KEY: Final = "lance.blob.managed"  # of the schema's metadata: "true" sets the flag
 PAIRED: Final = MIXED_FILE_VERSIONS | FRAGMENT_REUSE_TAGGED | MANAGED_BLOBS | ZONE_WRITE_SEEDS
 
 
@@ -149,6 +151,8 @@ def flags_of(
         both |= STABLE_ROW_IDS
     if message.base_paths:
         both |= BASE_PATHS
+    if message.schema_metadata.get(MANAGED_KEY) == b"true":
+        both |= MANAGED_BLOBS
     if any(index.covering_fields for index in indices):
         both |= COVERING_INDEX
     if any(form.WhichOneof(name) in SPILLED for form in forms for name in SEQUENCES):

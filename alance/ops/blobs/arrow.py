@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from alance.file_version import FileVersion
-from alance.format.encode.blobs import DEDICATED_KEY, INLINE_KEY, PACK_KEY
+from alance.format.encode.blobs import DEDICATED_KEY, INLINE_KEY, PACK_KEY, PREPARED_TYPE
 from alance.format.field import BLOB, BLOB_V2
 from alance.format.types import EXTENSION_METADATA, EXTENSION_NAME
 
@@ -88,6 +88,8 @@ def _is_blob_v2(field: pa.Field) -> bool:
 def _newer(field: pa.Field) -> pa.Field:
     """The field, or its members, as of version 2."""
     arrow, metadata = field.type, dict(field.metadata or {})
+    if arrow == PREPARED_TYPE and _is_blob_v2(field):
+        return field.with_type(pa.struct(list(LOGICAL)[:2]))  # what is there already is data alone
     if pa.types.is_struct(arrow) and not isinstance(arrow, pa.BaseExtensionType):
         members = [arrow.field(number) for number in range(arrow.num_fields)]
         return field.with_type(pa.struct([_newer(member) for member in members]))

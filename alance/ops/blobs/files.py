@@ -27,7 +27,7 @@ from alance.io.uri import parse_uri
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
 
-    from alance.format.encode.blobs import BlobRows
+    from alance.format.encode.blobs import BlobRows, Placed
     from alance.format.table.fragment import DatasetBasePath
     from alance.io.engine import Engine
     from alance.io.upload import Upload
@@ -88,6 +88,7 @@ class BlobFiles:
     Args:
         location: of the data file.
         bases: the table's base paths, by id.
+        is_managed: the table may have blobs in objects that it keeps.
     """
 
     engine: Engine
@@ -95,6 +96,7 @@ class BlobFiles:
     location: str
     options: BlobOptions
     bases: Mapping[int, DatasetBasePath]
+    is_managed: bool = False
     _begun: list[tuple[str, Upload]] = field(default_factory=list, init=False)
     _roots: dict[str, int] | None = field(default=None, init=False)
 
@@ -129,13 +131,28 @@ class BlobFiles:
             InvalidInputError: a URI of no base path, where others are not allowed, or no URI.
             NotFoundError, StoreError: an object that is to be copied cannot be read.
         """
-        if not len(rows.external) or rows.is_resolved:
+        if rows.placed is not None:
+            self._check_managed(rows.placed, where)
+            yield rows
+        elif not len(rows.external) or rows.is_resolved:
             yield rows
         elif self.options.external_blob_mode == "reference":
             yield await self.engine.pool.run(lambda: self._referring(rows, where))
         else:
             async for piece in self._ingested(rows):
                 yield piece
+
+    def _check_managed(self, placed: Placed, where: str) -> None:
+        if placed.uris and not self.is_managed:
+            raise InvalidInputError(
+                f"field {where!r}: parts of objects that the table keeps need "
+                "`lance.blob.managed` = `true` in the metadata of its schema"
+            )
+        unknown = placed.base_ids - set(self.bases)
+        if unknown:
+            raise InvalidInputError(
+                f"field {where!r}: base path {min(unknown)}: the table has none of this id"
+            )
 
     def _referring(self, rows: BlobRows, where: str) -> BlobRows:
         from alance.format.encode.blobs import UNKNOWN_BASE  # in a thread, not on the loop

@@ -13,7 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.encode.blobs import DEDICATED, EXTERNAL, INLINE, PACKED
+from alance.format.encode.blobs import (
+    DEDICATED,
+    EXTERNAL,
+    INLINE,
+    MANAGED,
+    MANAGED_ELSEWHERE,
+    PACKED,
+)
 from alance.format.layouts.arrays import bitmap
 from alance.format.numbers import as_mask, as_numbers, validity_of
 from alance.format.types import nested_type
@@ -102,6 +109,15 @@ def described(
         position, size, kind, blob_id = numbers if field.is_blob_v2 else (*numbers, INLINE, 0)
         if kind == EXTERNAL:
             described_blobs.append(External(uris[row].as_py(), position, size, blob_id))
+        elif kind in (MANAGED, MANAGED_ELSEWHERE):
+            base_id = (
+                blob_id
+                if kind == MANAGED_ELSEWHERE
+                else _root_of(snapshot, handles[fragment], field)
+            )
+            path = uris[row].as_py()
+            location = snapshot.table.managed(snapshot.manifest, path, base_id)
+            described_blobs.append(BlobPlace(location, position, size))
         else:
             described_blobs.append(_place(handles[fragment], field, position, size, kind, blob_id))
     return described_blobs
@@ -128,6 +144,18 @@ def _place(
     if kind in (PACKED, DEDICATED):
         return BlobPlace(blob_path(source.location, blob_id), position, size)
     raise UnsupportedError(f"blob of kind {kind} in {source.location}: not known to this alance")
+
+
+def _root_of(snapshot: Snapshot, handle: FragmentHandle, field: Field) -> int | None:
+    """The base path whose folder is the table's that a file was written for; None: this one's.
+
+    In a shallow clone that is the table that was cloned.
+    """
+    for file in handle.fragment.files:
+        if field.id in file.columns and file.base_id is not None:
+            base = snapshot.manifest.base_paths.get(file.base_id)
+            return file.base_id if base is not None and base.is_dataset_root else None
+    return None
 
 
 def _located(snapshot: Snapshot, blob: External) -> BlobPlace:

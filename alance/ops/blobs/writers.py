@@ -13,7 +13,7 @@ Source: docs/format/file.md, "Blobs".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,15 @@ import pyarrow as pa
 from alance.checks import check_count
 from alance.errors import InvalidInputError
 from alance.format.blocks import VariableWidth
-from alance.format.encode.blobs import DEDICATED, INLINE, PACKED, PREPARED_TYPE
+from alance.format.encode.blobs import (
+    DEDICATED,
+    INLINE,
+    MANAGED,
+    MANAGED_ELSEWHERE,
+    PACKED,
+    PREPARED_TYPE,
+    check_managed,
+)
 from alance.format.encode.leaves import as_type, block_of
 from alance.format.field import BLOB_V2
 from alance.format.layouts.arrays import bitmap
@@ -217,6 +225,15 @@ class DedicatedBlobWriter(_BlobWriter):
         return BlobDescriptor(DEDICATED, self._blob_id, 0, size)
 
 
+class _Row(NamedTuple):
+    kind: int | None = None
+    data: bytes | None = None
+    blob_id: int | None = None
+    blob_size: int | None = None
+    position: int | None = None
+    uri: str | None = None
+
+
 class BlobDescriptorArrayBuilder:
     """Makes of blobs that have their place an array for a `FileWriter`. In memory alone.
 
@@ -227,7 +244,7 @@ class BlobDescriptorArrayBuilder:
     def __init__(self, column: str) -> None:
         self._column = column
         self._parts: list[pa.StructArray] = []
-        self._rows: list[tuple[int | None, bytes | None, int | None, int | None, int | None]] = []
+        self._rows: list[_Row] = []
         self._is_finished = False
 
     def __repr__(self) -> str:
@@ -261,7 +278,34 @@ class BlobDescriptorArrayBuilder:
         """
         self._check(blob_id)
         check_count("size", size, least=0, most=MAX_BYTES)
-        self._rows.append((DEDICATED, None, blob_id, size, None))
+        self._rows.append(_Row(DEDICATED, None, blob_id, size))
+
+    def append_managed(
+        self, uri: str, offset: int, size: int, *, base_id: int | None = None
+    ) -> None:
+        """Add a part of an object that is there already and does not change.
+
+        The table takes such rows in `write_dataset` and `insert` as well, if the metadata of its
+        schema has `lance.blob.managed` = `true`. No request is sent: that the object is there, and
+        stays until the row is committed, is the caller's part.
+
+        Args:
+            uri: path of the object, relative to the table's folder or to the base path.
+            offset: of its first byte in the object.
+            size: in bytes; 0: an empty blob.
+            base_id: of a base path of the table.
+
+        Raises:
+            InvalidInputError: no relative path, or no such bytes.
+        """
+        self._check()
+        check_count("offset", offset, least=0, most=MAX_BYTES)
+        check_count("size", size, least=0, most=MAX_BYTES)
+        check_managed(uri, offset, size, self._column)
+        if base_id is not None:
+            check_count("base_id", base_id, least=0, most=MAX_ID)
+        kind = MANAGED if base_id is None else MANAGED_ELSEWHERE
+        self._rows.append(_Row(kind, None, base_id, size, offset, uri))
 
     def append(self, value: BlobDescriptor) -> None:
         """Add what a writer gave.
@@ -278,7 +322,7 @@ class BlobDescriptorArrayBuilder:
             self.append_null()
         else:
             position = value.position if value.kind == PACKED else None
-            self._rows.append((value.kind, None, value.blob_id, value.size, position))
+            self._rows.append(_Row(value.kind, None, value.blob_id, value.size, position))
 
     def extend(self, values: Iterable[BlobDescriptor]) -> None:
         """Add what a writer gave for several rows; errors like those of `append`."""
@@ -294,12 +338,12 @@ class BlobDescriptorArrayBuilder:
         self._check()
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InvalidInputError(f"blob: expected bytes, found {type(data).__name__}")
-        self._rows.append((INLINE, bytes(data), None, None, None))
+        self._rows.append(_Row(INLINE, bytes(data)))
 
     def append_null(self) -> None:
         """Add a null."""
         self._check()
-        self._rows.append((None, None, None, None, None))
+        self._rows.append(_Row())
 
     def finish(self) -> pa.StructArray:
         """The array; nothing can be added any more.
@@ -321,7 +365,7 @@ class BlobDescriptorArrayBuilder:
     def _end_rows(self) -> None:
         if not self._rows:
             return
-        kinds, data, blob_ids, sizes, positions = zip(*self._rows, strict=True)
+        kinds, data, blob_ids, sizes, positions, uris = zip(*self._rows, strict=True)
         self._rows = []
         columns = {
             "kind": pa.array(kinds, pa.uint8()),
@@ -329,6 +373,7 @@ class BlobDescriptorArrayBuilder:
             "blob_id": pa.array(blob_ids, pa.uint32()),
             "blob_size": pa.array(sizes, pa.uint64()),
             "position": pa.array(positions, pa.uint64()),
+            "uri": pa.array(uris, pa.string()),
         }
         valid = validity_of(columns["kind"])
         self._parts.append(_array(len(kinds), valid, columns))

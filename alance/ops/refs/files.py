@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlreadyExistsError, UnsupportedError
+from alance.format.table.flags import MANAGED_BLOBS
 from alance.format.table.fragment import data_path, deletion_path
 from alance.format.table.indices import Index
 from alance.format.table.naming import DATA, DELETIONS, INDICES
@@ -139,6 +140,8 @@ async def _listed(source: Snapshot, files: list[Copied]) -> list[Copied]:
             ]
     if not any(leaf.is_blob_v2 for leaf in source.schema.walk()):
         return listed
+    if manifest.head.reader_feature_flags & MANAGED_BLOBS:
+        raise UnsupportedError("managed blobs, whose objects a deep clone would not have")
     data = {file.location: file.path for file in files if file.location.endswith(".lance")}
     used = {file.base_id for fragment in manifest.fragments for file in fragment.files}
     if set(manifest.base_paths) - used:

@@ -14,6 +14,7 @@ from alance.file.page_writer import older_writers, writer_of
 from alance.file_version import FileVersion
 from alance.format.encode.container import MANIFEST_NUMBERS
 from alance.format.proto import table_pb2
+from alance.format.table.flags import MANAGED_KEY
 from alance.format.table.naming import data_file_name
 from alance.io.tasks import all_of
 from alance.ops.blobs.files import BlobFiles
@@ -200,7 +201,14 @@ class DataFiles:
         blobs = None
         if self._has_blobs:
             options = self.limits.blobs
-            blobs = BlobFiles(engine, self.table, location, options, self.bases)
+            blobs = BlobFiles(
+                engine,
+                self.table,
+                location,
+                options,
+                self.bases,
+                self.schema.metadata.get(MANAGED_KEY) == "true",
+            )
             writer.attach(blobs)
         self._current = _File(writer, name, location, base, blobs)
         self._files.append(self._current)

@@ -8,7 +8,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.table import flags
 from alance.format.table.flags import check_readable, names_of
 
-SUPPORTED = [1, 2, 4, 8, 16, 32, 128, 256, 1024, 2048]
+SUPPORTED = [1, 2, 4, 8, 16, 32, 128, 256, 1024, 2048, 16384]
 
 
 @pytest.mark.parametrize("flag", SUPPORTED)
@@ -16,7 +16,7 @@ def test_read(flag: int) -> None:
     check_readable(flag, flag, has_max_field_id=False)
 
 
-@pytest.mark.parametrize("flag", [64, 512, 4096, 8192, 16384, 65536, 1 << 17, 1 << 40])
+@pytest.mark.parametrize("flag", [64, 512, 4096, 8192, 65536, 1 << 17, 1 << 40])
 def test_refused(flag: int) -> None:
     with pytest.raises(UnsupportedError, match=str(flag)):
         check_readable(flag, flag, has_max_field_id=False)

@@ -1,0 +1,188 @@
+"""Blobs that are parts of objects which the table keeps, written by either and read by both."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance import BlobDescriptorArrayBuilder, DatasetBasePath
+
+import alance
+from alance import CorruptFileError, InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTENT = bytes(range(200))
+
+
+def managed(folder: Path, *more: tuple[str, int, int]) -> Any:
+    """A table whose blobs lie in objects of its own and of a base path, and in its file."""
+    base = folder / "base"
+    for place in (folder / "t" / "_blobs", base / "sub"):
+        place.mkdir(parents=True)
+        (place / "x.blob").write_bytes(CONTENT)
+    builder = BlobDescriptorArrayBuilder("b")
+    for reference in (("_blobs/x.blob", 3, 10), ("_blobs/x.blob", 0, 0), *more):
+        builder.append_managed(*reference)
+    builder.append_managed("sub/x.blob", 100, 4, base_id=1)
+    builder.append_null()
+    builder.append_inline(b"inline")
+    blobs = builder.finish()
+    schema = pa.schema([pa.field("id", pa.int64()), builder.field], {"lance.blob.managed": "true"})
+    return lance.write_dataset(
+        pa.table([pa.array(range(len(blobs)), pa.int64()), blobs], schema),
+        folder / "t",
+        data_storage_version="2.2",
+        initial_bases=[DatasetBasePath(f"file://{base}", name="base")],
+    )
+
+
+async def test_references_are_read_as_pylance_reads_them(tmp_path: Path) -> None:
+    theirs = managed(tmp_path)
+    theirs.shallow_clone(tmp_path / "clone", reference=1)
+    rows = range(5)
+    for name in ("t", "clone"):
+        theirs = lance.dataset(tmp_path / name)
+        ours = await alance.dataset(tmp_path / name)
+        expected = theirs.read_blobs("b", indices=rows)
+        assert [blob for _, blob in expected] == [
+            CONTENT[3:13],
+            b"",
+            CONTENT[100:104],
+            None,
+            b"inline",
+        ]
+        assert await ours.read_blobs("b", indices=rows) == expected
+        assert (await ours.to_table()).to_pylist() == theirs.to_table().to_pylist()
+        table = await ours.to_table(blob_handling="all_binary")
+        assert table["b"].to_pylist() == [blob for _, blob in expected]
+        files = (await ours.to_pandas())["b"]
+        assert [file and await file.readall() for file in files] == table["b"].to_pylist()
+
+
+@pytest.mark.parametrize("writer", ["alance", "pylance"])
+async def test_references_that_either_has_written(tmp_path: Path, writer: str) -> None:
+    """The same rows by each; then rows beside them, changes, and a compaction, read by both."""
+    managed(tmp_path)
+    kind = alance.BlobDescriptorArrayBuilder if writer == "alance" else BlobDescriptorArrayBuilder
+    builder = kind("b")
+    builder.append_managed("_blobs/x.blob", 20, 5)
+    builder.append_managed("sub/x.blob", 7, 3, base_id=1)
+    builder.append_inline(b"new")
+    schema = pa.schema([pa.field("id", pa.int64()), builder.field])
+    data = pa.table([pa.array([10, 11, 12], pa.int64()), builder.finish()], schema)
+    if writer == "alance":
+        await (await alance.dataset(tmp_path / "t")).insert(data)
+    else:
+        lance.write_dataset(data, tmp_path / "t", mode="append")
+    theirs, ours = lance.dataset(tmp_path / "t"), await alance.dataset(tmp_path / "t")
+    places = [
+        (place["kind"], place["size"]) for place in theirs.to_table()["b"].to_pylist() if place
+    ]
+    assert places == [(4, 10), (4, 0), (5, 4), (0, 6), (4, 5), (5, 3), (0, 3)]
+    wanted = [
+        CONTENT[3:13],
+        b"",
+        CONTENT[100:104],
+        None,
+        b"inline",
+        CONTENT[20:25],
+        CONTENT[7:10],
+        b"new",
+    ]
+    assert [blob for _, blob in await ours.read_blobs("b", indices=range(8))] == wanted
+    assert [blob for _, blob in theirs.read_blobs("b", indices=range(8))] == wanted
+    # Rows that are rewritten have blobs of their own.
+    ours = await ours.update({"id": "id + 100"}, where="id in (0, 11)")
+    ours = await ours.insert(pa.table({"id": [13], "b": pa.array([b"plain"], pa.large_binary())}))
+    ours = await ours.delete("id = 12")
+    ours = await ours.optimize.compact_files()
+    rows = {
+        row["id"]: row["b"] for row in (await ours.to_table(blob_handling="all_binary")).to_pylist()
+    }
+    after = dict(zip((100, 1, 2, 3, 4, 10, 111), wanted, strict=False)) | {13: b"plain"}
+    assert rows == after
+    theirs = lance.dataset(tmp_path / "t")
+    theirs.validate()
+    ids = theirs.to_table(["id"])["id"].to_pylist()
+    assert (
+        dict(zip(ids, (b for _, b in theirs.read_blobs("b", indices=range(8))), strict=True))
+        == after
+    )
+    await ours.cleanup_old_versions(older_than=timedelta(0), delete_unverified=True)
+    assert (tmp_path / "t" / "_blobs" / "x.blob").exists()
+
+
+async def test_a_new_table_of_references(tmp_path: Path) -> None:
+    (tmp_path / "t" / "_blobs").mkdir(parents=True)
+    (tmp_path / "t" / "_blobs" / "x.blob").write_bytes(CONTENT)
+    builder = alance.BlobDescriptorArrayBuilder("b")
+    builder.append_managed("_blobs/x.blob", 3, 10)
+    data = pa.table([builder.finish()], pa.schema([builder.field]))
+    with pytest.raises(InvalidInputError, match=r"lance\.blob\.managed"):
+        await alance.write_dataset(data, tmp_path / "t")
+    data = data.replace_schema_metadata({"lance.blob.managed": "true"})
+    dataset = await alance.write_dataset(data, tmp_path / "t")
+    theirs = lance.dataset(tmp_path / "t")
+    assert theirs.read_blobs("b", indices=[0]) == [(0, CONTENT[3:13])]
+    assert await dataset.read_blobs("b", indices=[0]) == [(0, CONTENT[3:13])]
+    clone = await dataset.shallow_clone(tmp_path / "clone")
+    assert await clone.read_blobs("b", indices=[0]) == [(0, CONTENT[3:13])]
+    assert lance.dataset(tmp_path / "clone").read_blobs("b", indices=[0]) == [(0, CONTENT[3:13])]
+    with pytest.raises(UnsupportedError, match="managed blobs"):
+        await dataset.deep_clone(tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    lance.write_dataset(data, tmp_path / "theirs", data_storage_version="2.2")
+    heads = [
+        (await alance.dataset(tmp_path / name))._snapshot.manifest.message
+        for name in ("t", "theirs")
+    ]
+    assert heads[0].reader_feature_flags == heads[1].reader_feature_flags == 16384
+    assert list(heads[0].fields) == list(heads[1].fields)
+    assert heads[0].schema_metadata == heads[1].schema_metadata
+    dataset = await dataset.update_schema_metadata({"lance.blob.managed": None})
+    assert dataset._snapshot.manifest.message.reader_feature_flags == 16384  # for good
+
+
+WRONG = ["/a", "s3://a/b", "", "a/../b", "./a", "a//b", "a/", "a\\b"]
+
+
+def test_paths_that_pylance_refuses_and_takes() -> None:
+    for kind in (alance.BlobDescriptorArrayBuilder, BlobDescriptorArrayBuilder):
+        for path in WRONG:
+            with pytest.raises(ValueError, match="path"):
+                kind("b").append_managed(path, 0, 1)
+        builder = kind("b")
+        for path in ("a", "a/b c", "a:b", "a%20b", "grün"):
+            builder.append_managed(path, 5, 1)
+        builder.append_managed("a", 0, 0, base_id=3)
+        assert len(builder.finish()) == 6
+    ours, theirs = alance.BlobDescriptorArrayBuilder("b"), BlobDescriptorArrayBuilder("b")
+    for builder in (ours, theirs):
+        builder.append_managed("a/b", 5, 1)
+        builder.append_managed("a/b", 5, 1, base_id=3)
+        builder.append_null()
+    assert ours.field == theirs.field
+    assert ours.finish().equals(theirs.finish())
+
+
+async def test_base_paths_that_are_not_there(tmp_path: Path) -> None:
+    managed(tmp_path)
+    builder = alance.BlobDescriptorArrayBuilder("b")
+    builder.append_managed("x", 0, 1, base_id=9)
+    dataset = await alance.dataset(tmp_path / "t")
+    data = pa.table([builder.finish()], pa.schema([builder.field]))
+    with pytest.raises(InvalidInputError, match="base path 9"):
+        await dataset.insert(data)
+
+
+async def test_objects_that_are_not_there(tmp_path: Path) -> None:
+    managed(tmp_path, ("_blobs/none.blob", 0, 5), ("_blobs/x.blob", 190, 20))
+    dataset = await alance.dataset(tmp_path / "t")
+    for row in (2, 3):
+        with pytest.raises((alance.NotFoundError, CorruptFileError), match="blob"):
+            await dataset.read_blobs("b", indices=[row])
