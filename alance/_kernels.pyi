@@ -877,6 +877,16 @@ def digests(
 # Two digits a byte.
 def hex_digits(content: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]: ...
 
+# --- distances.cpp ---
+
+# Of each pair of texts: characters to change, add or leave out. `ends` say where the texts are.
+def edit_distances(
+    ends: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.uint32],
+    other_ends: npt.NDArray[np.int64],
+    other_codes: npt.NDArray[np.uint32],
+) -> npt.NDArray[np.int64]: ...
+
 # --- bloom.cpp ---
 
 # XXH64 of values, of which `offsets` say where they begin and the last one ends.

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 LAST_CODE: Final = 0x10FFFF
 SURROGATES: Final = (0xD800, 0xDFFF)
 HEX_DIGITS: Final = 16  # of 64 bits
-CELLS: Final = 1 << 18  # of the tables of distances that are made at a time
 
 
 def translate(name: str, args: list[Node]) -> Node:
@@ -223,59 +222,11 @@ def levenshtein(name: str, args: list[Node]) -> Node:
         rows = next((len(value) for value in (left, right) if isinstance(value, pa.Array)), 1)
         texts = [broadcast(value, rows) for value in (left, right)]
         (codes, sizes), (others, widths) = map(_codes, texts)
-        distances = np.zeros(rows, np.int64)
-        order = np.argsort(np.maximum(sizes, widths), kind="stable")
-        starts, begins = offsets_of(sizes)[:-1], offsets_of(widths)[:-1]
-        at = 0
-        while at < rows:  # texts of like lengths together, in bounded memory
-            longest = int(widths[order[at:]].max())
-            chosen = order[at : at + max(1, CELLS // (longest + 1))]
-            longest = int(widths[chosen].max())
-            at += len(chosen)
-            distances[chosen] = _edits(
-                _padded(codes, starts[chosen], sizes[chosen], int(sizes[chosen].max())),
-                _padded(others, begins[chosen], widths[chosen], longest),
-                sizes[chosen],
-                widths[chosen],
-            )
+        distances = _kernels.edit_distances(offsets_of(sizes), codes, offsets_of(widths), others)
         told = pc.and_(*map(pc.is_valid, texts))
         return pc.if_else(told, pc.cast(to_arrow(distances), kind), as_scalar(None, kind))
 
     return call(name, measure, *nodes)
-
-
-def _padded(codes: UInt32s, starts: Int64s, sizes: Int64s, width: int) -> UInt32s:
-    """The characters of some texts as a table, whatever stands behind the shorter ones."""
-    padded = np.zeros((len(starts), width), np.uint32)
-    places = np.arange(width)
-    inside = places < sizes[:, None]
-    padded[inside] = codes[(starts[:, None] + places)[inside]]
-    return padded
-
-
-def _edits(left: UInt32s, right: UInt32s, sizes: Int64s, widths: Int64s) -> Int64s:
-    """The distances of texts in two tables, a column of characters after the other.
-
-    Args:
-        left: the characters of each text; shape (n, longest).
-        right: those of the others.
-        sizes: of the texts.
-        widths: of the others.
-    """
-    places = np.arange(right.shape[1] + 1, dtype=np.int32)
-    row = np.broadcast_to(places, (len(left), len(places)))
-    rows = np.arange(len(left))
-    distances = row[rows, widths].astype(np.int64)
-    for number in range(left.shape[1]):
-        best = np.empty(row.shape, np.int32)
-        best[:, 0] = number + 1
-        changed = row[:, :-1] + (right != left[:, number : number + 1])
-        best[:, 1:] = np.minimum(changed, row[:, 1:] + 1)
-        # A character more: the least of all cells before, and one for each step from there.
-        row = np.minimum.accumulate(best - places, axis=1) + places
-        ended = sizes == number + 1
-        distances[ended] = row[ended, widths[ended]]
-    return distances
 
 
 def _no_text() -> Node:

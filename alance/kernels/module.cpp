@@ -19,6 +19,7 @@ namespace nb = nanobind;
 void register_bitpacking(nb::module_& m);
 void register_bloom(nb::module_& m);
 void register_digests(nb::module_& m);
+void register_distances(nb::module_& m);
 void register_fsst(nb::module_& m);
 void register_runs(nb::module_& m);
 void register_streams(nb::module_& m);
@@ -86,6 +87,7 @@ NB_MODULE(_alance_kernels, m) {
   register_bitpacking(m);
   register_bloom(m);
   register_digests(m);
+  register_distances(m);
   register_fsst(m);
   register_runs(m);
   register_streams(m);
