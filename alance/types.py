@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from alance.ops.rows.update import Updates
     from alance.ops.search.options import SearchArguments
     from alance.ops.search.text.fusion import Combine
-    from alance.ops.search.text.query import Occur, Operator
+    from alance.ops.search.text.query import Granularity, Occur, Operator
     from alance.ops.search.text.search_options import HybridArguments, TextSearchArguments
     from alance.ops.upkeep.compact_plan import (
         CompactionArguments,
@@ -109,6 +109,7 @@ _PLACES: Final = {
     "FragmentPandasArguments": "alance.ops.read.options",
     "FragmentScanArguments": "alance.ops.read.options",
     "FrameArguments": "alance.ops.read.options",
+    "Granularity": "alance.ops.search.text.query",
     "HybridArguments": "alance.ops.search.text.search_options",
     "IndexArguments": "alance.ops.index.index_arguments",
     "IndexConfig": "alance.ops.index.value_options",
@@ -188,6 +189,7 @@ __all__ = [
     "FragmentPandasArguments",
     "FragmentScanArguments",
     "FrameArguments",
+    "Granularity",
     "HybridArguments",
     "IndexArguments",
     "IndexConfig",

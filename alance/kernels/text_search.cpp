@@ -20,7 +20,8 @@ struct Scored {
   uint64_t id;
   uint32_t doc;
   bool operator<(const Scored& other) const {  // the better comes first
-    return score > other.score || (score == other.score && id < other.id);
+    if (score != other.score) return score > other.score;
+    return id != other.id ? id < other.id : doc < other.doc;  // elements of one row's list
   }
 };
 

@@ -243,27 +243,6 @@ async def test_an_index_that_is_not_understood_is_read_past_with_a_warning(
     assert "tokenizer 'icu'" in caplog.text
 
 
-async def test_an_index_of_the_elements_of_lists_is_read_past_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Its documents are no rows: two elements of a row that match are two rows of pylance's."""
-    texts = [["quick fox", "a fox"], ["lazy dog"], None, ["fox", None]]
-    theirs = lance.write_dataset(
-        pa.table({"id": range(4), "text": pa.array(texts, pa.list_(pa.string()))}), tmp_path / "t"
-    )
-    granularity = lance.query.DocumentGranularity.LIST_ELEMENT
-    theirs.create_scalar_index("text", "INVERTED", document_granularity=granularity)
-    query = lance.query.MatchQuery("fox", "text")
-    found = lance.dataset(tmp_path / "t").to_table(full_text_query=query, columns=["id"])
-    assert sorted(found["id"].to_pylist()) == [0, 0, 3]
-    dataset = await alance.dataset(tmp_path / "t")
-    with caplog.at_level(logging.WARNING):
-        rows = await dataset.search_text("fox", on="text", columns=["id"])
-    assert "its documents are the elements of lists" in caplog.text
-    assert sorted(rows["id"].to_pylist()) == [0, 3]
-    assert rows == await dataset.search_text("fox", on="text", columns=["id"], use_index=False)
-
-
 async def test_phrases_without_positions_are_refused_of_no_rows_as_well(tmp_path: Path) -> None:
     path = written(tmp_path / "t")
     lance.dataset(path).delete("true")

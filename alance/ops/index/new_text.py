@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import pyarrow as pa
 
+from alance.checks import check_choice
 from alance.errors import InvalidInputError
 from alance.format.field import struct_paths
-from alance.format.index.text.params import TextParams
+from alance.format.index.text.params import GRANULARITIES, LIST_ELEMENT, ROW, TextParams
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.sort import MEMORY
 
@@ -39,6 +40,8 @@ class TextIndexArguments(TypedDict, total=False):
         custom_stop_words: leave out these instead.
         ascii_folding: letters with accents to those without.
         min_ngram_length, max_ngram_length, prefix_only: of `ngram`; of the beginning alone.
+        document_granularity: what is found: "row"; of lists also "list_element": each element is
+            a document, and a search gives a row for each that matches, with its place in the list.
         memory_bytes: of a partition of the index before it is written.
     """
 
@@ -54,6 +57,7 @@ class TextIndexArguments(TypedDict, total=False):
     min_ngram_length: int
     max_ngram_length: int
     prefix_only: bool
+    document_granularity: str
     memory_bytes: int
 
 
@@ -63,6 +67,7 @@ class NewTextIndex:
 
     Attributes:
         train: False: it covers no fragment yet.
+        of_elements: its documents are the elements of lists, not rows.
     """
 
     column: str
@@ -71,6 +76,7 @@ class NewTextIndex:
     train: bool
     params: TextParams
     memory_bytes: int
+    of_elements: bool = False
 
     @classmethod
     def of(
@@ -95,12 +101,15 @@ class NewTextIndex:
         memory = told.pop("memory_bytes", MEMORY)
         if type(memory) is not int or memory < 1 << 16:
             raise InvalidInputError(f"memory_bytes={memory!r}: expected an integer from 65536 on")
+        granularity = told.pop("document_granularity", ROW)
+        check_choice("document_granularity", granularity, GRANULARITIES)
         words = told.get("custom_stop_words")
         if words is not None:
             told["custom_stop_words"] = (words,) if isinstance(words, str) else tuple(words)
         if told.get("base_tokenizer") == "ngram":
             told = {"stem": False, "remove_stop_words": False, **told}
-        return cls(column, name, replace, train, TextParams(**told), memory)
+        of_elements = granularity == LIST_ELEMENT
+        return cls(column, name, replace, train, TextParams(**told), memory, of_elements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +143,15 @@ def check_new_text(base: Snapshot, new: NewTextIndex) -> CheckedText:
     column = base.schema.in_this_case(new.column)
     leaf = base.schema.field(column)
     type_ = leaf.arrow_type
-    inner = type_.value_type if pa.types.is_list(type_) or pa.types.is_large_list(type_) else type_
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+    inner = type_.value_type if is_list else type_
     is_text = pa.types.is_string(inner) or pa.types.is_large_string(inner)
     if leaf.id not in dict(struct_paths(base.schema.fields)) or not is_text:
         raise InvalidInputError(f"column {column!r} of type {type_}: expected texts")
-    name, old = check_name(base, new.name, column, leaf, replace=new.replace)
+    if new.of_elements and not is_list:
+        raise InvalidInputError(f"column {column!r} of type {type_}: no lists, no list_element")
+    name = new.name
+    if name is None and new.of_elements:
+        name = f"{'.'.join(base.schema.names_of(column))}_{LIST_ELEMENT}_idx"
+    name, old = check_name(base, name, column, leaf, replace=new.replace)
     return CheckedText(column, leaf, name, old)

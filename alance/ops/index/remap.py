@@ -17,8 +17,12 @@ from alance.format.index import bitmap
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.ngram import POSTING_LISTS
 from alance.format.index.remap import AddressMap
-from alance.format.index.text.columns import FORMAT
-from alance.format.index.text.params import as_written_here, is_written_here
+from alance.format.index.text.columns import FORMAT, OF_ELEMENTS
+from alance.format.index.text.params import (
+    as_written_here,
+    is_of_elements,
+    is_written_here,
+)
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.indices import JSON, Index, holds_row_ids
@@ -188,7 +192,7 @@ def _record(index: Index, new: SegmentFiles) -> RewrittenIndex:
     details = message.index_details if message.HasField("index_details") else None
     version = message.index_version
     if index.kind == TEXTS and version == 1 and details is not None:
-        version = FORMAT
+        version = OF_ELEMENTS if is_of_elements(details.value) else FORMAT
         details = Any(type_url=details.type_url, value=as_written_here(details.value))
     return RewrittenIndex(
         old_id=message.uuid,

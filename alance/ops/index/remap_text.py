@@ -54,7 +54,8 @@ async def moved_texts(
             for file, name in ((part.tokens, part.tokens_name), (part.lists, part.lists_name)):
                 await new.copy(name, file)
     else:
-        parts = [part for part in parts if part.is_kept.any()]
+        has_elements = any(part.documents.elements is not None for part in parts)
+        parts = [part for part in parts if part.is_kept.any()] or parts[: int(has_elements)]
         for part in parts:
             await part.write_documents(new)
             await part.write_tokens(new, await part.write_lists(new))
@@ -119,10 +120,13 @@ class _Part:
 
     async def write_documents(self, new: SegmentFiles) -> None:
         """Write those that stay."""
-        rows = columns.document_rows(self.rows.view(np.uint64), self.lengths)
+        elements = self.documents.elements
+        if elements is not None:
+            elements = elements[self.is_kept]
+        rows = columns.document_rows(self.rows.view(np.uint64), self.lengths, elements)
         end = FileEnd({metadata.TOTAL: str(int(self.lengths.sum(dtype=np.uint64)))})
         name = metadata.documents_file(self.number)
-        await new.write(name, columns.DOCUMENTS, _rows_of(rows), lambda: end)
+        await new.write(name, rows.schema, _rows_of(rows), lambda: end)
 
     async def write_lists(self, new: SegmentFiles) -> Mask:
         """Write the posting lists of the documents that stay; which tokens have such."""
@@ -131,7 +135,7 @@ class _Part:
         schema = columns.postings_schema(_layout(self.told), with_positions=with_positions)
         is_used: list[Mask] = [np.zeros(0, np.bool_)]
         lengths = self.lengths
-        mean = float(lengths.mean(dtype=np.float64))
+        mean = float(lengths.mean(dtype=np.float64)) if len(lengths) else 1.0
 
         def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
             lists = Postings.parse(

@@ -73,6 +73,8 @@ async def name_partitions(
 def _builder(
     snapshot: Snapshot, new: NewTextIndex, leaf: Field, name: str, build: str, memory_bytes: int
 ) -> TextSegmentBuilder:
-    builder = TextSegmentBuilder(snapshot, new.column, leaf, name, new.params, memory_bytes)
+    builder = TextSegmentBuilder(
+        snapshot, new.column, leaf, name, new.params, memory_bytes, new.of_elements
+    )
     builder.files = SegmentFiles(snapshot, uuid.UUID(build))
     return builder

@@ -16,7 +16,7 @@ from alance import _kernels
 from alance.errors import UnsupportedError
 from alance.file.budgets import PAGE_BYTES
 from alance.format.index.text import columns, metadata
-from alance.format.index.text.analyzer import Analyzer
+from alance.format.index.text.analyzer import Analyzer, Elements
 from alance.format.index.text.metadata import TextMetadata
 from alance.format.index.text.params import is_of_elements
 from alance.format.numbers import as_numbers
@@ -61,7 +61,13 @@ async def create_text_index(
     async def attempt(base: Snapshot) -> Snapshot:
         checked = check_new_text(base, new)
         builder = TextSegmentBuilder(
-            base, checked.column, checked.leaf, checked.name, new.params, new.memory_bytes
+            base,
+            checked.column,
+            checked.leaf,
+            checked.name,
+            new.params,
+            new.memory_bytes,
+            new.of_elements,
         )
         covered = [handle.id for handle in base.handles] if new.train else []
         return await commit_segments(base, {builder: covered}, checked.old, options)
@@ -81,14 +87,14 @@ async def texts_like(
     column = indexed_column(base, index)
     if index.kind != KIND or column is None:
         return None
-    if is_of_elements(index.message.index_details.value):
-        return None
     try:
         head = await StoredFile.open(base, index, metadata.FILE)
         params = TextMetadata.parse(head.metadata).params
     except UnsupportedError:
         return None
-    return TextSegmentBuilder(base, column, base.schema.field(column), index.name, params)
+    of_elements = is_of_elements(index.message.index_details.value)
+    leaf = base.schema.field(column)
+    return TextSegmentBuilder(base, column, leaf, index.name, params, of_elements=of_elements)
 
 
 @dataclass(slots=True, eq=False)
@@ -97,10 +103,12 @@ class TextSegmentBuilder(NewSegment):
 
     Attributes:
         memory_bytes: of a partition before it is written.
+        of_elements: its documents are the elements of lists, not rows.
     """
 
     params: TextParams
     memory_bytes: int = MEMORY
+    of_elements: bool = False
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """The record of the segment, whose files are then there.
@@ -111,7 +119,9 @@ class TextSegmentBuilder(NewSegment):
         Raises:
             StoreError: the store failed.
         """
-        numbers = [] if not fragment_ids else (await self.partitions(fragment_ids, 0))[0]
+        numbers: list[int] = []
+        if fragment_ids or self.of_elements:
+            numbers, _ = await self.partitions(fragment_ids, 0)
         return await self.finish(fragment_ids, numbers)
 
     async def partitions(self, fragment_ids: Collection[int], first: int) -> tuple[list[int], int]:
@@ -122,7 +132,7 @@ class TextSegmentBuilder(NewSegment):
         """
         pool = self.snapshot.engine.pool
         numbers: list[int] = []
-        part = _NewPartition(self.params)
+        part = _NewPartition(self.params, self.of_elements)
         num_rows = 0
 
         async def works() -> AsyncGenerator[Awaitable[None], None]:
@@ -145,8 +155,9 @@ class TextSegmentBuilder(NewSegment):
                 if part.num_bytes >= self.memory_bytes:
                     numbers.append(first + len(numbers))
                     await self._write(part, numbers[-1])
-                    part = _NewPartition(self.params)
-        if part.num_docs:
+                    part = _NewPartition(self.params, self.of_elements)
+        # The columns of documents say what they are: of elements some are there, be they none.
+        if part.num_docs or (self.of_elements and not numbers):
             numbers.append(first + len(numbers))
             await self._write(part, numbers[-1])
         return numbers, num_rows
@@ -158,7 +169,9 @@ class TextSegmentBuilder(NewSegment):
         schema = columns.metadata_schema(self.params, numbers)
         await self.files.write(metadata.FILE, schema, _rows_of(columns.metadata_rows(schema)))
         return self.record(
-            fragment_ids, version=columns.FORMAT, details=(DETAILS, self.params.details())
+            fragment_ids,
+            version=columns.OF_ELEMENTS if self.of_elements else columns.FORMAT,
+            details=(DETAILS, self.params.details(of_elements=self.of_elements)),
         )
 
     async def _write(self, part: _NewPartition, number: int) -> None:
@@ -168,7 +181,7 @@ class TextSegmentBuilder(NewSegment):
         rows = await pool.run(part.documents)
         end = FileEnd({metadata.TOTAL: str(part.num_tokens)})
         name = metadata.documents_file(number)
-        await self.files.write(name, columns.DOCUMENTS, _rows_of(rows), lambda: end)
+        await self.files.write(name, rows.schema, _rows_of(rows), lambda: end)
         with_positions = self.params.with_position
         told = columns.layout(with_positions=with_positions)
         schema = columns.postings_schema(told, with_positions=with_positions)
@@ -187,19 +200,22 @@ class TextSegmentBuilder(NewSegment):
 class _NewPartition:
     """Documents and posting lists of a partition that grows."""
 
-    def __init__(self, params: TextParams) -> None:
+    def __init__(self, params: TextParams, of_elements: bool) -> None:
         self._analyzer = Analyzer(params)
         self._postings = _kernels.TextPostings(params.with_position)
         self._with_positions = params.with_position
-        self._ids: list[UInt64s] = []
-        self._lengths: list[UInt32s] = []
+        self._ids: list[UInt64s] = [np.empty(0, np.uint64)]
+        self._lengths: list[UInt32s] = [np.empty(0, np.uint32)]
+        self._elements: list[UInt32s] | None = None
+        if of_elements:
+            self._elements = [np.empty(0, np.uint32)]
         self.num_docs = 0
         self.num_tokens = 0
 
     @property
     def num_bytes(self) -> int:
         """Memory."""
-        return self._postings.num_bytes() + self._analyzer.num_bytes + 12 * self.num_docs
+        return self._postings.num_bytes() + self._analyzer.num_bytes + 16 * self.num_docs
 
     @property
     def num_lists(self) -> int:
@@ -207,12 +223,19 @@ class _NewPartition:
         return self._postings.num_tokens()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add texts and the ids of their rows; those without tokens are no documents."""
-        tokens = self._analyzer.tokens(batch.column(0))
-        kept = tokens.counts > 0
-        counts = tokens.counts[kept]
+        """Add texts and the ids of their rows; rows without tokens are no documents."""
+        texts, ids = batch.column(0), as_numbers(batch.column(1))
+        if self._elements is not None:
+            texts, rows, numbers = Elements.of(texts)
+            ids = ids[rows]
+            self._elements.append(numbers)
+        tokens = self._analyzer.tokens(texts)
+        counts = tokens.counts
+        if self._elements is None:
+            kept = counts > 0
+            counts, ids = counts[kept], ids[kept]
         self._postings.add(counts, tokens.numbers, tokens.places)
-        self._ids.append(as_numbers(batch.column(1))[kept])
+        self._ids.append(ids)
         self._lengths.append(counts.astype(np.uint32))
         self.num_docs += len(counts)
         self.num_tokens += len(tokens.numbers)
@@ -224,7 +247,8 @@ class _NewPartition:
     def documents(self) -> pa.RecordBatch:
         """The rows of the documents' file."""
         self._lengths = [np.concatenate(self._lengths)]
-        return columns.document_rows(np.concatenate(self._ids), self._lengths[0])
+        elements = None if self._elements is None else np.concatenate(self._elements)
+        return columns.document_rows(np.concatenate(self._ids), self._lengths[0], elements)
 
     def lists(self, first: int, schema: pa.Schema) -> tuple[pa.RecordBatch, int]:
         """Some rows of the file of posting lists, after `documents`; and where the next begin.

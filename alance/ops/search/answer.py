@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from alance import _kernels
-    from alance.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt64s
+    from alance.arrays import Float32s, Float64s, Int32s, Int64s, Mask, UInt32s, UInt64s
     from alance.format.plans import Plan
     from alance.format.row_set import RowSet
     from alance.ops.search.eligible import Eligible
@@ -49,11 +49,13 @@ class Hits:
 
     Attributes:
         numbers: of the query, int32; distances: float32; ids: row ids, uint64; shape (n,) each.
+        elements: of searches that give the elements of lists, their places, uint32, shape (n,).
     """
 
     numbers: Int32s
     distances: Float32s
     ids: UInt64s
+    elements: UInt32s | None = None
 
     @classmethod
     def of(cls, parts: Sequence[_kernels.Nearest], k: int) -> Hits:
@@ -119,7 +121,8 @@ class Hits:
 
     def where(self, chosen: Mask | Int64s | slice) -> Hits:
         """Some of the rows."""
-        return Hits(self.numbers[chosen], self.distances[chosen], self.ids[chosen])
+        elements = None if self.elements is None else self.elements[chosen]
+        return Hits(self.numbers[chosen], self.distances[chosen], self.ids[chosen], elements)
 
 
 def check_queries(search: Search, way: Way) -> None:

@@ -20,7 +20,7 @@ from alance.ops.read.sorting import in_order
 from alance.ops.read.take import batch_of, flat_rows, take_rows
 from alance.ops.search.answer import check_queries, find_hits
 from alance.ops.search.joined import Part, joint_of
-from alance.ops.search.options import DISTANCE, QUERY_INDEX, search_of, vector_type
+from alance.ops.search.options import DISTANCE, DOC_INDEX, QUERY_INDEX, search_of, vector_type
 from alance.ops.search.segments import way_of
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID, plain_names, project
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
+PLACES: Final = pa.list_(pa.field("item", pa.uint32(), nullable=False))  # one each
 SHARED_BYTES: Final = 64 << 10  # more rows of other callers are not kept by the rows of one
 
 
@@ -59,7 +60,7 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
         asked = search
         if len(counts) > 1 or queries[0] is not search.queries:
             asked = replace(search, queries=np.concatenate(queries))
-        hits = await find_hits(snapshot, asked, options, stored(columns))
+        hits = await find_hits(snapshot, asked, options, stored(columns, DISTANCE))
         if options.filter is not None and not options.prefilter:
             hits = await filtered(snapshot, hits, options)
         return await parts_of(snapshot, columns, options, hits, counts)
@@ -123,28 +124,40 @@ def schema_of(
     *,
     is_batch: bool = False,
     measure: str = DISTANCE,
+    of_elements: bool = False,
 ) -> pa.Schema:
-    """The Arrow schema of rows that a search gives; `measure` is the column that ranks them."""
+    """The Arrow schema of rows that a search gives; `measure` is the column that ranks them.
+
+    Args:
+        of_elements: it gives elements of lists, and their places.
+    """
+    own = {measure: pa.field(measure, pa.float32())}
+    if of_elements:
+        own = {DOC_INDEX: pa.field(DOC_INDEX, PLACES, nullable=False)} | own
 
     def make() -> pa.Schema:
-        return _schema_of(snapshot, columns, options, is_batch=is_batch, measure=measure)
+        return _schema_of(snapshot, columns, options, own, is_batch=is_batch)
 
     names = plain_names(columns)
     if columns is not None and names is None:
         return make()
-    key = (schema_of, names, options.with_row_id, options.with_row_address, is_batch, measure)
+    key = (schema_of, names, options.with_row_id, options.with_row_address, is_batch, *own)
     return snapshot.schema.remember(key, make)
 
 
 def _schema_of(
-    snapshot: Snapshot, columns: Columns, options: ScanOptions, *, is_batch: bool, measure: str
+    snapshot: Snapshot,
+    columns: Columns,
+    options: ScanOptions,
+    own: Mapping[str, pa.Field],
+    *,
+    is_batch: bool,
 ) -> pa.Schema:
     plain = ScanOptions()
-    schema = output_schema(snapshot, stored(columns, measure), plain)
-    fields = {field.name: field for field in schema}
-    fields[measure] = pa.field(measure, pa.float32())
+    schema = output_schema(snapshot, stored(columns, *own), plain)
+    fields = {field.name: field for field in schema} | dict(own)
     names = list(columns) if columns is not None else list(schema.names)
-    names += [] if measure in names else [measure]
+    names += [name for name in own if name not in names]
     for is_asked, name in ((options.with_row_id, ROW_ID), (options.with_row_address, ROW_ADDRESS)):
         if is_asked and name not in names:
             names.append(name)
@@ -169,13 +182,13 @@ def _known_schema(
     return snapshot.remember((schema_of, plain_names(columns), *meta, is_batch), schema)
 
 
-def stored(columns: Columns, measure: str = DISTANCE) -> Columns:
-    """The columns without that which ranks the rows, which no table has."""
+def stored(columns: Columns, *own: str) -> Columns:
+    """The columns without those that a search makes."""
     if columns is None:
         return None
     if isinstance(columns, Mapping):
-        return {name: text for name, text in columns.items() if name != measure}
-    return [name for name in columns if name != measure]
+        return {name: text for name, text in columns.items() if name not in own}
+    return [name for name in columns if name not in own]
 
 
 async def filtered(snapshot: Snapshot, hits: Hits, options: ScanOptions) -> Hits:
@@ -247,8 +260,13 @@ async def output_of(
 
     Cost: a take, or nothing where no column is asked for.
     """
-    names = stored(columns, measure)
-    arrays = {measure: to_arrow(hits.distances), ROW_ID: to_arrow(hits.ids)}
+    arrays = {measure: to_arrow(hits.distances)}
+    if hits.elements is not None:
+        offsets = to_arrow(np.arange(len(hits.elements) + 1, dtype=np.int32))
+        values = to_arrow(hits.elements)
+        arrays[DOC_INDEX] = pa.ListArray.from_arrays(offsets, values, type=PLACES)
+    names = stored(columns, *arrays)
+    arrays[ROW_ID] = to_arrow(hits.ids)
     if names is None or set(names) - set(arrays) or options.with_row_address:
         batch = await flat_rows(snapshot, hits.ids, _projection(snapshot, names))
         arrays |= dict(zip(batch.schema.names, batch.columns, strict=True))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Metric: TypeAlias = Literal["l2", "cosine", "dot", "hamming"]
 
 DISTANCE: Final = "_distance"
+DOC_INDEX: Final = "_doc_index"  # the place of an element in its row's list
 QUERY_INDEX: Final = "query_index"
 DEFAULT_K: Final = 10
 LISTED: Final = 10  # times k vectors of lists are found by each vector of a query, as in pylance

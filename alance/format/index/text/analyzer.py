@@ -33,6 +33,27 @@ if TYPE_CHECKING:
 _EMPTY: Final = np.empty(0, np.int32)
 
 
+class Elements(NamedTuple):
+    """The elements of lists, one list after the other.
+
+    Attributes:
+        values: all of them; shape (n,).
+        rows: the list of each, int64; numbers: its place in the list, uint32.
+    """
+
+    values: pa.Array
+    rows: Int64s
+    numbers: UInt32s
+
+    @classmethod
+    def of(cls, lists: pa.Array) -> Elements:
+        """Of list or large_list; of nulls there are none."""
+        sizes = as_numbers(lists.value_lengths().fill_null(0)).astype(np.int64)
+        rows = np.repeat(np.arange(len(lists)), sizes)
+        numbers = np.arange(len(rows)) - offsets_of(sizes)[rows]
+        return cls(lists.flatten(), rows, numbers.astype(np.uint32))
+
+
 class Tokens(NamedTuple):
     """The tokens of texts, one text after the other, as they are indexed.
 

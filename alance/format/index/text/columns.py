@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from alance import _kernels
 from alance.errors import kernel_errors
 from alance.format.index.text import dictionary, postings
-from alance.format.index.text.metadata import DELETED, LENGTHS, ROW_IDS
+from alance.format.index.text.metadata import DELETED, ELEMENTS, LENGTHS, ROW_IDS
 from alance.format.numbers import text_array, to_arrow
 from alance.format.table.roaring import roaring_bytes
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from alance.format.index.text.postings import Postings
 
 FORMAT: Final = 2
+OF_ELEMENTS: Final = 3  # the version of an index whose documents are elements of lists
 _BLOCK: Final = {"posting_block_size": "128"}
 _TAIL: Final = {"posting_tail_codec": "varint_delta_v1"}
 _POSITIONS: Final = {
@@ -46,6 +47,7 @@ DOCUMENTS: Final = pa.schema(
         pa.field(LENGTHS, pa.uint32(), nullable=False),
     ]
 )
+DOCUMENTS_OF_ELEMENTS: Final = DOCUMENTS.append(pa.field(ELEMENTS, pa.uint32(), nullable=False))
 
 
 def layout(*, with_positions: bool, version: int = FORMAT) -> dict[str, str]:
@@ -79,9 +81,16 @@ def token_rows(words: Sequence[str]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([ascending, order], schema=TOKENS)
 
 
-def document_rows(ids: UInt64s, lengths: UInt32s) -> pa.RecordBatch:
-    """Documents, in their order."""
-    return pa.RecordBatch.from_arrays([to_arrow(ids), to_arrow(lengths)], schema=DOCUMENTS)
+def document_rows(ids: UInt64s, lengths: UInt32s, elements: UInt32s | None) -> pa.RecordBatch:
+    """Documents, in their order.
+
+    Args:
+        elements: their places in lists; None: documents are rows.
+    """
+    arrays = [to_arrow(ids), to_arrow(lengths)]
+    if elements is None:
+        return pa.RecordBatch.from_arrays(arrays, schema=DOCUMENTS)
+    return pa.RecordBatch.from_arrays([*arrays, to_arrow(elements)], schema=DOCUMENTS_OF_ELEMENTS)
 
 
 def postings_schema(told: Mapping[str, str], *, with_positions: bool) -> pa.Schema:

@@ -63,7 +63,9 @@ class Tokens:
     def find(self, asked_offsets: Int64s, asked: Bytes) -> Int64s:
         """The numbers of tokens; -1 where there is none."""
         places = _kernels.find_tokens(self.offsets, self.data, asked_offsets, asked)
-        numbers: Int64s = np.where(places < 0, -1, self.numbers[places].astype(np.int64))
+        numbers: Int64s = np.full(len(places), -1)
+        is_there = places >= 0
+        numbers[is_there] = self.numbers[places[is_there]]
         return numbers
 
     def word(self, place: int) -> str:

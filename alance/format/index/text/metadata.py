@@ -3,6 +3,7 @@
     metadata.lance         one row: deleted_fragments (a roaring bitmap)    metadata: see below
     part_N_tokens.lance    tokens and their numbers
     part_N_docs.lance      _rowid, _num_tokens: a row for each document     metadata: total_tokens
+                           _doc_index_0: of elements of lists, their places
     part_N_invert.lance    a posting list for each token
 
 A partition is an index of its own over some documents; scores are by the counts of all.
@@ -30,6 +31,8 @@ FILE: Final = "metadata.lance"
 DELETED: Final = "deleted_fragments"
 ROW_IDS: Final = "_rowid"
 LENGTHS: Final = "_num_tokens"
+ELEMENTS: Final = "_doc_index_0"
+INNER_ELEMENTS: Final = "_doc_index_1"  # of lists of lists
 TOTAL: Final = "total_tokens"
 FORMATS: Final = (1, 2, 3)
 TAILS: Final = ("fixed32_v1", "varint_delta_v1")  # by their numbers in the kernels
@@ -118,12 +121,15 @@ class Documents:
             (documents,).
         total: tokens of all.
         is_ordered: ids ascend.
+        elements: places of the documents in their rows' lists, uint32, shape (documents,), and
+            those of a row follow each other; None: documents are rows.
     """
 
     lengths: UInt32s
     ids: UInt64s
     total: int
     is_ordered: bool
+    elements: UInt32s | None = None
 
     @classmethod
     def parse(
@@ -136,26 +142,36 @@ class Documents:
 
         Raises:
             CorruptFileError: other columns, nulls, or another number of tokens than is told.
+            UnsupportedError: documents are elements of lists in lists.
         """
         types = [(ROW_IDS, pa.uint64()), (LENGTHS, pa.uint32())]
+        if INNER_ELEMENTS in batch.schema.names:
+            raise UnsupportedError("text index of the elements of lists in lists")
+        if ELEMENTS in batch.schema.names:
+            types.append((ELEMENTS, pa.uint32()))
         columns = [batch.schema.get_field_index(name) for name, _ in types]
         if min(columns) < 0 or any(
             batch.column(at).type != type_ or batch.column(at).null_count
             for at, (_, type_) in zip(columns, types, strict=True)
         ):
             raise CorruptFileError(f"text index: documents of {batch.schema}")
-        ids, lengths = (as_numbers(batch.column(at)) for at in columns)
+        ids, lengths, *elements = (as_numbers(batch.column(at)) for at in columns)
         total = int(lengths.sum(dtype=np.uint64))
         if metadata.get(TOTAL, str(total)) != str(total):
             raise CorruptFileError(f"text index: {total} tokens, said to be {metadata[TOTAL]}")
         if is_rounded:
             lengths = rounded(lengths)
-        return cls(lengths, ids, total, bool((ids[1:] > ids[:-1]).all()))
+        if not elements:
+            return cls(lengths, ids, total, bool((ids[1:] > ids[:-1]).all()))
+        is_next = (ids[1:] == ids[:-1]) & (elements[0][1:] > elements[0][:-1])
+        is_ordered = bool(((ids[1:] > ids[:-1]) | is_next).all())
+        return cls(lengths, ids, total, is_ordered, elements[0])
 
     @property
     def num_bytes(self) -> int:
         """Memory."""
-        return 200 + int(self.lengths.nbytes + self.ids.nbytes)
+        elements = 0 if self.elements is None else self.elements.nbytes
+        return 200 + int(self.lengths.nbytes + self.ids.nbytes + elements)
 
 
 def rounded(lengths: UInt32s) -> UInt32s:

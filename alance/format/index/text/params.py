@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from google.protobuf.message import DecodeError
 
@@ -15,6 +15,9 @@ from alance.format.proto import text_index_pb2
 
 TOKENIZERS: Final = ("simple", "whitespace", "raw", "ngram")  # by their numbers in the kernels
 LANGUAGES: Final = tuple(STOP_WORDS)
+ROW: Final[Literal["row"]] = "row"
+LIST_ELEMENT: Final[Literal["list_element"]] = "list_element"
+GRANULARITIES: Final = (ROW, LIST_ELEMENT)  # what a document is
 # Of analysis of source code, which is not done here.
 _OF_CODE: Final = ("split_identifiers", "split_on_numerics", "preserve_original", "index_operators")
 
@@ -102,8 +105,12 @@ class TextParams:
         values |= dict.fromkeys(_OF_CODE, False)
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
-    def details(self) -> bytes:
-        """The message in the index's record; it has no stop words of one's own."""
+    def details(self, *, of_elements: bool = False) -> bytes:
+        """The message in the index's record; it has no stop words of one's own.
+
+        Args:
+            of_elements: documents are the elements of lists, not rows.
+        """
         return text_index_pb2.InvertedIndexDetails(
             base_tokenizer=self.base_tokenizer,
             language=json.dumps(self.language),
@@ -117,6 +124,7 @@ class TextParams:
             max_ngram_length=self.max_ngram_length,
             prefix_only=self.prefix_only,
             block_size=128,
+            document_granularity=int(of_elements),
             posting_format_version=2,
         ).SerializeToString(deterministic=True)
 
@@ -140,14 +148,14 @@ def lacks_positions(details: bytes) -> bool:
 
 
 def is_written_here(details: bytes) -> bool:
-    """Whether an index is of the kind that is written here: rows, blocks of 128, tokens as above.
+    """Whether an index is of the kind that is written here: blocks of 128, tokens as above.
 
     Raises:
         CorruptFileError: no such details.
     """
     message = _details(details)
     return (
-        message.document_granularity == 0
+        message.document_granularity in (0, 1)
         and message.block_size in (0, 128)
         and (message.base_tokenizer or "simple") in TOKENIZERS
         and message.language.strip('"') in ("", *LANGUAGES)

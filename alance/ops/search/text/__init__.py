@@ -1,7 +1,7 @@
 """Searching by words: the rows whose texts match a query best, by BM25.
 
 Where to change what:
-    what can be asked: `query`
+    what can be asked: `query`; of rows or of the elements of lists: `granularity`
     which segments of which index are asked, and for which fragments: `segments`
     how the files of an index are read, and what of them is kept: `files`
     which tokens a query asks for: `terms`

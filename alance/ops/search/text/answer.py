@@ -18,6 +18,7 @@ from alance.ops.search.text.query import (
     CombinedFieldsQuery,
     MultiMatchQuery,
     column_of,
+    of_elements,
     ranked_leaves,
 )
 from alance.ops.search.text.ranked import Ranked, combined
@@ -57,12 +58,13 @@ async def ranked_rows(
         CorruptFileError: files that contradict the format.
     """
     leaves = list(dict.fromkeys(leaf for query in queries for leaf in ranked_leaves(query)))
+    has_elements = any(map(of_elements, queries))  # then all ask for them, of one column each
     columns = dict.fromkeys(str(leaf.column) for leaf in leaves if leaf.column is not None)
     singles = [
         ColumnSearch(
             snapshot,
             options,
-            text_way(snapshot, column, options, use_index=use_index),
+            text_way(snapshot, column, options, of_elements=has_elements, use_index=use_index),
             [leaf for leaf in leaves if leaf.column == column],
         )
         for column in columns

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from alance import _kernels
-from alance.errors import InvalidInputError, UnsupportedError
+from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.format.index.values import NO_MASK
 from alance.io.tasks import all_of
 from alance.ops.search.answer import check_rows, flat_options
@@ -23,7 +23,7 @@ from alance.ops.search.text.segments import TextWay, text_way
 from alance.ops.search.text.terms import UNINDEXED, terms_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping
+    from collections.abc import Awaitable, Iterable
 
     from alance._kernels import PostingList
     from alance.arrays import Bytes
@@ -77,7 +77,13 @@ class ColumnSearch:
             await self._open_segments()
         except UnsupportedError as error:
             _log.warning("%s: every text is read: %s", self.snapshot.uri, error)
-            self.way = text_way(self.snapshot, self.way.column, self.options, use_index=False)
+            self.way = text_way(
+                self.snapshot,
+                self.way.column,
+                self.options,
+                of_elements=self.way.of_elements,
+                use_index=False,
+            )
         await self.make_terms(self.params)
 
     async def make_terms(self, params: TextParams) -> None:
@@ -118,6 +124,12 @@ class ColumnSearch:
         self.params = params
         for place, segment in enumerate(opened):
             eligible = rows[place]
+            for partition in segment.partitions:
+                if (partition.documents.elements is not None) != self.way.of_elements:
+                    raise CorruptFileError(
+                        f"index {name}, {partition.where}: documents that are no elements of lists "
+                        "or are, against its record"
+                    )
             if not segment.is_whole and not self.snapshot.has_stable_row_ids:
                 # Its files name fragments that are gone, and that its record forgot.
                 covered = np.array(sorted(segments[place].covered), np.int64)
@@ -151,7 +163,9 @@ class ColumnSearch:
         """Read the texts that no index covers."""
         flat_terms = [terms for _, terms in self.terms.values()]
         words = tuple(dict.fromkeys(word for terms in flat_terms for word in terms.words))
-        self.flat = FlatTexts(self.params, words, self.has_phrases, self.keeps_all)
+        self.flat = FlatTexts(
+            self.params, words, self.has_phrases, self.keeps_all, self.way.of_elements
+        )
         fragments = [handle.id for handle in self.way.uncovered]
         options = replace(flat_options(self.options), fragments=fragments)
         await read_texts(self.snapshot, self.way.column, options, self.flat)
@@ -182,6 +196,13 @@ class ColumnSearch:
             word for own in (in_index, in_texts) for terms in own.values() for word in terms.words
         }
         statistics = self._statistics(words)
+        flat_lists = {} if self.flat is None else self.flat.lists()
+        of_both = statistics
+        if self.flat is not None:
+            counts = {word: len(postings) for word, postings in flat_lists.items()}
+            of_both = statistics.with_more(self.flat.num_docs, self.flat.num_tokens, counts)
+        if self.way.of_elements:
+            statistics = of_both  # as pylance: documents of an index that are rows know no others
         asked_words = {word for terms in in_index.values() for word in terms.words}
         ranked, quota = NO_ROWS, Quota(count)
         for (partition, eligible), own in zip(self.partitions, self.lists, strict=True):
@@ -195,13 +216,18 @@ class ColumnSearch:
                 of_index=True,
             )
             matches = matches_of(query, in_index, own, collection, statistics, quota)
-            rows = Ranked(documents.ids[matches.docs], matches.scores)
+            elements = documents.elements
+            places = None if elements is None else elements[matches.docs]
+            rows = Ranked(documents.ids[matches.docs], matches.scores, places)
             ranked = Ranked.joined([ranked, rows])
             quota = Quota(count, ranked.least_of(count))
         if self.flat is None:
             return ranked
-        rows = self._flat_rows(self.flat, query, in_texts, statistics, quota)
-        return Ranked.joined([ranked, rows])
+        ids, elements = self.flat.ids, self.flat.elements
+        collection = Collection(self.flat.lengths, ids, False, NO_MASK, of_index=False)
+        matches = matches_of(query, in_texts, flat_lists, collection, of_both, quota)
+        places = None if elements is None else elements[matches.docs]
+        return Ranked.joined([ranked, Ranked(ids[matches.docs], matches.scores, places)])
 
     def _statistics(self, words: Iterable[str]) -> Statistics:
         return Statistics(
@@ -209,21 +235,6 @@ class ColumnSearch:
             sum(partition.documents.total for partition, _ in self.partitions),
             {word: sum(len(own[word]) for own in self.lists if word in own) for word in words},
         )
-
-    def _flat_rows(
-        self,
-        flat: FlatTexts,
-        query: TextQuery,
-        terms: Mapping[Leaf, Terms],
-        statistics: Statistics,
-        quota: Quota,
-    ) -> Ranked:
-        lists, ids = flat.lists(), flat.ids
-        counts = {word: len(postings) for word, postings in lists.items()}
-        of_both = statistics.with_more(flat.num_docs, flat.num_tokens, counts)
-        collection = Collection(flat.lengths, ids, False, NO_MASK, of_index=False)
-        matches = matches_of(query, terms, lists, collection, of_both, quota)
-        return Ranked(ids[matches.docs], matches.scores)
 
     def check(self, ranked: Ranked) -> None:
         """Make sure that the rows of an index are in the table."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from alance.ops.read.explain import explain_scan
 from alance.ops.read.options import condition_of
 from alance.ops.search.answer import flat_options
-from alance.ops.search.text.query import leaves_of
+from alance.ops.search.text.query import leaves_of, of_elements
 from alance.ops.search.text.results import checked_query, uses_index
 from alance.ops.search.text.segments import text_way
 from alance.ops.version.first_use import load_readers
@@ -30,7 +30,14 @@ async def explain_text(snapshot: Snapshot, columns: Columns, options: ScanOption
     await load_readers(snapshot, columns, condition_of(options))
     searched = list(dict.fromkeys(str(leaf.column) for leaf in leaves_of(query)))
     ways = [
-        text_way(snapshot, column, options, use_index=uses_index(options)) for column in searched
+        text_way(
+            snapshot,
+            column,
+            options,
+            of_elements=of_elements(query),
+            use_index=uses_index(options),
+        )
+        for column in searched
     ]
     fragments = {handle.id for way in ways for handle in way.uncovered}
     plain = replace(flat_options(options), fragments=sorted(fragments))

@@ -19,13 +19,7 @@ from alance.file.plain import open_plain
 from alance.file.states import OwnStates
 from alance.format.index.text import metadata as text_metadata
 from alance.format.index.text.dictionary import Dictionary
-from alance.format.index.text.metadata import (
-    DELETED,
-    LENGTHS,
-    ROW_IDS,
-    Documents,
-    TextMetadata,
-)
+from alance.format.index.text.metadata import DELETED, Documents, TextMetadata
 from alance.format.index.text.postings import POSITION_COLUMNS, Postings, columns_of
 from alance.format.plans import ByteRange, answered, cut, together
 from alance.format.table.roaring import parse_roaring
@@ -247,7 +241,7 @@ def _parsed(metadata: TextMetadata, tokens: _File, documents: _File, lists: _Lis
     if metadata.params.with_position and lists.with_positions is None:
         raise CorruptFileError(f"{where}: no positions, which the index says that it has")
     _, words = tokens.rows()
-    told, rows = documents.rows([ROW_IDS, LENGTHS])
+    told, rows = documents.rows()
     return Partition(
         where,
         metadata,

@@ -11,7 +11,7 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import kernel_errors
-from alance.format.index.text.analyzer import Analyzer
+from alance.format.index.text.analyzer import Analyzer, Elements
 from alance.format.index.text.postings import Postings
 from alance.format.numbers import as_numbers
 from alance.io.readahead import in_turn
@@ -38,19 +38,22 @@ class FlatTexts:
 
     Attributes:
         keeps_all: also those that have other words alone.
-        num_docs, num_tokens: of all texts that have tokens.
+        of_elements: texts are the elements of lists, not rows.
+        num_docs, num_tokens: of all rows that have tokens; of all elements.
     """
 
     params: TextParams
     words: tuple[str, ...]
     with_positions: bool
     keeps_all: bool = False
+    of_elements: bool = False
     num_docs: int = 0
     num_tokens: int = 0
     _analyzer: Analyzer = field(init=False)
     _postings: _kernels.TextPostings = field(init=False)
     _ids: list[UInt64s] = field(default_factory=list)
     _lengths: list[UInt32s] = field(default_factory=list)
+    _elements: list[UInt32s] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._analyzer = self._new_analyzer()
@@ -60,17 +63,25 @@ class FlatTexts:
         """Add texts and the ids of their rows."""
         if self._analyzer.num_bytes > ANALYZER_BYTES:
             self._analyzer = self._new_analyzer()
-        tokens = self._analyzer.tokens(batch.column(0))
-        self.num_docs += int(np.count_nonzero(tokens.counts))
+        texts, ids = batch.column(0), as_numbers(batch.column(1))
+        places = None
+        if self.of_elements:
+            texts, lists, places = Elements.of(texts)
+            ids = ids[lists]
+        tokens = self._analyzer.tokens(texts)
+        total = len(tokens.counts)
+        self.num_docs += total if self.of_elements else int(np.count_nonzero(tokens.counts))
         self.num_tokens += len(tokens.numbers)
-        rows = np.repeat(np.arange(batch.num_rows), tokens.counts)
+        docs = np.repeat(np.arange(total), tokens.counts)
         is_asked = tokens.numbers < len(self.words)
-        counts = np.bincount(rows[is_asked], minlength=batch.num_rows)
+        counts = np.bincount(docs[is_asked], minlength=total)
         kept = (tokens.counts if self.keeps_all else counts) > 0
         with kernel_errors:
             self._postings.add(counts[kept], tokens.numbers[is_asked], tokens.places[is_asked])
-        self._ids.append(as_numbers(batch.column(1))[kept])
+        self._ids.append(ids[kept])
         self._lengths.append(tokens.counts[kept].astype(np.uint32))
+        if places is not None:
+            self._elements.append(places[kept])
 
     @property
     def num_bytes(self) -> int:
@@ -86,6 +97,11 @@ class FlatTexts:
     def lengths(self) -> UInt32s:
         """Their tokens."""
         return np.concatenate(self._lengths) if self._lengths else np.empty(0, np.uint32)
+
+    @property
+    def elements(self) -> UInt32s | None:
+        """Their places in lists; None: they are rows."""
+        return np.concatenate(self._elements) if self._elements else None
 
     def lists(self) -> dict[str, _kernels.PostingList]:
         """The posting lists of the words that there are."""

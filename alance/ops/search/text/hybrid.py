@@ -27,7 +27,8 @@ from alance.ops.search.text.fusion import (
     checked_scores,
     relevance_of,
 )
-from alance.ops.search.text.results import text_table
+from alance.ops.search.text.query import of_elements
+from alance.ops.search.text.results import checked_query, text_table
 from alance.ops.search.text.search_options import OF_BOTH, OF_TEXTS, HybridArguments
 from alance.ops.search.text.search_options import asked_by as asked_by_words
 from alance.ops.version.first_use import load_readers
@@ -53,7 +54,7 @@ class Hybrid:
 
     Raises:
         TypeError: an unknown argument.
-        InvalidInputError: no text or vector; see `asked_by` of both searches.
+        InvalidInputError: no text or vector; elements of lists; see `asked_by` of both searches.
     """
 
     def __init__(
@@ -84,6 +85,8 @@ class Hybrid:
         check_count("k", k, 1, candidates)
         if checked_search(snapshot, self.by_vector).is_batch:
             raise InvalidInputError("vector: expected one query, found several")
+        if of_elements(checked_query(snapshot, self.by_text)):
+            raise InvalidInputError("text: expected a query of rows, found one of list elements")
         self.k = k
 
     @property

@@ -12,13 +12,15 @@ import pyarrow as pa
 
 from alance.checks import check_choice, check_count
 from alance.errors import InvalidInputError
+from alance.format.index.text.params import GRANULARITIES, LIST_ELEMENT, ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from alance.format.schema import Schema
 
 Operator: TypeAlias = Literal["OR", "AND"]
+Granularity: TypeAlias = Literal["row", "list_element"]
 Occur: TypeAlias = Literal["MUST", "SHOULD", "MUST_NOT"]
 MAX_EXPANSIONS: Final = 50
 MAX_BOOST: Final = 1 << 20
@@ -52,6 +54,9 @@ class MatchQuery(TextQuery):
         max_expansions: words at most that a fuzzy query asks for, in the order of their bytes.
         operator: `OR`: any of the words; `AND`: all.
         prefix_length: characters at the beginning of words that fuzziness leaves alone.
+        document_granularity: `list_element`: each element of the column's lists is a document, and
+            a row comes once for each that matches, with its place in `_doc_index`; `row`: all of
+            them are one; None: as the index of the column has it, rows where there is none.
     """
 
     query: str
@@ -61,6 +66,7 @@ class MatchQuery(TextQuery):
     max_expansions: int = field(default=MAX_EXPANSIONS, kw_only=True)
     operator: Operator = field(default="OR", kw_only=True)
     prefix_length: int = field(default=0, kw_only=True)
+    document_granularity: Granularity | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_text(self.query)
@@ -70,6 +76,7 @@ class MatchQuery(TextQuery):
             check_count("fuzziness", self.fuzziness, 0)
         check_count("max_expansions", self.max_expansions, 0)
         check_count("prefix_length", self.prefix_length, 0)
+        _check_granularity(self.document_granularity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +86,18 @@ class PhraseQuery(TextQuery):
     Attributes:
         column: as for `MatchQuery`; its index must have positions.
         slop: places between two words that are left out at most.
+        document_granularity: as for `MatchQuery`.
     """
 
     query: str
     column: str | None = None
     slop: int = field(default=0, kw_only=True)
+    document_granularity: Granularity | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check_text(self.query)
         check_count("slop", self.slop, 0, (1 << 31) - 1)
+        _check_granularity(self.document_granularity)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +206,11 @@ def leaves_of(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery]:
         yield from leaves_of(part)
 
 
+def of_elements(query: TextQuery) -> bool:
+    """Whether the documents of a query, of which each part knows, are the elements of lists."""
+    return any(leaf.document_granularity == LIST_ELEMENT for leaf in leaves_of(query))
+
+
 def has_phrases(query: TextQuery) -> bool:
     """Whether positions of words are needed."""
     return any(isinstance(leaf, PhraseQuery) for leaf in leaves_of(query))
@@ -225,7 +240,7 @@ def query_of(schema: Schema, asked: object, indexed: Sequence[str]) -> TextQuery
 
     Args:
         asked: text, a query, or a mapping with `query` and `columns`, as pylance takes it.
-        indexed: the columns that have an index for texts.
+        indexed: the columns that have an index of rows for texts.
 
     Raises:
         InvalidInputError: another thing; a column that there is not, or without texts.
@@ -237,36 +252,43 @@ def query_of(schema: Schema, asked: object, indexed: Sequence[str]) -> TextQuery
                 f"full_text_query: {', '.join(map(repr, asked))}: expected query and columns"
             )
         chosen = asked.get("columns")
-        columns = [chosen] if isinstance(chosen, str) else list(chosen or indexed)
+        if chosen:
+            columns = [chosen] if isinstance(chosen, str) else list(chosen)
         asked = asked["query"]
     if isinstance(asked, str):
         if not columns:
             raise InvalidInputError(f"{asked!r}: no column has an inverted index; name a column")
-        single = len(columns) == 1
-        asked = MatchQuery(asked, columns[0]) if single else MultiMatchQuery(asked, columns)
+        if len(columns) > 1:
+            asked = MultiMatchQuery(asked, columns)
+        else:
+            kind: Granularity | None = ROW if columns is indexed else None
+            asked = MatchQuery(asked, columns[0], document_granularity=kind)
     if not isinstance(asked, TextQuery):
         raise InvalidInputError(f"{asked!r}: expected a text or a query of texts")
-    query = _placed(asked, columns)
+    query = changed(asked, lambda part: _placed(part, columns))
     for leaf in leaves_of(query):
         check_text_column(schema, leaf.column)
     return query
 
 
-def _placed(query: TextQuery, columns: Sequence[str]) -> TextQuery:
-    """The query, where each part has a column."""
-    if isinstance(query, MatchQuery | PhraseQuery):
-        if query.column is not None:
-            return query
-        if len(columns) == 1:
-            return replace(query, column=columns[0])
-        raise InvalidInputError(f"{query}: of which column? {len(columns)} have an index")
+def changed(query: TextQuery, change: Callable[[TextQuery], TextQuery]) -> TextQuery:
+    """The query with others in the place of those that boosts and conditions are made of."""
     if isinstance(query, BoostQuery):
-        positive, negative = (_placed(part, columns) for part in query.parts())
+        positive, negative = (changed(part, change) for part in query.parts())
         return replace(query, positive=positive, negative=negative)
     if isinstance(query, BooleanQuery):
-        parts = [(occur, _placed(part, columns)) for occur, part in query.queries]
+        parts = [(occur, changed(part, change)) for occur, part in query.queries]
         return replace(query, queries=parts)
-    return query
+    return change(query)
+
+
+def _placed(query: TextQuery, columns: Sequence[str]) -> TextQuery:
+    """A part, of a column."""
+    if not isinstance(query, MatchQuery | PhraseQuery) or query.column is not None:
+        return query
+    if len(columns) == 1:
+        return replace(query, column=columns[0])
+    raise InvalidInputError(f"{query}: of which column? {len(columns)} have an index")
 
 
 def check_text_column(schema: Schema, column: object) -> None:
@@ -307,6 +329,11 @@ def _check_text(text: object) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidInputError(f"query {text!r}: expected a text ({error})") from None
+
+
+def _check_granularity(granularity: object) -> None:
+    if granularity is not None:
+        check_choice("document_granularity", granularity, GRANULARITIES)
 
 
 def _check_number(name: str, value: object) -> None:

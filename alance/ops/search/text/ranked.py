@@ -14,7 +14,7 @@ from alance.ops.search.text.query import BooleanQuery, BoostQuery, MultiMatchQue
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Float32s, Int64s, Mask, UInt64s
+    from alance.arrays import Float32s, Int64s, Mask, UInt32s, UInt64s
     from alance.ops.search.text.query import TextQuery
 
 
@@ -24,17 +24,22 @@ class Ranked:
 
     Attributes:
         ids: row ids, uint64; scores: float32; shape (n,).
+        elements: where the elements of lists are ranked, their places, uint32, shape (n,): each
+            element once then. None: rows are, or nothing is there.
     """
 
     ids: UInt64s
     scores: Float32s
+    elements: UInt32s | None = None
 
     @classmethod
     def joined(cls, parts: Sequence[Ranked]) -> Ranked:
         """The rows of some, one at least, that share none."""
+        elements = [part.elements for part in parts if part.elements is not None]
         return cls(
             np.concatenate([part.ids for part in parts]),
             np.concatenate([part.scores for part in parts]),
+            np.concatenate(elements) if elements else None,
         )
 
     def least_of(self, count: int | None) -> float:
@@ -45,14 +50,17 @@ class Ranked:
 
     def where(self, chosen: Mask | Int64s | slice) -> Ranked:
         """Some of the rows."""
-        return Ranked(self.ids[chosen], self.scores[chosen])
+        elements = None if self.elements is None else self.elements[chosen]
+        return Ranked(self.ids[chosen], self.scores[chosen], elements)
 
     def best(self, count: int | None) -> Ranked:
-        """So many rows, or all: the best first, those of equal scores by id."""
+        """So many rows, or all: the best first, those of equal scores by id and place."""
         some = self
         if count is not None and 0 < count < len(self.ids):
             some = self.where(self.scores >= self.least_of(count))
-        return some.where(np.lexsort((some.ids, -some.scores))[:count])
+        keys = (some.ids, -some.scores)
+        order = np.lexsort(keys if some.elements is None else (some.elements, *keys))
+        return some.where(order[:count])
 
 
 NO_ROWS: Final = Ranked(np.empty(0, np.uint64), np.empty(0, np.float32))

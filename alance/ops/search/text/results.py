@@ -14,9 +14,17 @@ from alance.ops.read.options import condition_of
 from alance.ops.read.sorting import in_order
 from alance.ops.search.answer import Hits, open_ahead
 from alance.ops.search.joined import MAX_ROWS, joint_of
-from alance.ops.search.nearest import filtered, parts_of, schema_of, sort_keys, stored
+from alance.ops.search.nearest import (
+    filtered,
+    parts_of,
+    schema_of,
+    sort_keys,
+    stored,
+)
+from alance.ops.search.options import DOC_INDEX
 from alance.ops.search.text.answer import AT_ONCE, ranked_rows
-from alance.ops.search.text.query import has_phrases, query_of
+from alance.ops.search.text.granularity import with_granularity
+from alance.ops.search.text.query import has_phrases, of_elements, query_of
 from alance.ops.search.text.ranked import Ranked
 from alance.ops.search.text.segments import indexed_columns
 from alance.ops.version.first_use import load_readers
@@ -44,7 +52,8 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
     """
     await load_readers(snapshot, columns, condition_of(options))
     query = checked_query(snapshot, options)
-    schema = schema_of(snapshot, columns, options, measure=SCORE)
+    has_elements = of_elements(query)
+    schema = schema_of(snapshot, columns, options, measure=SCORE, of_elements=has_elements)
     keys = sort_keys(schema, options)
     count = None if options.limit is None else (options.offset or 0) + options.limit
     use_index = uses_index(options)
@@ -53,19 +62,23 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
         ranking = ranked_rows(snapshot, queries, options, count, use_index=use_index)
         works: list[Awaitable[Any]] = [ranking]
         if snapshot.is_remote:
-            works.append(open_ahead(snapshot, options, stored(columns, SCORE)))
+            own = (SCORE, DOC_INDEX) if has_elements else (SCORE,)
+            works.append(open_ahead(snapshot, options, stored(columns, *own)))
         ranked: list[Ranked]
         ranked, *_ = await all_of(works)
         sizes = [len(own.ids) for own in ranked]
         numbers = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         rows = Ranked.joined(ranked)
-        hits = Hits(numbers, rows.scores, rows.ids)
+        elements = rows.elements
+        if has_elements and elements is None:  # there are no rows
+            elements = np.empty(0, np.uint32)
+        hits = Hits(numbers, rows.scores, rows.ids, elements)
         if options.filter is not None and not options.prefilter:
             hits = await filtered(snapshot, hits, options)
         return await parts_of(snapshot, columns, options, hits, [1] * len(sizes), SCORE)
 
     # Positions are read for all who go together.
-    alike = (SCORE, use_index, has_phrases(query))
+    alike = (SCORE, use_index, has_phrases(query), has_elements)
     most = MAX_ROWS if snapshot.is_remote else AT_ONCE
     joint = joint_of(snapshot, alike, count or MAX_ROWS, columns, options, most=most)
     part = await joint.ask(query, 1, answer)
@@ -80,8 +93,8 @@ def text_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> p
     Raises:
         InvalidInputError: an unknown column, a bad expression or query.
     """
-    checked_query(snapshot, options)
-    return schema_of(snapshot, columns, options, measure=SCORE)
+    query = checked_query(snapshot, options)
+    return schema_of(snapshot, columns, options, measure=SCORE, of_elements=of_elements(query))
 
 
 def uses_index(options: ScanOptions) -> bool:
@@ -94,7 +107,8 @@ def checked_query(snapshot: Snapshot, options: ScanOptions) -> TextQuery:
     """The query of a scan's options.
 
     Raises:
-        InvalidInputError: see `query_of`; options that do not go with a search.
+        InvalidInputError: see `query_of`, `with_granularity`; options that do not go with a search.
+        UnsupportedError: see `with_granularity`.
     """
     if options.nearest is not None:
         raise InvalidInputError("nearest beside full_text_query: expected one of them")
@@ -103,4 +117,5 @@ def checked_query(snapshot: Snapshot, options: ScanOptions) -> TextQuery:
     asked: Any = options.full_text_query
     if isinstance(asked, Mapping):
         asked = {name: value for name, value in asked.items() if name != "use_index"}
-    return query_of(snapshot.schema, asked, indexed_columns(snapshot))
+    query = query_of(snapshot.schema, asked, indexed_columns(snapshot))
+    return with_granularity(snapshot, query, use_index=uses_index(options))

@@ -26,6 +26,7 @@ class TextWay:
     """How the texts of a column are searched.
 
     Attributes:
+        of_elements: documents are the elements of lists, not rows.
         segments: of the index that is asked; none: every text is read.
         uncovered: the fragments that no segment answers for, and that count.
         lines: what is to be said of it.
@@ -34,6 +35,7 @@ class TextWay:
     """
 
     column: str
+    of_elements: bool
     segments: tuple[Segment, ...]
     uncovered: tuple[FragmentHandle, ...]
     lines: tuple[str, ...]
@@ -41,41 +43,60 @@ class TextWay:
 
 
 def indexed_columns(snapshot: Snapshot) -> list[str]:
-    """The columns that have an inverted index, in the order of the schema."""
-    return snapshot.remember(indexed_columns, lambda: _indexed_columns(snapshot))
+    """The columns that have an inverted index of rows, in the order of the schema."""
+    granularities = indexed_granularities(snapshot)
+    return [column for column, granularity in granularities.items() if False in granularity]
 
 
-def _indexed_columns(snapshot: Snapshot) -> list[str]:
-    fields = {
-        message.fields[0]
-        for message in snapshot.manifest.indices
-        if len(message.fields) == 1 and kind_of(message) == KIND
-    }
+def indexed_granularities(snapshot: Snapshot) -> dict[str, set[bool]]:
+    """Of each column that has inverted indices: whether their documents are elements of lists."""
+    return snapshot.remember(indexed_granularities, lambda: _indexed_granularities(snapshot))
+
+
+def _indexed_granularities(snapshot: Snapshot) -> dict[str, set[bool]]:
+    fields: dict[int, set[bool]] = {}
+    for message in snapshot.manifest.indices:
+        if len(message.fields) == 1 and kind_of(message) == KIND:
+            of_elements = is_of_elements(message.index_details.value)
+            fields.setdefault(message.fields[0], set()).add(of_elements)
     paths = struct_paths(snapshot.schema.fields)
-    return [join_path(path) for number, path in paths if number in fields]
+    return {join_path(path): fields[number] for number, path in paths if number in fields}
 
 
 def text_way(
-    snapshot: Snapshot, column: str, options: ScanOptions, *, use_index: bool = True
+    snapshot: Snapshot,
+    column: str,
+    options: ScanOptions,
+    *,
+    of_elements: bool = False,
+    use_index: bool = True,
 ) -> TextWay:
     """The way of a search of a column; nothing is read.
+
+    Args:
+        of_elements: documents are the elements of lists, not rows.
 
     Raises:
         InvalidInputError: a fragment that is not there.
         CorruptFileError: index metadata that contradicts the format.
     """
     fragments = None if options.fragments is None else tuple(options.fragments)
-    key = (text_way, column, fragments, options.fast_search, use_index)
-    return snapshot.remember(key, lambda: _text_way(snapshot, column, options, use_index))
+    key = (text_way, column, fragments, options.fast_search, of_elements, use_index)
+    return snapshot.remember(
+        key, lambda: _text_way(snapshot, column, options, of_elements, use_index)
+    )
 
 
-def _text_way(snapshot: Snapshot, column: str, options: ScanOptions, use_index: bool) -> TextWay:
+def _text_way(
+    snapshot: Snapshot, column: str, options: ScanOptions, of_elements: bool, use_index: bool
+) -> TextWay:
     handles = chosen(snapshot, options)
     lines: list[str] = []
     groups: dict[str, list[Segment]] = {}
     live = {handle.id for handle in handles}
     for segment in usable_segments(snapshot, column, KIND, live, _fault, lines):
-        groups.setdefault(segment.index.name, []).append(segment)
+        if is_of_elements(segment.index.message.index_details.value) == of_elements:
+            groups.setdefault(segment.index.name, []).append(segment)
     if not use_index:
         groups, lines = {}, ["no index is used"]
     best = max((segments for _, segments in sorted(groups.items())), key=num_covered, default=[])
@@ -91,17 +112,24 @@ def _text_way(snapshot: Snapshot, column: str, options: ScanOptions, use_index: 
         uncovered = ()
     elif uncovered:
         lines.append(f"every text of {len(uncovered)} fragments is read")
-    without_positions = "" if handles or not use_index else _without_positions(snapshot, column)
-    return TextWay(column, tuple(best), uncovered, tuple(lines), without_positions)
+    lacking = ""
+    if not handles and use_index:
+        lacking = _without_positions(snapshot, column, of_elements)
+    return TextWay(column, of_elements, tuple(best), uncovered, tuple(lines), lacking)
 
 
-def _without_positions(snapshot: Snapshot, column: str) -> str:
+def _without_positions(snapshot: Snapshot, column: str, of_elements: bool) -> str:
     """The index of a column that knows no phrases; "": none, or one that does."""
     field = snapshot.schema.field(column).id
     of_column = [
         index
         for index in map(Index.from_protobuf, snapshot.manifest.indices)
         if list(index.message.fields) == [field] and index.kind == KIND and not _fault(index)
+    ]
+    of_column = [
+        index
+        for index in of_column
+        if is_of_elements(index.message.index_details.value) == of_elements
     ]
     lack = [lacks_positions(index.message.index_details.value) for index in of_column]
     return of_column[0].name if lack and all(lack) else ""
@@ -113,5 +141,4 @@ def _fault(index: Index) -> str:
         return f"version {message.index_version} of inverted indices"
     if message.files and FILE not in {file.path for file in message.files}:
         return f"its files are {sorted(file.path for file in message.files)}"
-    is_of_lists = is_of_elements(message.index_details.value)
-    return "its documents are the elements of lists" if is_of_lists else ""
+    return ""

@@ -1,0 +1,89 @@
+"""What a search gives: rows, or the elements of lists whose texts match; see `MatchQuery`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.index.text.params import LIST_ELEMENT, ROW
+from alance.ops.search.text.query import (
+    CombinedFieldsQuery,
+    MatchQuery,
+    MultiMatchQuery,
+    PhraseQuery,
+    changed,
+)
+from alance.ops.search.text.segments import indexed_granularities
+
+if TYPE_CHECKING:
+    from alance.ops.search.text.query import TextQuery
+    from alance.ops.version.snapshot import Snapshot
+
+_NAMES = {False: ROW, True: LIST_ELEMENT}
+
+
+def with_granularity(snapshot: Snapshot, query: TextQuery, *, use_index: bool) -> TextQuery:
+    """The query, of whose parts those that ask for elements of lists say so.
+
+    Raises:
+        InvalidInputError: an index of the other kind alone; indices of both kinds, and nothing is
+            said; parts of both kinds, or elements of several columns.
+        UnsupportedError: elements of lists asked for in several columns at once.
+    """
+    documents: set[str | None] = set()  # columns of whose elements; None: rows
+
+    def settled(part: TextQuery) -> TextQuery:
+        if isinstance(part, MatchQuery | PhraseQuery):
+            is_element = _of_elements(snapshot, part, use_index)
+            documents.add(part.column if is_element else None)
+            return replace(part, document_granularity=LIST_ELEMENT) if is_element else part
+        documents.add(None)
+        for match in part.parts():
+            assert isinstance(match, MatchQuery)
+            if isinstance(part, CombinedFieldsQuery):
+                indexed = indexed_granularities(snapshot).get(str(match.column))
+                is_element = use_index and indexed == {True}
+            else:
+                assert isinstance(part, MultiMatchQuery)
+                is_element = _of_elements(snapshot, match, use_index)
+            if is_element:
+                raise UnsupportedError(
+                    f"{type(part).__name__} of column {match.column!r}, whose index has the "
+                    "elements of lists: it asks for rows"
+                )
+        return part
+
+    whole = changed(query, settled)
+    if len(documents) > 1:
+        told = ", ".join(sorted(name for name in documents if name is not None))
+        raise InvalidInputError(
+            f"elements of the lists of {told} beside rows, or of several columns: expected rows, "
+            "or the elements of one column, in all parts"
+        )
+    return whole
+
+
+def _of_elements(snapshot: Snapshot, leaf: MatchQuery | PhraseQuery, use_index: bool) -> bool:
+    column = str(leaf.column)
+    indexed = indexed_granularities(snapshot).get(column, set())
+    asked = leaf.document_granularity
+    if asked is None:
+        if len(indexed) > 1:
+            raise InvalidInputError(
+                f"column {column!r} has indices of rows and of the elements of its lists: "
+                "expected document_granularity"
+            )
+        return indexed == {True}
+    is_element = asked == LIST_ELEMENT
+    if use_index and indexed and is_element not in indexed:
+        raise InvalidInputError(
+            f"document_granularity={asked!r}: the index of column {column!r} has "
+            f"{_NAMES[not is_element]!r}"
+        )
+    type_ = snapshot.schema.field(column).arrow_type
+    if is_element and not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
+        raise InvalidInputError(f"document_granularity={asked!r}: column {column!r} has no lists")
+    return is_element
