@@ -165,7 +165,7 @@ async def test_cancelled_after_any_number_of_turns(lab: Lab, remote: Remote, nam
                 assert not left, "nothing was near its end"
             again = await (await remote.open(uri, session)).delete("id = 19")
             assert again.version == version + 1
-        turns += 1 if turns < 8 else 3
+        turns += 1 if turns < 8 else 5
     assert outcomes == {1, 2}
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -13,6 +13,7 @@ from alance.errors import InvalidInputError
 from alance.ops.merge import rows as merge_rows
 from tests.changing.both_ways import Twins, files_of, read
 from tests.changing.merges import BUDGETS, CLAUSES, KINDS, by_value, merge, source
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,11 @@ def twins(request: pytest.FixtureRequest, tmp_path: Path) -> Twins:
     return Twins.make(tmp_path, **request.param)
 
 
-@pytest.mark.parametrize("name", CLAUSES)
+@pytest.mark.parametrize(
+    ("twins", "name"),
+    thinned([kind.values[0] for kind in KINDS], [*CLAUSES]),
+    indirect=["twins"],
+)
 async def test_clauses(twins: Twins, name: str) -> None:
     clauses = CLAUSES[name]
     await merge(twins, clauses, source(3, 4, 5, 7, 9, 25, 26, None), memory=BUDGETS[1])
@@ -34,21 +39,23 @@ async def test_clauses(twins: Twins, name: str) -> None:
     assert not {1, 30} & set(found.column("id").to_pylist())
 
 
-@pytest.mark.parametrize("columns", [["id", "s"], ["n", "v", "id"], ["id"]], ids=str)
-@pytest.mark.parametrize("name", ["upsert", "update", "insert", "delete", "replace", "others"])
-async def test_columns_that_the_data_lacks(tmp_path: Path, name: str, columns: list[str]) -> None:
-    for number, options in enumerate(
-        (
-            {"enable_v2_manifest_paths": False},
-            {"enable_stable_row_ids": True},
-        )
-    ):
-        twins = Twins.make(tmp_path / str(number), **options)
-        data = source(3, 4, 5, 7, 9, 25, None).select(columns)
-        await merge(twins, CLAUSES[name], data, memory=BUDGETS[1 - number])
-        await merge(
-            twins, CLAUSES[name], source(25, 4, 19).select(columns[::-1]), "id", BUDGETS[number]
-        )
+@pytest.mark.parametrize(
+    ("name", "columns", "stable"),
+    thinned(
+        ["upsert", "update", "insert", "delete", "replace", "others"],
+        [["id", "s"], ["n", "v", "id"], ["id"]],
+        (False, True),
+    ),
+)
+async def test_columns_that_the_data_lacks(
+    tmp_path: Path, name: str, columns: list[str], stable: bool
+) -> None:
+    options = {"enable_stable_row_ids": True} if stable else {"enable_v2_manifest_paths": False}
+    twins = Twins.make(tmp_path, **options)
+    data = source(3, 4, 5, 7, 9, 25, None).select(columns)
+    await merge(twins, CLAUSES[name], data, memory=BUDGETS[1 - stable])
+    data = source(25, 4, 19).select(columns[::-1])
+    await merge(twins, CLAUSES[name], data, "id", BUDGETS[stable])
 
 
 async def test_conditions_name_columns_in_many_ways(twins: Twins) -> None:

@@ -91,7 +91,7 @@ def table_of(found: list[Row]) -> pa.Table:
     return pa.table([list(one) for one in columns], schema=SCHEMA)
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(cases())
 def test_against_a_model(case: dict[str, Any]) -> None:
     case["lacks"] &= case["on"] == ["k"]

@@ -235,9 +235,9 @@ async def test_blobs_of_version_2_move_along(tmp_path: Path) -> None:
 
 
 async def test_many_rows_over_many_batches(tmp_path: Path) -> None:
-    count = 300_000
+    count = 100_000
     data = pa.table({"id": np.arange(count), "v": np.arange(count) / 7})
-    twins = Twins.make(tmp_path, data, max_rows_per_file=70_000, enable_stable_row_ids=True)
+    twins = Twins.make(tmp_path, data, max_rows_per_file=24_000, enable_stable_row_ids=True)
     await twins.change("update", {"v": "v + id"}, where="id % 3 = 0")
     await twins.change("update", {"v": "v + id"}, where="id % 5 = 0")
     ids = latest(twins.ours).message.fragments[-1].inline_row_ids

@@ -50,5 +50,5 @@ async def test_after_any_number_of_turns(tmp_path: Path, name: str) -> None:
         left = {one.partition("/")[0] for one in files_of(twins.ours) - before}
         if version == 1 and "_transactions" not in left:
             assert not left, "nothing was near its end"
-        turns += 1 if turns < 12 else 2
+        turns += 1 if turns < 12 else 4
     assert version == 2

@@ -134,7 +134,7 @@ async def run(path: Path, model: Model, steps: list[Any], v2_names: bool) -> Non
     assert mine.to_pylist() == read(path).select(mine.column_names).to_pylist()
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.booleans(), st.booleans(), st.lists(STEP, min_size=1, max_size=8))
 def test_steps_against_a_model(stable: bool, v2_names: bool, steps: list[Any]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -35,7 +35,7 @@ AFTER = {
 
 
 # Every turn takes minutes: `make test` kills at some, each verb at others; `make soak` at all.
-strides = pytest.mark.parametrize("stride", [8, pytest.param(1, marks=pytest.mark.soak)])
+strides = pytest.mark.parametrize("stride", [12, pytest.param(1, marks=pytest.mark.soak)])
 
 
 def turns(verb: str, stride: int) -> range:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import lance
@@ -72,6 +73,7 @@ FILTERS: Final = (
 )
 
 
+@cache
 def rows(count: int = NUM_ROWS, first: int = 0) -> pa.Table:
     """Rows with nulls, lists with nulls and without items, NaN, texts beyond ASCII."""
     ids = range(first, first + count)

@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import math
 import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import lance
@@ -58,6 +59,7 @@ FILTERS: Final = (
 )
 
 
+@cache
 def rows(count: int = NUM_ROWS, first: int = 0) -> pa.Table:
     """Rows with nulls, NaN, both zeros and repeated values."""
     ids = range(first, first + count)

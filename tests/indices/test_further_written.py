@@ -78,25 +78,25 @@ async def test_files_are_those_of_pylance(tmp_path: Path, stable: bool) -> None:
 @pytest.mark.parametrize("version", ["legacy", "2.0", "2.2"])
 async def test_tables_of_other_file_versions(tmp_path: Path, version: str) -> None:
     await by_alance(tmp_path / "t", data_storage_version=version)
-    await agree(tmp_path / "t", FILTERS[::2])
+    await agree(tmp_path / "t", FILTERS[1::4])
 
 
 @pytest.mark.parametrize("stable", [False, True])
 async def test_optimizing_covers_what_came_later(tmp_path: Path, stable: bool) -> None:
     dataset = await by_alance(tmp_path / "t", enable_stable_row_ids=stable)
-    filters = (*FILTERS, "contains(s, '30123') or b = 217000 or z = 30200")
+    last = "contains(s, '30123') or b = 217000 or z = 30200"
     dataset = await dataset.insert(rows(500, 30_000))
     dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=0)
     assert all(len(parts) == 2 for parts in coverage(tmp_path / "t").values())
-    await agree(tmp_path / "t", filters)
+    await agree(tmp_path / "t", (*FILTERS[::3], last))
     dataset = await dataset.insert(rows(300, 31_000))
     await dataset.optimize.optimize_indices()
     assert all(parts == [[0, 1, 2], [3, 4]] for parts in coverage(tmp_path / "t").values())
-    await agree(tmp_path / "t", filters)
+    await agree(tmp_path / "t", (*FILTERS, last))
     lance.write_dataset(rows(100, 32_000), tmp_path / "t", mode="append")
     lance.dataset(tmp_path / "t").optimize.optimize_indices()
     assert all(5 in parts[-1] for parts in coverage(tmp_path / "t").values())
-    await agree(tmp_path / "t", filters)
+    await agree(tmp_path / "t", (*FILTERS[1::3], last))
 
 
 @pytest.mark.parametrize("stable", [False, True])
@@ -108,7 +108,7 @@ async def test_compaction_brings_them_along(tmp_path: Path, stable: bool) -> Non
         # What knows zones of fragments loses those that are rewritten, as in pylance.
         is_kept = kind in ("LABEL_LIST", "NGRAM")
         assert covered[f"{column}_idx"] == [[3]] if is_kept else [[]], column
-    await agree(tmp_path / "t", FILTERS)
+    await agree(tmp_path / "t", FILTERS[::3])
     dataset = await dataset.optimize.optimize_indices()
     assert all([3] in parts for parts in coverage(tmp_path / "t").values())
     await agree(tmp_path / "t", FILTERS)

@@ -93,7 +93,7 @@ def table(values: dict[str, list[Any]], first: int) -> pa.Table:
     return pa.table({"id": pa.array(range(first, first + 40)), **arrays, "l": lists})
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     values=columns,
     more=columns,
@@ -154,7 +154,7 @@ def test_filters_give_the_same(
         asyncio.run(check(Path(folder) / "t"))
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     values=st.lists(st.none() | st.sampled_from(FLOATS), max_size=300),
     memory=st.sampled_from([100, 1_000, 1 << 20]),

@@ -104,7 +104,7 @@ def expected(model: Model, kind: str, value: Any) -> list[int]:
     return sorted(row for row in same if isinstance(model.values[row], bool) == (kind == "bool"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(data=st.data())
 def test_filters_of_json_values_give_the_same(data: st.DataObject) -> None:
     kind, path = data.draw(st.sampled_from(sorted(TYPES))), data.draw(st.sampled_from(list(PATHS)))

@@ -18,6 +18,7 @@ from alance.format.proto import vector_index_pb2
 from alance.indexing import IndexBuild
 from tests.indices.test_indices_moved import unindexed
 from tests.indices.test_vectors_built import KINDS, clustered
+from tests.reference.thinned import thinned
 from tests.search.search_cases import agree
 from tests.search.test_lists import lists as rows_of_lists
 from tests.search.test_lists import query
@@ -55,8 +56,7 @@ async def same_answers(path: Path, kind: str) -> None:
     assert len(set(own["id"].to_pylist()) & set(every["id"].to_pylist())) >= 5
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize(("kind", "options"), LISTS)
+@pytest.mark.parametrize(("kind", "options", "stable"), thinned(LISTS, (False, True)))
 async def test_lists_are_indexed_for_both_libraries(
     tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
 ) -> None:
@@ -122,8 +122,10 @@ def short(values: np.ndarray[Any, Any]) -> pa.Table:
     return pa.table({"id": range(len(values)), "vec": column})
 
 
-@pytest.mark.parametrize(("kind", "options"), [*KINDS, ("IVF_HNSW_FLAT", {})])
-@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+@pytest.mark.parametrize(
+    ("kind", "options", "metric"),
+    thinned([*KINDS, ("IVF_HNSW_FLAT", {})], ["l2", "cosine", "dot"], part=3),
+)
 async def test_short_floats_are_indexed(
     tmp_path: Path, kind: str, options: dict[str, Any], metric: str
 ) -> None:
@@ -143,8 +145,7 @@ async def test_short_floats_are_indexed(
             dataset = await dataset.optimize.compact_files(target_rows_per_fragment=9000)
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize(("kind", "options"), LISTS)
+@pytest.mark.parametrize(("kind", "options", "stable"), thinned(LISTS, (False, True)))
 async def test_a_partition_of_lists_that_has_grown_is_parted(
     tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
 ) -> None:

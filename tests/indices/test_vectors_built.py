@@ -19,6 +19,7 @@ from alance.format.table.indices import Index
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.index.train import training_of
 from tests.indices.test_indices_moved import index_files, unindexed
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -120,8 +121,7 @@ async def test_by_the_same_centroids_and_codebook_pylance_gives_the_same_answers
             assert sorted(answers[0]) == sorted(answers[1])
 
 
-@pytest.mark.parametrize(("metric", "dtype"), COLUMNS)
-@pytest.mark.parametrize(("kind", "options"), KINDS)
+@pytest.mark.parametrize(("kind", "options", "metric", "dtype"), thinned(KINDS, COLUMNS))
 async def test_pylance_finds_as_much_by_our_training_as_by_its_own(
     tmp_path: Path, kind: str, options: dict[str, Any], metric: str, dtype: str
 ) -> None:
@@ -135,8 +135,7 @@ async def test_pylance_finds_as_much_by_our_training_as_by_its_own(
         assert own >= other - (0.02 if other > 0.95 and nprobes == 6 else 0.1)
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize(("kind", "options"), KINDS)
+@pytest.mark.parametrize(("kind", "options", "stable"), thinned(KINDS, (False, True)))
 async def test_both_libraries_extend_it(
     tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
 ) -> None:

@@ -14,6 +14,7 @@ from alance.ops.index import train
 from alance.ops.index.train import Training, training_of
 from tests.indices.test_indices_moved import index_files, unindexed
 from tests.indices.test_vectors_built import KINDS, clustered, search, table
+from tests.reference.thinned import thinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,8 +49,7 @@ async def several(
     return await dataset.insert(table(clustered(100, 2500), 2500))
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize(("kind", "options"), KINDS)
+@pytest.mark.parametrize(("kind", "options", "stable"), thinned(KINDS, (False, True)))
 async def test_merged_segments_answer_as_they_did(
     tmp_path: Path, kind: str, options: dict[str, Any], stable: bool
 ) -> None:
@@ -170,8 +170,7 @@ PARTED = [(kind, options, "alance") for kind, options in [*KINDS, *GRAPHS]]
 PARTED += [(kind, options, "pylance") for kind, options in KINDS]
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize(("kind", "options", "builder"), PARTED)
+@pytest.mark.parametrize(("kind", "options", "builder", "stable"), thinned(PARTED, (False, True)))
 async def test_a_partition_that_has_grown_by_itself_is_parted(
     tmp_path: Path,
     kind: str,

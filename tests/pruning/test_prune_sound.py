@@ -73,7 +73,7 @@ def small_zones(monkeypatch: pytest.MonkeyPatch) -> None:
 CUTS = st.lists(st.integers(0, 30), max_size=3)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(tables(), CUTS, CUTS, st.lists(FILTERS, min_size=1, max_size=8))
 def test_zones_allow_what_rows_are(
     table: pa.Table, cuts: list[int], fragments: list[int], filters: list[str]
@@ -146,7 +146,7 @@ def fragment_zones(file: Read | None, pruner: Pruner, num_rows: int) -> Fragment
     return FragmentZones.of(columns) if columns else FragmentZones(np.array([0, num_rows]), {})
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(tables(), chains())
 def test_many_terms_are_what_each_of_them_is_together(
     table: pa.Table, chain: tuple[str, list[str]]
@@ -165,7 +165,7 @@ def test_many_terms_are_what_each_of_them_is_together(
     assert turned.to_pylist() == pc.invert(expected).to_pylist(), terms
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(tables(), CUTS, CUTS, chains())
 def test_zones_allow_what_rows_are_of_many_terms(
     table: pa.Table, cuts: list[int], fragments: list[int], chain: tuple[str, list[str]]
@@ -194,7 +194,7 @@ def test_terms_on_one_column_are_one_check(text: str, size: int) -> None:
 
 
 @given(tables())
-@settings(max_examples=10)
+@settings(max_examples=3)
 def test_a_condition_of_too_many_checks_is_left_to_the_rows(table: pa.Table) -> None:
     text = " or ".join(f"(i = {n} and s = '{n}')" for n in range(MAX_CHECKS))
     assert check_of(parse_filter(text, SCHEMA).condition) is None

@@ -52,7 +52,7 @@ CHANGES = st.lists(
 ).map(lambda names: [*dict.fromkeys(names)])
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     tables(),
     tables(8),

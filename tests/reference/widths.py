@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -26,6 +27,14 @@ def metadata_of(compression: str | None, structure: str | None = None) -> dict[s
 
 def wide_table(metadata: Mapping[str, str]) -> pa.Table:
     """A column `id`, and one for each type, width and shape, with and without nulls."""
+    columns = _columns()
+    fields = [_asking(pa.field(name, array.type), metadata) for name, array in columns.items()]
+    arrays = [array.cast(field.type) for array, field in zip(columns.values(), fields, strict=True)]
+    return pa.table(arrays, schema=pa.schema(fields))
+
+
+@cache
+def _columns() -> dict[str, pa.Array]:
     columns: dict[str, pa.Array] = {"id": pa.array(range(ROWS))}
     for width in WIDTHS:
         for nulls in (False, True):
@@ -37,9 +46,7 @@ def wide_table(metadata: Mapping[str, str]) -> pa.Table:
                 columns[f"{name} list"] = _lists(values)
                 columns[f"{name} struct"] = _structs(values)
                 columns[f"{name} list of structs"] = _lists(_structs(values))
-    fields = [_asking(pa.field(name, array.type), metadata) for name, array in columns.items()]
-    arrays = [array.cast(field.type) for array, field in zip(columns.values(), fields, strict=True)]
-    return pa.table(arrays, schema=pa.schema(fields))
+    return columns
 
 
 def _texts(width: str, *, nulls: bool) -> list[str | None]:

@@ -9,6 +9,7 @@ import lance
 import pytest
 
 import alance
+from tests.reference.thinned import thinned
 from tests.search.search_cases import (
     METRICS,
     SKIPPED,
@@ -37,7 +38,6 @@ KINDS: Final[dict[str, tuple[dict[str, Any], float]]] = {
     "IVF_HNSW_SQ": ({}, 0.5),
     "IVF_HNSW_PQ": ({"num_sub_vectors": 4}, 0.5),
 }
-CASES: Final = [(kind, metric) for kind in KINDS for metric in METRICS]
 # With and without stable row ids.
 TYPES: Final = [("float32", False), ("float32", True), ("float16", False), ("float64", True)]
 
@@ -68,8 +68,7 @@ async def check(path: Path, kind: str, metric: str, dtype: str, **options: Any) 
             alike(own, right, tolerance=tolerance, scale=scale)
 
 
-@pytest.mark.parametrize(("kind", "metric"), CASES)
-@pytest.mark.parametrize(("dtype", "stable"), TYPES)
+@pytest.mark.parametrize(("kind", "metric", "dtype", "stable"), thinned([*KINDS], METRICS, TYPES))
 async def test_what_becomes_of_a_table_changes_both_answers_alike(
     tmp_path: Path, kind: str, metric: str, dtype: str, stable: bool
 ) -> None:

@@ -336,12 +336,12 @@ def run(machine: type[TableMachine], runs: int, steps: int) -> None:
     )
 
 
-@pytest.mark.parametrize("runs", [20, pytest.param(400, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("runs", [10, pytest.param(400, marks=pytest.mark.soak)])
 def test_random_changes(runs: int) -> None:
     run(TableMachine, runs, steps=40)
 
 
-@pytest.mark.parametrize("runs", [6, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("runs", [4, pytest.param(100, marks=pytest.mark.soak)])
 def test_random_changes_under_faults(lab: Lab, runs: int) -> None:
     FailingMachine.lab = lab
     run(FailingMachine, runs, steps=25)

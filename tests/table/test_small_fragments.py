@@ -69,7 +69,7 @@ async def test_rows(tmp_path: Path, version: str, num_rows: int) -> None:
     assert found.equals(rows)
 
 
-@pytest.mark.parametrize("num_rows", [9, 100])
+@pytest.mark.parametrize("num_rows", [15, 100])
 async def test_deletions_filters_meta_columns(tmp_path: Path, num_rows: int) -> None:
     where = written(tmp_path / "t", table(), "2.1", num_rows)
     lance.dataset(where).delete("n % 7 = 2 or (n > 500 and n < 730)")

@@ -32,7 +32,7 @@ assert "pandas" not in sys.modules
 """
 
 
-@pytest.mark.parametrize("megabytes", [1, 16])
+@pytest.mark.parametrize("megabytes", [1, pytest.param(16, marks=pytest.mark.soak)])
 def test_a_build_holds_the_memory_that_it_is_given(tmp_path: Path, megabytes: int) -> None:
     rng = np.random.default_rng(1)
     words = np.array([f"word{number}" for number in range(5000)], object)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import random
 import shutil
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,9 +32,9 @@ def _searched(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None
     path = tmp_path_factory.mktemp("texts") / "t"
     chance = random.Random(4)
     vocabulary = words(20_000)
-    weights = [1 / (place + 3) for place in range(len(vocabulary))]
+    weights = [*accumulate(1 / (place + 3) for place in range(len(vocabulary)))]
     texts = [
-        f"only{number} " + " ".join(chance.choices(vocabulary, weights, k=12))
+        f"only{number} " + " ".join(chance.choices(vocabulary, cum_weights=weights, k=12))
         for number in range(NUM_ROWS)
     ]
     rows = pa.table({"id": range(NUM_ROWS), "text": texts})

@@ -108,11 +108,11 @@ async def test_segments_deletes_and_rows_without_an_index_count(
     lance.write_dataset(table(100, 9, 600), path, mode="append")
     lance.dataset(path).delete("id % 11 = 1")
     await same(path, [*questions, *FUZZY])
-    await same(path, questions, fast_search=True)
-    await same(path, questions, filter="kind = 2", prefilter=True)
+    await same(path, questions[::2], fast_search=True)
+    await same(path, questions[1::2], filter="kind = 2", prefilter=True)
     lance.dataset(path).optimize.optimize_indices()
     await same(path, questions)
-    await same(path, questions, filter="kind < 2", prefilter=True)
+    await same(path, questions[::2], filter="kind < 2", prefilter=True)
 
 
 async def test_texts_without_an_index_are_split_and_no_more(tmp_path: Path) -> None:

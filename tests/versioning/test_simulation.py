@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alance.versioning.settle import Patience
     from tests.simulation.committers import Make
 
-RUNS = int(os.environ.get("ALANCE_SIMULATION_RUNS", "1000"))
+RUNS = int(os.environ.get("ALANCE_SIMULATION_RUNS", "400"))
 KINDS = ("told", "failed", "open", "crashes", "cancelled", "unknown")
 
 
