@@ -11,7 +11,7 @@ import pytest
 
 import alance
 import alance.sync
-from alance.errors import InvalidInputError, UnsupportedError
+from alance.errors import InvalidInputError
 from tests.search.search_cases import (
     DIM,
     KINDS,
@@ -288,8 +288,6 @@ async def test_what_does_not_go_with_a_search_is_refused(dataset: alance.Dataset
         await dataset.scanner(
             nearest=nearest, include_deleted_rows=True, with_row_id=True
         ).to_table()
-    with pytest.raises(UnsupportedError, match="blob_handling"):
-        await dataset.scanner(nearest=nearest, blob_handling="all_binary").to_table()
     with pytest.raises(TypeError, match="wings"):
         await dataset.nearest("vec", nearest["q"], wings=2)  # type: ignore[call-arg]
 
