@@ -293,7 +293,10 @@ def jsonb_to_text(
 
 # The text of the value at a path in each JSON text, and its kind: 0 nothing, 1 null, 2 boolean,
 # 3 number, 4 text, 5 array, 6 object. A step takes the member of a name (where `has_name`) or the
-# item of an index (-1: none, -2: the last). `plain`: texts without their quotes and escapes.
+# item of an index (-1: none, -2 - n: the n-th before the last; the least int64: all items, or what
+# is no array; one more: all members). `has_name` 2: a step beside the one before. `plain`: texts
+# without their quotes and escapes. `answer`: of several values 0 an array of them, 1 the first; 2
+# always an array.
 def json_find(
     offsets: npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -302,6 +305,7 @@ def json_find(
     indices: npt.NDArray[np.int64],
     has_name: npt.NDArray[np.uint8],
     plain: bool,
+    answer: int = 0,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]: ...
 
 # The same of JSONB values, of which those may be anything that are not `valid` (empty: all are).
@@ -314,6 +318,7 @@ def jsonb_find(
     indices: npt.NDArray[np.int64],
     has_name: npt.NDArray[np.uint8],
     plain: bool,
+    answer: int = 0,
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint8]]: ...
 
 # The numbers that texts of some kinds say, booleans as 1 and 0; 0 of nothing and of null. Then the
@@ -334,7 +339,7 @@ def json_lengths(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.int64]: ...
 
-# Whether each JSON array has an item of just this text.
+# Whether any of the values in each JSON array is an array with an item of just this text.
 def json_has(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], item: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]: ...

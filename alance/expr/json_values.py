@@ -1,6 +1,7 @@
 """The JSON functions: values inside JSON text by key or path, as text, numbers and booleans.
 
-A path is `$`, then `.name`, `."any name"`, `["any name"]`, `[0]` or `[last]`; `$.` may be left out.
+A path is `$`, then `.name`, `:name`, `."any name"`, `["any name"]`, `[0]`, `[last]`, `[last - 1]`;
+`$.` may be left out. `.*`, all members, `[*]`, all items, and `[0, last]` lead to several values.
 A number, text or boolean is taken for the other where it can be read as such, as Lance does.
 """
 
@@ -31,23 +32,41 @@ if TYPE_CHECKING:
 # Kinds of values as the kernel tells them.
 NOTHING, NULL, BOOLEAN, TEXT, ARRAY = 0, 1, 2, 4, 5
 KIND_NAMES: Final = ("nothing", "null", "booleans", "numbers", "texts", "arrays", "objects")
-LAST: Final = -2
+LAST: Final = -2  # and -2 - n the n-th before it
+ALL_ITEMS: Final = -(1 << 63)
+ALL_MEMBERS: Final = ALL_ITEMS + 1
+NOWHERE: Final = 1 << 62  # an item that no array has
+WHOLE, FIRST, EACH = range(3)  # of several values: an array of them; the first; always an array
 
+_INDEX: Final = r"(?:-?\d{1,9}|last(?:\s*[-+]\s*\d{1,9})?)"
 _STEP: Final = re.compile(
-    r"""\.(?P<bare>\w+)
-      | \."(?P<quoted>(?:[^"\\]|\\.)*)"
+    rf"""[.:](?P<bare>\w+)
+      | [.:]"(?P<quoted>(?:[^"\\]|\\.)*)"
       | \[\s*"(?P<inside>(?:[^"\\]|\\.)*)"\s*\]
-      | \[\s*(?P<index>\d{1,18}|last)\s*\]""",
-    re.VERBOSE,
+      | \[\s*(?P<indices>{_INDEX}(?:\s*,\s*{_INDEX})*)\s*\]
+      | (?P<members>\.\*)
+      | (?P<items>\[\s*\*\s*\])""",
+    re.VERBOSE | re.IGNORECASE,
 )
-_MORE: Final = re.compile(r"\*|\?|\bto\b|,")  # what paths have besides
+_MORE: Final = re.compile(r"\?|\bto\b", re.IGNORECASE)  # what paths have besides
 
 
 class Step(NamedTuple):
-    """One step down: to the member of a name, or to the item of an index."""
+    """One step down: to the member of a name, or to the item of an index.
+
+    Attributes:
+        item: or `ALL_ITEMS`, `ALL_MEMBERS`.
+        others: items beside it, whose values come after.
+    """
 
     name: str | None
     item: int | None
+    others: tuple[int, ...] = ()
+
+    @property
+    def is_single(self) -> bool:
+        """There is one value at most."""
+        return not self.others and self.item not in (ALL_ITEMS, ALL_MEMBERS)
 
 
 class Texts(NamedTuple):
@@ -92,7 +111,10 @@ def _member(name: str, args: list[Node], read: Callable[[Texts], pa.Array]) -> N
 def _meaning(values: Node, document: Node, steps: Sequence[Step], *, is_scalar: bool) -> Node:
     """The node with the path that it reads."""
     document, path = _whole_path(document, steps)
-    return meaning(values, JsonValue(document, path, is_scalar))
+    if not all(step.is_single for step in path):
+        return values
+    names = tuple((step.name, step.item) for step in path)
+    return meaning(values, JsonValue(document, names, is_scalar))
 
 
 def _whole_path(document: Node, steps: Sequence[Step]) -> tuple[Node, tuple[Step, ...]]:
@@ -105,7 +127,9 @@ def _whole_path(document: Node, steps: Sequence[Step]) -> tuple[Node, tuple[Step
 
 
 def extract(name: str, args: list[Node]) -> Node:
-    """json_extract(json, path): the JSON text of a value; null where there is none."""
+    """json_extract(json, path): the JSON text of a value, or of an array of several values; null
+    where there is none.
+    """
     steps = _path(name, literal_text(name, args[1]))
     values = _reading(name, args, steps, lambda texts: texts.values, plain=False)
     return _meaning(values, args[0], steps, is_scalar=False)
@@ -123,21 +147,25 @@ def exists(name: str, args: list[Node]) -> Node:
 
 
 def array_length(name: str, args: list[Node]) -> Node:
-    """json_array_length(json, path): items as int64; 0 of what is no array, null of nothing."""
+    """json_array_length(json, path): items as int64; 0 of what is no array, null of nothing; of
+    several values those of the first.
+    """
 
     def count(texts: Texts) -> pa.Array:
         return to_arrow(_kernels.json_lengths(*_buffers(texts.values)))
 
     steps = _path(name, literal_text(name, args[1]))
-    return _reading(name, args, steps, count, plain=False)
+    return _reading(name, args, steps, count, plain=False, answer=FIRST)
 
 
 def array_contains(name: str, args: list[Node]) -> Node:
-    """json_array_contains(json, path, value): a literal, as JSON or as the text that it is."""
+    """json_array_contains(json, path, value): a literal, as JSON or as the text that it is; of
+    several values in any that is an array.
+    """
     steps, items = _path(name, literal_text(name, args[1])), _as_items(name, args[2])
 
     def test(documents: pa.Array) -> pa.Array:
-        buffers = _buffers(_find(documents, steps, plain=False).values)
+        buffers = _buffers(_find(documents, steps, plain=False, answer=EACH).values)
         answers = np.zeros(len(documents), np.uint8)
         for item in items:
             answers |= _kernels.json_has(*buffers, np.frombuffer(item.encode(), np.uint8))
@@ -152,7 +180,12 @@ def path_steps(path: str) -> tuple[Step, ...]:
     Raises:
         Problem: no path, or one with parts that are not evaluated here.
     """
-    return tuple(_path("JSON index", path))
+    steps = tuple(_path("JSON index", path))
+    if not all(step.is_single for step in steps):
+        raise Problem(
+            f'JSON index: path {path!r}: expected .name, ["name"], [0] or [last], found several'
+        )
+    return steps
 
 
 def scalars(documents: pa.Array, steps: Sequence[Step]) -> pa.Array:
@@ -193,13 +226,14 @@ def _reading(
     read: Callable[[Texts], pa.Array],
     *,
     plain: bool = True,
+    answer: int = WHOLE,
 ) -> Node:
     """A call that reads the values found; null where nothing is or, where `plain`, a JSON null."""
 
     document, path = _whole_path(args[0], steps)
 
     def evaluate(documents: pa.Array) -> pa.Array:
-        texts = _find(documents, path, plain=plain)
+        texts = _find(documents, path, plain=plain, answer=answer)
         is_there = texts.kinds > (NULL if plain else NOTHING)
         plain_texts = texts.values
         if not is_there.all():
@@ -213,22 +247,27 @@ def _reading(
     return call(name, evaluate, as_text(name, document))
 
 
-def _find(documents: pa.Array, steps: Sequence[Step], *, plain: bool) -> Texts:
-    names = [(step.name or "").encode() for step in steps]
+def _find(documents: pa.Array, steps: Sequence[Step], *, plain: bool, answer: int = WHOLE) -> Texts:
+    flat = [
+        (step.name if place == 0 else None, item, place > 0)
+        for step in steps
+        for place, item in enumerate((step.item, *step.others))
+    ]
+    names = [(name or "").encode() for name, _, _ in flat]
     path = (
         np.cumsum([len(name) for name in names], dtype=np.int64),
         np.frombuffer(b"".join(names), np.uint8),
-        np.array([-1 if step.item is None else step.item for step in steps], np.int64),
-        np.array([step.name is not None for step in steps], np.uint8),
+        np.array([-1 if item is None else item for _, item, _ in flat], np.int64),
+        np.array([(name is not None) + 2 * is_other for name, _, is_other in flat], np.uint8),
     )
     if pa.types.is_large_binary(documents.type):  # JSONB
         valid = mask_bytes(validity_of(documents))
         with kernel_errors:
-            answer = _kernels.jsonb_find(*contents_of(documents), valid, *path, plain)
+            parts = _kernels.jsonb_find(*contents_of(documents), valid, *path, plain, answer)
     else:
         texts = pc.cast(documents, pa.large_string())
-        answer = _kernels.json_find(*_buffers(texts), *path, plain)
-    offsets, content, kinds = answer
+        parts = _kernels.json_find(*_buffers(texts), *path, plain, answer)
+    offsets, content, kinds = parts
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
     return Texts(pa.Array.from_buffers(pa.large_string(), len(kinds), buffers), kinds)
 
@@ -300,7 +339,7 @@ def _path(name: str, text: str) -> list[Step]:
         path = path[1:]
     elif path and path[0] not in ".[":
         path = f".{path}"
-    steps, start = [], 0
+    steps, start = [], len(path) - len(path.lstrip())
     while start < len(path):
         match = _STEP.match(path, start)
         if match is None:
@@ -309,15 +348,27 @@ def _path(name: str, text: str) -> list[Step]:
                 f"found {path[start:][:20]!r}",
                 unsupported=_MORE.search(path, start) is not None,
             )
-        bare, quoted, inside, index = match.groups()
-        if index is not None:
-            steps.append(Step(None, LAST if index == "last" else int(index)))
+        bare, quoted, inside, indices, members, items = match.groups()
+        if members or items:
+            steps.append(Step(None, ALL_MEMBERS if members else ALL_ITEMS))
+        elif indices is not None:
+            first, *others = (_place(index) for index in indices.split(","))
+            steps.append(Step(None, first, tuple(others)))
         elif bare is not None:
             steps.append(Step(bare, None))
         else:
             steps.append(Step(json.loads(f'"{inside if quoted is None else quoted}"'), None))
-        start = match.end()
+        start = len(path) - len(path[match.end() :].lstrip())
     return steps
+
+
+def _place(index: str) -> int:
+    """The item of an index, as the kernel wants it."""
+    index = "".join(index.lower().split())
+    if not index.startswith("last"):
+        return int(index) if int(index) >= 0 else NOWHERE
+    before = -int(index[4:] or "0")
+    return LAST - before if before >= 0 else NOWHERE
 
 
 def _as_items(name: str, node: Node) -> list[str]:

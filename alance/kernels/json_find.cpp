@@ -21,12 +21,20 @@ namespace {
 enum Kind : uint8_t { kNothing, kNull, kBoolean, kNumber, kText, kArray, kObject };
 
 constexpr int64_t kNoIndex = -1, kLast = -2;
+constexpr int64_t kAllItems = INT64_MIN, kAllMembers = INT64_MIN + 1;
+constexpr size_t kMostValues = 1 << 24;  // of one row
 
 struct Step {
   std::string_view name;  // of a member, where has_name
   bool has_name;
-  int64_t index;  // of an item; kNoIndex: none, kLast: the last
+  bool is_other;  // beside the step before: its values come after those of that one
+  int64_t index;  // of an item; kNoIndex: none, kLast - n: the n-th before the last; or all
+
+  // The place among so many items; less than 0 or no less than these: there is none.
+  int64_t place(int64_t count) const { return index <= kLast ? count - 1 - (kLast - index) : index; }
 };
+
+enum Answer : int { kWhole, kFirst, kEach };  // of several values an array, the first, or always one
 
 // Reads one text; raises std::invalid_argument where it ends too early or has no value.
 class Scanner {
@@ -195,29 +203,73 @@ Kind kind_of(std::string_view value) {
   }
 }
 
-// The value one step below; empty: there is none.
-std::string_view below(std::string_view value, const Step& step, std::string& scratch) {
-  std::string_view found;
+// Calls back with the values one step below.
+template <typename Visit>
+void below(std::string_view value, const Step& step, std::string& scratch, Visit visit) {
   const Kind kind = kind_of(value);
-  if (kind == kObject && step.has_name) {
+  if (step.index == kAllItems) {
+    if (kind != kArray) {
+      if (kind != kNothing) visit(value);
+      return;
+    }
+    Scanner(value).items([&](std::string_view item) {
+      visit(item);
+      return false;
+    });
+  } else if (kind == kObject && step.index == kAllMembers) {
+    Scanner(value).members([&](std::string_view, std::string_view member) {
+      visit(member);
+      return false;
+    });
+  } else if (kind == kObject && step.has_name) {
     Scanner(value).members([&](std::string_view key, std::string_view member) {
       if (!is_key(key, step.name, scratch)) return false;
-      found = member;
+      visit(member);
       return true;
     });
-  } else if (kind == kArray && step.index != kNoIndex) {
-    int64_t position = 0;
+  } else if (kind == kArray && step.index != kNoIndex && step.index != kAllMembers) {
+    int64_t count = 0, position = 0;
+    if (step.index <= kLast)
+      Scanner(value).items([&](std::string_view) { return ++count, false; });
+    const int64_t wanted = step.place(count);
     Scanner(value).items([&](std::string_view item) {
-      if (step.index == kLast) {
-        found = item;
-        return false;
-      }
-      if (position++ != step.index) return false;
-      found = item;
+      if (position++ != wanted) return false;
+      visit(item);
       return true;
     });
   }
-  return found;
+}
+
+// Goes down all steps, from the values in `found` to those that are there then.
+template <typename Value, typename Below>
+void walk(std::vector<Value>& found, std::vector<Value>& next, const std::vector<Step>& steps,
+          Below go_below) {
+  for (size_t i = 0, stop = 0; i < steps.size() && !found.empty(); i = stop) {
+    for (stop = i + 1; stop < steps.size() && steps[stop].is_other;) ++stop;
+    next.clear();
+    for (const Value& value : found)
+      for (size_t k = i; k < stop; ++k)
+        go_below(value, steps[k], [&](const Value& other) {
+          if (next.size() == kMostValues) corrupt("JSON: a path to more than 2^24 values");
+          next.push_back(other);
+        });
+    found.swap(next);
+  }
+}
+
+// Writes the values found as `answer` says: `write` appends one and gives its kind.
+template <typename Value, typename Write>
+Kind answer_with(const std::vector<Value>& found, int answer, std::string& out, Write write) {
+  if (found.empty()) return kNothing;
+  if (answer == kFirst || (answer == kWhole && found.size() == 1)) return write(found[0]);
+  char before = '[';
+  for (const Value& value : found) {
+    out += before;
+    write(value);
+    before = ',';
+  }
+  out += ']';
+  return kArray;
 }
 
 // The texts of an Arrow array: checked, each with the row in the message of what it raises.
@@ -260,49 +312,43 @@ std::vector<Step> steps_of(const In<int64_t>& ends, const Bytes& names, const In
     check_ends(start, stop, static_cast<int64_t>(names.size()), "JSON path");
     steps.push_back({{reinterpret_cast<const char*>(names.data()) + start,
                       static_cast<size_t>(stop - start)},
-                     has_name.data()[i] != 0, indices.data()[i]});
+                     (has_name.data()[i] & 1) != 0, (has_name.data()[i] & 2) != 0,
+                     indices.data()[i]});
     start = stop;
   }
   return steps;
 }
 
-// The entry one step below a container; false: there is none.
-bool below(jsonb::Entry& entry, const Step& step) {
-  if (entry.type != jsonb::kContainerEntry) return false;
+// Calls back with the entries one step below.
+template <typename Visit>
+void below(const jsonb::Entry& entry, const Step& step, Visit visit) {
+  const bool is_container = entry.type == jsonb::kContainerEntry;
+  if (!is_container && step.index == kAllItems) visit(entry);
+  if (!is_container) return;
   jsonb::Entries entries(entry.at, entry.size);
+  if (entries.kind == jsonb::kObjects && step.index == kAllItems) return visit(entry);
+  if (step.index == kAllItems || (entries.kind == jsonb::kObjects && step.index == kAllMembers)) {
+    if (entries.kind == jsonb::kObjects) entries.skip(entries.count);
+    for (int64_t i = 0; i < entries.count; ++i) visit(entries.next());
+    return;
+  }
   int64_t place = -1;
   if (entries.kind == jsonb::kObjects && step.has_name) {
     for (int64_t i = 0; i < entries.count; ++i)  // to the end, where the values begin
       if (entries.next_key().text() == step.name && place < 0) place = i;
-  } else if (entries.kind == jsonb::kArrays && step.index != kNoIndex) {
-    place = step.index == kLast ? entries.count - 1 : step.index;
+  } else if (entries.kind == jsonb::kArrays && step.index != kNoIndex &&
+             step.index != kAllMembers) {
+    place = step.place(entries.count);
   }
-  if (place < 0 || place >= entries.count) return false;
+  if (place < 0 || place >= entries.count) return;
   entries.skip(place);
-  entry = entries.next();
-  return true;
-}
-
-// Appends the value at a path of a JSONB value, as of `json_find`, and gives its kind.
-Kind find_stored(jsonb::Entry entry, const std::vector<Step>& steps, bool plain, std::string& out) {
-  if (!entry.size) return kNothing;
-  jsonb::Entries whole(entry.at, entry.size);
-  if (whole.kind == jsonb::kScalars) entry = whole.next();
-  for (const Step& step : steps)
-    if (!below(entry, step)) return kNothing;
-  if (plain && entry.type == jsonb::kTextEntry) {
-    out.append(entry.text());
-    return kText;
-  }
-  const size_t start = out.size();
-  jsonb::Writer(out).value(entry, 0);
-  return kind_of(std::string_view(out).substr(start));
+  visit(entries.next());
 }
 
 // The same as `json_find` of JSONB values.
 nb::tuple jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes& valid,
                      const In<int64_t>& name_ends, const Bytes& names, const In<int64_t>& indices,
-                     const Bytes& has_name, bool plain) {
+                     const Bytes& has_name, bool plain, int answer) {
   const Texts values(offsets, data);
   const std::vector<Step> steps = steps_of(name_ends, names, indices, has_name);
   if (valid.size() && static_cast<int64_t>(valid.size()) != values.count())
@@ -314,12 +360,27 @@ nb::tuple jsonb_find(const In<int64_t>& offsets, const Bytes& data, const Bytes&
   {
     nb::gil_scoped_release release;
     stops[0] = 0;
+    std::vector<jsonb::Entry> found, next;
     values.each([&](int64_t row, std::string_view value) {
-      const jsonb::Entry entry{jsonb::kContainerEntry,
-                               reinterpret_cast<const uint8_t*>(value.data()),
-                               static_cast<int64_t>(value.size())};
-      const bool is_there = !valid.size() || valid.data()[row];
-      kinds[row] = is_there ? find_stored(entry, steps, plain, out) : kNothing;
+      jsonb::Entry entry{jsonb::kContainerEntry, reinterpret_cast<const uint8_t*>(value.data()),
+                         static_cast<int64_t>(value.size())};
+      found.clear();
+      if (entry.size && (!valid.size() || valid.data()[row])) {
+        jsonb::Entries whole(entry.at, entry.size);
+        if (whole.kind == jsonb::kScalars) entry = whole.next();
+        found.push_back(entry);
+      }
+      walk(found, next, steps,
+           [](const jsonb::Entry& from, const Step& step, auto visit) { below(from, step, visit); });
+      kinds[row] = answer_with(found, answer, out, [&](const jsonb::Entry& single) {
+        if (plain && single.type == jsonb::kTextEntry) {
+          out.append(single.text());
+          return kText;
+        }
+        const size_t start = out.size();
+        jsonb::Writer(out).value(single, 0);
+        return kind_of(std::string_view(out).substr(start));
+      });
       stops[row + 1] = static_cast<int64_t>(out.size());
     });
   }
@@ -377,10 +438,10 @@ nb::tuple json_numbers(const In<int64_t>& offsets, const Bytes& data, const Byte
 }
 
 // The text of the value at a path in each text (what a text says, without its quotes, where
-// `plain`), and its kind; empty texts have nothing.
+// `plain`), and its kind; empty texts have nothing. Of several values as `answer` says.
 nb::tuple json_find(const In<int64_t>& offsets, const Bytes& data, const In<int64_t>& name_ends,
                     const Bytes& names, const In<int64_t>& indices, const Bytes& has_name,
-                    bool plain) {
+                    bool plain, int answer) {
   const Texts texts(offsets, data);
   const std::vector<Step> steps = steps_of(name_ends, names, indices, has_name);
   Owned<int64_t> stops(texts.count() + 1);
@@ -390,14 +451,19 @@ nb::tuple json_find(const In<int64_t>& offsets, const Bytes& data, const In<int6
     nb::gil_scoped_release release;
     std::string scratch;
     stops[0] = 0;
+    std::vector<std::string_view> found, next;
     texts.each([&](int64_t row, std::string_view text) {
-      std::string_view value;
-      if (!text.empty()) value = Scanner(text).value();
-      for (const Step& step : steps) value = below(value, step, scratch);
-      const Kind kind = kind_of(value);
-      kinds[row] = kind;
-      if (plain && kind == kText) unquote(value, out);
-      else out.append(value);
+      found.clear();
+      if (!text.empty()) found.push_back(Scanner(text).value());
+      walk(found, next, steps, [&](std::string_view from, const Step& step, auto visit) {
+        below(from, step, scratch, visit);
+      });
+      kinds[row] = answer_with(found, answer, out, [&](std::string_view value) {
+        const Kind kind = kind_of(value);
+        if (plain && kind == kText) unquote(value, out);
+        else out.append(value);
+        return kind;
+      });
       stops[row + 1] = static_cast<int64_t>(out.size());
     });
   }
@@ -424,7 +490,7 @@ Numpy<int64_t> json_lengths(const In<int64_t>& offsets, const Bytes& data) {
   return lengths.numpy();
 }
 
-// Whether each array has an item of just this text; 0 of what is no array.
+// 1 where any of the values in an array is an array with an item of just this text.
 Numpy<uint8_t> json_has(const In<int64_t>& offsets, const Bytes& data, const Bytes& item) {
   const Texts texts(offsets, data);
   Owned<uint8_t> found(texts.count());
@@ -434,8 +500,12 @@ Numpy<uint8_t> json_has(const In<int64_t>& offsets, const Bytes& data, const Byt
     texts.each([&](int64_t row, std::string_view text) {
       found[row] = 0;
       if (kind_of(text) != kArray) return;
-      Scanner(text).items([&](std::string_view other) {
-        found[row] = other == wanted;
+      Scanner(text).items([&](std::string_view value) {
+        if (kind_of(value) == kArray)
+          Scanner(value).items([&](std::string_view other) {
+            found[row] = other == wanted;
+            return found[row] != 0;
+          });
         return found[row] != 0;
       });
     });
@@ -451,10 +521,10 @@ void register_json_find(nanobind::module_& m) {
   using nanobind::arg;
   m.def("json_find", &json_find, arg("offsets").noconvert(), arg("data"),
         arg("name_ends").noconvert(), arg("names"), arg("indices").noconvert(), arg("has_name"),
-        arg("plain"));
+        arg("plain"), arg("answer") = int{kWhole});
   m.def("jsonb_find", &jsonb_find, arg("offsets").noconvert(), arg("data"), arg("valid"),
         arg("name_ends").noconvert(), arg("names"), arg("indices").noconvert(), arg("has_name"),
-        arg("plain"));
+        arg("plain"), arg("answer") = int{kWhole});
   m.def("json_whole", &json_numbers<int64_t>, arg("offsets").noconvert(), arg("data"), arg("kinds"));
   m.def("json_real", &json_numbers<double>, arg("offsets").noconvert(), arg("data"), arg("kinds"));
   m.def("json_lengths", &json_lengths, arg("offsets").noconvert(), arg("data"));

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import alance
 from alance.errors import InvalidInputError
@@ -41,6 +43,9 @@ CONDITIONS = [
     "json_extract(j, '0') = '\"zero\"'",
     "json_exists(j, '$.0')",
     "json_array_length(j, '$.1a') = 1",
+    "json_extract(j, '$.c.e[0,1]') = '[1,2]'",
+    "json_exists(j, '$.c.*')",
+    "json_array_length(j, '$.*[*]') = 0",
     "json_array_length(j, '$.c.e') = 3",
     "json_array_contains(j, '$.c.e', 2)",
     "json_get_int(j, 'a') = 1 and id < 3",
@@ -96,3 +101,41 @@ async def test_what_is_no_whole_number_is_told(tmp_path: Path, document: str) ->
     )
     with pytest.raises(InvalidInputError, match="expected a number of type int64, found"):
         await ours.to_table(columns=["id"], filter="json_get_int(j, 'a') = 1")
+
+
+names = st.sampled_from(["a", "b", "c"])
+values = st.recursive(
+    st.none() | st.integers(-3, 3) | st.sampled_from(["x", "1", ""]) | st.booleans(),
+    lambda part: st.lists(part, max_size=3) | st.dictionaries(names, part, max_size=3),
+    max_leaves=8,
+)
+indices = st.sampled_from(["0", "1", "last", "last-1", "last - 2", "last+1", "-1"])
+steps = st.one_of(
+    st.sampled_from(["[*]", ".*", " [ * ]", ":a", '."b"']),
+    names.map(lambda name: f".{name}"),
+    st.lists(indices, min_size=1, max_size=3).map(lambda places: f"[{','.join(places)}]"),
+)
+paths = st.lists(steps, min_size=1, max_size=3).map(lambda parts: "$" + "".join(parts))
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    documents=st.lists(values, min_size=1, max_size=8),
+    asked=st.lists(paths, min_size=6, max_size=6),
+)
+async def test_paths_to_several_values_are_those_of_pylance(
+    tmp_path_factory: pytest.TempPathFactory, documents: list[Any], asked: list[str]
+) -> None:
+    path = tmp_path_factory.mktemp("paths") / "t"
+    texts = pa.array([json.dumps(document) for document in documents], pa.json_())
+    theirs = lance.write_dataset(pa.table({"j": texts}), path, data_storage_version="2.2")
+    columns = {}
+    for place, text in enumerate(asked):
+        columns[f"x{place}"] = f"json_extract(j, '{text}')"
+        columns[f"e{place}"] = f"json_exists(j, '{text}')"
+        columns[f"l{place}"] = f"json_array_length(j, '{text}')"
+        columns[f"c{place}"] = f"json_array_contains(j, '{text}', '1')"
+    ours = await (await alance.dataset(path)).to_table(columns)
+    assert ours.to_pylist() == theirs.to_table(columns=columns).to_pylist()

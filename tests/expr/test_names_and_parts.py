@@ -113,10 +113,8 @@ async def test_what_pylance_refuses_is_refused_with_a_reason(uri: str, text: str
         await dataset.to_table({"o": text})
 
 
-@pytest.mark.parametrize("path", ["$.c[*]", "$.*", "$.c[0 to 1]", "$.c[0,1]", "$.c ? (@ > 1)"])
-async def test_paths_that_are_more_than_one_value_are_named_as_not_supported(
-    uri: str, path: str
-) -> None:
+@pytest.mark.parametrize("path", ["$.c[0 to 1]", "$.c ? (@ > 1)"])
+async def test_ranges_and_filters_in_paths_are_named_as_not_supported(uri: str, path: str) -> None:
     dataset = await alance.dataset(uri)
     with pytest.raises(UnsupportedError, match="path"):
         await dataset.to_table({"o": f"json_extract(j, '{path}')"})

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.expr import json_values
-from alance.expr.json_values import LAST, Step
+from alance.expr.json_values import ALL_ITEMS, ALL_MEMBERS, LAST, NOWHERE, Step
 from alance.format.jsonb import json_text, jsonb
 
+ITEMS = st.sampled_from([0, 1, LAST, LAST - 1, NOWHERE, ALL_ITEMS, ALL_MEMBERS])
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -28,8 +29,8 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 STEPS = st.lists(
-    st.builds(Step, st.sampled_from("ab"), st.none())
-    | st.builds(Step, st.none(), st.sampled_from([0, 1, LAST])),
+    st.builds(Step, st.sampled_from("ab"), st.none(), st.just(()))
+    | st.builds(Step, st.none(), ITEMS, st.just(()) | st.tuples(ITEMS)),
     max_size=3,
 )
 

@@ -196,7 +196,8 @@ def test_items_of_json_arrays_are_counted_and_found(values: list[object]) -> Non
     offsets, data = np.asarray(stored.offsets, np.int64), np.asarray(stored.data)
     lengths = [len(value) if isinstance(value, list) else 0 for value in values]
     assert _kernels.json_lengths(offsets, data).tolist() == lengths
-    has_null = [isinstance(value, list) and None in value for value in values]
+    inner = [value if isinstance(value, list) else [] for value in values]
+    has_null = [any(isinstance(item, list) and None in item for item in own) for own in inner]
     item = np.frombuffer(b"null", np.uint8)
     assert _kernels.json_has(offsets, data, item).tolist() == has_null
 

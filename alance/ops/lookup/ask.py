@@ -126,7 +126,7 @@ async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
 def takes(segment: Segment, ask: Ask) -> bool:
     """Whether an index of which there is a segment may narrow a question down."""
     if segment.steps is not None:
-        if ask.of_json is None or ask.of_json[0] != segment.steps:
+        if ask.of_json is None or ask.of_json[0] != tuple(step[:2] for step in segment.steps):
             return False
         ask = ask.of_json[1]
         if segment.kind == NGRAMS and not pa.types.is_string(ask.column.type):
