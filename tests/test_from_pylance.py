@@ -192,3 +192,9 @@ def test_names_that_only_alance_has_are_named() -> None:
     named = {code.removeprefix("Dataset.") for code in re.findall(r"`([^`\n]+)`", PAGE)}
     assert {code.removeprefix("Dataset.") for code in re.findall(r"`([^`\n]+)`", paragraph)} <= only
     assert only <= named, only - named
+
+
+def test_where_alance_has_no_counterpart_the_page_says_why() -> None:
+    rows = [row for table in TABLES.values() for row in table]
+    assert [name for name, own, why in rows if own == "—" and not why] == []
+    assert any(own == "—" for _, own, _ in rows)

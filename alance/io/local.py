@@ -122,7 +122,8 @@ class LocalStore:
 
     def _note_speed(self, folder: str, seconds: float) -> None:
         """A folder that was listed in less time than a hop to a thread takes is listed here the
-        next time: the system has it in memory. On a network file system none is.
+        next time: the system has it in memory. On a network file system few are, and the next time
+        may take longer.
         """
         if seconds > QUICK_S:
             self._quick.discard(folder)
