@@ -296,3 +296,21 @@ def test_codes_of_bits_are_compared_as_the_vectors_that_they_stand_for(dim: int)
             right = 0.5 * (1 - dots - shares * (1 - add) + factor * (queries @ codes.T))
             plain = ask(ex, is_packed=False, baseline=False, metric="dot")
             np.testing.assert_allclose(plain, right, rtol=1e-4, atol=2e-3 * (1 << ex))
+
+
+def test_rows_below_the_range_are_told_the_nearest_to_it_first() -> None:
+    rng = np.random.default_rng(3)
+    queries, rows = rng.random((2, 4)), rng.random((50, 4)).astype(np.float32)
+    flat = queries.reshape(-1)
+    kernel = _kernels.Nearest(flat, 4, 5, 0.4, np.inf, below=3)
+    numbers, ids = np.arange(2, dtype=np.int32), np.arange(50, dtype=np.uint64)
+    code, place = TYPES["float32"], METRICS.index("l2")
+    content = rows.reshape(-1).view(np.uint8)
+    _kernels.add_vectors(kernel, numbers, ids, ALL, content, code, place)
+    counts, distances, found = kernel.below()
+    assert counts.tolist() == [3, 3]
+    for query, own in enumerate(expected(queries, rows, "l2")):
+        order = sorted(np.flatnonzero(own < 0.4), key=lambda row: -own[row])[:3]
+        part = slice(3 * query, 3 * query + 3)
+        assert found[part].tolist() == order
+        np.testing.assert_allclose(-distances[part], own[order], rtol=1e-5)
