@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from alance.deferred import Deferred
 from alance.fragment import DatasetFragment
 from alance.ops.read import count
-from alance.ops.read.options import ScanOptions, checked_defaults, split_arguments
+from alance.ops.read.options import ScanOptions, checked_defaults
 from alance.ops.read.take import take, take_addresses, take_rows
 from alance.ops.version import opening
 from alance.ops.version.defaults import BLOB_BYTES, GROUP_BYTES, SMALL_ROWS
-from alance.scanner import Scanner
+from alance.scanner import Framed, Scanner
 from alance.verbs import Verbs
 from alance.verbs.engines import EngineVerbs
 from alance.verbs.keys import KeyVerbs
@@ -19,7 +19,7 @@ from alance.verbs.searching import SearchVerbs
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from datetime import datetime
     from typing import Unpack
 
@@ -114,7 +114,7 @@ async def dataset(
     return opened
 
 
-class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs):
+class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     """One version of a dataset: an immutable snapshot, safe to share among tasks of its loop."""
 
     __slots__ = ()
@@ -354,18 +354,6 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs):
             options: the fields of `ScanOptions`, and the arguments of pyarrow's `Table.to_pandas`.
         """
         return await self._frame(lambda file: file, columns, blob_mode=blob_mode, **options)
-
-    async def _frame(
-        self,
-        as_file: Callable[[BlobFile], object],
-        columns: Columns = None,
-        *,
-        blob_mode: BlobMode = "lazy",
-        **options: Unpack[PandasArguments],
-    ) -> pd.DataFrame:
-        """As `to_pandas`, with what `as_file` makes of a blob in place of it."""
-        scan, frame = split_arguments(options)
-        return await self.scanner(columns, **scan)._frame(as_file, blob_mode=blob_mode, **frame)
 
     async def to_polars(
         self, columns: Columns = None, **options: Unpack[ScanArguments]

@@ -8,13 +8,13 @@ import numpy as np
 
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
-from alance.ops.read.options import ScanOptions, split_arguments
+from alance.ops.read.options import ScanOptions
 from alance.ops.read.positions import as_positions
 from alance.ops.read.take import take_located
-from alance.scanner import Scanner
+from alance.scanner import Framed, Scanner
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from typing import Unpack
 
     import pandas as pd
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from alance.ops.columns import add as columns_add
     from alance.ops.columns import join as columns_join
     from alance.ops.columns.sources import Transforms
-    from alance.ops.read.blobs import BlobFile
     from alance.ops.read.options import (
         BlobMode,
         FragmentPandasArguments,
@@ -43,7 +42,7 @@ else:
     columns_join = Deferred("alance.ops.columns.join")
 
 
-class DatasetFragment:
+class DatasetFragment(Framed):
     """One fragment of a dataset's version. Row offsets count live rows from 0."""
 
     __slots__ = ("_position", "_snapshot")
@@ -123,18 +122,6 @@ class DatasetFragment:
     ) -> pd.DataFrame:
         """Scan into a DataFrame of pandas; see `Dataset.to_pandas`."""
         return await self._frame(lambda file: file, columns, blob_mode=blob_mode, **options)
-
-    async def _frame(
-        self,
-        as_file: Callable[[BlobFile], object],
-        columns: Columns = None,
-        *,
-        blob_mode: BlobMode = "lazy",
-        **options: Unpack[FragmentPandasArguments],
-    ) -> pd.DataFrame:
-        """As `to_pandas`, with what `as_file` makes of a blob in place of it."""
-        scan, frame = split_arguments(options)
-        return await self.scanner(columns, **scan)._frame(as_file, blob_mode=blob_mode, **frame)
 
     async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
         """The first rows."""

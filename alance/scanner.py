@@ -14,7 +14,7 @@ from alance.deferred import Deferred
 from alance.errors import UnsupportedError
 from alance.io.generators import outermost
 from alance.ops.read import count, ordering
-from alance.ops.read.options import BlobMode
+from alance.ops.read.options import BlobMode, split_arguments
 from alance.ops.read.plan import in_large_batches, plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.read.window import cut_table
@@ -24,7 +24,7 @@ from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-    from typing import Unpack
+    from typing import Any, Protocol, Unpack
 
     import pandas as pd
     import polars as pl
@@ -42,6 +42,13 @@ if TYPE_CHECKING:
     from alance.ops.search.text import results as text_search
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
+
+    class Scannable(Protocol):
+        """A dataset, or a fragment of one."""
+
+        @property
+        def scanner(self) -> Callable[..., Scanner]:
+            """Makes a scan of columns and options."""
 else:
     aggregating = Deferred("alance.ops.read.aggregate")
     blob_bytes = Deferred("alance.ops.read.blob_bytes")
@@ -296,3 +303,22 @@ async def _load_optional(pool: DecodePool, package: str) -> None:
         await pool.load(package)
     except ImportError as error:
         raise UnsupportedError(f"{package} is not installed: `pip install {package}`") from error
+
+
+class Framed:
+    """What `to_pandas` of both faces is made of, for what has scanners."""
+
+    __slots__ = ()
+
+    async def _frame(
+        self: Scannable,
+        as_file: Callable[[BlobFile], object],
+        columns: Columns = None,
+        *,
+        blob_mode: BlobMode = "lazy",
+        **options: Any,
+    ) -> pd.DataFrame:
+        """A scan as a DataFrame, with what `as_file` makes of a blob in place of it."""
+        of_scan, of_frame = split_arguments(options)
+        scanner = self.scanner(columns, **of_scan)
+        return await scanner._frame(as_file, blob_mode=blob_mode, **of_frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -19,6 +19,7 @@ from alance.engines import bridge as bridges
 from alance.engines.bridge import Bridge
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
     from alance.testing.lab import Lab
@@ -86,14 +87,18 @@ async def test_values_and_other_tables_are_given_beside_the_text(uri: str) -> No
     assert rows["n"].to_pylist() == [await dataset.count_rows("l_orderkey = 1")]
 
 
-async def test_only_the_columns_and_rows_that_a_query_needs_are_read(lineitem_lab: Lab) -> None:
+@asynccontextmanager
+async def opened(lab: Lab) -> AsyncGenerator[alance.Dataset, None]:
+    """The table of a lab, in a session of its own that knows its footers."""
     async with alance.Session() as session:
-        dataset = await alance.dataset(
-            "s3://lab/lineitem.lance",
-            storage_options=lineitem_lab.lance_options(),
-            session=session,
-        )
-        await dataset.sql("select max(l_linenumber) from dataset")  # footers
+        uri, options = "s3://lab/lineitem.lance", lab.lance_options()
+        dataset = await alance.dataset(uri, storage_options=options, session=session)
+        await dataset.sql("select max(l_linenumber) from dataset")
+        yield dataset
+
+
+async def test_only_the_columns_and_rows_that_a_query_needs_are_read(lineitem_lab: Lab) -> None:
+    async with opened(lineitem_lab) as dataset:
         seen = {}
         for name, query in {
             "narrow": "select max(l_tax) from dataset",
@@ -111,13 +116,7 @@ async def test_only_the_columns_and_rows_that_a_query_needs_are_read(lineitem_la
 
 async def test_limits_and_counts_read_no_more_than_they_need(lineitem_lab: Lab) -> None:
     """DuckDB 2.0 tells a dataset neither; its plan does."""
-    async with alance.Session() as session:
-        dataset = await alance.dataset(
-            "s3://lab/lineitem.lance",
-            storage_options=lineitem_lab.lance_options(),
-            session=session,
-        )
-        await dataset.sql("select max(l_linenumber) from dataset")  # footers
+    async with opened(lineitem_lab) as dataset:
         seen = {}
         for query, params in {
             "select l_comment from dataset": None,
