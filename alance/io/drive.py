@@ -17,19 +17,26 @@ TURN_S: Final = 0.004  # of work that the loop does for one caller at a time
 
 
 async def drive(
-    plan: Plan[T], read: Callable[[Sequence[Extent]], Awaitable[Sequence[memoryview]]]
+    plan: Plan[T],
+    read: Callable[[Sequence[Extent]], Awaitable[Sequence[memoryview]]],
+    at_hand: Callable[[Sequence[Extent]], Sequence[memoryview] | None] = lambda _: None,
 ) -> T:
     """Run a plan to its end; one `read` a round, none for a round that asks for nothing.
 
     What a plan of many parts does with their bytes does not hold the loop up: at its turns others
     run. The plan is closed however this ends.
+
+    Args:
+        at_hand: asked first: the bytes of a round that need not be waited for, or None.
     """
     begun = monotonic()
     try:
         asked = step(plan)
         while not isinstance(asked, Done):
             if asked:
-                buffers = await read(asked)
+                buffers = at_hand(asked)
+                if buffers is None:
+                    buffers = await read(asked)
                 begun = monotonic()
                 asked = step(plan, buffers)
             else:

@@ -56,8 +56,11 @@ class Engine:
         """Drive a plan over the scheduler, for one caller or several; `bulk` merges over wider
         gaps, as a scan wants.
         """
-        read = partial(self.scheduler.read, reason=reason, bulk=bulk, callers=callers)
-        return await drive(plan, read)
+        scheduler = self.scheduler
+        send = partial(scheduler.send, reason=reason, bulk=bulk, callers=callers)
+        if bulk:
+            return await drive(plan, send)
+        return await drive(plan, send, partial(scheduler.at_hand, reason=reason))
 
     async def drive_all(self, plans: Sequence[Plan[T]], reason: str) -> list[T]:
         """Drive plans together, in as many rounds as the longest needs."""

@@ -1,4 +1,4 @@
-"""What is asked for, by object; what of it is answered at once, or by one job of a thread."""
+"""What is answered at once; what else is asked for, by object or by one job of a thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from alance.io.coalesce import Coalesced, are_ranges, coalesce, is_range
 from alance.io.files import PIECES_GAP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from alance.arrays import Int64s
     from alance.format.plans import Extent
@@ -25,12 +25,19 @@ if TYPE_CHECKING:
     from alance.io.store import PieceReader, Store
 
     Asking: TypeAlias = tuple[int, Pieces, Pieces]  # a number in its read; inside of the store
+    # Of one object, and of each the number in its read and its place there.
+    _Spans: TypeAlias = tuple[list[tuple[int, int]], list[tuple[int, int]]]
 
 
 # Of one job of a thread that reads ranges of many objects, each of which has few.
 JOB_OBJECTS: Final = 64
 JOB_BYTES: Final = 8 << 20
 SMALL_BYTES: Final = 256 << 10  # asked of an object; what is larger has jobs of its own
+# From the page cache at 4 GB/s and 3 us a read: a millisecond or two of the loop. More goes to
+# threads, as does what a store has not at hand.
+INLINE_BYTES: Final = 8 << 20
+INLINE_RANGES: Final = 2048
+NOTHING: Final = memoryview(b"")
 
 
 @dataclass(slots=True)
@@ -67,10 +74,91 @@ class Wanted:
         return [*self.spans, *chain.from_iterable(singly)]
 
 
-def sort_out(
-    extents: Iterable[Extent], read: Read, registry: StoreRegistry, *, bulk: bool
-) -> dict[str, Wanted]:
-    """What a read asks for, by object; pieces of local files are read, each in one call.
+def at_hand(
+    extents: Sequence[Extent], registry: StoreRegistry, reason: str
+) -> list[memoryview] | None:
+    """The answers to ranges and pieces, where memory or the page cache has all of their bytes.
+
+    None where one is to be waited for, or is none, and where the loop would be held for long.
+
+    Raises:
+        CorruptFileError, NotFoundError, StoreError: of the store.
+        InvalidInputError: no store with this root was opened.
+    """
+    if not extents or len(extents) > INLINE_RANGES:
+        return None
+    first = extents[0]
+    location = first.paths[0] if isinstance(first, Pieces) else first.path
+    if not registry.resolve(location)[0].profile.answers_now:
+        return None
+    wanted: dict[str, _Spans] = {}
+    by_reader: dict[PieceReader, list[Asking]] = {}
+    parts: list[list[memoryview]] = []
+    num_bytes = 0
+    for number, extent in enumerate(extents):
+        parts.append([NOTHING])
+        if isinstance(extent, Pieces):
+            reader, paths = registry.piece_reader(extent.paths)
+            if reader is not None:
+                by_reader.setdefault(reader, []).append(
+                    (number, extent, extent._replace(paths=paths))
+                )
+                continue
+            ranges = extent.ranges()
+            parts[number] = [NOTHING] * len(ranges)
+        else:
+            ranges = [extent]
+        for slot, (location, start, stop) in enumerate(ranges):
+            if not is_range(start, stop):
+                return None
+            if start < stop:
+                spans, owners = wanted.setdefault(location, ([], []))
+                spans.append((start, stop))
+                owners.append((number, slot))
+                num_bytes += stop - start
+    if num_bytes > INLINE_BYTES:
+        return None
+    note = Note.of_caller(reason)
+    for location, (spans, owners) in wanted.items():
+        buffers = _spans_now(location, spans, registry, note)
+        if buffers is None:
+            return None
+        for (number, slot), buffer in zip(owners, buffers, strict=True):
+            parts[number][slot] = buffer
+    for reader, asked in by_reader.items():
+        begun = trace.now()
+        contents = reader.pieces_now([inside for *_, inside in asked])
+        if contents is None:
+            return None
+        for (number, pieces, _), content in zip(asked, contents, strict=True):
+            parts[number] = [content]
+            note.read(pieces, begun)
+    return [own[0] if len(own) == 1 else memoryview(b"".join(own)) for own in parts]
+
+
+def _spans_now(
+    location: str, spans: list[tuple[int, int]], registry: StoreRegistry, note: Note
+) -> Sequence[memoryview] | None:
+    """Ranges of an object from memory or the page cache, if that has them all."""
+    store, path = registry.resolve(location)
+    profile, begun = store.profile, trace.now()
+    if not profile.answers_now:
+        return None
+    plan = coalesce(spans, profile.take_gap, profile.max_request_bytes)
+    buffers = store.read_now(path, plan.spans)
+    if buffers is not None and note.recorder is not None:
+        note.coalesced(location, spans, plan, buffers, begun)
+    if buffers is None or plan.spans == spans:
+        return buffers
+    firsts = [start for start, _ in plan.spans]
+    return [
+        buffers[owner][start - firsts[owner] : stop - firsts[owner]]
+        for (start, stop), owner in zip(spans, plan.owners, strict=True)
+    ]
+
+
+def sort_out(extents: Iterable[Extent], read: Read, registry: StoreRegistry) -> dict[str, Wanted]:
+    """What a read asks for, by object; of pieces of local files threads read each in one call.
 
     Raises:
         CorruptFileError: no range.
@@ -98,7 +186,7 @@ def sort_out(
             ranges = by_object[location] = Wanted()
         ranges.spans.append((start, stop))
     for reader, asked in by_reader.items():
-        _read_pieces(reader, asked, read, inline=not bulk)
+        _read_pieces(reader, asked, read)
     return by_object
 
 
@@ -114,28 +202,6 @@ def _sort_pieces(pieces: Pieces, by_object: dict[str, Wanted]) -> None:
             starts, stops = starts[~is_empty], stops[~is_empty]
         if len(starts):
             by_object.setdefault(path, Wanted()).pieces.append((starts, stops))
-
-
-def total(by_object: Mapping[str, Wanted]) -> tuple[int, int]:
-    """The number of ranges asked for, and their bytes."""
-    count = num_bytes = 0
-    for ranges in by_object.values():
-        count += len(ranges.spans)
-        for starts, _ in ranges.pieces:
-            count += len(starts)
-        num_bytes += ranges.num_bytes
-    return count, num_bytes
-
-
-def answer_now(store: Store, path: str, ranges: Sequence[tuple[int, int]], read: Read) -> bool:
-    """Answer ranges of an object from memory or the page cache, if that has them all."""
-    profile, begun = store.profile, trace.now()
-    plan = coalesce(ranges, profile.take_gap, profile.max_request_bytes)
-    buffers = store.read_now(path, plan.spans)
-    if buffers is None:
-        return False
-    _bring(read, store.root + path, ranges, plan, buffers, begun)
-    return True
 
 
 def read_many(
@@ -173,23 +239,14 @@ def _bring(
     """Give a read the bytes of an object that were read for some of its ranges."""
     for (start, _), buffer in zip(plan.spans, buffers, strict=True):
         read.bring(location, start, buffer)
-    if read.recorder is not None:
-        asked: list[list[tuple[int, int]]] = [[] for _ in plan.spans]
-        for span, owner in zip(ranges, plan.owners, strict=True):
-            asked[owner].append(span)
-        for span, buffer, parts in zip(plan.spans, buffers, asked, strict=True):
-            _record(read, location, span, begun, buffer, parts)
+    note = Note(read.recorder, read.reason, read.callers)
+    if note.recorder is not None:
+        note.coalesced(location, ranges, plan, buffers, begun)
 
 
-def _read_pieces(reader: PieceReader, asked: Sequence[Asking], read: Read, *, inline: bool) -> None:
-    """Answer pieces of objects: at once if they are at hand, all of them, else from threads."""
+def _read_pieces(reader: PieceReader, asked: Sequence[Asking], read: Read) -> None:
+    """Answer pieces of objects by jobs of threads."""
     note, begun = Note(read.recorder, read.reason, read.callers), trace.now()
-    contents = reader.pieces_now([inside for *_, inside in asked]) if inline else None
-    if contents is not None:
-        for (number, pieces, _), content in zip(asked, contents, strict=True):
-            read.answers[number] = content
-            note.read(pieces, begun)
-        return
     for number, pieces, inside in asked:
 
         def bring(content: memoryview, number: int = number, pieces: Pieces = pieces) -> None:
@@ -209,7 +266,8 @@ class Note(NamedTuple):
     @classmethod
     def of_caller(cls, reason: str) -> Note:
         """For the trace of the task that runs now."""
-        return cls(trace.current(), reason, trace.callers())
+        recorder = trace.current()
+        return cls(recorder, reason, () if recorder is None else trace.callers())
 
     def read(self, extent: Extent, begun: float) -> None:
         """Bytes of objects were read: an event an object, with the gaps that were read too."""
@@ -229,6 +287,31 @@ class Note(NamedTuple):
             callers=self.callers,
         )
 
+    def coalesced(
+        self,
+        location: str,
+        ranges: Sequence[tuple[int, int]],
+        plan: Coalesced,
+        buffers: Sequence[memoryview],
+        begun: float,
+    ) -> None:
+        """Spans of an object were read for ranges: an event a span."""
+        asked: list[list[tuple[int, int]]] = [[] for _ in plan.spans]
+        for span, owner in zip(ranges, plan.owners, strict=True):
+            asked[owner].append(span)
+        for span, buffer, parts in zip(plan.spans, buffers, asked, strict=True):
+            trace.record(
+                [self.recorder],
+                "get",
+                location,
+                span,
+                [self.reason],
+                begun,
+                num_bytes=len(buffer),
+                asked=parts,
+                callers=self.callers,
+            )
+
 
 def _note_pieces(
     pieces: Pieces, recorder: trace.Recorder, reason: str, callers: tuple[str, ...], begun: float
@@ -247,24 +330,3 @@ def _note_pieces(
             asked=zip(starts, stops, strict=True),
             callers=callers,
         )
-
-
-def _record(
-    read: Read,
-    location: str,
-    span: tuple[int, int],
-    begun: float,
-    content: memoryview,
-    asked: Sequence[tuple[int, int]],
-) -> None:
-    trace.record(
-        [read.recorder],
-        "get",
-        location,
-        span,
-        [read.reason],
-        begun,
-        num_bytes=len(content),
-        asked=asked,
-        callers=read.callers,
-    )

@@ -19,9 +19,10 @@ from alance.io.blocks import BlockCache
 from alance.io.booking import book, from_blocks
 from alance.io.files import FILES_AT_ONCE
 from alance.io.flights import Lane
-from alance.io.inline import SMALL_BYTES, Note, answer_now, read_many, sort_out, total
+from alance.io.futures import done, failed
+from alance.io.inline import SMALL_BYTES, Note, at_hand, read_many, sort_out
 from alance.io.observing import Reading
-from alance.io.reads import Read
+from alance.io.reads import Held, Read
 from alance.io.registry import KEPT_STORES
 from alance.io.room import Room
 from alance.io.store import ObjectMeta
@@ -40,15 +41,10 @@ if TYPE_CHECKING:
     from alance.format.plans import Extent, Pieces, Reader
     from alance.io.booking import Asked
     from alance.io.inline import Wanted
-    from alance.io.reads import Held
     from alance.io.registry import StoreRegistry
     from alance.io.speed import Speed
     from alance.io.store import PieceSource, Store
 
-# From the page cache at 4 GB/s and 3 us a read: a millisecond or two of the loop. More goes to
-# threads, as does what a store has not at hand.
-INLINE_BYTES: Final = 8 << 20
-INLINE_RANGES: Final = 2048
 CROWD: Final = 8  # callers that wait; one alone gains nothing from what others asked for
 PLAN_SECONDS: Final = 0.004  # of planning in one turn of the loop
 
@@ -114,6 +110,38 @@ class Scheduler:
             NotFoundError, StoreError: (in the future) of the store.
             InvalidInputError: the session is closed.
         """
+        self._check_open()
+        if not bulk:
+            loop = asyncio.get_running_loop()
+            try:
+                buffers = at_hand(ranges, self._registry, reason)
+            except Exception as error:
+                return failed(error, loop)
+            if buffers is not None:
+                return done(buffers, loop)
+        return self.send(ranges, reason=reason, bulk=bulk, callers=callers)
+
+    def at_hand(self, ranges: Sequence[Extent], *, reason: str) -> Sequence[memoryview] | None:
+        """What `read` gives, where memory or the page cache has all of it, without a future.
+
+        None: something is to be waited for; `send` for it.
+
+        Raises:
+            CorruptFileError, NotFoundError, StoreError: of the store.
+            InvalidInputError: the session is closed.
+        """
+        self._check_open()
+        return at_hand(ranges, self._registry, reason)
+
+    def send(
+        self,
+        ranges: Sequence[Extent],
+        *,
+        reason: str = "",
+        bulk: bool = False,
+        callers: int = 1,
+    ) -> asyncio.Future[Sequence[memoryview]]:
+        """Like `read`, without a look at what is at hand."""
         read = Read(ranges, reason, trace.current(), asyncio.get_running_loop())
         return self._started(read, ranges, callers, bulk=bulk)
 
@@ -132,6 +160,14 @@ class Scheduler:
             is_part: none of them by a buffer of its own.
         """
         loop = asyncio.get_running_loop()
+        self._check_open()
+        if not is_part:
+            try:
+                buffers = at_hand(pieces, self._registry, reason)
+            except Exception as error:
+                return failed(error, loop)
+            if buffers is not None:
+                return done(Held(buffers, {}), loop)
         read = Read(pieces, reason, trace.current(), loop, is_held=True, is_part=is_part)
         return self._started(read, pieces, callers, bulk=False)
 
@@ -175,23 +211,15 @@ class Scheduler:
         self._reads.discard(cast("Read", read))
 
     def _begin(self, read: Read, extents: Sequence[Extent], callers: int, *, bulk: bool) -> None:
-        """Answer what can be answered at once, and put the rest on the list of this turn."""
+        """Send for many small objects, and put the rest on the list of this turn."""
         later: list[tuple[str, Asked]] = []
         many: dict[Store, list[tuple[str, Wanted]]] = {}  # small objects of a store
         try:
-            by_object = sort_out(extents, read, self._registry, bulk=bulk)
-            inline: bool | None = None
-            for location, ranges in by_object.items():
+            for location, ranges in sort_out(extents, read, self._registry).items():
                 store, path = self._registry.resolve(location)
-                if store.profile.answers_now:
-                    if inline is None:
-                        count, num_bytes = total(by_object)
-                        inline = not bulk and count <= INLINE_RANGES and num_bytes <= INLINE_BYTES
-                    if inline and answer_now(store, path, ranges.listed(), read):
-                        continue
-                    if store.pieces is not None and ranges.num_bytes <= SMALL_BYTES:
-                        many.setdefault(store, []).append((path, ranges))
-                        continue
+                if store.pieces is not None and ranges.num_bytes <= SMALL_BYTES:
+                    many.setdefault(store, []).append((path, ranges))
+                    continue
                 own = ranges.asked(read)
                 if read.is_part:
                     read.keep(location, own)
