@@ -10,6 +10,7 @@ that of the first that failed.
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -69,13 +70,14 @@ def run(wanted: Sequence[Suite]) -> int:
     """Run the suites, then print a line of each; the exit code of the first that failed, or 0."""
     present = [suite for suite in wanted if suite.absent is None]
     with tempfile.TemporaryDirectory() as folder, ExitStack() as processes:
+        environment = {**os.environ, **compiled_below(Path(folder, "compiled"))}
         begun = []
         for number, suite in enumerate(present):
             results = Path(folder, f"{number}.xml")
             command = [sys.executable, "-m", "pytest", *suite.arguments, f"--junitxml={results}"]
             said = processes.enter_context(Path(folder, f"{number}.txt").open("w+"))
             output = None if number == 0 else said
-            process = subprocess.Popen(command, stdout=output, stderr=output)
+            process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
             begun.append((suite, processes.enter_context(process), said, results))
         codes, ran = [], []
         for suite, process, said, results in begun:
@@ -87,6 +89,17 @@ def run(wanted: Sequence[Suite]) -> int:
     print("\nWhat ran:", *ran, sep="\n")
     print("What did not run:", *absent, sep="\n", flush=True)
     return next((code for code in codes if code), 0)
+
+
+def compiled_below(folder: Path) -> dict[str, str]:
+    """Variables with which Python keeps compiled modules, if need be in this folder for one run.
+
+    The tests start hundreds of interpreters. Where `PYTHONDONTWRITEBYTECODE` is set, as in many
+    images, each would compile all of alance, and pytest all tests: a tenth of the whole run.
+    """
+    if not os.environ.get("PYTHONDONTWRITEBYTECODE"):
+        return {}
+    return {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(folder)}
 
 
 def counts(results: Path) -> str:

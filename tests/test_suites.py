@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.suites import Suite, run, suites
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 TESTS = """
 import pytest
@@ -50,6 +50,17 @@ def test_a_run_that_fails_late_fails(tmp_path: Path) -> None:
     broken = suite(tmp_path, "broken", "import nothing_of_this_name\n")
     assert run([suite(tmp_path, "passes", TESTS), broken]) == 2
     assert run([suite(tmp_path, "passes", TESTS)]) == 0
+
+
+@pytest.mark.parametrize(("unwritten", "compiled"), [("1", False), ("", True)])
+def test_modules_are_compiled_once_a_run_and_not_beside_the_tests_where_that_is_unwanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unwritten: str, *, compiled: bool
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", unwritten)
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    compiles = "import sys\ndef test_it(): assert not sys.dont_write_bytecode\n"
+    assert run([suite(tmp_path, "compiles", compiles)]) == 0
+    assert (tmp_path / "__pycache__").exists() == compiled
 
 
 def test_each_suite_is_run_or_has_a_reason() -> None:
