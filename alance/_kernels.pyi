@@ -1440,8 +1440,9 @@ def decode_positions_v1(
 class PostingList:
     @property
     def num_bytes(self) -> int: ...
-    def documents(self) -> npt.NDArray[np.uint32]: ...
-    def frequencies(self) -> npt.NDArray[np.uint32]: ...
+
+    # Of some documents, in any order; 0: not there.
+    def frequencies_of(self, docs: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]: ...
     def __len__(self) -> int: ...
 
 # Posting lists, one after the other, each in memory of its own. `positions` of all of them, or
@@ -1457,7 +1458,8 @@ def posting_lists(
 # query (`text_query.hpp`); phrases are seen as pylance sees them `of_index`, where with a slop some
 # arrangements are passed by. `count`: the best alone, of equal scores those of smaller ids; 0: all.
 # `mask`: which documents count; empty: all do. `is_ordered`: ids ascend. Documents with less than
-# `floor` may be left out.
+# `floor` may be left out. Each token counts `times`. `only`: some documents, ascending, without the
+# mask; empty: all.
 def search_postings(
     lists: list[PostingList],
     weights: npt.NDArray[np.float32],
@@ -1466,11 +1468,13 @@ def search_postings(
     of_index: bool,
     doc_lengths: npt.NDArray[np.uint32],
     mean_length: float,
+    times: float,
     mask: npt.NDArray[np.uint8],
     ids: npt.NDArray[np.uint64],
     is_ordered: bool,
     count: int,
     floor: float,
+    only: npt.NDArray[np.uint32],
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.float32]]: ...
 
 # The documents of some lists, ascending, each once.

@@ -25,10 +25,10 @@ class Kept : public Owned<T> {
 
 class PostingList {
  public:
-  // By the lengths of the documents: of each the weight without that of the word, and the greatest
-  // of each block.
+  // By the lengths of the documents, whose tokens count `times`: of each the weight without that of
+  // the word, and the greatest of each block.
   struct Weights {
-    float mean_length;
+    float mean_length, times;
     Kept<float> values;
     std::vector<float> greatest;
   };
@@ -87,16 +87,16 @@ class PostingList {
 
   // Kept until another mean is asked for. All documents are below the end of `lengths`. Threads
   // may ask at once.
-  std::shared_ptr<const Weights> weights(const uint32_t* lengths, float mean_length) {
+  std::shared_ptr<const Weights> weights(const uint32_t* lengths, float mean_length, float times) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (weights_ && weights_->mean_length == mean_length) return weights_;
-    auto made = std::make_shared<Weights>(
-        Weights{mean_length, Kept<float>(size()), {}});
+    if (weights_ && weights_->mean_length == mean_length && weights_->times == times)
+      return weights_;
+    auto made = std::make_shared<Weights>(Weights{mean_length, times, Kept<float>(size()), {}});
     for (int64_t block = 0, i = 0; block < num_blocks(); ++block) {
       float greatest = 0;
       for (const int64_t stop = std::min(size(), i + kBounded); i < stop; ++i) {
-        const auto length = static_cast<float>(lengths[docs_.data()[i]]);
-        const float value = weight_of(static_cast<float>(frequency(i)), length, mean_length);
+        const float length = times * static_cast<float>(lengths[docs_.data()[i]]);
+        const float value = weight_of(times * static_cast<float>(frequency(i)), length, mean_length);
         made->values[i] = value;
         greatest = std::max(greatest, value);
       }

@@ -50,6 +50,15 @@ class Search {
       of_any(*driver);
   }
 
+  // Some documents, ascending, instead of all.
+  void run(const In<uint32_t>& docs) {
+    for (size_t i = 0; i < docs.size(); ++i) {
+      const uint32_t doc = docs.data()[i];
+      float score = 0;
+      if (query_.is_any ? (score = score_of(doc)) > 0 : query_.matches(doc, score)) add(doc, score);
+    }
+  }
+
   // The documents, ascending, and their scores.
   void result(Owned<uint32_t>& docs, Owned<float>& scores) {
     std::sort(kept_.begin(), kept_.end(),
@@ -307,12 +316,13 @@ class Search {
 };
 
 nb::tuple search_postings(nb::list lists, In<float> weights, In<int32_t> program, In<float> factors,
-                          bool of_index, In<uint32_t> doc_lengths, float mean_length, Bytes mask,
-                          In<uint64_t> ids, bool is_ordered, int64_t count, float floor) {
+                          bool of_index, In<uint32_t> doc_lengths, float mean_length, float times,
+                          Bytes mask, In<uint64_t> ids, bool is_ordered, int64_t count, float floor,
+                          In<uint32_t> only) {
   const std::vector<PostingList*> asked = lists_of(lists);
   const auto num_docs = static_cast<int64_t>(doc_lengths.size());
   if (asked.size() != weights.size() || ids.size() != doc_lengths.size() || count < 0 ||
-      (mask.size() && mask.size() != ids.size()) || !(mean_length > 0))
+      (mask.size() && mask.size() != ids.size()) || !(mean_length > 0) || !(times > 0))
     corrupt("text index: " + std::to_string(weights.size()) + " weights of " +
             std::to_string(asked.size()) + " posting lists, " + std::to_string(ids.size()) +
             " rows of " + std::to_string(num_docs) + " documents");
@@ -323,13 +333,16 @@ nb::tuple search_postings(nb::list lists, In<float> weights, In<int32_t> program
               std::to_string(num_docs));
     if (!(weights.data()[i] > 0)) corrupt("text index: a weight that is not above 0");
   }
+  for (size_t i = 0; i < only.size(); ++i)
+    if (only.data()[i] >= num_docs || (i && only.data()[i] <= only.data()[i - 1]))
+      corrupt("text index: documents out of order");
   Owned<uint32_t> docs(0);
   Owned<float> scores(0);
   {
     nb::gil_scoped_release release;
     std::vector<Cursor> cursors;
     for (size_t i = 0; i < asked.size(); ++i) {
-      auto of_docs = asked[i]->weights(doc_lengths.data(), mean_length);
+      auto of_docs = asked[i]->weights(doc_lengths.data(), mean_length, times);
       float most = 0;
       for (const float value : of_docs->greatest) most = std::max(most, value);
       const float weight = weights.data()[i];
@@ -338,7 +351,10 @@ nb::tuple search_postings(nb::list lists, In<float> weights, In<int32_t> program
     Query query(program, factors, cursors, of_index);
     Search search(cursors, query, mask.size() ? mask.data() : nullptr, ids.data(), is_ordered,
                   num_docs, count, floor);
-    search.run();
+    if (only.size())
+      search.run(only);
+    else
+      search.run();
     search.result(docs, scores);
   }
   return nb::make_tuple(docs.numpy(), scores.numpy());
@@ -394,15 +410,14 @@ nb::list posting_lists(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> frequ
   return out;
 }
 
-Numpy<uint32_t> documents(const PostingList& list) {
-  Owned<uint32_t> out(list.size());
-  std::copy(list.docs(), list.docs() + list.size(), out.data());
-  return out.numpy();
-}
-
-Numpy<uint32_t> frequencies(const PostingList& list) {
-  Owned<uint32_t> out(list.size());
-  for (int64_t i = 0; i < list.size(); ++i) out[i] = list.frequency(i);
+// How often some documents, in any order, have the token.
+Numpy<uint32_t> frequencies_of(const PostingList& list, In<int64_t> docs) {
+  Owned<uint32_t> out(static_cast<int64_t>(docs.size()));
+  const uint32_t *first = list.docs(), *last = first + list.size();
+  for (size_t i = 0; i < docs.size(); ++i) {
+    const uint32_t* at = std::lower_bound(first, last, docs.data()[i]);
+    out.data()[i] = at < last && *at == docs.data()[i] ? list.frequency(at - first) : 0;
+  }
   return out.numpy();
 }
 
@@ -414,13 +429,13 @@ void register_text_search(nanobind::module_& m) {
   using alance::text::PostingList;
   nb::class_<PostingList>(m, "PostingList")
       .def_prop_ro("num_bytes", &PostingList::num_bytes)
-      .def("documents", &alance::text::documents)
-      .def("frequencies", &alance::text::frequencies)
+      .def("frequencies_of", &alance::text::frequencies_of, nb::arg("docs"))
       .def("__len__", &PostingList::size);
   m.def("posting_lists", &alance::text::posting_lists, nb::arg("starts"), nb::arg("docs"),
         nb::arg("frequencies"), nb::arg("positions"));
   m.def("search_postings", &alance::text::search_postings, nb::arg("lists"), nb::arg("weights"),
         nb::arg("program"), nb::arg("factors"), nb::arg("of_index"), nb::arg("doc_lengths"),
-        nb::arg("mean_length"), nb::arg("mask"), nb::arg("ids"), nb::arg("is_ordered"), nb::arg("count"), nb::arg("floor"));
+        nb::arg("mean_length"), nb::arg("times"), nb::arg("mask"), nb::arg("ids"),
+        nb::arg("is_ordered"), nb::arg("count"), nb::arg("floor"), nb::arg("only"));
   m.def("documents_of", &alance::text::documents_of, nb::arg("lists"));
 }

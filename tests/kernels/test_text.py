@@ -134,9 +134,10 @@ def searched(
     ids: Numbers | None = None,
     count: int = 0,
     floor: float = -np.inf,
+    only: Numbers = NOTHING,
 ) -> tuple[Numbers, Numbers]:
     program = words(range(len(lists)), needs_all=needs_all)
-    return asked(lists, weights, program, 1, lengths, mean, mask, ids, count, floor)
+    return asked(lists, weights, program, 1, lengths, mean, mask, ids, count, floor, only=only)
 
 
 def words(lists: range, *, needs_all: bool) -> list[int]:
@@ -159,13 +160,15 @@ def asked(
     *,
     factors: Numbers | None = None,
     of_index: bool = True,
+    times: float = 1,
+    only: Numbers = NOTHING,
 ) -> tuple[Numbers, Numbers]:
     is_ordered = ids is None
     ids = np.arange(len(lengths), dtype=np.uint64) if ids is None else ids
     factors = np.ones(num_parts, np.float32) if factors is None else factors
     return _kernels.search_postings(
-        lists, weights, np.array(program, np.int32), factors, of_index, lengths, mean, mask, ids,
-        is_ordered, count, floor,
+        lists, weights, np.array(program, np.int32), factors, of_index, lengths, mean, times, mask,
+        ids, is_ordered, count, floor, only,
     )  # fmt: skip
 
 
@@ -189,6 +192,14 @@ def test_the_best_documents_are_the_best_of_all(
     ids = rng.permutation(num_docs).astype(np.uint64) if rng.random() < 0.5 else None
     mask = (rng.random(num_docs) < 0.7).astype(np.uint8) if rng.random() < 0.5 else NO_MASK
     docs, scores = searched(lists, weights, lengths, mean, needs_all=needs_all, mask=mask)
+    some = docs[rng.random(len(docs)) < 0.3]
+    if len(some):  # those that do not match are asked for as well
+        others = np.flatnonzero(rng.random(num_docs) < 0.01).astype(np.uint32)
+        only = np.union1d(some, others[mask[others] > 0] if len(mask) else others)
+        found, own = searched(lists, weights, lengths, mean, needs_all=needs_all, only=only)
+        is_asked = np.isin(docs, only)
+        assert found.tolist() == docs[is_asked].tolist()
+        assert own.tolist() == scores[is_asked].tolist()
     order = np.lexsort((docs if ids is None else ids[docs], -scores))[:count]
     floor = scores[order[-1]] if len(order) == count and rng.random() < 0.3 else -np.inf
     best = searched(
@@ -362,8 +373,8 @@ def test_arrays_that_contradict_each_other_are_refused() -> None:
         with pytest.raises(ValueError, match="text index"):
             single(*wrong)
     lists = [single(docs, ones, np.zeros(2, np.uint32))]
-    assert lists[0].documents().tolist() == docs.tolist()
-    assert lists[0].frequencies().tolist() == ones.tolist()
+    assert _kernels.documents_of(lists).tolist() == docs.tolist()
+    assert lists[0].frequencies_of(docs.astype(np.int64)).tolist() == ones.tolist()
     any_word = words(range(1), needs_all=False)
     for wrong in (
         ([*lists, *lists], weights, any_word, 1, lengths, 1.0),
@@ -385,6 +396,9 @@ def test_arrays_that_contradict_each_other_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match="text index"):
             asked(*wrong)
+    for few in ([4], [2, 1]):
+        with pytest.raises(ValueError, match="out of order"):
+            asked(lists, weights, any_word, 1, lengths, 1.0, only=np.array(few, np.uint32))
     phrase = [1, 0, 1, 0, 1, 0, 0]
     assert asked(lists, weights, phrase, 1, lengths, 1.0)[0].tolist() == docs.tolist()
     with pytest.raises(ValueError, match="without positions"):

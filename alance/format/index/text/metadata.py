@@ -20,12 +20,12 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index.text.params import TextParams
-from alance.format.numbers import as_numbers
+from alance.format.numbers import as_numbers, places_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.arrays import UInt32s, UInt64s
+    from alance.arrays import Int64s, UInt32s, UInt64s
 
 FILE: Final = "metadata.lance"
 DELETED: Final = "deleted_fragments"
@@ -166,6 +166,14 @@ class Documents:
         is_next = (ids[1:] == ids[:-1]) & (elements[0][1:] > elements[0][:-1])
         is_ordered = bool(((ids[1:] > ids[:-1]) | is_next).all())
         return cls(lengths, ids, total, is_ordered, elements[0])
+
+    def docs_of(self, ids: Int64s) -> tuple[Int64s, Int64s]:
+        """Which of some rows, that ascend, have documents here, by place; and these; (n,) each."""
+        own = self.ids.view(np.int64)
+        order = None if self.is_ordered else own.argsort()
+        places, is_there = places_in(own if order is None else own[order], ids)
+        docs = places[is_there]
+        return np.flatnonzero(is_there), docs if order is None else order[docs]
 
     @property
     def num_bytes(self) -> int:

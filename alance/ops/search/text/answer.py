@@ -14,18 +14,13 @@ from alance.io.tasks import all_of
 from alance.ops.search.text.column import LONG_WORK, ColumnSearch
 from alance.ops.search.text.fields import FieldsSearch
 from alance.ops.search.text.files import read_lists
-from alance.ops.search.text.query import (
-    CombinedFieldsQuery,
-    MultiMatchQuery,
-    column_of,
-    of_elements,
-    ranked_leaves,
-)
-from alance.ops.search.text.ranked import Ranked, combined
+from alance.ops.search.text.query import CombinedFieldsQuery, of_elements, ranked_leaves
+from alance.ops.search.text.ranked import Ranked
 from alance.ops.search.text.segments import text_way
+from alance.ops.search.text.several import Searches
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Sequence
 
     from alance._kernels import PostingList
     from alance.ops.read.options import ScanOptions
@@ -85,15 +80,16 @@ async def ranked_rows(
     for search in searches:
         search.lists = [next(left) for _ in search.partitions]
 
-    by_column: dict[str | None, ColumnSearch] = {search.way.column: search for search in singles}
-    by_query: dict[TextQuery, FieldsSearch] = {group.query: group for group in groups}
+    asked = Searches(
+        {search.way.column: search for search in singles}, {group.query: group for group in groups}
+    )
 
     def rank(some: Sequence[TextQuery]) -> list[Ranked]:
-        return [_ranked(query, by_column, by_query, count or None).best(count) for query in some]
+        return [asked.best(query, count).best(count) for query in some]
 
     trace.compare(sum(search.num_postings for search in singles))
     work = sum(search.work() for search in singles) + LONG_WORK * len(groups)
-    if count and len(singles) == 1:
+    if count:
         work //= SKIPPED
     parts = await all_of(
         snapshot.engine.decode(partial(rank, queries[start : start + AT_ONCE]), work)
@@ -103,19 +99,3 @@ async def ranked_rows(
     for search in searches:
         search.check(Ranked.joined(ranked))
     return ranked
-
-
-def _ranked(
-    query: TextQuery,
-    singles: Mapping[str | None, ColumnSearch],
-    groups: Mapping[TextQuery, FieldsSearch],
-    count: int | None,
-) -> Ranked:
-    """The rows of a query, or more of them, in any order."""
-    if isinstance(query, CombinedFieldsQuery):
-        return groups[query].answer()
-    if (column := column_of(query)) is not None:
-        return singles[column].answer(query, count)
-    # The best rows are those that are best in a part, if the best part is all that counts.
-    of_parts = count if isinstance(query, MultiMatchQuery) else None
-    return combined(query, [_ranked(part, singles, groups, of_parts) for part in query.parts()])

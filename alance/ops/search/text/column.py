@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from alance import _kernels
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
-from alance.format.index.values import NO_MASK
 from alance.io.tasks import all_of
 from alance.ops.search.answer import check_rows, flat_options
-from alance.ops.search.eligible import MASKED_ROWS, eligible_rows
+from alance.ops.search.eligible import eligible_rows
 from alance.ops.search.text.files import Needed, kept_segments, open_segment
 from alance.ops.search.text.flat import FlatTexts, read_texts
+from alance.ops.search.text.part import Part
 from alance.ops.search.text.query import MatchQuery, PhraseQuery, leaves_of
 from alance.ops.search.text.ranked import NO_ROWS, Ranked
-from alance.ops.search.text.scores import Collection, Quota, Statistics, matches_of
+from alance.ops.search.text.scores import ALL, Quota, Statistics
 from alance.ops.search.text.segments import TextWay, text_way
 from alance.ops.search.text.terms import UNINDEXED, terms_of
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
     from alance._kernels import PostingList
-    from alance.arrays import Bytes
+    from alance.arrays import Int64s
     from alance.format.index.text.params import TextParams
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.eligible import Eligible
@@ -41,10 +41,9 @@ _log: Final = logging.getLogger(__name__)
 WORD_WORK: Final = 512  # to make words of a character costs as much as to decode so many bytes
 LONG_WORK: Final = 1 << 20
 MASK_WORK: Final = 64  # to see whether a document counts may cost as much as so many postings
-FEW: Final = 4  # documents with the words are so many times fewer than all
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class ColumnSearch:
     """The parts of a query that are of one column.
 
@@ -183,11 +182,22 @@ class ColumnSearch:
             work += num_postings if eligible.has_all else MASK_WORK * num_postings
         return work
 
-    def answer(self, query: TextQuery, count: int | None) -> Ranked:
-        """The rows of a query that is of this column alone.
+    @cached_property
+    def parts(self) -> list[Part]:
+        """What is searched, once it is read: partitions of the index, and texts without one."""
+        parts = [
+            Part(partition.documents, own, partition.where, eligible)
+            for (partition, eligible), own in zip(self.partitions, self.lists, strict=True)
+        ]
+        if self.flat is not None:
+            parts.append(Part(self.flat.documents(), self.flat.lists()))
+        return parts
+
+    def answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:
+        """The rows of a query that is of this column alone, those of a quota at least.
 
         Args:
-            count: the best rows at least; None: all.
+            rows: the only ones that are asked for, ascending; then all of them that match.
         """
         leaves = list(leaves_of(query))
         in_index = {leaf: self.terms[leaf][0] for leaf in leaves}
@@ -195,65 +205,29 @@ class ColumnSearch:
         words = {
             word for own in (in_index, in_texts) for terms in own.values() for word in terms.words
         }
-        statistics = self._statistics(words)
-        flat_lists = {} if self.flat is None else self.flat.lists()
-        of_both = statistics
-        if self.flat is not None:
-            counts = {word: len(postings) for word, postings in flat_lists.items()}
-            of_both = statistics.with_more(self.flat.num_docs, self.flat.num_tokens, counts)
-        if self.way.of_elements:
-            statistics = of_both  # as pylance: documents of an index that are rows know no others
-        asked_words = {word for terms in in_index.values() for word in terms.words}
-        ranked, quota = NO_ROWS, Quota(count)
-        for (partition, eligible), own in zip(self.partitions, self.lists, strict=True):
-            asked = [own[word] for word in asked_words if word in own]
-            documents = partition.documents
-            collection = Collection(
-                documents.lengths,
-                documents.ids,
-                documents.is_ordered,
-                _mask(partition, eligible, asked),
-                of_index=True,
-            )
-            matches = matches_of(query, in_index, own, collection, statistics, quota)
-            elements = documents.elements
-            places = None if elements is None else elements[matches.docs]
-            rows = Ranked(documents.ids[matches.docs], matches.scores, places)
-            ranked = Ranked.joined([ranked, rows])
-            quota = Quota(count, ranked.least_of(count))
-        if self.flat is None:
-            return ranked
-        ids, elements = self.flat.ids, self.flat.elements
-        collection = Collection(self.flat.lengths, ids, False, NO_MASK, of_index=False)
-        matches = matches_of(query, in_texts, flat_lists, collection, of_both, quota)
-        places = None if elements is None else elements[matches.docs]
-        return Ranked.joined([ranked, Ranked(ids[matches.docs], matches.scores, places)])
+        of_both = self.totals(words)
+        # As pylance: documents of an index that are rows know no others.
+        of_index = of_both if self.way.of_elements else self.totals(words, of_index=True)
+        ranked = NO_ROWS
+        for part in self.parts:
+            is_index = part.where is not None
+            terms, statistics = (in_index, of_index) if is_index else (in_texts, of_both)
+            more = part.ranked(query, terms, statistics, quota.beside(ranked), rows)
+            ranked = Ranked.joined([ranked, more])
+        return ranked
 
-    def _statistics(self, words: Iterable[str]) -> Statistics:
-        return Statistics(
-            sum(len(partition.documents.lengths) for partition, _ in self.partitions),
-            sum(partition.documents.total for partition, _ in self.partitions),
-            {word: sum(len(own[word]) for own in self.lists if word in own) for word in words},
-        )
+    def totals(self, words: Iterable[str], *, of_index: bool = False) -> Statistics:
+        """Of all documents, or of those of the index."""
+        documents = [partition.documents for partition, _ in self.partitions]
+        parts = [part for part in self.parts if part.where is not None or not of_index]
+        num_docs = sum(len(each.ids) for each in documents)
+        num_tokens = sum(each.total for each in documents)
+        if self.flat is not None and not of_index:
+            num_docs, num_tokens = num_docs + self.flat.num_docs, num_tokens + self.flat.num_tokens
+        counts = {word: sum(len(part.lists.get(word, ())) for part in parts) for word in words}
+        return Statistics(num_docs, num_tokens, counts)
 
     def check(self, ranked: Ranked) -> None:
         """Make sure that the rows of an index are in the table."""
         if self.partitions:
             check_rows(self.snapshot, self.way.segments[0].index.name, ranked.ids)
-
-
-def _mask(partition: Partition, eligible: Eligible, lists: list[PostingList]) -> Bytes:
-    """Which documents of a partition count; those without any of the words may be left out, where
-    the mask is of no use for another search.
-    """
-    ids = partition.documents.ids
-    is_remembered = eligible.masks is not None and len(ids) <= MASKED_ROWS
-    if eligible.has_all or is_remembered or FEW * sum(map(len, lists)) >= len(ids):
-        return eligible.mask_of_part(partition.where, ids)
-    docs = _kernels.documents_of(lists)
-    kept = eligible.mask(ids[docs])
-    if kept.all():  # or empty
-        return NO_MASK
-    mask = np.zeros(len(ids), np.uint8)
-    mask[docs] = kept
-    return mask

@@ -12,6 +12,7 @@ import numpy as np
 from alance import _kernels
 from alance.errors import kernel_errors
 from alance.format.index.text.analyzer import Analyzer, Elements
+from alance.format.index.text.metadata import Documents
 from alance.format.index.text.postings import Postings
 from alance.format.numbers import as_numbers
 from alance.io.readahead import in_turn
@@ -88,20 +89,12 @@ class FlatTexts:
         """Of the texts that were kept, as postings."""
         return self._postings.num_bytes()
 
-    @property
-    def ids(self) -> UInt64s:
-        """Row ids of the texts that were kept."""
-        return np.concatenate(self._ids) if self._ids else np.empty(0, np.uint64)
-
-    @property
-    def lengths(self) -> UInt32s:
-        """Their tokens."""
-        return np.concatenate(self._lengths) if self._lengths else np.empty(0, np.uint32)
-
-    @property
-    def elements(self) -> UInt32s | None:
-        """Their places in lists; None: they are rows."""
-        return np.concatenate(self._elements) if self._elements else None
+    def documents(self) -> Documents:
+        """The texts that were kept."""
+        ids = np.concatenate(self._ids) if self._ids else np.empty(0, np.uint64)
+        lengths = np.concatenate(self._lengths) if self._lengths else np.empty(0, np.uint32)
+        elements = np.concatenate(self._elements) if self._elements else None
+        return Documents(lengths, ids, self.num_tokens, False, elements)
 
     def lists(self) -> dict[str, _kernels.PostingList]:
         """The posting lists of the words that there are."""

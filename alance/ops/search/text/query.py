@@ -181,13 +181,15 @@ class BooleanQuery(TextQuery):
 
     def __post_init__(self) -> None:
         try:
-            occurs = [occur for occur, _ in self.queries]
+            pairs = tuple((occur, query) for occur, query in self.queries)
         except (TypeError, ValueError):
             raise InvalidInputError("BooleanQuery: expected pairs of occur and query") from None
+        occurs = [occur for occur, _ in pairs]
         if not set(occurs) <= set(get_args(Occur)):
             raise InvalidInputError(f"{occurs}: expected {', '.join(get_args(Occur))}")
         if not {"MUST", "SHOULD"} & set(occurs):
             raise InvalidInputError("BooleanQuery: expected a query of MUST or SHOULD")
+        object.__setattr__(self, "queries", pairs)
         _check_queries(self.parts())
 
     def parts(self) -> tuple[TextQuery, ...]:

@@ -48,6 +48,11 @@ class Ranked:
             return -math.inf
         return float(np.partition(self.scores, len(self.scores) - count)[-count])
 
+    @property
+    def greatest(self) -> float:
+        """The greatest score; 0 where there are no rows."""
+        return float(self.scores.max()) if len(self.scores) else 0.0
+
     def where(self, chosen: Mask | Int64s | slice) -> Ranked:
         """Some of the rows."""
         elements = None if self.elements is None else self.elements[chosen]
@@ -63,7 +68,26 @@ class Ranked:
         return some.where(order[:count])
 
 
+ROUNDING: Final = 1e-5  # sums in another order differ by less
 NO_ROWS: Final = Ranked(np.empty(0, np.uint64), np.empty(0, np.float32))
+
+
+def rows_of(parts: Sequence[Ranked]) -> Int64s:
+    """The rows of some, ascending, each once."""
+    return distinct(np.concatenate([part.ids for part in parts]).view(np.int64))[0]
+
+
+def shares(floor: float, greatest: Sequence[float]) -> list[float]:
+    """The floors of parts whose scores are added up: what has `floor` by all has one of these.
+
+    Args:
+        greatest: what each part adds at most; inf: it is not known.
+    """
+    total = sum(most for most in greatest if most > 0)
+    if floor <= 0 or not 0 < total < math.inf:
+        return [-math.inf] * len(greatest)
+    share = floor * (1 - ROUNDING) / total
+    return [share * most if most > 0 else math.inf for most in greatest]
 
 
 def combined(query: TextQuery, parts: Sequence[Ranked]) -> Ranked:

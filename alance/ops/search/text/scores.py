@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from alance._kernels import PostingList
     from alance.arrays import Bytes, Float32s, UInt32s, UInt64s
     from alance.ops.search.text.query import TextQuery
+    from alance.ops.search.text.ranked import Ranked
     from alance.ops.search.text.terms import Terms
 
 
@@ -33,16 +34,8 @@ class Statistics:
     """
 
     num_docs: int
-    num_tokens: int
+    num_tokens: float
     counts: Mapping[str, int]
-
-    def with_more(self, num_docs: int, num_tokens: int, counts: Mapping[str, int]) -> Statistics:
-        """The same of these and other documents."""
-        return Statistics(
-            self.num_docs + num_docs,
-            self.num_tokens + num_tokens,
-            {word: count + counts.get(word, 0) for word, count in self.counts.items()},
-        )
 
     @property
     def mean_length(self) -> float:
@@ -63,7 +56,8 @@ class Matches:
     scores: Float32s
 
 
-_NO_MATCHES = Matches(np.empty(0, np.uint32), np.empty(0, np.float32))
+NO_DOCS: Final = np.empty(0, np.uint32)
+_NO_MATCHES: Final = Matches(NO_DOCS, np.empty(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +69,8 @@ class Collection:
         is_ordered: ids ascend.
         mask: which of them count; empty: all.
         of_index: of an index; else of texts that were read.
+        only: the only ones that are asked for, ascending, which all count; empty: all are.
+        times: what each token counts.
     """
 
     lengths: UInt32s
@@ -82,6 +78,8 @@ class Collection:
     is_ordered: bool
     mask: Bytes
     of_index: bool
+    only: UInt32s
+    times: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +93,13 @@ class Quota:
 
     count: int | None = None
     floor: float = -math.inf
+
+    def beside(self, ranked: Ranked) -> Quota:
+        """The same of other documents, where some are found."""
+        return Quota(self.count, max(self.floor, ranked.least_of(self.count)))
+
+
+ALL: Final = Quota()
 
 
 _WORDS, _PHRASE, _BOOLEAN, _BOOST, _NOTHING = range(5)  # kinds of parts, for the kernel
@@ -127,11 +132,13 @@ def matches_of(
             collection.of_index,
             collection.lengths,
             statistics.mean_length,
+            collection.times,
             collection.mask,
             collection.ids,
             collection.is_ordered,
             min(quota.count or 0, len(collection.ids)),
             quota.floor,
+            collection.only,
         )
     return Matches(docs, scores)
 

@@ -1,0 +1,134 @@
+"""Queries of several columns: their parts are searched one by one, and only rows that may be among
+the best are scored by all.
+
+What a part adds at most is known from its best rows. The best rows of the parts have scores by the
+whole query, and the last of them that are asked for sets a floor: a row that reaches it has its
+share of it in one part at least.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from alance.ops.search.text.query import (
+    BooleanQuery,
+    BoostQuery,
+    CombinedFieldsQuery,
+    MatchQuery,
+    MultiMatchQuery,
+    column_of,
+    leaves_of,
+)
+from alance.ops.search.text.ranked import ROUNDING, Ranked, combined, rows_of, shares
+from alance.ops.search.text.scores import ALL, Quota
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from alance.arrays import Int64s
+    from alance.ops.search.text.column import ColumnSearch
+    from alance.ops.search.text.fields import FieldsSearch
+    from alance.ops.search.text.query import TextQuery
+
+Tops: TypeAlias = "dict[TextQuery, Ranked]"
+
+
+@dataclass(frozen=True, slots=True)
+class Searches:
+    """What answers the parts of queries: columns by name, and columns that count as one."""
+
+    singles: Mapping[str | None, ColumnSearch]
+    groups: Mapping[TextQuery, FieldsSearch]
+
+    def best(self, query: TextQuery, count: int | None) -> Ranked:
+        """The best rows of a query at least, in any order.
+
+        Args:
+            count: None: all rows.
+        """
+        if not count or isinstance(query, MultiMatchQuery) or self._search(query) is not None:
+            return self._answer(query, Quota(count or None))
+        tops = {part: self._answer(part, Quota(count)) for part in self._adding(query)}
+        seeds = self._answer(query, rows=rows_of(list(tops.values())))
+        floor = seeds.least_of(count)
+        rows = rows_of(self._candidates(query, floor - ROUNDING * abs(floor), tops, count))
+        return self._answer(query, rows=rows)
+
+    def _search(self, query: TextQuery) -> ColumnSearch | FieldsSearch | None:
+        """What answers a query that is of one column, or of several that count as one."""
+        if isinstance(query, CombinedFieldsQuery):
+            return self.groups[query]
+        column = column_of(query)
+        return None if column is None else self.singles[column]
+
+    def _answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:
+        """The rows of a query, those of a quota at least; of some rows all that match."""
+        if (search := self._search(query)) is not None:
+            return search.answer(query, quota, rows)
+        # The best rows are those that are best in a part, if the best part is all that counts.
+        of_parts = quota if isinstance(query, MultiMatchQuery) else ALL
+        return combined(query, [self._answer(part, of_parts, rows) for part in query.parts()])
+
+    def _adding(self, query: TextQuery) -> Iterator[TextQuery]:
+        """The parts that add to scores, as far as they are answered by themselves."""
+        if self._search(query) is not None:
+            yield query
+            return
+        for part in _adding_parts(query):
+            yield from self._adding(part)
+
+    def _candidates(self, query: TextQuery, floor: float, tops: Tops, count: int) -> list[Ranked]:
+        """Rows among which are all that match a query with a floor or more; with any scores."""
+        if (search := self._search(query)) is not None:
+            top = tops[query]
+            return [top if len(top.ids) < count else search.answer(query, Quota(None, floor))]
+        parts = _adding_parts(query)
+        greatest = [self._greatest(part, tops) for part in parts]
+        floors = [floor] * len(parts)
+        if isinstance(query, BoostQuery) and not _only_lowers(query):
+            floors = [-math.inf]
+        elif isinstance(query, BooleanQuery) and (needed := len(query.of("MUST"))):
+            # A row is in all of these: one is asked, whose words are the rarest, the others of its
+            # rows alone.
+            place = max(range(needed), key=greatest.__getitem__)
+            most = sum(max(0.0, other) for other in greatest) - max(0.0, greatest[place])
+            own = floor - most if most < math.inf else -math.inf
+            of_all = self._candidates(parts[place], own, tops, count)
+            for other in [*parts[:place], *parts[place + 1 : needed]]:
+                of_all = [self._answer(other, rows=rows_of(of_all))]
+            return of_all
+        elif isinstance(query, BooleanQuery):
+            floors = shares(floor, greatest)
+        return [
+            ranked
+            for part, own in zip(parts, floors, strict=True)
+            if own < math.inf
+            for ranked in self._candidates(part, own, tops, count)
+        ]
+
+    def _greatest(self, query: TextQuery, tops: Tops) -> float:
+        """What no score of a query is above."""
+        if query in tops:
+            return tops[query].greatest
+        greatest = [self._greatest(part, tops) for part in _adding_parts(query)]
+        if isinstance(query, BooleanQuery):
+            return sum(max(0.0, most) for most in greatest)
+        if isinstance(query, BoostQuery) and not _only_lowers(query):
+            return math.inf
+        return max(greatest)
+
+
+def _adding_parts(query: TextQuery) -> list[TextQuery]:
+    """The parts whose scores count, those of `MUST` first."""
+    if isinstance(query, BooleanQuery):
+        return [*query.of("MUST"), *query.of("SHOULD")]
+    return [query.positive] if isinstance(query, BoostQuery) else list(query.parts())
+
+
+def _only_lowers(query: BoostQuery) -> bool:
+    """Whether the part that weakens makes no score greater."""
+    leaves = leaves_of(query.negative)
+    is_above = all(leaf.boost >= 0 for leaf in leaves if isinstance(leaf, MatchQuery))
+    return query.negative_boost >= 0 and is_above
