@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from alance.checks import check_count
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.files import FileReader
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
     from alance.format.field import Field
+
+
+MAX_ID: Final = (1 << 32) - 1  # of fragments and base paths
 
 
 async def create_data_file(
@@ -48,6 +52,7 @@ async def create_from_file(
     Args:
         fragment_id: that it had; an append gives it a new one.
     """
+    check_count("fragment_id", fragment_id, 0, MAX_ID)
     record, num_rows = await _opened(dataset, path, None)
     return table_pb2.DataFragment(id=fragment_id, files=[record], physical_rows=num_rows)
 
@@ -55,6 +60,10 @@ async def create_from_file(
 async def _opened(
     dataset: Dataset, path: str, base_id: int | None
 ) -> tuple[table_pb2.DataFile, int]:
+    if not isinstance(path, str):
+        raise InvalidInputError(f"path {path!r}: expected a text")
+    if base_id is not None:
+        check_count("base_id", base_id, 0, MAX_ID)
     snapshot = dataset._snapshot
     table = snapshot.table
     named = DataFile(inside(path, "data file"), {}, FileVersion.V2_1, 0, base_id)

@@ -7,7 +7,9 @@ extensions and Python variables are out of its reach, unless settings say otherw
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -26,7 +28,7 @@ except ImportError as error:
     raise UnsupportedError(f"SQL is run by DuckDB: {installing('sql')}") from error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable
 
     from alance.datasets import Dataset
     from alance.ops.version.conditions import Params
@@ -35,6 +37,7 @@ T = TypeVar("T")
 
 BATCH_ROWS: Final = 64 << 10
 TABLE: Final = "dataset"  # what a query calls the dataset itself
+AGAIN_S: Final = 0.05  # an interrupt that comes before DuckDB has begun to run is forgotten there
 CLOSED: Final = {"enable_external_access": False, "python_enable_replacements": False}
 
 
@@ -50,6 +53,7 @@ async def sql_batches(
 
     See `Dataset.sql_batches`.
     """
+    _check(query, params, tables, settings)
     bridge = Bridge()
     sources = _sources(dataset, tables or {}, bridge)
     config: dict[str, Any] = {**CLOSED, **(settings or {})}
@@ -83,6 +87,18 @@ async def sql_table(
     return pa.Table.from_batches(batches)
 
 
+def _check(query: object, params: object, tables: object, settings: object) -> None:
+    if not isinstance(query, str):
+        raise InvalidInputError(f"sql: {type(query).__name__}, expected a text")
+    for name, value in (("tables", tables), ("settings", settings)):
+        if not isinstance(value, Mapping | None):
+            raise InvalidInputError(f"{name}: {type(value).__name__}, expected a mapping")
+    if isinstance(params, str) or not isinstance(params, Sequence | Mapping | None):
+        raise InvalidInputError(
+            f"params: {type(params).__name__}, expected a sequence of values, or a mapping"
+        )
+
+
 def _sources(dataset: Dataset, tables: Mapping[str, object], bridge: Bridge) -> dict[str, object]:
     """Tables by name as DuckDB takes them."""
     if TABLE in tables:
@@ -107,8 +123,11 @@ class _Query:
     def __init__(self, bridge: Bridge) -> None:
         self._bridge = bridge
         self._pool = ThreadPoolExecutor(1, "alance-sql")
+        self._under_way: Future[Any] | None = None
         self._connection: Any = None
         self._reader: pa.RecordBatchReader | None = None
+        self._closing = threading.Lock()
+        self._is_closed = threading.Event()
 
     def __enter__(self) -> _Query:
         return self
@@ -117,12 +136,16 @@ class _Query:
         self._bridge.stop()
         if self._connection is not None:
             self._connection.interrupt()
+        is_running = self._under_way is not None and not self._under_way.done()
         self._pool.submit(self._close)
         self._pool.shutdown(wait=False)
+        if is_running:
+            threading.Thread(target=self._interrupt, name="alance-sql-end", daemon=True).start()
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of a call in the thread, made after all others."""
-        return await asyncio.wrap_future(self._pool.submit(work))
+        under_way = self._under_way = self._pool.submit(work)
+        return await asyncio.wrap_future(under_way)
 
     def connect(self, config: Mapping[str, Any]) -> None:
         """Open a database in memory."""
@@ -150,7 +173,19 @@ class _Query:
         assert self._reader is not None
         return next(self._reader, None)
 
+    def _interrupt(self) -> None:
+        """Stop what the thread does, however much of it DuckDB has still to begin."""
+        while True:
+            with self._closing:
+                if self._is_closed.is_set():
+                    return
+                if self._connection is not None:
+                    self._connection.interrupt()
+            self._is_closed.wait(AGAIN_S)
+
     def _close(self) -> None:
+        with self._closing:
+            self._is_closed.set()
         if self._reader is not None:
             self._reader.close()
         if self._connection is not None:

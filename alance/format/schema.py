@@ -294,6 +294,8 @@ class Schema:
     def names_of(self, path: str) -> tuple[str, ...]:
         """The names of a path, the column's first; a column that has the path as its name is one,
         whatever dots and backticks are in it."""
+        if not isinstance(path, str):
+            raise InvalidInputError(f"column {path!r}: expected a name or a path")
         if ("." in path or "`" in path) and self.top(path) is not None:
             return (path,)
         return split_path(path)

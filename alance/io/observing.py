@@ -346,7 +346,7 @@ def _outcome(error: BaseException | None) -> str:
 
 
 def _tell(call: Callable[[Observer], None]) -> None:
-    for observer in _observers:
+    for observer in tuple(_observers):  # which may remove themselves, and add others
         try:
             call(observer)
         except Exception:

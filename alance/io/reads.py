@@ -219,13 +219,17 @@ class Read(asyncio.Future[Any]):
         if self.is_held:
             self.set_result(Held(answers, objects))
             return
-        for number, extent in enumerate(self._extents):
-            if answers[number] is None:
-                if isinstance(extent, Pieces):
-                    answers[number] = _gathered(extent, objects)
-                else:
-                    path, start, stop = extent
-                    answers[number] = objects[path].cut(start, stop)
+        try:
+            for number, extent in enumerate(self._extents):
+                if answers[number] is None:
+                    if isinstance(extent, Pieces):
+                        answers[number] = _gathered(extent, objects)
+                    else:
+                        path, start, stop = extent
+                        answers[number] = objects[path].cut(start, stop)
+        except Exception as error:  # no memory: who else waits for these flights goes on
+            self.failed(error)
+            return
         self.set_result(answers)
 
     def _of(self, location: str) -> Landed:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
+from alance.errors import RetryableConflictError
 from alance.format.table.apply import apply, manifest_bytes
 from alance.format.table.apply_state import DEFAULT, Settings
 from alance.format.table.conflicts import Rebased, fragments_to_merge, rebase
@@ -102,6 +103,12 @@ class TableRules:
         places = [newer.fragments.position_of(number) for number in fragment_ids]
         records = [newer.fragments[place] for place in places if place is not None]
         fragments = [fragment for fragment in records if fragment.deletion_file]
+        for fragment in fragments:
+            if not fragment.physical_rows:  # vectors are checked with it, and joined
+                raise RetryableConflictError(
+                    f"version {newer.version} has deleted rows of fragment {fragment.id} as well, "
+                    f"whose number of rows is not known; run the operation again"
+                )
         vectors = await all_of(
             load_deletions(self.engine, self.table, newer, fragment, fragment.physical_rows)
             for fragment in fragments

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -54,6 +55,8 @@ async def test_parts_that_are_near_share_a_request(lab: Lab) -> None:
         ([(1, 60, 0)], "indices", "range of 0 bytes at 60: the blob has 50"),
         ([(1, -1, 2)], "indices", r"request \(1, -1, 2\): expected \(row, offset, length\)"),
         ([(1, 2)], "indices", r"expected \(row, offset, length\)"),
+        ([None], "indices", r"request None: expected \(row, offset, length\)"),
+        (None, "indices", r"None: expected a list of \(row, offset, length\)"),
         ([(1, 0, 1)], "rows", "selector='rows': expected one of ids, addresses, indices"),
         ([(99, 0, 1)], "indices", "99"),
     ],
@@ -67,3 +70,17 @@ async def test_what_no_blob_has_is_refused(
         await dataset.read_blob_ranges("b", requests, selector=selector)
     with pytest.raises(InvalidInputError, match="no blob column"):
         await dataset.read_blob_ranges("id", [(0, 0, 1)], selector="indices")
+
+
+async def test_parts_are_counted_in_whole_bytes(tmp_path: Path) -> None:
+    all_kinds(tmp_path, str(tmp_path / "t"))
+    (blob,) = await (await alance.dataset(tmp_path / "t")).take_blobs("b", indices=[1])
+    async with asyncio.timeout(10):
+        for wrong in ((1.5, 2), ("a", 1)):
+            with pytest.raises(InvalidInputError, match=r"expected \(offset, length\)"):
+                await blob.read_range(*wrong)
+        with pytest.raises(InvalidInputError, match=r"num_bytes=1\.5: expected an integer"):
+            await blob.read(1.5)
+    with pytest.raises(InvalidInputError, match="offset='x': expected an integer"):
+        blob.seek("x")
+    assert await blob.read_range(1, 2) == b"bb"

@@ -16,7 +16,9 @@ import pytest
 import alance
 import alance.sync
 from alance.engines import bridge as bridges
+from alance.engines import sql
 from alance.engines.bridge import Bridge
+from alance.engines.duckdb_plan import Pushed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -176,6 +178,29 @@ async def test_a_query_that_is_cancelled_is_free_at_once(uri: str, lab: Lab, que
     await no_threads()
 
 
+async def test_a_query_that_is_left_before_duckdb_runs_it_ends(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planning, left = threading.Event(), threading.Event()
+
+    def pushed(*_: object) -> Pushed:
+        planning.set()
+        left.wait()
+        return Pushed()
+
+    monkeypatch.setattr(sql, "pushed", pushed)
+    dataset = await alance.dataset(uri)
+    endless = "select count(*) from range(1000000000000000)"
+    running = asyncio.create_task(dataset.sql(endless))
+    await asyncio.to_thread(planning.wait)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    left.set()
+    async with asyncio.timeout(30):
+        await no_threads()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -188,6 +213,10 @@ async def test_a_query_that_is_cancelled_is_free_at_once(uri: str, lab: Lab, que
         ({"query": "select 1", "tables": {"dataset": 1}}, "name of the dataset"),
         ({"query": "select 1", "tables": {"other": 1}}, "'other'"),
         ({"query": "select 1", "settings": {"nope": 1}}, "nope"),
+        ({"query": "select 1", "settings": [1]}, "settings: list, expected a mapping"),
+        ({"query": "select 1", "tables": [1]}, "tables: list, expected a mapping"),
+        ({"query": "select ?", "params": 5}, "params: int, expected a sequence"),
+        ({"query": None}, "sql: NoneType, expected a text"),
         ({"query": "select * from read_text('/etc/hostname')"}, "/etc/hostname"),
         ({"query": "copy dataset to 'rows.csv'"}, "rows.csv"),
     ],

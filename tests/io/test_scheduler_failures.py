@@ -11,6 +11,7 @@ import pytest
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, StoreError
 from alance.format.plans import ByteRange
+from alance.io.reads import Landed
 from tests.io.slow_store import PROFILE, Slow, check, ranges, turn
 
 if TYPE_CHECKING:
@@ -43,6 +44,27 @@ async def test_a_failure_reaches_everybody_who_waits_for_it(
             await read
     await store.land_all()
     check(await third, (500, 600))
+
+
+async def test_no_memory_for_one_read_fails_it_alone(
+    store: Slow, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Landed.cut
+
+    def cut(landed: Landed, start: int, stop: int) -> memoryview:
+        if stop == 10:
+            raise MemoryError
+        return whole(landed, start, stop)
+
+    monkeypatch.setattr(Landed, "cut", cut)
+    one = scheduler.read(ranges((0, 10)))
+    other = scheduler.read(ranges((0, 5)))
+    await turn()
+    await store.land_all()
+    async with asyncio.timeout(10):
+        with pytest.raises(MemoryError):
+            await one
+        check(await other, (0, 5))
 
 
 async def test_a_cancelled_reader_leaves_the_others_alone(

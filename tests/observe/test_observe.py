@@ -168,6 +168,28 @@ async def test_an_observer_that_fails_changes_nothing(
     assert "observer is broken" in caplog.text
 
 
+async def test_observers_may_come_and_go_while_they_are_told(tmp_path: Any) -> None:
+    told = []
+
+    class Once(observe.Observer):
+        def on_commit(self, event: observe.CommitEnded) -> None:
+            told.append(event.version)
+            observe.remove(self)
+            if len(told) < 100:
+                observe.add(Once())
+
+    observers = [Once(), Once()]
+    for observer in observers:
+        observe.add(observer)
+    try:
+        dataset = await alance.write_dataset({"id": [1]}, tmp_path / "t")
+        await dataset.insert({"id": [2]})
+    finally:
+        for observer in tuple(observing._observers):
+            observe.remove(observer)
+    assert told == [1, 1, 2, 2]
+
+
 def test_what_is_no_observer_is_refused() -> None:
     for wrong in (observe.Metrics, print, None):
         with pytest.raises(alance.InvalidInputError, match="expected an instance of"):

@@ -94,7 +94,7 @@ def _set(message: Message, name: str, value: Any) -> None:
                 into[key].CopyFrom(_message(item))
             else:
                 into[key] = item
-    elif isinstance(value, tuple):
+    elif isinstance(value, tuple | list):
         getattr(message, name).extend([_message(item) for item in value])
     elif isinstance(value, Wire | Message):
         getattr(message, name).CopyFrom(_message(value))

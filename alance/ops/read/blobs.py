@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import math
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -90,6 +92,7 @@ class BlobFile:
         """
         if whence not in (io.SEEK_SET, io.SEEK_CUR, io.SEEK_END):
             raise InvalidInputError(f"whence={whence}: expected 0, 1 or 2")
+        _check_integer("offset", offset)
         base = (0, self._position, self.size)[whence]
         if base + offset < 0:
             raise InvalidInputError(f"seek to {base + offset}: before the start of the blob")
@@ -105,6 +108,7 @@ class BlobFile:
         Raises:
             InvalidInputError: the file is closed.
         """
+        _check_integer("num_bytes", num_bytes)
         start = self._position
         left = max(0, self.size - start)
         stop = start + (left if num_bytes < 0 else min(num_bytes, left))
@@ -136,6 +140,7 @@ class BlobFile:
             InvalidInputError: bytes that the blob has not.
         """
         self._check_open()
+        _check_requests(ranges, "(offset, length)", least=-math.inf)
         for offset, length in ranges:
             if offset < 0 or length < 0 or offset + length > self.size:
                 raise InvalidInputError(
@@ -251,11 +256,7 @@ async def read_blob_ranges(
 ) -> list[tuple[int, int, bytes | None]]:
     """Parts of the blobs of rows; see `Dataset.read_blob_ranges`."""
     check_choice("selector", selector, get_args(Selector))
-    for request in requests:
-        if len(request) != 3 or not all(
-            isinstance(number, int | np.integer) and number >= 0 for number in request
-        ):
-            raise InvalidInputError(f"request {request!r}: expected (row, offset, length)")
+    _check_requests(requests, "(row, offset, length)")
     order = {row: place for place, row in enumerate(dict.fromkeys(row for row, _, _ in requests))}
     kinds = {kind: list(order) if kind == selector else None for kind in get_args(Selector)}
     rows, places = await _places(
@@ -281,6 +282,23 @@ async def read_blob_ranges(
         )
         for number, (request, (place, _, length)) in enumerate(zip(requests, asked, strict=True))
     ]
+
+
+def _check_requests(requests: object, expected: str, *, least: float = 0) -> None:
+    if not isinstance(requests, Iterable):
+        raise InvalidInputError(f"{requests!r}: expected a list of {expected}")
+    size = expected.count(",") + 1
+    for request in requests:
+        is_whole = isinstance(request, Collection) and len(request) == size
+        if not is_whole or not all(
+            isinstance(number, int | np.integer) and number >= least for number in request
+        ):
+            raise InvalidInputError(f"request {request!r}: expected {expected}")
+
+
+def _check_integer(name: str, value: object) -> None:
+    if not isinstance(value, int | np.integer):
+        raise InvalidInputError(f"{name}={value!r}: expected an integer")
 
 
 async def _places(

@@ -6,14 +6,23 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, get_args
 
 import pyarrow as pa
+from google.protobuf.message import Message
 
 from alance.checks import check_choice
-from alance.errors import AlreadyExistsError, NotFoundError
+from alance.errors import (
+    AlreadyExistsError,
+    CorruptFileError,
+    InvalidInputError,
+    NotFoundError,
+)
 from alance.format.field import check_primary_key
+from alance.format.proto import table_pb2
 from alance.format.schema import Schema, check_not_reserved
 from alance.format.table.apply_state import Settings
+from alance.format.table.fragment import DataFile, inside
+from alance.format.table.manifest import parse_manifest
 from alance.format.table.naming import NamingScheme
-from alance.format.table.operations import Overwrite
+from alance.format.table.operations import Operation, Overwrite
 from alance.format.table.operations_meta import Restore
 from alance.format.table.transaction import Transaction
 from alance.ops.blobs.arrow import blobs_of_version
@@ -31,11 +40,10 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from alance.format.proto import file_pb2, table_pb2
+    from alance.format.proto import file_pb2
     from alance.format.table.manifest import Manifest
-    from alance.format.table.operations import Operation
     from alance.io.credentials import StorageOptions
     from alance.ops.write.files import DataFiles
     from alance.ops.write.sources import Data
@@ -131,7 +139,11 @@ async def commit_operation(
 
     Args:
         read_version: the version that it was computed from; None: the latest; 0: there is none.
+
+    Raises:
+        InvalidInputError: no operation, or one that cannot be written.
     """
+    await session.engine.pool.run(lambda: _check(operation))
     base: Manifest | None = None
     if read_version is None:
         with suppress(NotFoundError):
@@ -142,6 +154,39 @@ async def commit_operation(
     if isinstance(operation, Restore):
         source = await load.load_version(session.engine, table, operation.version)
     return await _commit(session, table, base, operation, options, detached=detached, source=source)
+
+
+def _check(operation: object) -> None:
+    """Make sure that an operation can be written down, and its data files be read then."""
+    if not isinstance(operation, Operation):
+        raise InvalidInputError(f"operation {operation!r:.100}: expected one of alance.operations")
+    if not operation.ARM:
+        return
+    try:
+        message = operation.to_protobuf()
+    except (AttributeError, TypeError, ValueError) as error:
+        raise InvalidInputError(f"{operation.name}: {error}") from error
+    for record in _files(message):
+        try:
+            inside(record.path, "data file")
+            DataFile.from_protobuf(record)
+        except CorruptFileError as error:
+            raise InvalidInputError(f"{operation.name}: {error}") from error
+        fields = [field for field in record.fields if field >= 0]
+        if len(set(fields)) < len(fields):
+            raise InvalidInputError(f"{operation.name}: data file {record.path!r}: a field twice")
+
+
+def _files(message: Message) -> Iterator[table_pb2.DataFile]:
+    """The records of data files at any depth."""
+    if isinstance(message, table_pb2.DataFile):
+        yield message
+        return
+    for descriptor, value in message.ListFields():
+        if descriptor.message_type is not None:
+            for part in [value] if isinstance(value, Message) else value:
+                if isinstance(part, Message):  # else the key of a map, whose values have no files
+                    yield from _files(part)
 
 
 async def write_on(
@@ -208,12 +253,13 @@ async def _commit(
         properties=options.commit.noted(),
     )
     settings = Settings(options.data_storage_version, options.stable_row_ids)
+    rules = _Checked if files is None else TableRules
     return await commit_on(
         session,
         table,
         base,
         transaction,
-        rules=TableRules(session.engine, table, settings, source=source),
+        rules=rules(session.engine, table, settings, source=source),
         scheme=NamingScheme.V2 if options.v2_manifest_paths else NamingScheme.V1,
         data=None if files is None else files.publish(),
         discard=None if files is None else files.discard,
@@ -221,6 +267,22 @@ async def _commit(
         max_retries=options.commit.max_retries,
         summary=summary,
     )
+
+
+class _Checked(TableRules):
+    """The rules of operations that others have made: no version that cannot be read is written."""
+
+    async def next_manifest(
+        self, previous: Manifest | None, transaction: Transaction, version: int
+    ) -> bytes:
+        content = await super().next_manifest(previous, transaction, version)
+        try:
+            await self.engine.decode(
+                lambda: parse_manifest(memoryview(content), f"version {version}"), len(content)
+            )
+        except CorruptFileError as error:
+            raise InvalidInputError(f"{transaction.change.name}: {error}") from error
+        return content
 
 
 def table_schema(base: Manifest) -> pa.Schema:
