@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
@@ -84,6 +84,8 @@ def names_of(name: TableName, what: str) -> Names:
     Raises:
         InvalidInputError: no text, an empty one, or one that cannot be part of a path.
     """
+    if not isinstance(name, Iterable):
+        raise InvalidInputError(f"{what} {name!r}: expected a name, or a sequence of names")
     names = (name,) if isinstance(name, str) else tuple(name)
     for part in names:
         if not isinstance(part, str) or not part or part.startswith((".", "__")):

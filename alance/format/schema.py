@@ -25,6 +25,7 @@ from alance.format.proto import file_pb2
 from alance.format.types import (
     EXTENSION_METADATA,
     EXTENSION_NAME,
+    MAX_DEPTH,
     SIMPLE,
     is_nested,
     leaf_type,
@@ -394,8 +395,8 @@ def _is_known(logical_type: str) -> bool:
 def _build(
     message: file_pb2.Field, children: Mapping[int, Sequence[file_pb2.Field]], depth: int
 ) -> Field:
-    if depth > 200:
-        raise CorruptFileError(f"field {message.name!r}: more than 200 levels deep")
+    if depth > MAX_DEPTH:
+        raise CorruptFileError(f"field {message.name!r}: more than {MAX_DEPTH} levels deep")
     metadata: dict[str, str] = {}
     if len(message.metadata):  # mostly empty, and dear to look into
         metadata = {key: _text(value, message.name) for key, value in message.metadata.items()}
@@ -458,7 +459,11 @@ _ENCODINGS: Final = {
 }
 
 
-def _append(messages: list[file_pb2.Field], field: pa.Field, parent_id: int) -> None:
+def _append(
+    messages: list[file_pb2.Field], field: pa.Field, parent_id: int, depth: int = 0
+) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidInputError(f"field {field.name!r}: more than {MAX_DEPTH} levels deep")
     metadata = dict(_texts(field.metadata, f"field {field.name!r}"))
     arrow = field.type
     if isinstance(arrow, pa.BaseExtensionType):
@@ -488,4 +493,4 @@ def _append(messages: list[file_pb2.Field], field: pa.Field, parent_id: int) -> 
         return
     below = [arrow.field(i) for i in range(arrow.num_fields)]
     for child in below:
-        _append(messages, child, message.id)
+        _append(messages, child, message.id, depth + 1)

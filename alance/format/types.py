@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.errors import UnsupportedError
+from alance.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 EXTENSION_NAME: Final = "ARROW:extension:name"
 EXTENSION_METADATA: Final = "ARROW:extension:metadata"
 
+MAX_DEPTH: Final = 200  # levels of a field: Python's own stack ends at a few times as many
 BFLOAT16: Final = "lance.bfloat16"  # an extension type, and the logical type of items of lists
 SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "null": pa.null(),
@@ -87,6 +88,8 @@ def leaf_type(logical_type: str) -> pa.DataType:
     try:
         if parse is not None:
             return parse(logical_type)
+    except RecursionError:
+        raise UnsupportedError(f"logical type {logical_type:.100}: too many levels") from None
     except (LookupError, ValueError, TypeError, pa.ArrowException, OverflowError) as error:
         raise UnsupportedError(f"logical type {logical_type!r}: {error}") from error
     raise UnsupportedError(f"logical type {logical_type!r}: not known to this alance")
@@ -180,6 +183,11 @@ def _write_list(arrow: pa.DataType) -> str:
 
 
 def _write_fixed_size_list(arrow: pa.DataType) -> str:
+    inner, depth = arrow, 0
+    while pa.types.is_fixed_size_list(inner):
+        inner, depth = inner.value_type, depth + 1
+        if depth > MAX_DEPTH:
+            raise InvalidInputError(f"fixed-size lists: more than {MAX_DEPTH} levels deep")
     item = arrow.value_type
     metadata = arrow.value_field.metadata or {}
     if isinstance(item, pa.BaseExtensionType):

@@ -159,7 +159,7 @@ def _profiles(files: tuple[Path, Path]) -> Mapping[str, Mapping[str, str]]:
         try:
             status = path.stat()
             stamps.append((str(path), status.st_mtime_ns, status.st_size))
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
+        except OSError:  # not there, not for us, or a name that no file has
             stamps.append((str(path), -1, 0))
     return _parsed(*stamps)
 

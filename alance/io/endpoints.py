@@ -6,6 +6,8 @@ import os
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from alance.errors import InvalidInputError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -41,33 +43,61 @@ def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
     Args:
         config: of a store object of obstore.
     """
-    for server in _named(kind, config):
+    for _, server in _named(kind, config):
         if not (urlsplit(server).hostname or "").endswith(_CLOUDS.get(kind, ())):
             return server
         return None
     return None
 
 
-def _named(kind: Kind, config: Mapping[str, object]) -> Iterator[str]:
+def check_endpoint(kind: Kind, config: Mapping[str, object]) -> None:
+    """Make sure that a server is named by a URL: obstore panics where a request has none.
+
+    Args:
+        config: as of `StoreOptions`.
+
+    Raises:
+        InvalidInputError: it is none; names the option or variable and not its value, which may
+            have a password in it.
+    """
+    plain = {name.removeprefix("aws_"): value for name, value in config.items()}
+    for name, server in _named(kind, plain):
+        if not _is_url(server):
+            raise InvalidInputError(f"{name}: expected a URL, such as http://127.0.0.1:9000")
+        return
+
+
+def _is_url(server: str) -> bool:
+    try:
+        parts = urlsplit(server)
+        has_port = parts.port is None or parts.port > 0
+    except ValueError:  # of the port, or of an address in brackets
+        return False
+    is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
+    return is_web and has_port and not any(map(str.isspace, server))
+
+
+def _named(kind: Kind, config: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Servers, the one that counts first, by the option or variable that names them."""
     if kind == "azure" and _is_true(
         config.get("use_emulator", os.environ.get("AZURE_STORAGE_USE_EMULATOR", ""))
     ):
-        yield str(config.get("endpoint") or EMULATOR)
+        yield "storage option 'endpoint'", str(config.get("endpoint") or EMULATOR)
     for name in _OPTIONS.get(kind, ()):
         if config.get(name):
-            yield str(config[name])
+            yield f"storage option {name!r}", str(config[name])
     if kind == "gcs":
         yield from _in_key(config)
     for name in _VARIABLES.get(kind, ()):
         if os.environ.get(name):
-            yield os.environ[name]
+            yield f"environment variable {name}", os.environ[name]
 
 
 def _is_true(value: object) -> bool:
     return str(value).lower() in ("true", "1", "yes", "on", "y")
 
 
-def _in_key(config: Mapping[str, object]) -> Iterator[str]:
+def _in_key(config: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     """Keys of service accounts for emulators hold their address."""
     import json
 
@@ -76,4 +106,4 @@ def _in_key(config: Mapping[str, object]) -> Iterator[str]:
     except ValueError:
         return
     if isinstance(key, dict) and key.get("gcs_base_url"):
-        yield str(key["gcs_base_url"])
+        yield "service account key, gcs_base_url", str(key["gcs_base_url"])

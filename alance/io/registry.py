@@ -26,7 +26,7 @@ from alance.errors import InvalidInputError
 from alance.io import forked, lifecycle, profile
 from alance.io.aws_profile import with_profile
 from alance.io.credentials import as_mapping
-from alance.io.endpoints import endpoint_of
+from alance.io.endpoints import check_endpoint, endpoint_of
 from alance.io.limits import TimeLimits, seconds_of
 from alance.io.local import LocalStore
 from alance.io.memory import MemoryStore
@@ -187,6 +187,7 @@ class StoreRegistry:
         options = with_environment(
             address.kind, parse_options(address.kind, as_mapping(storage_options))
         )
+        check_endpoint(address.kind, dict(options.config))
         limits = self._limits
         if address.kind == "s3":
             options = with_profile(options)

@@ -226,6 +226,16 @@ async def test_a_file_that_is_none_is_told_without_its_text(
     assert SECRET not in str(failure.value)
 
 
+async def test_a_name_that_no_file_has_is_a_file_that_is_not_there(
+    write: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("[other]\n" + keys("PLAIN"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", "x" * 5000)
+    monkeypatch.setenv("AWS_PROFILE", "wrok")
+    with pytest.raises(AccessError, match="no profile 'wrok'"):
+        await alance.dataset("s3://b/t")
+
+
 @pytest.mark.parametrize("library", ["lance", "alance"])
 async def test_pylance_and_alance_read_with_the_same_profile(
     lab: Lab, write: Callable[..., None], library: str, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import alance
+from alance.io.endpoints import check_endpoint
 from alance.io.options import _CLIENT, parse_options, with_environment
 from alance.io.registry import StoreRegistry
 
@@ -164,3 +165,34 @@ async def test_alance_and_pylance_read_with_the_same_variables(lab: Lab, reader:
     gcs = lab.gcs_options()["google_service_account_key"]
     variables = {"GOOGLE_SERVICE_ACCOUNT_KEY": gcs, "GOOGLE_ALLOW_HTTP": "true"}
     assert await asyncio.to_thread(run, reader, "gs://lab/environment", variables) == "3\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "option", "variable"),
+    [
+        ("s3", "endpoint", "AWS_ENDPOINT_URL"),
+        ("s3", "aws_endpoint_url_s3", "AWS_ENDPOINT_URL_S3"),
+        ("azure", "endpoint", "AZURE_STORAGE_ENDPOINT"),
+        ("gcs", "base_url", "GOOGLE_BASE_URL"),
+    ],
+)
+def test_a_server_that_is_no_url_is_refused_without_its_password(
+    kind: Any, option: str, variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wrong in ("me:secret@127.0.0.1:9000", "http://", "ftp://h", "http://h:99999", "http://["):
+        with pytest.raises(alance.InvalidInputError, match="expected a URL") as by_option:
+            check_endpoint(kind, {option: wrong})
+        monkeypatch.setenv(variable, wrong)
+        with pytest.raises(alance.InvalidInputError, match=variable) as by_variable:
+            check_endpoint(kind, {})
+        assert "secret" not in f"{by_option.value}{by_variable.value}"
+    monkeypatch.setenv(variable, "http://127.0.0.1:9000")
+    check_endpoint(kind, {})
+    monkeypatch.setenv(variable, "wrong")
+    check_endpoint(kind, {option: "https://me:secret@[::1]:9000/x"})
+
+
+async def test_a_table_whose_server_is_no_url_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "127.0.0.1:9000")
+    with pytest.raises(alance.InvalidInputError, match="AWS_ENDPOINT_URL: expected a URL"):
+        await alance.dataset("s3://b/t")

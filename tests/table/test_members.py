@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ from alance.distributed import (
     read_split,
     version_record,
 )
+from alance.format.types import leaf_type
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,3 +126,23 @@ def test_paths_of_odd_names_and_of_whole_structs() -> None:
     blob = pa.field("y", pa.large_binary(), metadata={b"lance-encoding:blob": b"true"})
     table = pa.schema({"s": pa.struct([pa.field("x", pa.int64()), blob])})
     assert member_paths(table, pa.schema({"s": pa.struct([("x", pa.int64())])})) == ["s"]
+
+
+@pytest.mark.parametrize("kind", ["struct", "list", "vector"])
+async def test_types_of_a_thousand_levels_are_refused(tmp_path: Path, kind: str) -> None:
+    wrapped = {
+        "struct": lambda inner: pa.struct([("a", inner)]),
+        "list": pa.list_,
+        "vector": lambda inner: pa.list_(inner, 1),
+    }[kind]
+    deep = pa.int64()
+    for _ in range(1000):
+        deep = wrapped(deep)
+    rows = pa.schema([("deep", deep)]).empty_table()
+    with pytest.raises(alance.InvalidInputError, match="more than 200 levels deep"):
+        await alance.write_dataset(rows, tmp_path / "t")
+
+
+def test_a_table_with_a_type_of_ten_thousand_levels_is_refused() -> None:
+    with pytest.raises(alance.UnsupportedError, match="too many levels"):
+        leaf_type("fixed_size_list:" * 10_000 + "int64" + ":1" * 10_000)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from alance.file_version import FileVersion
 from alance.format.encode.blobs import DEDICATED_KEY, INLINE_KEY, PACK_KEY, PREPARED_TYPE
 from alance.format.field import BLOB, BLOB_V2
-from alance.format.types import EXTENSION_METADATA, EXTENSION_NAME
+from alance.format.types import EXTENSION_METADATA, EXTENSION_NAME, MAX_DEPTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,14 +85,16 @@ def _is_blob_v2(field: pa.Field) -> bool:
     return bool((field.metadata or {}).get(EXTENSION_NAME.encode()) == BLOB_V2.encode())
 
 
-def _newer(field: pa.Field) -> pa.Field:
+def _newer(field: pa.Field, depth: int = 0) -> pa.Field:
     """The field, or its members, as of version 2."""
+    if depth > MAX_DEPTH:
+        return field  # the schema will tell
     arrow, metadata = field.type, dict(field.metadata or {})
     if arrow == PREPARED_TYPE and _is_blob_v2(field):
         return field.with_type(pa.struct(list(LOGICAL)[:2]))  # what is there already is data alone
     if pa.types.is_struct(arrow) and not isinstance(arrow, pa.BaseExtensionType):
         members = [arrow.field(number) for number in range(arrow.num_fields)]
-        return field.with_type(pa.struct([_newer(member) for member in members]))
+        return field.with_type(pa.struct([_newer(member, depth + 1) for member in members]))
     is_binary = pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow)
     if not is_binary or BLOB.encode() not in metadata:
         return field
