@@ -10,7 +10,7 @@ import pyarrow as pa
 from alance.checks import check_count
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
+from alance.file.budgets import PAGE_BYTES
 from alance.file.fragment import FileSource, open_fragment
 from alance.file.older import holds_older
 from alance.file.open import from_tail, open_file
@@ -248,7 +248,7 @@ class FileWriter:
         schema: pa.Schema | None,
         version: FileVersion,
         page_bytes: int,
-        buffer_bytes: int,
+        buffer_bytes: int | None,
     ) -> None:
         self._upload = upload
         self._session = session
@@ -273,7 +273,7 @@ class FileWriter:
         *,
         version: str | FileVersion = "stable",
         page_bytes: int = PAGE_BYTES,
-        buffer_bytes: int = BUFFER_BYTES,
+        buffer_bytes: int | None = None,
         store: object | None = None,
         storage_options: StorageOptions | None = None,
         session: Session | None = None,
@@ -287,14 +287,16 @@ class FileWriter:
             schema: of the file, what batches are cast to; None: that of the first batch.
             version: "0.1", "2.0", "2.1", "2.2", or "stable", which is 2.2.
             page_bytes: values of a page, before they are encoded.
-            buffer_bytes: rows that may wait for their pages, of all columns.
+            buffer_bytes: rows that may wait for their pages, of all columns; None: 40 MiB, or 1 MiB
+                a column where there are more, up to 128 MiB.
 
         Raises:
             InvalidInputError: a bad URI, option or schema.
             UnsupportedError: a version or type that is not written.
         """
         check_count("page_bytes", page_bytes)
-        check_count("buffer_bytes", buffer_bytes)
+        if buffer_bytes is not None:
+            check_count("buffer_bytes", buffer_bytes)
         if not isinstance(version, FileVersion):
             version = FileVersion.parse(version)
         session = session or Session.of_loop()

@@ -730,7 +730,7 @@ class FileWriter:
         *,
         version: str | FileVersion = ...,
         page_bytes: int = ...,
-        buffer_bytes: int = ...,
+        buffer_bytes: int | None = ...,
         store: object | None = ...,
         storage_options: StorageOptions | None = ...,
         session: Session | None = ...,

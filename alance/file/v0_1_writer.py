@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.file.budgets import BUFFER_BYTES
 from alance.file.parts import joined
 from alance.file.writer import DataFileWriter, WrittenFile
 from alance.format.v0_1.encode import BatchFileBuilder
@@ -35,7 +36,7 @@ class BatchWriter(DataFileWriter):
 
     def _begin(self, *, statistics: bool) -> None:
         self._batches = BatchFileBuilder(self._schema, statistics=statistics)
-        self._step_bytes = min(self._page_bytes, self._buffer_bytes)
+        self._step_bytes = min(self._page_bytes, self._buffer_bytes or BUFFER_BYTES)
         self._parts: list[list[pa.Array]] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0

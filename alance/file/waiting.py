@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from alance.file.budgets import buffer_bytes_for
 from alance.format.encode.rows import join, split, values_bytes
 
 if TYPE_CHECKING:
@@ -53,8 +54,10 @@ class Waiting(Protocol):
 W = TypeVar("W", bound=Waiting)
 
 
-def largest(waiting: Sequence[W], buffer_bytes: int) -> list[W]:
+def largest(waiting: Sequence[W], buffer_bytes: int | None) -> list[W]:
     """The columns to write where more than the budget waits: the largest, until half is free."""
+    if buffer_bytes is None:
+        buffer_bytes = buffer_bytes_for(len(waiting))
     num_bytes = sum(column.num_bytes for column in waiting)
     if num_bytes <= buffer_bytes:
         return []

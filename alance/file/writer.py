@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.errors import InvalidInputError
-from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
+from alance.file.budgets import PAGE_BYTES
 from alance.file.here import Here, Pieces, without_waiting
 from alance.file.parts import steps
 from alance.file.small_batches import SmallBatches, merged
@@ -61,7 +61,7 @@ class DataFileWriter(ABC):
         pool: threads that encode.
         threads: of them, how many may work for this file at once.
         page_bytes: values of a page, before they are encoded.
-        buffer_bytes: rows that may wait for pages.
+        buffer_bytes: rows that may wait for pages; None: as `buffer_bytes_for` says.
         statistics: the file says what its zones of rows hold (not in 2.0): docs/statistics.md.
 
     Raises:
@@ -77,7 +77,7 @@ class DataFileWriter(ABC):
         *,
         threads: int = 2,
         page_bytes: int = PAGE_BYTES,
-        buffer_bytes: int = BUFFER_BYTES,
+        buffer_bytes: int | None = None,
         statistics: bool = True,
     ) -> None:
         self._upload = upload

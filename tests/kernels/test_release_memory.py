@@ -35,3 +35,24 @@ def test_kept_blocks_are_given_back() -> None:
 def test_a_bound_is_no_negative_number() -> None:
     with pytest.raises(ValueError, match="negative"):
         _kernels.release_memory(-1)
+
+
+def test_kept_blocks_are_trimmed_and_kept_again() -> None:
+    def used() -> None:
+        blocks = [_kernels.blank(4 << 20) for _ in range(12)]
+        for block in blocks:
+            block[::4096] = 1
+
+    try:
+        _kernels.release_memory(0)
+        _kernels.release_memory(96 << 20)
+        before = resident()
+        for _ in range(2):
+            used()
+            assert resident() - before > 36 << 20
+            _kernels.trim_memory(8 << 20)
+            assert resident() - before < 20 << 20
+    finally:
+        _kernels.release_memory(96 << 20)
+    with pytest.raises(ValueError, match="negative"):
+        _kernels.trim_memory(-1)

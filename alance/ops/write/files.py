@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from alance.errors import AlanceError
-from alance.file.budgets import BUFFER_BYTES
 from alance.file.page_writer import older_writers, writer_of
 from alance.file_version import FileVersion
 from alance.format.encode.container import MANIFEST_NUMBERS
@@ -69,7 +68,7 @@ class DataFiles:
     version: FileVersion
     limits: Limits = field(default_factory=Limits)
     on_progress: Callable[[Progress], object] | None = None
-    buffer_bytes: int = BUFFER_BYTES
+    buffer_bytes: int | None = None
     bases: Mapping[int, DatasetBasePath] = field(default_factory=dict)
     targets: Sequence[DatasetBasePath | None] = (None,)
     _files: list[_File] = field(default_factory=list, init=False)
