@@ -12,6 +12,7 @@ import pytest
 import alance
 from alance.errors import CorruptFileError
 from alance.io import files
+from alance.ops.read import rows as read_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,3 +101,36 @@ async def test_a_scan_that_is_left_early_ends(tmp_path: Path, rows: pa.Table) ->
         await batches.aclose()
         assert first.slice(0, 10).to_pylist() == rows.slice(0, 10).to_pylist()
         assert await dataset.count_rows("n < 10") == 10
+
+
+async def test_rows_are_selected_of_the_columns_that_the_output_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 1000
+    pairs = pa.array([{"a": n, "b": f"b{n}"} for n in range(count)])
+    data = pa.table({"a": range(count), "b": range(count), "pair": pairs})
+    lance.write_dataset(data, tmp_path / "t")
+    dataset = await alance.dataset(tmp_path / "t")
+    selected: list[str] = []
+    select = read_rows.select
+
+    def noted(batch: pa.RecordBatch, *chosen: object) -> pa.RecordBatch:
+        selected.extend(batch.schema.names)
+        return select(batch, *chosen)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(read_rows, "select", noted)
+    for filter_ in ("a < 500 AND pair.a >= 2", "_rowid < 500 AND b >= 2"):
+        for columns, kept in (
+            (["_rowid"], {"_rowid"}),
+            ([], set()),
+            (["pair.b"], {"pair"}),
+            (["b", "_rowid"], {"b", "_rowid"}),
+        ):
+            for late in (True, False):
+                selected.clear()
+                options = {"filter": filter_, "late_materialization": late}
+                found = await dataset.to_table(columns, with_row_id=True, **options)
+                asked = {"filter": filter_, "with_row_id": True}
+                expected = lance.dataset(tmp_path / "t").to_table(columns=columns, **asked)
+                assert found.equals(expected.select(found.schema.names))
+                assert set(selected) <= kept | {"_rowid"}

@@ -119,7 +119,7 @@ class RowFilter(NamedTuple):
             if count < batch.num_rows:
                 offsets = np.flatnonzero(mask)
                 rows_kept = split.offsets_of(offsets)
-                batch = select(batch, mask, offsets)
+                batch = select(plan.projection.needed(batch, plan.meta), mask, offsets)
         if batch.num_rows == 0:
             return None, None
         if plan.meta:

@@ -18,6 +18,8 @@ from alance.file.batches import empty_columns
 from alance.format.paths import join_path
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from alance.expr import Computed
     from alance.format.schema import Schema
 
@@ -70,6 +72,14 @@ class Projection:
     def __post_init__(self) -> None:
         plain = [output.computed is None and len(output.path) == 1 for output in self.outputs]
         object.__setattr__(self, "is_plain", False not in plain)
+
+    def needed(self, batch: pa.RecordBatch, meta: Collection[str]) -> pa.RecordBatch:
+        """A batch without columns that no output needs; of meta columns those that are named."""
+        if any(output.computed is not None for output in self.outputs):
+            return batch
+        names = {output.path[0] for output in self.outputs}.union(meta)
+        kept = [name for name in batch.schema.names if name in names]
+        return batch if len(kept) == batch.num_columns else batch.select(kept)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The output batch from a batch that has the fields and meta columns."""
