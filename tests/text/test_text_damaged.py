@@ -16,7 +16,8 @@ from alance.format.index.text.dictionary import Dictionary
 from alance.format.index.text.metadata import Documents, TextMetadata
 from alance.format.index.text.params import TextParams
 from alance.format.index.text.postings import Postings
-from tests.text.text_cases import ours, written
+from alance.ops.search.text import segments
+from tests.text.text_cases import ours, texts, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,6 +54,49 @@ async def test_spoiled_files_give_errors_and_no_crash(
                 except (alance.CorruptFileError, alance.InvalidInputError):
                     errors += 1  # that there are no positions may be what is damaged
     assert errors > 2
+
+
+async def test_spoiled_files_of_elements_give_errors_and_no_crash(tmp_path: Path) -> None:
+    pairs = zip(texts(300), texts(300, 8), strict=True)
+    rows = [[text for text in pair if text is not None] for pair in pairs]
+    data = pa.table({"id": range(300), "text": pa.array(rows, pa.list_(pa.string()))})
+    dataset = await alance.write_dataset(data, tmp_path / "t")
+    elements = {"document_granularity": "list_element"}
+    await dataset.create_index("text", "INVERTED", with_position=True, **elements)
+    (place,) = (tmp_path / "t" / "_indices").glob("*/part_*_docs.lance")
+    content, chance, errors = place.read_bytes(), random.Random(4), 0
+    for number in range(24):
+        spoiled = bytearray(content)
+        if number % 3:
+            at = chance.randrange(len(content))
+            spoiled[at : at + 64] = bytes(len(spoiled[at : at + 64]))
+        else:
+            spoiled[chance.randrange(len(content))] ^= 1 << chance.randrange(8)
+        place.write_bytes(spoiled)
+        async with alance.Session() as session:
+            dataset = await alance.dataset(tmp_path / "t", session=session)
+            try:
+                query = MatchQuery("fox dog", "text")
+                found = await dataset.search_text(query, 1000, columns=["id"])
+            except alance.CorruptFileError:
+                errors += 1
+                continue
+            assert set(found["id"].to_pylist()) <= {*range(300)}
+    assert errors > 2
+
+
+@pytest.mark.parametrize("kind", ["row", "list_element"])
+async def test_documents_are_what_the_record_says(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = pa.table({"text": pa.array([["fox", "dog"], ["fox"]] * 20, pa.list_(pa.string()))})
+    dataset = await alance.write_dataset(data, tmp_path / "t")
+    dataset = await dataset.create_index("text", "INVERTED", document_granularity=kind)
+    said = segments.is_of_elements
+    monkeypatch.setattr(segments, "is_of_elements", lambda details: not said(details))
+    dataset = await alance.dataset(tmp_path / "t")
+    with pytest.raises(alance.CorruptFileError, match="against its record"):
+        await dataset.search_text(MatchQuery("fox", "text"))
 
 
 @pytest.mark.parametrize("file", FILES)
