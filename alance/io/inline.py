@@ -91,7 +91,7 @@ def at_hand(
     location = first.paths[0] if isinstance(first, Pieces) else first.path
     if not registry.resolve(location)[0].profile.answers_now:
         return None
-    wanted: dict[str, _Spans] = {}
+    by_location: dict[str, _Spans] = {}
     by_reader: dict[PieceReader, list[Asking]] = {}
     parts: list[list[memoryview]] = []
     num_bytes = 0
@@ -112,14 +112,14 @@ def at_hand(
             if not is_range(start, stop):
                 return None
             if start < stop:
-                spans, owners = wanted.setdefault(location, ([], []))
+                spans, owners = by_location.setdefault(location, ([], []))
                 spans.append((start, stop))
                 owners.append((number, slot))
                 num_bytes += stop - start
     if num_bytes > INLINE_BYTES:
         return None
     note = Note.of_caller(reason)
-    for location, (spans, owners) in wanted.items():
+    for location, (spans, owners) in by_location.items():
         buffers = _spans_now(location, spans, registry, note)
         if buffers is None:
             return None
