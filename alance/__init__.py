@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from alance.catalogs import Catalog, connect
     from alance.file_session import FileSession
     from alance.files import FileReader, FileWriter
+    from alance.format.index.text.tokenize import tokenize
     from alance.format.table.fragment import DatasetBasePath
     from alance.indexing import IndexBuild
     from alance.ingesting import Sink, ingest
@@ -128,6 +129,7 @@ _PLACES: Final = {
     "observe": "alance.observe",
     "operations": "alance.operations",
     "optimize": "alance.optimize",
+    "tokenize": "alance.format.index.text.tokenize",
     "trace": "alance.viz.recorder",
     "types": "alance.types",
     "warm_up": "alance.warming",
@@ -209,6 +211,7 @@ __all__ = [
     "operations",
     "optimize",
     "repair",
+    "tokenize",
     "trace",
     "warm_up",
     "write_dataset",

@@ -893,6 +893,41 @@ def edit_distances(
     other_codes: npt.NDArray[np.uint32],
 ) -> npt.NDArray[np.int64]: ...
 
+# Of each pair of vectors of equal length three sums of float64, shape (3 * rows,): of products, of
+# squares of the first ones, of squares of the others; or, `apart`, of squares of differences, shape
+# (rows,). A single vector is that of each row. `there`: a byte a row, 0 for none; or no byte.
+# ValueError: lengths that differ.
+def vector_sums(
+    ends: npt.NDArray[np.int64],
+    values: npt.NDArray[np.float32] | npt.NDArray[np.float64],
+    other_ends: npt.NDArray[np.int64],
+    other_values: npt.NDArray[np.float32] | npt.NDArray[np.float64],
+    there: npt.NDArray[np.uint8],
+    apart: bool,
+) -> npt.NDArray[np.float64]: ...
+
+# --- item_sets.cpp ---
+
+# Places of the items of pairs of lists, and how many each pair has: of either list (kind 0), those
+# of the longer one that both have (1), of the first one alone (2), each once. Items of the other
+# lists are counted behind `keys`. A single list is that of each row. `there`: as above.
+def item_sets(
+    kind: int,
+    ends: npt.NDArray[np.int64],
+    keys: npt.NDArray[np.int64],
+    other_ends: npt.NDArray[np.int64],
+    other_keys: npt.NDArray[np.int64],
+    there: npt.NDArray[np.uint8],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
+
+# --- blake.cpp ---
+
+# BLAKE2b (kind 0, 64 bytes a value), BLAKE2s (1) or BLAKE3 (2, 32 bytes) of values, of which
+# `offsets` say where they begin and the last one ends.
+def blake_digests(
+    offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8], kind: int
+) -> npt.NDArray[np.uint8]: ...
+
 # --- bloom.cpp ---
 
 # XXH64 of values, of which `offsets` say where they begin and the last one ends.

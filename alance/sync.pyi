@@ -61,6 +61,7 @@ from alance import indexing as indexing
 from alance import observe as observe
 from alance import operations as operations
 from alance import optimize as optimize
+from alance import tokenize as tokenize
 from alance import trace as trace
 from alance.indexing import IndexPages, IndexPart, IndexSegment
 from alance.operations import DataReplacementGroup, Operation

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from alance.file.describe import ColumnDescription, FileDescription, PageDescription
     from alance.file_session import ListResult
     from alance.format.field import Field
+    from alance.format.index.text.params import TokenArguments
+    from alance.format.index.text.tokenize import Token
     from alance.format.proto.file_pb2 import Field as FieldMessage
     from alance.format.proto.table_pb2 import DataFragment, IndexMetadata
     from alance.format.table.fragment import DataFile, DeletionFile, Fragment
@@ -143,6 +145,8 @@ _PLACES: Final = {
     "StoreCheck": "alance.io.store_report",
     "TagContents": "alance.format.table.refs",
     "TextIndexArguments": "alance.ops.index.new_text",
+    "Token": "alance.format.index.text.tokenize",
+    "TokenArguments": "alance.format.index.text.params",
     "TextSearchArguments": "alance.ops.search.text.search_options",
     "Totals": "alance.io.trace_events",
     "Transaction": "alance.format.table.transaction",
@@ -227,6 +231,8 @@ __all__ = [
     "TagContents",
     "TextIndexArguments",
     "TextSearchArguments",
+    "Token",
+    "TokenArguments",
     "Totals",
     "Transaction",
     "Transforms",

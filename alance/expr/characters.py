@@ -13,10 +13,21 @@ from alance.expr.arithmetic import whole, whole_argument
 from alance.expr.compare import is_nothing
 from alance.expr.digests import like_strings
 from alance.expr.nested import first_true
-from alance.expr.regex import translated
+from alance.expr.regex import located, translated
 from alance.expr.text import as_text, emptied, literal_text
 from alance.expr.tree import Literal, Node, Problem, broadcast, call
-from alance.format.numbers import as_mask, as_numbers, as_scalar, contents_of, offsets_of, to_arrow
+from alance.format.numbers import (
+    as_mask,
+    as_numbers,
+    as_scalar,
+    contents_of,
+    distinct,
+    mask_bytes,
+    offsets_of,
+    packed,
+    to_arrow,
+    validity_of,
+)
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt32s
@@ -25,6 +36,8 @@ if TYPE_CHECKING:
 LAST_CODE: Final = 0x10FFFF
 SURROGATES: Final = (0xD800, 0xDFFF)
 HEX_DIGITS: Final = 16  # of 64 bits
+MOST_MATCHES: Final = 100  # that a pattern is written down so often for
+NO_MASK: Final = mask_bytes(None)
 
 
 def translate(name: str, args: list[Node]) -> Node:
@@ -185,9 +198,10 @@ def _characters(values: pa.Array) -> tuple[pa.Array, Int64s]:
 
 
 def regexp_instr(name: str, args: list[Node]) -> Node:
-    """regexp_instr(text, pattern[, start[, 1[, flags[, 0]]]]): where a pattern first matches.
+    """regexp_instr(text, pattern[, start[, n[, flags[, group]]]]): where the n-th match is.
 
-    From one, in characters; 0: nowhere. What is before `start` is cut off before the search.
+    From one, in characters; 0: nowhere. What is before `start` is cut off before the search. Of a
+    group it is where it is in the first match, whatever n is.
     """
     if any(is_nothing(arg) for arg in args[:2]):
         return Literal(as_scalar(None, pa.int64()))
@@ -195,22 +209,65 @@ def regexp_instr(name: str, args: list[Node]) -> Node:
     if not pattern:
         raise Problem(f"{name}: an empty pattern", unsupported=True)
     start = whole_argument(name, args[2], 1, (1 << 31) - 1) if len(args) > 2 else 1
-    numbers = [whole_argument(name, arg, 0, 1 << 31) for arg in (*args[3:4], *args[5:6])]
-    if numbers not in ([], [1], [1, 0]):
-        raise Problem(f"{name}: later matches, and groups", unsupported=True)
+    number = whole_argument(name, args[3], 1, MOST_MATCHES) if len(args) > 3 else 1
     flags = literal_text(name, args[4]) if len(args) > 4 else ""
-    regex = translated(name, pattern, flags)
+    group = whole_argument(name, args[5], 0, (1 << 31) - 1) if len(args) > 5 else 0
+    regex = located(name, translated(name, pattern, flags), number, group)
 
     def find(values: pa.Array) -> pa.Array:
         behind = pc.utf8_slice_codeunits(values, start - 1) if start > 1 else values
         offsets, data = contents_of(pc.fill_null(behind, as_scalar("", behind.type)))
-        firsts = as_numbers(pc.fill_null(pc.find_substring_regex(behind, regex), -1))
+        firsts = regex(behind)
         begun = offsets_of((data & 0xC0) != 0x80)  # characters before a byte
         places = begun[offsets[:-1] + np.maximum(firsts, 0)] - begun[offsets[:-1]] + start
         places[(firsts < 0) | (np.diff(offsets) == 0)] = 0
         return pc.if_else(pc.is_valid(values), to_arrow(places), as_scalar(None, pa.int64()))
 
     return call(name, find, as_text(name, args[0]))
+
+
+def contains_tokens(name: str, args: list[Node]) -> Node:
+    """contains_tokens(text, 'words'): whether all words are among those of a text.
+
+    Words are of letters and digits, of any script, and compared as they are.
+    """
+    asked = "" if is_nothing(args[1]) else literal_text(name, args[1])
+
+    def look(values: pa.Array) -> pa.Array:
+        splitter = _kernels.TextSplitter(0, 0, 1, 1, False)
+        splitter.split(np.arange(2), *packed([asked]), NO_MASK)
+        num_asked = len(splitter.fresh())
+        rows = np.arange(len(values) + 1)
+        valid = mask_bytes(validity_of(values))
+        counts, numbers, _ = splitter.split(rows, *contents_of(values), valid)
+        hits = numbers < num_asked
+        pairs = np.repeat(rows[:-1], counts)[hits] * max(num_asked, 1) + numbers[hits]
+        num_hits = np.bincount(distinct(pairs)[0] // max(num_asked, 1), minlength=len(values))
+        return pc.if_else(
+            pc.is_valid(values), to_arrow(num_hits == num_asked), as_scalar(None, pa.bool_())
+        )
+
+    return call(name, look, as_text(name, args[0]))
+
+
+def overlay(name: str, args: list[Node]) -> Node:
+    """overlay(text, new, first[, n]): n characters from `first` on, counted from 1, replaced.
+
+    As many as `new` has, where there is no n.
+    """
+    if any(is_nothing(arg) for arg in args):
+        return _no_text()
+    new = literal_text(name, args[1])
+    first = whole_argument(name, args[2], 1, (1 << 31) - 1)
+    count = whole_argument(name, args[3], -(1 << 31), 1 << 31) if len(args) > 3 else len(new)
+
+    def place(values: pa.Array) -> pa.Array:
+        before = pc.utf8_slice_codeunits(values, 0, first - 1)
+        behind = pc.utf8_slice_codeunits(values, max(first - 1 + count, 0))
+        written = as_scalar(new, values.type)
+        return pc.binary_join_element_wise(before, written, behind, as_scalar("", values.type))
+
+    return call(name, place, as_text(name, args[0]))
 
 
 def levenshtein(name: str, args: list[Node]) -> Node:

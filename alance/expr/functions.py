@@ -12,8 +12,10 @@ from alance.expr import (
     arithmetic,
     characters,
     digests,
+    formats,
     json_values,
     list_items,
+    list_sets,
     lists,
     logic,
     moments,
@@ -38,10 +40,11 @@ MANY: Final = 1000
 
 # Functions that Lance has in filters and columns, and aggregates, which it has in neither.
 _ELSEWHERE: Final = """
-    array_dims avg bit_and bit_or bool_and bool_or contains_tokens corr cos count current_time
-    date_bin date_format first_value generate_series last_value make_date make_time map map_keys
-    map_values max median min overlay random range row_number stddev string_agg strings sum
-    to_char to_local_time union_extract unnest uuid var version
+    any_match array_any_match array_filter array_transform arrays_zip arrow_field arrow_metadata avg
+    bit_and bit_or bit_xor bool_and bool_or cast_to_type corr count date_bin element_at
+    first_value json_extract_with_type last_value list_zip map map_entries map_extract map_keys
+    map_values max mean median min nth_value rand random row_number st_contains st_intersects stddev
+    string_agg sum try_cast_to_type union_extract union_tag unnest uuid var version with_metadata
 """
 ELSEWHERE: Final = frozenset(_ELSEWHERE.split())
 
@@ -183,9 +186,15 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "regexp_match": Function(2, 3, regex.regexp_match),
     "regexp_count": Function(2, 2, regex.regexp_count),
     "regexp_replace": Function(3, 4, regex.regexp_replace),
-    "date_part": Function(2, 2, moments.date_part),
-    "date_trunc": Function(2, 2, moments.date_trunc),
+    **dict.fromkeys(("date_part", "datepart"), Function(2, 2, moments.date_part)),
+    **dict.fromkeys(("date_trunc", "datetrunc"), Function(2, 2, moments.date_trunc)),
+    **dict.fromkeys(("to_char", "date_format"), Function(2, 2, formats.to_char)),
+    "to_local_time": Function(1, 1, moments.to_local_time),
+    "to_time": Function(1, 1, moments.to_time),
+    "make_date": Function(3, 3, moments.make_date),
+    "make_time": Function(3, 3, moments.make_time),
     **dict.fromkeys(("now", "current_timestamp"), Function(0, 0, moments.now)),
+    "current_time": Function(0, 0, moments.time_of_day),
     **dict.fromkeys(("today", "current_date"), Function(0, 0, moments.today)),
     "to_date": Function(1, 1, moments.to_date),
     "to_timestamp": Function(1, 1, moments.to_timestamp),
@@ -207,11 +216,14 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "ascii": Function(1, 1, characters.ascii_code),
     "chr": Function(1, 1, characters.character),
     "levenshtein": Function(2, 2, characters.levenshtein),
+    "contains_tokens": Function(2, 2, characters.contains_tokens),
+    "overlay": Function(3, 4, characters.overlay),
     "factorial": Function(1, 1, arithmetic.factorial),
     "arrow_typeof": Function(1, 1, type_names.type_of),
     **{name: Function(2, 2, vectors.distance) for name in _named("distance")},
     "cosine_distance": Function(2, 2, vectors.cosine),
     **dict.fromkeys(("inner_product", "dot_product"), Function(2, 2, vectors.product)),
+    **{name: Function(1, 1, vectors.normalize) for name in _named("normalize")},
     "to_hex": Function(1, 1, characters.to_hex),
     "find_in_set": Function(2, 2, characters.find_in_set),
     "substr_index": Function(3, 3, characters.substring_index),
@@ -229,16 +241,16 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "json_exists": Function(2, 2, json_values.exists),
     "json_array_length": Function(2, 2, json_values.array_length),
     "json_array_contains": Function(3, 3, json_values.array_contains),
-    "struct": Function(1, MANY, _struct),
+    **dict.fromkeys(("struct", "row"), Function(1, MANY, _struct)),
     "named_struct": Function(2, MANY, _named_struct),
     "get_field": Function(2, 2, nested.get_field),
-    "arrow_cast": Function(2, 2, type_names.arrow_cast),
-    "make_array": Function(0, MANY, nested.made_list),
+    **dict.fromkeys(("arrow_cast", "arrow_try_cast"), Function(2, 2, type_names.arrow_cast)),
+    **dict.fromkeys(("make_array", "make_list"), Function(0, MANY, nested.made_list)),
     **dict.fromkeys(("array_length", "list_length", "cardinality"), Function(1, 1, nested.length)),
-    **dict.fromkeys(("empty", "array_empty"), Function(1, 1, nested.is_empty)),
+    **dict.fromkeys(("empty", "array_empty", "list_empty"), Function(1, 1, nested.is_empty)),
     **{name: Function(2, 2, nested.has) for name in _named("has", "contains")},
-    **{name: Function(2, 2, nested.has_any) for name in _named("has_any")},
-    **{name: Function(2, 2, nested.has_all) for name in _named("has_all", "contains_all")},
+    **{name: Function(2, 2, list_sets.has_any) for name in (*_named("has_any"), "arrays_overlap")},
+    **{name: Function(2, 2, list_sets.has_all) for name in _named("has_all", "contains_all")},
     **{name: Function(2, 2, nested.position) for name in _named("position", "indexof")},
     **{name: Function(2, 2, nested.item) for name in _named("element", "extract")},
     **{name: Function(2, 2, lists.append) for name in _named("append", "push_back")},
@@ -248,7 +260,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     **{name: Function(1, 1, lists.without_end(at_end=True)) for name in _named("pop_back")},
     **{name: Function(1, 1, lists.without_end(at_end=False)) for name in _named("pop_front")},
     **{name: Function(1, 3, lists.sort) for name in _named("sort")},
-    **{name: Function(1, 1, lists.distinct) for name in _named("distinct")},
+    **{name: Function(1, 1, list_sets.distinct) for name in _named("distinct")},
     **{name: Function(1, 1, lists.extreme(greatest=True)) for name in _named("max")},
     **{name: Function(1, 1, lists.extreme(greatest=False)) for name in _named("min")},
     **{name: Function(2, 2, list_items.removing(_ONE)) for name in _named("remove")},
@@ -258,13 +270,18 @@ FUNCTIONS: Final[dict[str, Function]] = {
     **{name: Function(4, 4, list_items.replacing(None)) for name in _named("replace_n")},
     **{name: Function(3, 3, list_items.replacing(_ALL)) for name in _named("replace_all")},
     **{name: Function(2, 2, list_items.positions) for name in _named("positions")},
-    **{name: Function(2, 2, list_items.union) for name in _named("union")},
-    **{name: Function(2, 2, list_items.intersection) for name in _named("intersect")},
-    **{name: Function(2, 2, list_items.difference) for name in _named("except")},
+    **{name: Function(2, 2, list_sets.union) for name in _named("union")},
+    **{name: Function(2, 2, list_sets.intersection) for name in _named("intersect")},
+    **{name: Function(2, 2, list_sets.difference) for name in _named("except")},
     **{name: Function(3, 4, list_items.part) for name in _named("slice")},
     **{name: Function(2, 2, list_items.repetition) for name in _named("repeat")},
     **{name: Function(2, 3, list_items.resized) for name in _named("resize")},
     **{name: Function(1, 1, list_items.num_dimensions) for name in _named("ndims")},
+    **{name: Function(1, 1, list_items.dimensions) for name in _named("dims")},
+    **{name: Function(1, 1, list_items.any_value) for name in _named("any_value")},
+    **{name: Function(1, 1, list_items.compact) for name in _named("compact")},
+    "generate_series": Function(1, 3, list_items.series(with_last=True)),
+    "range": Function(1, 3, list_items.series(with_last=False)),
     "flatten": Function(1, 1, list_items.flattened),
     **{name: Function(2, 3, lists.to_text) for name in _named("to_string", "join")},
 }

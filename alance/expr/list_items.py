@@ -16,14 +16,14 @@ from alance.expr.lists import (
     as_list,
     built,
     codes_of,
-    firsts_of,
+    comparable,
     key_of,
-    orderable,
+    num_rows,
     parents_of,
     taken_apart,
+    unfixed,
 )
-from alance.expr.nested import ListLiteral
-from alance.expr.tree import Literal, Node, Problem, Value, broadcast, call, plain_type
+from alance.expr.tree import Literal, Node, Problem, Value, broadcast, call, plain, plain_type
 from alance.format.numbers import (
     as_mask,
     as_numbers,
@@ -50,7 +50,7 @@ def removing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
     """
 
     def remove(name: str, args: list[Node]) -> Node:
-        node, item = unfixed(orderable, name, args[0]), args[1]
+        node, item = unfixed(comparable, name, args[0]), args[1]
         common = _common(name, node, item)
 
         def build(lists: pa.Array, items: Value, limit: Value) -> pa.Array:
@@ -76,7 +76,7 @@ def replacing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
     """
 
     def replace(name: str, args: list[Node]) -> Node:
-        node = unfixed(orderable, name, args[0])
+        node = unfixed(comparable, name, args[0])
         common = _common(name, node, *args[1:3])
 
         def build(lists: pa.Array, old: Value, new: Value, limit: Value) -> pa.Array:
@@ -95,7 +95,7 @@ def replacing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
 
 def positions(name: str, args: list[Node]) -> Node:
     """array_positions(list, item): where equal items are, from one; nulls are equal."""
-    node = unfixed(orderable, name, args[0])
+    node = unfixed(comparable, name, args[0])
     common = _common(name, node, args[1])
 
     def find(lists: pa.Array, items: Value) -> pa.Array:
@@ -107,36 +107,6 @@ def positions(name: str, args: list[Node]) -> Node:
         return built(to_arrow(places), counts, validity_of(lists))
 
     return call(name, find, node, args[1])
-
-
-def union(name: str, args: list[Node]) -> Node:
-    """array_union(l, m): the items of both, each once, where it is first; null where one is."""
-
-    def build(lists: pa.Array, others: pa.Array) -> pa.Array:
-        (values, sizes), (added, more) = taken_apart(lists), taken_apart(others)
-        order = np.argsort(np.concatenate([parents_of(sizes), parents_of(more)]), kind="stable")
-        both = pa.concat_arrays([values, added]).take(to_arrow(order))
-        firsts, left = firsts_of(codes_of(both)[0], sizes + more)
-        return built(both.take(to_arrow(firsts)), left, None)
-
-    return _of_two(name, args, build)
-
-
-def intersection(name: str, args: list[Node]) -> Node:
-    """array_intersect(l, m): the items of the longer list that the other has, each once."""
-
-    def build(lists: pa.Array, others: pa.Array) -> pa.Array:
-        is_longer = pc.greater(pc.list_value_length(others), pc.list_value_length(lists))
-        is_longer = pc.fill_null(is_longer, False)
-        longer, shorter = pc.if_else(is_longer, others, lists), pc.if_else(is_longer, lists, others)
-        return _chosen(longer, shorter, shared=True)
-
-    return _of_two(name, args, build)
-
-
-def difference(name: str, args: list[Node]) -> Node:
-    """array_except(l, m): the items of the first list that the other has not, each once."""
-    return _of_two(name, args, lambda lists, others: _chosen(lists, others, shared=False))
 
 
 def part(name: str, args: list[Node]) -> Node:
@@ -226,6 +196,89 @@ def flattened(name: str, args: list[Node]) -> Node:
     return call(name, join, node)
 
 
+def dimensions(name: str, args: list[Node]) -> Node:
+    """array_dims(list): how many items it has, how many the first one of these, and so on."""
+    node = unfixed(as_list, name, args[0])
+
+    def measure(lists: pa.Array) -> pa.Array:
+        sizes = as_numbers(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
+        columns, told = [sizes], sizes > 0
+        while pa.types.is_list(plain_type(lists.type.value_type)):
+            firsts = np.where(columns[-1] > 0, offsets_of(sizes)[:-1], 0)
+            lists = plain(lists.flatten()).take(to_arrow(firsts, columns[-1] > 0))
+            sizes = as_numbers(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
+            columns.append(sizes)
+        values = np.stack(columns, axis=1).ravel().astype(np.uint64)
+        return built(to_arrow(values), np.full(len(told), len(columns)), told)
+
+    return call(name, measure, node)
+
+
+def any_value(name: str, args: list[Node]) -> Node:
+    """array_any_value(list): the first item that is not null."""
+
+    def pick(lists: pa.Array) -> pa.Array:
+        values, left = _without_nulls(lists)
+        return values.take(to_arrow(np.where(left > 0, offsets_of(left)[:-1], 0), left > 0))
+
+    return call(name, pick, unfixed(as_list, name, args[0]))
+
+
+def compact(name: str, args: list[Node]) -> Node:
+    """array_compact(list): the items that are not null."""
+
+    def drop(lists: pa.Array) -> pa.Array:
+        return built(*_without_nulls(lists), validity_of(lists))
+
+    return call(name, drop, unfixed(as_list, name, args[0]))
+
+
+def _without_nulls(lists: pa.Array) -> tuple[pa.Array, Int64s]:
+    """The items that are not null, and how many each list has."""
+    values, sizes = taken_apart(lists)
+    kept = as_mask(pc.is_valid(values))
+    return values.filter(to_arrow(kept)), np.diff(offsets_of(kept)[offsets_of(sizes)])
+
+
+def series(*, with_last: bool) -> Callable[[str, list[Node]], Node]:
+    """The builder of generate_series(first, last[, step]), and of range without the last one.
+
+    From 0 on where there is one number; null where one is.
+    """
+
+    def generate(name: str, args: list[Node]) -> Node:
+        for arg in args:
+            if not is_nothing(arg) and not pa.types.is_integer(arg.type):
+                raise Problem(f"{name}: {arg.type}, not integers", unsupported=True)
+        nodes = [whole(name, arg) for arg in args]
+        if len(nodes) == 1:
+            nodes.insert(0, Literal(as_scalar(0)))
+        if len(nodes) == 2:
+            nodes.append(Literal(as_scalar(1)))
+
+        def fill(*numbers: Value) -> pa.Array:
+            arrays = [broadcast(given, num_rows(*numbers)) for given in numbers]
+            told = np.logical_and.reduce([as_mask(pc.is_valid(given)) for given in arrays])
+            first, last, step = (as_numbers(pc.fill_null(given, 1)) for given in arrays)
+            if (step[told] == 0).any():
+                raise pa.ArrowInvalid("a step of 0")
+            step = np.where(told, step, 1)
+            apart = (last.astype(np.float64) - first) / step
+            if (np.abs(apart[told]) > MOST_ITEMS).any():
+                raise pa.ArrowInvalid("too many items in one batch")
+            spans = np.where(told, last, first) - first
+            counts = spans // step + 1 if with_last else -(-spans // step)
+            counts = np.where(told, np.maximum(counts, 0), 0)
+            _check_total(counts)
+            within = positions_of(np.zeros(len(counts), np.int64), counts)
+            values = np.repeat(first, counts) + within * np.repeat(step, counts)
+            return built(to_arrow(values), counts, told)
+
+        return call(name, fill, *nodes)
+
+    return generate
+
+
 def num_dimensions(name: str, args: list[Node]) -> Node:
     """array_ndims(list): how deep lists lie in each other."""
     node = unfixed(as_list, name, args[0])
@@ -236,42 +289,12 @@ def num_dimensions(name: str, args: list[Node]) -> Node:
     return call(name, lambda lists: pc.if_else(pc.is_valid(lists), told, nothing), node)
 
 
-def _of_two(name: str, args: list[Node], build: Callable[[pa.Array, pa.Array], pa.Array]) -> Node:
-    """A function of two lists in their common type, one of which may be written down."""
-    if any(is_nothing(arg) for arg in args):
-        given = [orderable(name, arg).type for arg in args if not is_nothing(arg)]
-        return Literal(as_scalar(None, given[0] if given else pa.list_(pa.null())))
-    if all(isinstance(arg, ListLiteral) for arg in args):
-        raise Problem(f"{name}: two lists that are written down", unsupported=True)
-    nodes = [arg if isinstance(arg, ListLiteral) else unfixed(orderable, name, arg) for arg in args]
-    left, right = (plain_type(node.type.value_type) for node in nodes)
-    common = common_type(left, right)
-    if common is None:
-        raise Problem(f"{name}: lists of {left} and of {right}")
-
-    def build_known(*given: Value) -> pa.Array:
-        rows = num_rows(*given)
-        lists, others = (pc.cast(broadcast(value, rows), pa.list_(common)) for value in given)
-        is_there = as_mask(pc.and_(pc.is_valid(lists), pc.is_valid(others)))
-        return where_known(is_there, build(lists, others))
-
-    return call(name, build_known, *nodes)
-
-
-def _chosen(lists: pa.Array, others: pa.Array, *, shared: bool) -> pa.Array:
-    """The items of lists that the others have, or have not, each once."""
-    (values, sizes), (against, more) = taken_apart(lists), taken_apart(others)
-    codes, kinds = codes_of(pa.concat_arrays([values, against]))
-    own = codes[: len(values)]
-    kept = np.isin(parents_of(sizes) * kinds + own, parents_of(more) * kinds + codes[len(values) :])
-    firsts, _ = firsts_of(own, sizes)
-    firsts = firsts[kept[firsts] == shared]
-    left = np.bincount(parents_of(sizes)[firsts], minlength=len(sizes))
-    return built(values.take(to_arrow(firsts)), left, None)
-
-
 def _hits(values: pa.Array, sizes: Int64s, items: pa.Array) -> Mask:
     """Which values equal the item of their list; nulls equal each other."""
+    if pa.types.is_nested(values.type):
+        codes = codes_of(pa.concat_arrays([values, items]))
+        hits: Mask = codes[: len(values)] == codes[len(values) :][parents_of(sizes)]
+        return hits
     keys, sought = key_of(values), key_of(items).take(to_arrow(parents_of(sizes)))
     equal = pc.fill_null(pc.equal(keys, sought), False)
     return as_mask(pc.or_(equal, pc.and_(pc.is_null(keys), pc.is_null(sought))))
@@ -293,11 +316,6 @@ def where_known(is_there: Mask, values: pa.Array) -> pa.Array:
     return pc.if_else(to_arrow(is_there), values, as_scalar(None, values.type))
 
 
-def num_rows(*values: Value) -> int:
-    """The length of the first array among some values; of literals alone one."""
-    return next((len(value) for value in values if isinstance(value, pa.Array)), 1)
-
-
 def _check_total(counts: Int64s) -> None:
     """Refuses what no array of Arrow holds, before there is memory for it."""
     if counts.sum(dtype=np.float64) > MOST_ITEMS:
@@ -313,15 +331,3 @@ def _common(name: str, node: Node, *items: Node) -> pa.DataType:
     if common is None:
         raise Problem(f"{name}: {', '.join(str(item.type) for item in items)} among {inner}")
     return common
-
-
-def unfixed(check: Callable[[str, Node], Node], name: str, node: Node) -> Node:
-    """A node as `check` wants it, vectors being plain lists.
-
-    Raises:
-        Problem: `check` refuses it.
-    """
-    if pa.types.is_fixed_size_list(node.type) and not isinstance(node, Literal):
-        type_ = pa.list_(node.type.value_type)
-        node = call(name, lambda vectors: pc.cast(vectors, type_), node)
-    return check(name, node)

@@ -130,17 +130,6 @@ def extreme(*, greatest: bool) -> Callable[[str, list[Node]], Node]:
     return lambda name, args: call(name, pick, orderable(name, args[0]))
 
 
-def distinct(name: str, args: list[Node]) -> Node:
-    """array_distinct(list): each value once, where it is first."""
-
-    def build(lists: pa.Array) -> pa.Array:
-        values, sizes = taken_apart(lists)
-        firsts, left = firsts_of(codes_of(values)[0], sizes)
-        return built(values.take(to_arrow(firsts)), left, validity_of(lists))
-
-    return call(name, build, orderable(name, args[0]))
-
-
 def to_text(name: str, args: list[Node]) -> Node:
     """array_to_string(list, mark[, null]): items of text or integers; nulls are left out."""
     mark = literal_text(name, args[1])
@@ -172,6 +161,28 @@ def as_list(name: str, node: Node) -> Node:
     if isinstance(node, ListLiteral | Literal) or not pa.types.is_list(node.type):
         raise Problem(f"{name}: expected a column of lists, found {node.type}")
     return node
+
+
+def comparable(name: str, node: Node) -> Node:
+    """A node of lists whose items are told apart here, lists and structs among them.
+
+    Raises:
+        Problem: something else.
+    """
+    node = as_list(name, node)
+    inner = plain_type(node.type.value_type)
+    if not is_comparable(inner):
+        raise Problem(f"{name}: lists of {inner}", unsupported=True)
+    return node
+
+
+def is_comparable(type_: pa.DataType) -> bool:
+    """Whether `codes_of` takes values of a type."""
+    if pa.types.is_struct(type_):
+        return all(is_comparable(plain_type(field.type)) for field in type_)
+    if pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_):
+        return is_comparable(plain_type(type_.value_type))
+    return not (pa.types.is_nested(type_) or pa.types.is_null(type_) or pa.types.is_float16(type_))
 
 
 def orderable(name: str, node: Node) -> Node:
@@ -207,18 +218,29 @@ def key_of(values: pa.Array) -> pa.Array:
     return total_order(values) if pa.types.is_floating(values.type) else values
 
 
-def codes_of(values: pa.Array) -> tuple[Int64s, int]:
-    """A number for each kind of item, null being one, and a bound of these numbers."""
+def codes_of(values: pa.Array) -> Int64s:
+    """A number for each kind of value, null being one; of any type of `is_comparable`."""
+    if pa.types.is_nested(values.type):
+        values = _as_bytes(values)
     codes = pc.dictionary_encode(key_of(values), null_encoding="encode")
-    return as_numbers(codes.indices).astype(np.int64), len(codes.dictionary) + 1
+    return as_numbers(codes.indices).astype(np.int64)
 
 
-def firsts_of(codes: Int64s, sizes: Int64s) -> tuple[Int64s, Int64s]:
-    """Where each kind of item is first in its list, and how many kinds a list has."""
-    parents = parents_of(sizes)
-    pairs = parents * (codes.max(initial=0) + 1) + codes
-    firsts = np.sort(np.unique(pairs, return_index=True)[1])
-    return firsts, np.bincount(parents[firsts], minlength=len(sizes))
+def _as_bytes(values: pa.Array) -> pa.Array:
+    """Lists or structs as bytes, equal where these are: the numbers of what is in them."""
+    if pa.types.is_struct(values.type):
+        members = [plain(values.field(place)) for place in range(values.type.num_fields)]
+        columns = [codes_of(member) for member in members]
+        sizes = np.full(len(values), len(columns), np.int64)
+        codes = np.stack(columns, axis=1).ravel() if columns else np.empty(0, np.int64)
+    else:
+        lists = values.cast(pa.list_(values.type.value_type))
+        items, sizes = taken_apart(lists)
+        codes = codes_of(items)
+    valid = validity_of(values)
+    mask = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    buffers = [mask, pa.py_buffer(8 * offsets_of(sizes)), pa.py_buffer(codes)]
+    return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
 
 
 def parents_of(sizes: Int64s) -> Int64s:
@@ -233,3 +255,20 @@ def _sorted(values: pa.Array, sizes: Int64s, direction: str, nulls: str) -> pa.A
     table = pa.RecordBatch.from_arrays(arrays, ["list", "absent", "item"])
     keys = [("list", "ascending"), ("absent", nulls), ("item", direction)]
     return values.take(pc.sort_indices(table, sort_keys=keys))
+
+
+def unfixed(check: Callable[[str, Node], Node], name: str, node: Node) -> Node:
+    """A node as `check` wants it, vectors being plain lists.
+
+    Raises:
+        Problem: `check` refuses it.
+    """
+    if pa.types.is_fixed_size_list(node.type) and not isinstance(node, Literal):
+        type_ = pa.list_(node.type.value_type)
+        node = call(name, lambda vectors: pc.cast(vectors, type_), node)
+    return check(name, node)
+
+
+def num_rows(*values: Value) -> int:
+    """The length of the first array among some values; of literals alone one."""
+    return next((len(value) for value in values if isinstance(value, pa.Array)), 1)

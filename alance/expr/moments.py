@@ -5,17 +5,22 @@ from __future__ import annotations
 from time import time_ns
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr.casts import cast
+from alance.expr.arithmetic import whole
+from alance.expr.casts import cast, is_text
 from alance.expr.exact import DAY
 from alance.expr.text import literal_text
-from alance.expr.tree import Literal, Node, Problem, call, unknown
-from alance.format.numbers import as_scalar
+from alance.expr.tree import Literal, Node, Problem, broadcast, call, unknown
+from alance.format.numbers import as_mask, as_numbers, as_scalar, to_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from alance.arrays import Int64s, Mask
+    from alance.expr.tree import Value
 
 
 def _weekday(values: pa.Array) -> pa.Array:
@@ -54,6 +59,8 @@ def _ticks(values: pa.Array, type_: pa.DataType) -> pa.Array:
     return pc.cast(pc.cast(values, options=options), pa.int64())
 
 
+_LAST_YEAR: Final = 9999
+_MONTHS: Final = 12
 _ZERO: Final = as_scalar(0)
 _MINUTE: Final = as_scalar(60 * 10**9)
 PARTS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
@@ -115,6 +122,11 @@ def today(name: str, args: list[Node]) -> Node:
     return Literal(as_scalar(time_ns() // (DAY * 10**9), pa.date32()))
 
 
+def time_of_day(name: str, args: list[Node]) -> Node:
+    """The time of day at which the text is read, of nanoseconds, in UTC."""
+    return Literal(as_scalar(time_ns() % (DAY * 10**9), pa.time64("ns")))
+
+
 def to_date(name: str, args: list[Node]) -> Node:
     """A text or moment as a date."""
     return cast(args[0], pa.date32())
@@ -155,6 +167,65 @@ def to_unixtime(name: str, args: list[Node]) -> Node:
     if pa.types.is_integer(args[0].type):
         return cast(args[0], pa.int64())
     return cast(to_unit("s")(name, args), pa.int64())
+
+
+def to_local_time(name: str, args: list[Node]) -> Node:
+    """to_local_time(timestamp): what a clock of its time zone shows, without the zone."""
+    node = args[0]
+    if not pa.types.is_timestamp(node.type):
+        raise Problem(f"{name}: expected a timestamp, found {node.type}")
+    return node if node.type.tz is None else call(name, pc.local_timestamp, node)
+
+
+def to_time(name: str, args: list[Node]) -> Node:
+    """to_time(timestamp or text): the time of day, of nanoseconds."""
+    node = args[0]
+    if not pa.types.is_timestamp(node.type) and not is_text(node.type):
+        raise Problem(f"{name}: expected a timestamp or text, found {node.type}")
+    return cast(node, pa.time64("ns"))
+
+
+def make_date(name: str, args: list[Node]) -> Node:
+    """make_date(year, month, day); null where one is, an error where there is no such day."""
+
+    def build(*numbers: Value) -> pa.Array:
+        (years, months, days), told = _whole_numbers(numbers)
+        years, months, days = (np.where(told, given, 1) for given in (years, months, days))
+        if (abs(years) > _LAST_YEAR).any() or (months < 1).any() or (months > _MONTHS).any():
+            raise pa.ArrowInvalid("no such month")
+        firsts = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
+        lengths = ((firsts + 1).astype("datetime64[D]") - firsts.astype("datetime64[D]")).astype(
+            int
+        )
+        if (days < 1).any() or (days > lengths).any():
+            raise pa.ArrowInvalid("no such day")
+        dates = firsts.astype("datetime64[D]").astype(np.int32) + days - 1
+        return to_arrow(dates.astype(np.int32), told).view(pa.date32())
+
+    return call(name, build, *[whole(name, arg) for arg in args])
+
+
+def make_time(name: str, args: list[Node]) -> Node:
+    """make_time(hour, minute, second); null where one is."""
+
+    def build(*numbers: Value) -> pa.Array:
+        parts, told = _whole_numbers(numbers)
+        for part, bound in zip(parts, (24, 60, 60), strict=True):
+            if ((part < 0) | (part >= bound))[told].any():
+                raise pa.ArrowInvalid("no such time of day")
+        hours, minutes, seconds = (np.where(told, part, 0) for part in parts)
+        total = (hours * 3600 + minutes * 60 + seconds).astype(np.int32)
+        return to_arrow(total, told).view(pa.time32("s"))
+
+    return call(name, build, *[whole(name, arg) for arg in args])
+
+
+def _whole_numbers(given: Sequence[Value]) -> tuple[list[Int64s], Mask]:
+    """Integers of each row, and where all are told."""
+    rows = next((len(value) for value in given if isinstance(value, pa.Array)), 1)
+    arrays = [broadcast(value, rows) for value in given]
+    told = np.logical_and.reduce([as_mask(pc.is_valid(array)) for array in arrays])
+    return [as_numbers(pc.fill_null(array, 0)) for array in arrays], told
 
 
 def _in_units(name: str, node: Node, unit: str) -> Node:

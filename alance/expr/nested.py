@@ -50,15 +50,15 @@ class ListLiteral:
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
         items = unify(*self.args) if self.args else ()
-        parts = [pa.repeat(item.value, 1) for item in items if isinstance(item, Literal)]
+        parts = [pa.repeat(item.evaluate(batch), 1) for item in items]
         values = pa.concat_arrays(parts) if parts else pa.nulls(0)
         offsets = to_arrow(np.array([0, len(values)], np.int32))
         return pa.ListArray.from_arrays(offsets, values)[0]
 
 
 def made_list(name: str, args: list[Node]) -> Node:
-    """make_array(1, 2) of literals, and `[1, 2]`."""
-    if not all(isinstance(arg, Literal) for arg in args):
+    """make_array(1, 2) of literals, and `[1, 2]`; also lists of such lists."""
+    if not all(isinstance(arg, Literal | ListLiteral) for arg in args):
         raise Problem(f"{name}: items that are no literals", unsupported=True)
     return ListLiteral(tuple(args))
 

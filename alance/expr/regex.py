@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,7 +18,12 @@ from alance.expr.compare import NULL, is_nothing
 from alance.expr.text import as_text, literal_text
 from alance.expr.text_parts import regex_parts
 from alance.expr.tree import FAILURES, Node, Pattern, Problem, call, meaning, one_line, truly
-from alance.format.numbers import as_scalar
+from alance.format.numbers import as_mask, as_numbers, as_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alance.arrays import Int64s
 
 _MEMBERS: Final = {
     "w": r"\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}",
@@ -26,6 +32,8 @@ _MEMBERS: Final = {
 }
 _GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\((?!\?[^P<])")
 _FLAGS: Final = frozenset("ims")
+_NAMED: Final = re.compile(r"\(\?P?<[^>=!]+>")
+_EDGES: Final = "a b\n1_,"  # any place between two kinds of characters is in it
 
 
 def regexp_like(name: str, args: list[Node]) -> Node:
@@ -144,6 +152,73 @@ def translated(name: str, pattern: str, flags: str = "") -> str:
     except FAILURES as error:
         raise Problem(f"{name}: {one_line(error)}") from None
     return regex
+
+
+def located(name: str, regex: str, number: int, group: int) -> Callable[[pa.Array], Int64s]:
+    """What finds the byte at which the n-th match begins, or a group of the first; -1: nowhere.
+
+    Args:
+        regex: in RE2's syntax.
+
+    Raises:
+        Problem: a later match of a pattern that may match nothing; no `extract_regex_span`, of
+            pyarrow 21.
+    """
+    if number == 1 and not group:
+
+        def first(values: pa.Array) -> Int64s:
+            return as_numbers(pc.fill_null(pc.find_substring_regex(values, regex), -1))
+
+        return first
+    if not hasattr(pc, "extract_regex_span"):
+        raise Problem(f"{name}: later matches and groups need pyarrow 21", unsupported=True)
+    inner, num_groups = _regrouped(regex, group)
+    if group:
+        whole = inner
+    else:
+        edges, length = pa.repeat(as_scalar(_EDGES), 1), len(_EDGES)
+        nothing = (
+            rf"\A(?s:.{{{at}}})(?:{inner})(?s:.{{{length - at}}})\z" for at in range(length + 1)
+        )
+        if any(as_mask(pc.match_substring_regex(edges, place))[0] for place in nothing):
+            raise Problem(f"{name}: later matches of what may match nothing", unsupported=True)
+        before = rf"(?s:.*?)(?:{inner})" * (number - 1)
+        whole = rf"\A{before}(?s:.*?)(?P<m>{inner})"
+
+    def later(values: pa.Array) -> Int64s:
+        if group > num_groups:
+            return np.full(len(values), -1, np.int64)
+        spans = pc.struct_field(pc.extract_regex_span(values, whole), [0])
+        firsts = as_numbers(pc.fill_null(pc.list_element(spans, 0), -1)).astype(np.int64)
+        if not group:
+            counts = as_numbers(pc.fill_null(pc.count_substring_regex(values, regex), 0))
+            return np.where(counts < number, -1, firsts)
+        return np.where(as_numbers(pc.fill_null(pc.list_element(spans, 1), -1)) < 0, -1, firsts)
+
+    return later
+
+
+def _regrouped(regex: str, kept: int) -> tuple[str, int]:
+    """A pattern whose groups capture nothing but for one, and how many groups it had."""
+    parts, at, count, in_class = [], 0, 0, False
+    while at < len(regex):
+        width = 2 if regex[at] == "\\" else 1
+        part = regex[at : at + width]
+        if part == "[":
+            in_class, width = True, 2 if regex[at + 1 : at + 2] == "]" else 1
+            width = 3 if regex[at + 1 : at + 3] == "^]" else width
+            part = regex[at : at + width]
+        elif part == "]":
+            in_class = False
+        elif part == "(" and not in_class:
+            named = _NAMED.match(regex, at)
+            if named is not None or regex[at + 1 : at + 2] != "?":
+                count += 1
+                width = 1 if named is None else len(named.group())
+                part = "(?P<m>" if count == kept else "(?:"
+        parts.append(part)
+        at += width
+    return "".join(parts), count
 
 
 def _pattern(name: str, args: list[Node]) -> str:

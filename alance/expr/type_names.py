@@ -121,8 +121,9 @@ def _whole(tree: Tree) -> int:
 
 
 def arrow_cast(name: str, args: list[Node]) -> Node:
-    """arrow_cast(value, 'Type')."""
-    return cast(args[0], arrow_type(literal_text(name, args[1])))
+    """arrow_cast(value, 'Type'), and arrow_try_cast: null where a value cannot be cast."""
+    type_ = arrow_type(literal_text(name, args[1]))
+    return cast(args[0], type_, strict=name == "arrow_cast")
 
 
 def type_of(name: str, args: list[Node]) -> Node:

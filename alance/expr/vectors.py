@@ -2,103 +2,137 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance import _kernels
 from alance.expr.casts import is_number
 from alance.expr.compare import is_nothing
-from alance.expr.list_items import num_rows, unfixed, where_known
-from alance.expr.lists import orderable, parents_of, taken_apart
+from alance.expr.list_sets import Lists, both_there
+from alance.expr.lists import as_list, built, num_rows, parents_of, unfixed
 from alance.expr.nested import ListLiteral
-from alance.expr.tree import Literal, Node, Problem, Value, broadcast, call, plain_type
-from alance.format.numbers import as_mask, as_numbers, as_scalar, to_arrow
+from alance.expr.tree import Literal, Node, Problem, Value, call, plain_type
+from alance.format.numbers import (
+    as_numbers,
+    as_scalar,
+    mask_bytes,
+    offsets_of,
+    to_arrow,
+    validity_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.arrays import Float64s, Int64s
+    import numpy.typing as npt
+
+    from alance.arrays import Float64s, Mask
 
 
 def distance(name: str, args: list[Node]) -> Node:
     """array_distance(l, m): the Euclidean distance of two vectors."""
 
-    def measure(vectors: Float64s, others: Float64s, pairs: _Pairs) -> pa.Array:
-        sums = pairs.sums(np.square(vectors - others))
-        return to_arrow(np.sqrt(np.where(pairs.sizes > 0, sums, -0.0)))
+    def measure(sums: Float64s) -> tuple[Float64s, Mask | None]:
+        return np.sqrt(sums), None
 
-    return _of_vectors(name, args, measure)
+    return _of_two(name, args, measure, apart=True)
 
 
 def cosine(name: str, args: list[Node]) -> Node:
     """cosine_distance(l, m): one less the cosine; null of zeros, which have no direction."""
 
-    def measure(vectors: Float64s, others: Float64s, pairs: _Pairs) -> pa.Array:
-        left, right = (np.sqrt(pairs.sums(np.square(side))) for side in (vectors, others))
+    def measure(sums: Float64s) -> tuple[Float64s, Mask | None]:
+        products, left, right = sums.reshape(3, -1)
+        left, right = np.sqrt(left), np.sqrt(right)
         has_angle = (left != 0) & (right != 0)
-        norms = np.where(has_angle, left * right, 1)
-        return to_arrow(1 - pairs.sums(vectors * others) / norms, has_angle)
+        return 1 - products / np.where(has_angle, left * right, 1), has_angle
 
-    return _of_vectors(name, args, measure)
+    return _of_two(name, args, measure)
 
 
 def product(name: str, args: list[Node]) -> Node:
     """inner_product(l, m): the sum of the products."""
-    return _of_vectors(
-        name, args, lambda vectors, others, pairs: to_arrow(pairs.sums(vectors * others))
-    )
+    return _of_two(name, args, lambda sums: (sums.reshape(3, -1)[0], None))
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """Which items belong to which pair of vectors.
+def normalize(name: str, args: list[Node]) -> Node:
+    """array_normalize(l): divided by its length; null of zeros, and where an item is null."""
+    node = unfixed(as_list, name, args[0])
+    if not is_number(plain_type(node.type.value_type)):
+        raise Problem(f"{name}: lists of {node.type.value_type}")
 
-    Attributes:
-        sizes: how many items each pair has.
-        parents: the pair of each item.
-    """
+    def divide(value: pa.Array) -> pa.Array:
+        lists, numbers = _numbers(value)
+        sides = lists.ends, numbers
+        there = _without_nulls(lists, len(value))
+        squares = _kernels.vector_sums(*sides, *sides, mask_bytes(there), False)[: len(value)]
+        sizes = np.diff(lists.ends)
+        told = there & ((squares != 0) | (sizes == 0))
+        lengths = np.sqrt(np.where(told, squares, 1))
+        with np.errstate(all="ignore"):
+            values = numbers.astype(np.float64) / lengths[parents_of(sizes)]
+        return built(to_arrow(values), sizes, told)
 
-    sizes: Int64s
-    parents: Int64s
-
-    def sums(self, numbers: Float64s) -> Float64s:
-        """The sum of each pair's numbers, added one after the other."""
-        sums = np.bincount(self.parents, numbers, minlength=len(self.sizes))
-        return sums.astype(np.float64, copy=False)  # without items they are integers
+    return call(name, divide, node)
 
 
-def _of_vectors(
-    name: str, args: list[Node], measure: Callable[[Float64s, Float64s, _Pairs], pa.Array]
+def _of_two(
+    name: str,
+    args: list[Node],
+    measure: Callable[[Float64s], tuple[Float64s, Mask | None]],
+    *,
+    apart: bool = False,
 ) -> Node:
-    """A number for two vectors, one of which may be written down; null where an item is null."""
+    """A number for two vectors, one of which may be written down; null where an item is null.
+
+    Args:
+        measure: numbers of the kernel's sums, and where they are not null.
+        apart: the sums are those of differences.
+    """
     if any(is_nothing(arg) for arg in args):
         return Literal(as_scalar(None, pa.float64()))
-    nodes = [arg if isinstance(arg, ListLiteral) else unfixed(orderable, name, arg) for arg in args]
-    if all(isinstance(node, ListLiteral) for node in nodes):
-        raise Problem(f"{name}: two lists that are written down", unsupported=True)
+    nodes = [arg if isinstance(arg, ListLiteral) else unfixed(as_list, name, arg) for arg in args]
     for node in nodes:
         if not is_number(plain_type(node.type.value_type)):
             raise Problem(f"{name}: lists of {node.type.value_type}")
+    if all(isinstance(node, ListLiteral) for node in nodes):
+        raise Problem(f"{name}: two lists that are written down", unsupported=True)
 
     def build(*given: Value) -> pa.Array:
-        rows = num_rows(*given)
-        kind = pa.list_(pa.float64())
-        both = [pc.cast(broadcast(value, rows), kind) for value in given]
-        told = as_mask(pc.and_(*map(pc.is_valid, both)))
-        (values, sizes), (others, more) = (taken_apart(where_known(told, side)) for side in both)
-        if (sizes != more).any():
+        (lists, numbers), (others, more) = map(_numbers, given)
+        there, rows = both_there(lists, others), num_rows(*given)
+        sizes, widths = np.diff(lists.ends), np.diff(others.ends)
+        if ((sizes != widths) if there is None else (sizes != widths) & there).any():
             raise pa.ArrowInvalid("vectors of different lengths")
-        pairs = _Pairs(sizes, parents_of(sizes))
-        told[pairs.parents[~as_mask(pc.and_(pc.is_valid(values), pc.is_valid(others)))]] = False
+        there = _without_nulls(lists, rows) & _without_nulls(others, rows)
+        sums = _kernels.vector_sums(
+            lists.ends, numbers, others.ends, more, mask_bytes(there), apart
+        )
         with np.errstate(all="ignore"):
-            numbers = measure(_floats(values), _floats(others), pairs)
-        return where_known(told, numbers)
+            values, is_known = measure(sums)
+        return to_arrow(values, there if is_known is None else there & is_known)
 
     return call(name, build, *nodes)
 
 
-def _floats(values: pa.Array) -> Float64s:
-    return as_numbers(pc.fill_null(values, 0.0))
+def _numbers(value: Value) -> tuple[Lists, npt.NDArray[np.float32] | Float64s]:
+    """Lists, and their numbers as floats of 32 or 64 bits; of nulls any."""
+    lists = Lists.of(value)
+    values = lists.values
+    if not pa.types.is_float32(values.type):
+        values = pc.cast(values, pa.float64())
+    return lists, as_numbers(pc.fill_null(values, as_scalar(0.0, values.type)))
+
+
+def _without_nulls(lists: Lists, rows: int) -> Mask:
+    """The lists that are not null, and have no null among their items; shape (rows,)."""
+    valid = validity_of(lists.values)
+    there = np.ones(rows, np.bool_) if lists.there is None else lists.there
+    if valid is None:
+        return there
+    absent = offsets_of(~valid)[lists.ends]
+    complete: Mask = there & (np.diff(absent) == 0)
+    return complete

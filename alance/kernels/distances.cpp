@@ -1,4 +1,4 @@
-// Distances of many pairs of texts: how many characters differ.
+// Distances of many pairs of texts, by how many characters differ, and of vectors.
 //
 // Of pairs whose shorter text has at most 64 characters a word holds a column of the table of
 // distances (G. Myers, A fast bit-vector algorithm for approximate string matching, 1999).
@@ -117,6 +117,63 @@ nb::object edit_distances(const In<int64_t>& ends, const In<uint32_t>& codes,
   return nb::cast(out.numpy());
 }
 
+// Vectors; one alone stands for that of each row.
+template <typename T>
+struct Vectors {
+  const int64_t* ends;
+  const T* values;
+  bool is_one;
+
+  Vectors(const In<int64_t>& ends_, const In<T>& values_, int64_t rows)
+      : ends(ends_.data()), values(values_.data()), is_one(ends_.size() == 2) {
+    const auto count = static_cast<int64_t>(ends_.size()) - 1;
+    if (count != rows && count != 1) corrupt("vectors: one for each");
+    for (int64_t i = 0; i < count; ++i)
+      check_ends(ends[i], ends[i + 1], static_cast<int64_t>(values_.size()), "numbers");
+  }
+
+  const T* at(int64_t row) const { return values + ends[is_one ? 0 : row]; }
+  int64_t size(int64_t row) const {
+    const int64_t place = is_one ? 0 : row;
+    return ends[place + 1] - ends[place];
+  }
+};
+
+// Three sums over each pair of vectors of equal length, one number after the other: of the
+// products, and of the squares of either; or, `apart`, of the squares of the differences alone.
+template <typename T, typename U>
+nb::object vector_sums(const In<int64_t>& ends, const In<T>& values, const In<int64_t>& other_ends,
+                       const In<U>& other_values, const Bytes& there, bool apart) {
+  if (ends.size() == 0 || other_ends.size() == 0) corrupt("vectors: no ends");
+  const auto rows = static_cast<int64_t>(ends.size() == 2 ? other_ends.size() : ends.size()) - 1;
+  if (there.size() != 0 && static_cast<int64_t>(there.size()) != rows)
+    corrupt("vectors: a byte for each");
+  Owned<double> sums(product(rows, apart ? 1 : 3, "sums"));
+  {
+    nb::gil_scoped_release release;
+    const Vectors<T> vectors(ends, values, rows);
+    const Vectors<U> others(other_ends, other_values, rows);
+    for (int64_t row = 0; row < rows; ++row) {
+      double first = apart ? -0.0 : 0.0, second = 0, third = 0;
+      if (there.size() == 0 || there.data()[row]) {
+        const int64_t size = vectors.size(row);
+        if (others.size(row) != size) corrupt("vectors of different lengths");
+        const T* left = vectors.at(row);
+        const U* right = others.at(row);
+        for (int64_t i = 0; i < size; ++i) {
+          const auto a = static_cast<double>(left[i]), b = static_cast<double>(right[i]);
+          first += apart ? (a - b) * (a - b) : a * b;
+          if (apart) continue;
+          second += a * a, third += b * b;
+        }
+      }
+      sums[row] = first;
+      if (!apart) sums[rows + row] = second, sums[2 * rows + row] = third;
+    }
+  }
+  return nb::cast(sums.numpy());
+}
+
 }  // namespace
 }  // namespace alance
 
@@ -124,4 +181,12 @@ void register_distances(nanobind::module_& m) {
   using nanobind::arg;
   m.def("edit_distances", &alance::edit_distances, arg("ends"), arg("codes"), arg("other_ends"),
         arg("other_codes"));
+  m.def("vector_sums", &alance::vector_sums<float, float>, arg("ends"), arg("values"),
+        arg("other_ends"), arg("other_values"), arg("there"), arg("apart"));
+  m.def("vector_sums", &alance::vector_sums<float, double>, arg("ends"), arg("values"),
+        arg("other_ends"), arg("other_values"), arg("there"), arg("apart"));
+  m.def("vector_sums", &alance::vector_sums<double, float>, arg("ends"), arg("values"),
+        arg("other_ends"), arg("other_values"), arg("there"), arg("apart"));
+  m.def("vector_sums", &alance::vector_sums<double, double>, arg("ends"), arg("values"),
+        arg("other_ends"), arg("other_values"), arg("there"), arg("apart"));
 }

@@ -17,6 +17,7 @@
 namespace nb = nanobind;
 
 void register_bitpacking(nb::module_& m);
+void register_blake(nb::module_& m);
 void register_bloom(nb::module_& m);
 void register_digests(nb::module_& m);
 void register_distances(nb::module_& m);
@@ -53,6 +54,7 @@ void register_pages_chunks(nb::module_& m);
 void register_pages_zip(nb::module_& m);
 void register_encode(nb::module_& m);
 void register_encode_jsonb(nb::module_& m);
+void register_item_sets(nb::module_& m);
 void register_items(nb::module_& m);
 void register_keys(nb::module_& m);
 void register_keys_joined(nb::module_& m);
@@ -85,6 +87,7 @@ NB_MODULE(_alance_kernels, m) {
 #endif
   m.attr("INTERFACE") = ALANCE_INTERFACE;
   register_bitpacking(m);
+  register_blake(m);
   register_bloom(m);
   register_digests(m);
   register_distances(m);
@@ -121,6 +124,7 @@ NB_MODULE(_alance_kernels, m) {
   register_pages_zip(m);
   register_encode(m);
   register_encode_jsonb(m);
+  register_item_sets(m);
   register_items(m);
   register_keys(m);
   register_keys_joined(m);

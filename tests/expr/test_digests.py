@@ -6,10 +6,12 @@ import hashlib
 from typing import TYPE_CHECKING
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import alance
+from alance import _kernels
 from alance.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -33,12 +35,26 @@ TABLE = pa.table(
         "ms": pa.array([0, -500, None, 1500, 10**12, 1], pa.timestamp("ms")),
         "d": pa.array([0, -1, None, 3, 4, 5], pa.date32()),
         "l": [[1], [], None, [3, 4], [5], [6]],
+        "us": pa.array([0, -1, None, 951_826_512_000_120, 10**15, 1], pa.timestamp("us")),
+        "berlin": pa.array(
+            [0, -1, None, 1_709_211_909, 10**9, 1], pa.timestamp("s", "Europe/Berlin")
+        ),
+        "clock": pa.array([0, 1, None, 86_399_999_999, 43_200_000_000, 10**6], pa.time64("us")),
     }
 )
 COLUMNS = [
     *[f"{name}({column})" for name in ("md5", "sha224", "sha256") for column in ("t", "lt", "b")],
     *["sha384(lb)", "sha512(lt)", "md5(lower(t))", "sha256(concat(t, 'x'))"],
     *[f"digest(t, '{name}')" for name in ("md5", "sha224", "sha256", "sha384", "sha512")],
+    *[f"digest({column}, 'blake{kind}')" for kind in ("2b", "2s", "3") for column in ("lt", "b")],
+    *["to_char(ms, '%C%y %b %B %h|%e %a %A %w %u %U %W %G %g %V %j %D %x %F %v')"],
+    *["to_char(ms, '%k %I %l %P %p %R %T %X %r|%c %s%%')", "to_char(d, '%d.%m.%Y %H')"],
+    *["to_char(ms, '%S|%f|%.f|%.3f|%.6f|%.9f|%3f|%6f|%9f')", "date_format(us, '%.f|%t|%n')"],
+    *["to_char(ms, '%-d%_d%0d %-m%_H%-H %-j%_j %_y%-y %0e%-e %-I%_M')", "to_char(ms, '')"],
+    *["to_char(clock, '%H-%M-%S %f %p')", "to_char(berlin, '%F %T %s %c')"],
+    *["to_local_time(berlin)", "to_local_time(ms)", "to_time(ms)", "datepart('year', us)"],
+    *["make_date(2000 + n, 2, 28)", "make_date(1970 - i, 1, 31)", "make_time(n + 2, 3, 59)"],
+    *["arrow_try_cast(t, 'Int32')", "row(i, t)", "datetrunc('month', ms)"],
     *["encode(b, 'hex')", "encode(lt, 'hex')", "encode(sha256(t), 'hex')"],
     *[f"to_timestamp_{unit}({column})" for unit in ("seconds", "millis") for column in "insu"],
     *["to_timestamp_micros(n)", "to_timestamp_nanos(u)", "to_timestamp_seconds(ms)"],
@@ -88,6 +104,23 @@ async def test_filters_keep_the_rows_that_pylance_keeps(uri: Path, text: str) ->
     assert ours["t"].to_pylist() == theirs["t"].to_pylist()
 
 
+def test_blake_of_any_length(tmp_path: Path) -> None:
+    """Of lengths about those of blocks, chunks and trees."""
+    lengths = [0, 1, 63, 64, 65, 127, 128, 129, 1023, 1024, 1025, 2048, 2049, 3072, 5000, 8193]
+    contents = [bytes(n % 251 for n in range(length)) for length in lengths]
+    theirs = lance.write_dataset(pa.table({"x": contents}), tmp_path / "t")
+    offsets = np.cumsum([0, *lengths])
+    data = np.frombuffer(b"".join(contents), np.uint8)
+    for kind, name in enumerate(("blake2b", "blake2s", "blake3")):
+        expected = theirs.to_table({"d": f"digest(x, '{name}')"})["d"].to_pylist()
+        assert _kernels.blake_digests(offsets, data, kind).tobytes() == b"".join(expected)
+    for wrong in ([0, 3], [-1, 1], [1, 0]):
+        with pytest.raises(ValueError, match="value"):
+            _kernels.blake_digests(np.array(wrong), data[:2], 1)
+    with pytest.raises(ValueError, match="kind"):
+        _kernels.blake_digests(np.array([0]), data, 3)
+
+
 async def test_slices_and_bytes_of_one_width(uri: Path) -> None:
     dataset = await alance.dataset(uri)
     whole = await dataset.to_table({"x": "md5(lb)", "y": "sha256(fb)"})
@@ -105,7 +138,13 @@ async def test_slices_and_bytes_of_one_width(uri: Path) -> None:
     [
         ("md5(i)", InvalidInputError, "expected text or bytes, found int64"),
         ("digest(t, 'sha1')", InvalidInputError, "no method 'sha1', expected one of md5"),
-        ("digest(t, 'blake3')", UnsupportedError, "blake3"),
+        ("date_bin(i, ms)", UnsupportedError, "date_bin"),
+        ("to_char(ms, '%Z')", InvalidInputError, "directive '%Z'"),
+        ("to_char(ms, '50%')", InvalidInputError, "without an end"),
+        ("to_char(t, '%Y')", InvalidInputError, "of string"),
+        ("make_date(n, 13, 1)", InvalidInputError, "no such month"),
+        ("make_date(2023, 2, 29)", InvalidInputError, "no such day"),
+        ("make_time(24, i, 0)", InvalidInputError, "no such time"),
         ("digest(t, t)", UnsupportedError, "no literal"),
         ("encode(t, 'x')", InvalidInputError, "one of hex, base64"),
         ("from_unixtime(f)", InvalidInputError, "expected whole seconds"),

@@ -66,7 +66,7 @@ def test_mistakes_are_told_with_their_place(text: str, message: str) -> None:
     [
         *["count(*) > 1", "price in (select 1)", "name similar to 'x'", "max(price) = 1"],
         *[
-            "to_char(name, 'a') = 'b'",
+            "array_transform(name, 'a') = 'b'",
             "name like name",
             "price + interval '1 day' > 1",
             "[1, 2] = [1]",

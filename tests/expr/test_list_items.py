@@ -79,6 +79,20 @@ ASKED: Final = [
     ],
     *["inner_product(lf, lf)", "cosine_distance(lf, lf)", "cosine_distance(l, array_reverse(l))"],
     *["array_distance(v, [0.5, 0.1, 2.0])", "cosine_distance(l, NULL)"],
+    *["array_dims(l)", "list_dims(n)", "array_dims(v)", "array_normalize(v)", "list_normalize(lf)"],
+    *["array_normalize(l)", "array_any_value(l)", "list_any_value(n)", "array_any_value(v)"],
+    *["array_compact(l)", "list_compact(n)", "array_compact(lt)", "array_distinct(n)"],
+    *["array_remove(n, [1])", "array_remove_all(n, l)", "array_replace(n, [0], l)"],
+    *["array_positions(n, [1])", "array_union(n, [[1], [2, 2]])", "array_union(d, d)"],
+    *[f"array_{what}(n, n)" for what in ("union", "intersect", "except")],
+    *[
+        "array_has_any(l, m)",
+        "arrays_overlap(lt, lt)",
+        "array_has_all(l, m)",
+        "array_has_all(n, n)",
+    ],
+    *["array_except(l, [])", "array_intersect(m, array_reverse(l))", "array_distinct(lf)"],
+    *["generate_series(i, size)", "range(size)", "range(size, i, -2)", "generate_series(-1, k, 2)"],
     *["flatten(n)", "flatten(d)", "flatten(l)", "array_ndims(l)", "list_ndims(d)"],
 ]
 
@@ -106,6 +120,7 @@ async def test_columns_are_those_of_pylance(folder: Path, rows: list[dict[str, A
 def items(folder: Path) -> str:
     lists = pa.array([[1, 2, 1], [], None, [None, 3]], WHOLES)
     table = pa.table({"id": [0, 1, 2, 3], "i": [5, -1, None, 2], "l": lists, "o": [[[1]]] * 4})
+    table = table.append_column("null_items", pa.array([[None]] * 4, pa.list_(pa.null())))
     return str(lance.write_dataset(table, folder / "items").uri)
 
 
@@ -117,6 +132,7 @@ def items(folder: Path) -> str:
         "array_length(array_positions(l, 1)) = 2",
         "array_length(array_union(l, [7])) = 1",
         "array_length(array_repeat(id, id)) > 1",
+        "array_union(l, l)[1] = 1 AND false OR array_has_all(l, l)",
     ],
 )
 async def test_filters_keep_the_rows_of_pylance(items: str, text: str) -> None:
@@ -130,7 +146,12 @@ async def test_filters_keep_the_rows_of_pylance(items: str, text: str) -> None:
     [
         ("array_remove(l, 'x')", InvalidInputError, "string among int64"),
         ("array_remove(id, 1)", InvalidInputError, "expected a column of lists"),
-        ("array_remove(o, 1)", UnsupportedError, "lists of"),
+        ("array_remove(o, 1)", InvalidInputError, "int64 among list"),
+        ("array_remove(null_items, 1)", UnsupportedError, "lists of null"),
+        ("range(1, 2, 0)", InvalidInputError, "a step of 0"),
+        ("generate_series(0, 9223372036854775807)", InvalidInputError, "too many items"),
+        ("range(1.5)", UnsupportedError, "not integers"),
+        ("array_normalize(o)", InvalidInputError, "lists of list"),
         ("array_union(l, ['x'])", InvalidInputError, "lists of int64 and of string"),
         ("array_union([1], [2])", UnsupportedError, "written down"),
         ("cosine_distance(l, [1, 2])", InvalidInputError, "different lengths"),

@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import alance
+import alance.sync
+from alance.errors import InvalidInputError
 from alance.format.index.text.analyzer import Analyzer
 from alance.format.index.text.folding import folded
 from alance.format.index.text.params import LANGUAGES, TOKENIZERS, TextParams, is_of_elements
@@ -163,3 +165,32 @@ def test_the_details_are_those_that_pylance_writes() -> None:
     assert TextParams().details().hex() == (
         "0a0673696d706c65120922456e676c6973682220282801300138014001480350036080017802"
     )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"stem": False, "remove_stop_words": False},
+        {"lower_case": False, "ascii_folding": False, "max_token_length": None},
+        {"language": "German", "custom_stop_words": ["und"]},
+        {"base_tokenizer": "whitespace", "max_token_length": 5},
+        {"base_tokenizer": "raw", "lower_case": False},
+        {"base_tokenizer": "ngram", "min_ngram_length": 2, "max_ngram_length": 3},
+        {"base_tokenizer": "ngram", "prefix_only": True},
+    ],
+)
+def test_tokenize_gives_the_tokens_of_pylance(options: dict[str, Any]) -> None:
+    for text in ("the Cats and Dogs", "", "the", "Die Katzen UND das Größte, 42", "a-b c_d " * 9):
+        expected = [(token.text, token.position) for token in lance.tokenize(text, **options)]
+        assert alance.tokenize(text, **options) == expected
+        assert alance.sync.tokenize(text, **options) == expected
+
+
+def test_tokenize_says_what_it_does_not_take() -> None:
+    with pytest.raises(InvalidInputError, match="expected a text"):
+        alance.tokenize(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="split_identifiers"):
+        alance.tokenize("a", split_identifiers=True)  # type: ignore[call-arg]
+    with pytest.raises(InvalidInputError, match="language"):
+        alance.tokenize("a", language="Klingon")

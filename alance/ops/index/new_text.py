@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
 from alance.checks import check_choice
 from alance.errors import InvalidInputError
 from alance.format.field import struct_paths
-from alance.format.index.text.params import GRANULARITIES, LIST_ELEMENT, ROW, TextParams
+from alance.format.index.text.params import (
+    GRANULARITIES,
+    LIST_ELEMENT,
+    ROW,
+    TextParams,
+    TokenArguments,
+)
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.sort import MEMORY
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from alance.format.field import Field
     from alance.format.proto import table_pb2
@@ -25,38 +31,17 @@ if TYPE_CHECKING:
 INVERTED: Final = "INVERTED"
 
 
-class TextIndexArguments(TypedDict, total=False):
-    """How the texts of an inverted index become tokens: arguments of `create_index`.
+class TextIndexArguments(TokenArguments, total=False):
+    """An index of texts: arguments of `create_index`, beside those of `TokenArguments`.
 
     Attributes:
         with_position: keep the places of words, which phrases need.
-        base_tokenizer: `simple` splits at what is neither letter nor digit, `whitespace` at white
-            space, `raw` nowhere, `ngram` takes sequences of characters.
-        language: of stems and of words that are left out: "English", "German", ...
-        max_token_length: words of so many bytes and more are left out; None: none are.
-        lower_case: to lower case.
-        stem: to stems; not of `ngram`, if nothing is said.
-        remove_stop_words: leave out words that say little; not of `ngram`, if nothing is said.
-        custom_stop_words: leave out these instead.
-        ascii_folding: letters with accents to those without.
-        min_ngram_length, max_ngram_length, prefix_only: of `ngram`; of the beginning alone.
         document_granularity: what is found: "row"; of lists also "list_element": each element is
             a document, and a search gives a row for each that matches, with its place in the list.
         memory_bytes: of a partition of the index before it is written.
     """
 
     with_position: bool
-    base_tokenizer: str
-    language: str
-    max_token_length: int | None
-    lower_case: bool
-    stem: bool
-    remove_stop_words: bool
-    custom_stop_words: Sequence[str] | None
-    ascii_folding: bool
-    min_ngram_length: int
-    max_ngram_length: int
-    prefix_only: bool
     document_granularity: str
     memory_bytes: int
 
@@ -103,13 +88,8 @@ class NewTextIndex:
             raise InvalidInputError(f"memory_bytes={memory!r}: expected an integer from 65536 on")
         granularity = told.pop("document_granularity", ROW)
         check_choice("document_granularity", granularity, GRANULARITIES)
-        words = told.get("custom_stop_words")
-        if words is not None:
-            told["custom_stop_words"] = (words,) if isinstance(words, str) else tuple(words)
-        if told.get("base_tokenizer") == "ngram":
-            told = {"stem": False, "remove_stop_words": False, **told}
         of_elements = granularity == LIST_ELEMENT
-        return cls(column, name, replace, train, TextParams(**told), memory, of_elements)
+        return cls(column, name, replace, train, TextParams.of(told), memory, of_elements)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from google.protobuf.message import DecodeError
 
@@ -13,6 +13,9 @@ from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.format.index.text.stop_words import STOP_WORDS
 from alance.format.proto import text_index_pb2
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
 TOKENIZERS: Final = ("simple", "whitespace", "raw", "ngram")  # by their numbers in the kernels
 LANGUAGES: Final = tuple(STOP_WORDS)
 ROW: Final[Literal["row"]] = "row"
@@ -20,6 +23,35 @@ LIST_ELEMENT: Final[Literal["list_element"]] = "list_element"
 GRANULARITIES: Final = (ROW, LIST_ELEMENT)  # what a document is
 # Of analysis of source code, which is not done here.
 _OF_CODE: Final = ("split_identifiers", "split_on_numerics", "preserve_original", "index_operators")
+
+
+class TokenArguments(TypedDict, total=False):
+    """How texts become tokens: arguments of `create_index` and `tokenize`.
+
+    Attributes:
+        base_tokenizer: `simple` splits at what is neither letter nor digit, `whitespace` at white
+            space, `raw` nowhere, `ngram` takes sequences of characters.
+        language: of stems and of words that are left out: "English", "German", ...
+        max_token_length: words of so many bytes and more are left out; None: none are.
+        lower_case: to lower case.
+        stem: to stems; not of `ngram`, if nothing is said.
+        remove_stop_words: leave out words that say little; not of `ngram`, if nothing is said.
+        custom_stop_words: leave out these instead.
+        ascii_folding: letters with accents to those without.
+        min_ngram_length, max_ngram_length, prefix_only: of `ngram`; of the beginning alone.
+    """
+
+    base_tokenizer: str
+    language: str
+    max_token_length: int | None
+    lower_case: bool
+    stem: bool
+    remove_stop_words: bool
+    custom_stop_words: Sequence[str] | None
+    ascii_folding: bool
+    min_ngram_length: int
+    max_ngram_length: int
+    prefix_only: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +97,21 @@ class TextParams:
         words = self.custom_stop_words
         if words is not None and not all(isinstance(word, str) for word in words):
             raise InvalidInputError(f"custom_stop_words={words!r}: expected texts")
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any]) -> TextParams:
+        """From arguments of users: `TokenArguments`, and `with_position`.
+
+        Raises:
+            InvalidInputError: values that make no sense.
+        """
+        told = dict(arguments)
+        words = told.get("custom_stop_words")
+        if words is not None:
+            told["custom_stop_words"] = (words,) if isinstance(words, str) else tuple(words)
+        if told.get("base_tokenizer") == "ngram":
+            told = {"stem": False, "remove_stop_words": False, **told}
+        return cls(**told)
 
     @classmethod
     def parse(cls, text: str) -> TextParams:
