@@ -19,6 +19,7 @@ from alance.format.encode.blobs import (
     DEDICATED,
     EXTERNAL,
     INLINE,
+    PACKED,
     BlobLimits,
     BlobRows,
     describe_blobs,
@@ -174,7 +175,7 @@ class BlobPlacer:
         offsets, count = rows.payloads.offsets, rows.num_values
         sizes = np.diff(offsets).astype(np.int64)
         kinds = limits.kinds(sizes)
-        kinds[rows.external] = EXTERNAL
+        kinds[rows.external] = EXTERNAL if rows.kinds is None else rows.kinds
         described = _Described(
             kinds,
             np.zeros(count, np.uint64),
@@ -191,7 +192,7 @@ class BlobPlacer:
             described.positions[rows.external] = rows.positions
             described.sizes[rows.external] = rows.sizes
             described.blob_ids[rows.external] = rows.base_ids
-        for row in np.flatnonzero((kinds != INLINE) & (kinds != EXTERNAL)).tolist():
+        for row in np.flatnonzero((kinds == PACKED) | (kinds == DEDICATED)).tolist():
             content = rows.payloads.data[int(offsets[row]) : int(offsets[row + 1])]
             if kinds[row] == DEDICATED:
                 described.blob_ids[row] = self._new_id()

@@ -100,7 +100,15 @@ async def test_references_that_either_has_written(tmp_path: Path, writer: str) -
     ours = await ours.update({"id": "id + 100"}, where="id in (0, 11)")
     ours = await ours.insert(pa.table({"id": [13], "b": pa.array([b"plain"], pa.large_binary())}))
     ours = await ours.delete("id = 12")
+    kinds = {row["id"]: row["b"]["kind"] for row in (await ours.to_table()).to_pylist() if row["b"]}
     ours = await ours.optimize.compact_files()
+    # Compaction keeps references, as pylance does.
+    assert kinds == {
+        row["id"]: row["b"]["kind"] for row in (await ours.to_table()).to_pylist() if row["b"]
+    }
+    assert {kinds[1], kinds[2], kinds[10]} == {4, 5}
+    with pytest.raises(UnsupportedError, match="below base paths"):
+        await ours.deep_clone(tmp_path / "copy")
     rows = {
         row["id"]: row["b"] for row in (await ours.to_table(blob_handling="all_binary")).to_pylist()
     }
@@ -133,9 +141,22 @@ async def test_a_new_table_of_references(tmp_path: Path) -> None:
     clone = await dataset.shallow_clone(tmp_path / "clone")
     assert await clone.read_blobs("b", indices=[0]) == [(0, CONTENT[3:13])]
     assert lance.dataset(tmp_path / "clone").read_blobs("b", indices=[0]) == [(0, CONTENT[3:13])]
-    with pytest.raises(UnsupportedError, match="managed blobs"):
-        await dataset.deep_clone(tmp_path / "copy")
-    assert not (tmp_path / "copy").exists()
+    dataset = await dataset.insert(data)
+    dataset = await dataset.optimize.compact_files()  # references stay
+    assert [row["b"]["kind"] for row in (await dataset.to_table()).to_pylist()] == [4, 4]
+    copy = await dataset.deep_clone(tmp_path / "copy")
+    (tmp_path / "clone" / "_blobs").mkdir()
+    (tmp_path / "clone" / "_blobs" / "x.blob").write_bytes(CONTENT)
+    again = await (await clone.insert(data)).optimize.compact_files()
+    assert [row["b"]["kind"] for row in (await again.to_table()).to_pylist()] == [5, 4]
+    for number, place in enumerate((copy, again)):
+        assert [blob for _, blob in await place.read_blobs("b", indices=[0, 1])] == [
+            CONTENT[3:13]
+        ] * 2, number
+    (tmp_path / "t").rename(tmp_path / "away")
+    theirs = lance.dataset(tmp_path / "copy")
+    assert [blob for _, blob in theirs.read_blobs("b", indices=[0, 1])] == [CONTENT[3:13]] * 2
+    (tmp_path / "away").rename(tmp_path / "t")
     lance.write_dataset(data, tmp_path / "theirs", data_storage_version="2.2")
     heads = [
         (await alance.dataset(tmp_path / name))._snapshot.manifest.message

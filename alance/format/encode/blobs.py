@@ -72,6 +72,7 @@ _CHILDREN: Final = {
     "position": pa.uint64(),
     "size": pa.uint64(),
     "base_id": pa.uint32(),
+    "kind": pa.uint8(),
 }
 
 
@@ -247,6 +248,7 @@ class BlobRows:
         positions, sizes: of these; size 0: the whole object.
         base_ids: of these: what their URI is relative to; None, or `UNKNOWN_BASE` among others:
             it is not known yet.
+        kinds: of these: `EXTERNAL`, or a part of an object that the table keeps; None: the former.
         placed: None: it is for the writer to place them.
     """
 
@@ -257,11 +259,17 @@ class BlobRows:
     positions: UInt64s | None = None
     sizes: UInt64s | None = None
     base_ids: UInt32s | None = None
+    kinds: Bytes | None = None
     placed: Placed | None = None
 
     @property
     def num_values(self) -> int:
         return self.payloads.num_values
+
+    @property
+    def has_managed(self) -> bool:
+        """Whether some are parts of objects that the table keeps."""
+        return self.kinds is not None and bool((self.kinds != EXTERNAL).any())
 
     @property
     def is_resolved(self) -> bool:
@@ -287,7 +295,7 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     names = [array.type.field(number).name for number in range(array.type.num_fields)]
     if names == [PREPARED_TYPE.field(number).name for number in range(PREPARED_TYPE.num_fields)]:
         return _placed(array, valid, where)
-    if names not in [list(_CHILDREN)[:count] for count in (2, 4, 5)]:
+    if names not in [list(_CHILDREN)[:count] for count in (2, 4, 5, 6)]:
         raise InvalidInputError(
             f"field {where!r}: a struct of {names} where blobs are expected: binary values, or "
             "structs of data, uri and, if objects have ranges, position, size"
@@ -311,7 +319,11 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     _refuse(from_here & ~has_uri, where, "has a range and no `uri`")
     sizes = as_numbers(size.fill_null(0))
     _refuse(to_there & (sizes == 0), where, "has a range of no bytes")
-    base = children.get("base_id")
+    base, kind = children.get("base_id"), children.get("kind")
+    kinds = None if kind is None else as_numbers(kind.fill_null(EXTERNAL))
+    if kinds is not None:
+        is_known = np.isin(kinds, (EXTERNAL, MANAGED, MANAGED_ELSEWHERE))
+        _refuse(has_uri & ~is_known, where, "must be of kind 3 (external), 4 or 5 (managed)")
     return BlobRows(
         payloads,
         valid,
@@ -320,6 +332,7 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
         as_numbers(position.fill_null(0))[external],
         sizes[external],
         None if base is None else as_numbers(base.fill_null(UNKNOWN_BASE))[external],
+        None if kinds is None else kinds[external],
     )
 
 

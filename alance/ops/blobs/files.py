@@ -135,6 +135,8 @@ class BlobFiles:
             self._check_managed(rows.placed, where)
             yield rows
         elif not len(rows.external) or rows.is_resolved:
+            if rows.has_managed:
+                self._check_allowed(where)
             yield rows
         elif self.options.external_blob_mode == "reference":
             yield await self.engine.pool.run(lambda: self._referring(rows, where))
@@ -142,12 +144,16 @@ class BlobFiles:
             async for piece in self._ingested(rows):
                 yield piece
 
-    def _check_managed(self, placed: Placed, where: str) -> None:
-        if placed.uris and not self.is_managed:
+    def _check_allowed(self, where: str) -> None:
+        if not self.is_managed:
             raise InvalidInputError(
                 f"field {where!r}: parts of objects that the table keeps need "
                 "`lance.blob.managed` = `true` in the metadata of its schema"
             )
+
+    def _check_managed(self, placed: Placed, where: str) -> None:
+        if placed.uris:
+            self._check_allowed(where)
         unknown = placed.base_ids - set(self.bases)
         if unknown:
             raise InvalidInputError(
@@ -230,6 +236,7 @@ class BlobFiles:
                 uris=(),
                 positions=None,
                 sizes=None,
+                kinds=None,
             )
 
     async def _range(self, uri: str, start: int, size: int) -> ByteRange:

@@ -22,7 +22,7 @@ from alance.format.encode.blobs import (
     PACKED,
 )
 from alance.format.layouts.arrays import bitmap
-from alance.format.numbers import as_mask, as_numbers, validity_of
+from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
 from alance.format.types import nested_type
 from alance.ops.blobs.files import blob_path
 
@@ -47,12 +47,18 @@ class BlobPlace:
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """An object that a row names: its URI, and what that is relative to (0: nothing)."""
+    """An object that a row names: its URI, and what that is relative to.
+
+    Attributes:
+        base_id: a base path; 0: nothing, or of `MANAGED` the table's folder.
+        kind: or a part of one that the table keeps.
+    """
 
     uri: str
     position: int
     size: int
     base_id: int
+    kind: int = EXTERNAL
 
 
 async def places_of(
@@ -87,9 +93,17 @@ async def places_of(
 
 
 def described(
-    snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: UInt64s
+    snapshot: Snapshot,
+    field: Field,
+    descriptions: pa.Array,
+    fragments: UInt64s,
+    *,
+    keep_managed: bool = False,
 ) -> list[BlobPlace | External | None]:
     """What each description says; None for a null. CPU.
+
+    Args:
+        keep_managed: parts of objects that the table keeps as references, not as places.
 
     Raises:
         CorruptFileError: bytes beyond their file.
@@ -117,10 +131,38 @@ def described(
             )
             path = uris[row].as_py()
             location = snapshot.table.managed(snapshot.manifest, path, base_id)
+            if keep_managed:
+                kind = MANAGED if base_id is None else MANAGED_ELSEWHERE
+                described_blobs.append(External(path, position, size, base_id or 0, kind))
+                continue
             described_blobs.append(BlobPlace(location, position, size))
         else:
             described_blobs.append(_place(handles[fragment], field, position, size, kind, blob_id))
     return described_blobs
+
+
+def managed_objects(
+    snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: UInt64s
+) -> dict[str, str]:
+    """The locations of objects that the table keeps, by their path there. CPU.
+
+    Raises:
+        UnsupportedError: an object below a base path.
+    """
+    if not field.is_blob_v2:
+        return {}
+    kinds = as_numbers(descriptions.field("kind").fill_null(INLINE))
+    kinds = np.where(as_mask(descriptions.is_valid()), kinds, INLINE)
+    if (kinds == MANAGED_ELSEWHERE).any():
+        raise UnsupportedError("blobs below base paths, which a deep clone would not have")
+    rows = np.flatnonzero(kinds == MANAGED)
+    locations = {}
+    for fragment in {*fragments[rows].tolist()}:
+        root = _root_of(snapshot, snapshot.handle(fragment), field)
+        paths = descriptions.field(4).take(to_arrow(rows[fragments[rows] == fragment])).unique()
+        for path in paths.to_pylist():
+            locations[path] = snapshot.table.managed(snapshot.manifest, path, root)
+    return locations
 
 
 def _numbers(descriptions: pa.Array, name: str) -> list[int]:

@@ -14,21 +14,33 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from alance.errors import AlreadyExistsError, UnsupportedError
+from alance.format.numbers import as_numbers
 from alance.format.table.flags import MANAGED_BLOBS
 from alance.format.table.fragment import data_path, deletion_path
 from alance.format.table.indices import Index
 from alance.format.table.naming import DATA, DELETIONS, INDICES
 from alance.io.readahead import Job, readahead
+from alance.ops.blobs.places import leaves_of, managed_objects
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
 from alance.ops.version.copies import copy_object
+from alance.ops.version.projection import ROW_ADDRESS
+from alance.ops.write.blob_moves import moved_blobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pyarrow as pa
 
     from alance.format.table.manifest import Manifest
     from alance.ops.version.snapshot import Snapshot
     from alance.versioning.table import Table
 
+BLOBS: Final = "_blobs"  # where objects of managed blobs are, mostly
 COPIES_AT_ONCE: Final = 32
 SERVER_BYTES: Final = 5 << 30  # a larger object no cloud copies by one request
 
@@ -54,9 +66,9 @@ async def copy_files(source: Snapshot, target: Table) -> None:
     Within a store the store itself copies. Else the bytes come by, a piece of each file in
     memory, as many files at once as the budget of the session has room for.
 
-    Cost: a LIST of three folders of the target, of each folder of an index whose files the
-    manifest does not tell, and of the data where there are blobs in files of their own; a COPY, or
-    a GET for each 8 MiB and an upload, for each file.
+    Cost: a LIST of four folders of the target, of each folder of an index whose files the manifest
+    does not tell, and of the data where there are blobs in files of their own; a scan of the
+    descriptions of managed blobs; a COPY, or a GET for each 8 MiB and an upload, for each file.
 
     Raises:
         AlreadyExistsError: another file of the same name is there.
@@ -141,7 +153,7 @@ async def _listed(source: Snapshot, files: list[Copied]) -> list[Copied]:
     if not any(leaf.is_blob_v2 for leaf in source.schema.walk()):
         return listed
     if manifest.head.reader_feature_flags & MANAGED_BLOBS:
-        raise UnsupportedError("managed blobs, whose objects a deep clone would not have")
+        listed += await _managed(source)
     data = {file.location: file.path for file in files if file.location.endswith(".lance")}
     used = {file.base_id for fragment in manifest.fragments for file in fragment.files}
     if set(manifest.base_paths) - used:
@@ -155,10 +167,29 @@ async def _listed(source: Snapshot, files: list[Copied]) -> list[Copied]:
     return listed
 
 
+async def _managed(source: Snapshot) -> list[Copied]:
+    """The objects that blobs are parts of, from a scan of the descriptions of all rows."""
+    names = moved_blobs(source, [root.name for root in source.schema.fields])
+    fields = [source.schema.field(name) for name in names]
+    plan = await plan_scan(source, names, ScanOptions(with_row_address=True))
+    objects: dict[str, str] = {}
+
+    def find(batch: pa.RecordBatch) -> None:
+        fragments = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
+        for field in fields:
+            for leaf, array, owners in leaves_of(field, batch.column(field.name), fragments):
+                objects.update(managed_objects(source, leaf, array, owners))
+
+    async with aclosing(scan(source, plan)) as batches:
+        async for batch in batches:
+            await source.engine.pool.run(partial(find, batch))
+    return [Copied(path, location, 0) for path, location in objects.items()]
+
+
 async def _present(source: Snapshot, target: Table) -> dict[str, int]:
     """The sizes of files that are in the new table's folders, by location."""
     sizes: dict[str, int] = {}
-    for name in (DATA, DELETIONS, INDICES):
+    for name in (DATA, DELETIONS, INDICES, BLOBS):
         sizes |= dict((await _below(source, target.folder(name))).values())
     return sizes
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from alance.errors import CorruptFileError
 from alance.file.small_batches import in_groups, merged
+from alance.format.table.flags import MANAGED_KEY
 from alance.format.table.lineage import joined
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
@@ -104,7 +105,7 @@ async def _cut(
 async def _batches(
     snapshot: Snapshot, fragment_ids: Sequence[int], options: ResolvedCompactionOptions
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The live rows with all columns, in order; blobs as bytes; small batches joined."""
+    """The live rows with all columns, in order; blobs as bytes or references; batches joined."""
     blobs = moved_blobs(snapshot, [root.name for root in snapshot.schema.fields])
     chosen = ScanOptions(
         fragments=fragment_ids,
@@ -115,7 +116,8 @@ async def _batches(
     plan = await plan_scan(snapshot, None, chosen)
     batches = scan(snapshot, replace(plan, reads_files_whole=not blobs))
     if blobs:
-        batches = with_payloads(snapshot, batches, blobs, keep_address=False)
+        keep = snapshot.schema.metadata.get(MANAGED_KEY) == "true"
+        batches = with_payloads(snapshot, batches, blobs, keep_address=False, keep_managed=keep)
     async with aclosing(batches), aclosing(in_groups(batches, JOINED_ROWS, JOINED_BYTES)) as groups:
         async for group in groups:
             for batch in await snapshot.engine.pool.run(partial(merged, group)):

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.format.encode.blobs import uri_array
+from alance.format.encode.blobs import INLINE, MANAGED, MANAGED_ELSEWHERE, uri_array
 from alance.format.encode.leaves import storage_of
 from alance.format.layouts.arrays import bitmap
 from alance.format.numbers import as_numbers, to_arrow, validity_of
@@ -49,6 +49,7 @@ MOVED: Final = pa.struct(
         ("position", pa.uint64()),
         ("size", pa.uint64()),
         ("base_id", pa.uint32()),
+        ("kind", pa.uint8()),
     ]
 )
 
@@ -73,6 +74,7 @@ async def with_payloads(
     names: Sequence[str],
     *,
     keep_address: bool,
+    keep_managed: bool = False,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The batches with what blobs hold, cut so that the bytes of each fit in memory.
 
@@ -82,24 +84,35 @@ async def with_payloads(
         batches: with the column `_rowaddr`.
         names: as for `moved_blobs`.
         keep_address: leave `_rowaddr` in the output.
+        keep_managed: parts of objects that the table keeps stay where they are.
     """
     fields = [snapshot.schema.field(name) for name in names]
     run = snapshot.engine.pool.run
     async with aclosing(batches):
         async for batch in batches:
-            for part in await run(partial(_pieces, batch, fields)):
-                yield await _filled(snapshot, part, fields, keep_address=keep_address)
+            for part in await run(partial(_pieces, batch, fields, keep_managed=keep_managed)):
+                yield await _filled(
+                    snapshot, part, fields, keep_address=keep_address, keep_managed=keep_managed
+                )
 
 
 async def _filled(
-    snapshot: Snapshot, batch: pa.RecordBatch, fields: Sequence[Field], *, keep_address: bool
+    snapshot: Snapshot,
+    batch: pa.RecordBatch,
+    fields: Sequence[Field],
+    *,
+    keep_address: bool,
+    keep_managed: bool,
 ) -> pa.RecordBatch:
     fragments = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
     run = snapshot.engine.pool.run
 
     def find() -> tuple[list[_Leaf], list[ByteRange]]:
         leaves = [
-            _Leaf(leaf_field, described(snapshot, leaf_field, array, rows))
+            _Leaf(
+                leaf_field,
+                described(snapshot, leaf_field, array, rows, keep_managed=keep_managed),
+            )
             for field in fields
             for leaf_field, array, rows in leaves_of(field, batch.column(field.name), fragments)
         ]
@@ -161,6 +174,7 @@ class _Leaf:
                 ("position", np.uint64),
                 ("size", np.uint64),
                 ("base_id", np.uint32),
+                ("kind", np.uint8),
             )
         }
         children = [binary_array(parts, valid & ~named)]
@@ -169,7 +183,7 @@ class _Leaf:
         for name, values in columns.items():
             spread = np.zeros(len(parts), values.dtype)
             spread[named] = values
-            children.append(to_arrow(spread, named if name == "base_id" else ranged))
+            children.append(to_arrow(spread, named if name in ("base_id", "kind") else ranged))
         return pa.Array.from_buffers(MOVED, len(parts), [bitmap(valid)], children=children)
 
 
@@ -226,13 +240,18 @@ def with_validity(array: pa.Array, valid: Mask) -> pa.Array:
     return pa.Array.from_buffers(array.type, len(array), [bitmap(valid), *array.buffers()[1:]])
 
 
-def _pieces(batch: pa.RecordBatch, fields: Sequence[Field]) -> list[pa.RecordBatch]:
+def _pieces(
+    batch: pa.RecordBatch, fields: Sequence[Field], *, keep_managed: bool
+) -> list[pa.RecordBatch]:
     """The batch in pieces whose payloads fit in memory together."""
     num_bytes = np.zeros(batch.num_rows, np.int64)
     rows = np.arange(batch.num_rows, dtype=np.uint64)
     for field in fields:
-        for _, array, owners in leaves_of(field, batch.column(field.name), rows):
+        for leaf, array, owners in leaves_of(field, batch.column(field.name), rows):
             sizes = as_numbers(array.field("size").fill_null(0)).astype(np.int64)
+            if keep_managed and leaf.is_blob_v2:
+                kinds = as_numbers(array.field("kind").fill_null(INLINE))
+                sizes[(kinds == MANAGED) | (kinds == MANAGED_ELSEWHERE)] = 0
             np.add.at(num_bytes, owners.astype(np.int64), sizes)
     groups = np.cumsum(num_bytes) // BLOB_BYTES
     starts = np.flatnonzero(np.diff(groups, prepend=-1)).tolist()
