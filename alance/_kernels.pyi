@@ -1241,25 +1241,43 @@ def add_lists(
     baseline: bool = False,
 ) -> None: ...
 
+# --- vector_products.cpp ---
+
+# A codebook of product codes, its values as [sub][component][code], and how they are compared;
+# cosine is as l2, of queries of length one. `origin`: any point near to the queries and centroids,
+# as long as they are.
+class ProductBook:
+    def __init__(
+        self,
+        values: npt.NDArray[np.float32],
+        origin: npt.NDArray[np.float32],
+        bits: int,
+        subs: int,
+        is_transposed: bool,
+        metric: int,
+        scale: float,
+    ) -> None: ...
+    # What of the distance of each row of a partition no query changes; nothing by dot.
+    def terms(
+        self, codes: npt.NDArray[np.uint8], centroid: npt.NDArray[np.float32]
+    ) -> npt.NDArray[np.float32]: ...
+    # As `add_vectors`, of the rows of a partition and their terms.
+    def add(
+        self,
+        nearest: Nearest,
+        numbers: npt.NDArray[np.int32],
+        ids: npt.NDArray[np.uint64],
+        mask: npt.NDArray[np.uint8],
+        codes: npt.NDArray[np.uint8],
+        terms: npt.NDArray[np.float32],
+        centroid: npt.NDArray[np.float32],
+        graph: Graph | None = None,
+        ef: int = 0,
+        baseline: bool = False,
+    ) -> None: ...
+
 # --- vector_codes.cpp ---
 
-# As `add_vectors`, of product codes; cosine is as l2, of queries of length one.
-def add_pq(
-    nearest: Nearest,
-    numbers: npt.NDArray[np.int32],
-    ids: npt.NDArray[np.uint64],
-    mask: npt.NDArray[np.uint8],
-    codes: npt.NDArray[np.uint8],
-    bits: int,
-    is_transposed: bool,
-    codebook: npt.NDArray[np.float32],
-    subs: int,
-    centroid: npt.NDArray[np.float32],
-    metric: int,
-    scale: float,
-    graph: Graph | None = None,
-    ef: int = 0,
-) -> None: ...
 def add_sq(
     nearest: Nearest,
     numbers: npt.NDArray[np.int32],

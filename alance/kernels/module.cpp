@@ -64,6 +64,7 @@ void register_small_files(nb::module_& m);
 void register_small_file(nb::module_& m);
 void register_schema_fields(nb::module_& m);
 void register_manifest_fragments(nb::module_& m);
+void register_vector_products(nb::module_& m);
 void register_vectors(nb::module_& m);
 void register_graph(nb::module_& m);
 void register_graph_build(nb::module_& m);
@@ -136,6 +137,7 @@ NB_MODULE(_alance_kernels, m) {
   register_manifest_fragments(m);
   register_graph(m);
   register_graph_build(m);
+  register_vector_products(m);
   register_vectors(m);
   register_vector_codes(m);
   register_vector_bits(m);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <vector>
 
@@ -54,6 +55,16 @@ struct Rows {
       if (mask[row]) return true;
     return false;
   }
+};
+
+// What a codebook of product codes makes of a query: for each value of each byte of a row's codes
+// the part of the distance that it stands for; where `steps` is not empty, the same in steps.
+struct QueryTable {
+  uint64_t book;  // its number
+  std::vector<float> parts;
+  std::vector<uint8_t> steps;  // above the least of their byte, rounded down
+  float step = 0, least = 0;  // the size of a step; the sum of the least parts
+  float size = 0;  // the sum of the largest parts, without their signs
 };
 
 // Queries with the rows nearest to each: by distance, then by id. Distances outside of
@@ -134,6 +145,25 @@ class Nearest {
     if (is_in_range(distance)) keep(heaps_[static_cast<size_t>(query)], {distance, id}, k_);
   }
 
+  // How far a row may be to be kept; infinity as long as a query has fewer than k.
+  float bound(int64_t query) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return worst_of(heaps_[static_cast<size_t>(query)]);
+  }
+
+  // What a codebook has made of a query, for the partitions that follow; null: nothing is kept.
+  std::shared_ptr<const QueryTable> table(int64_t query, uint64_t book) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (tables_.empty()) return nullptr;
+    const auto& kept = tables_[static_cast<size_t>(query)];
+    return kept && kept->book == book ? kept : nullptr;
+  }
+  void keep_table(int64_t query, std::shared_ptr<const QueryTable> table) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    tables_.resize(static_cast<size_t>(count_));
+    tables_[static_cast<size_t>(query)] = std::move(table);
+  }
+
   // Whether rows at that distance are kept, where it is a number.
   bool is_in_range(float distance) const {
     return !(distance < lower_) &&
@@ -189,6 +219,7 @@ class Nearest {
   std::vector<float> floats_;
   std::vector<uint8_t> bytes_;
   std::vector<std::vector<Candidate>> heaps_, below_heaps_;
+  std::vector<std::shared_ptr<const QueryTable>> tables_;
   std::mutex mutex_;
 };
 

@@ -127,21 +127,10 @@ def test_codes_are_compared_as_where_all_are(kind: str) -> None:
             _kernels.add_sq(nearest, numbers, ids, ALL, codes, -3.0, 3.0, metric, 1.0, **more)
         else:
             codes = np.random.default_rng(1).integers(0, 256, num_rows * 4, np.uint8)
-            _kernels.add_pq(
-                nearest,
-                numbers,
-                ids,
-                ALL,
-                codes,
-                8,
-                "row" not in kind,
-                book,
-                4,
-                centroid,
-                metric,
-                1.0,
-                **more,
-            )
+            origin = np.zeros(DIM, np.float32)
+            pq = _kernels.ProductBook(book, origin, 8, 4, "row" not in kind, metric, 1.0)
+            terms = pq.terms(codes, centroid)
+            pq.add(nearest, numbers, ids, ALL, codes, terms, centroid, **more)
         answers.append([part.tolist() for part in nearest.result()])
     assert answers[0] == answers[1]
 

@@ -314,3 +314,78 @@ def test_rows_below_the_range_are_told_the_nearest_to_it_first() -> None:
         part = slice(3 * query, 3 * query + 3)
         assert found[part].tolist() == order
         np.testing.assert_allclose(-distances[part], own[order], rtol=1e-5)
+
+
+@given(
+    st.sampled_from(["l2", "dot"]),
+    st.sampled_from([4, 8]),
+    st.booleans(),
+    st.integers(1, 6),
+    st.integers(1, 400),
+    st.sampled_from([0.0, 1000.0]),
+    st.integers(0, 1 << 30),
+)
+def test_product_codes_are_as_far_as_what_they_stand_for(
+    metric: str, bits: int, by_column: bool, pairs: int, num_rows: int, offset: float, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    subs, width, num_partitions = 2 * pairs, 3, 4
+    dim = subs * width
+    book = rng.standard_normal((subs, width, 1 << bits)).astype(np.float32)
+    centroids = (rng.standard_normal((num_partitions, dim)) + offset).astype(np.float32)
+    queries = (rng.standard_normal((3, dim)) + offset).astype(np.float32)
+    origin = centroids.mean(0) if metric == "l2" else np.zeros(dim, np.float32)
+    how = (bits, subs, by_column, METRICS.index(metric), 1.0)
+    pq = _kernels.ProductBook(book.reshape(-1), origin, *how)
+    searches = {baseline: nearest(queries, 7) for baseline in (False, True)}
+    right = []
+    for number, centroid in enumerate(centroids):
+        codes = rng.integers(0, 1 << bits, (num_rows, subs), np.uint8)
+        parts = np.stack([book[sub].T[codes[:, sub]] for sub in range(subs)], 1)
+        rows = parts.reshape(num_rows, dim).astype(np.float64)
+        rows = rows + centroid if metric == "l2" else rows
+        right.append(expected(queries, rows, metric))
+        packed = codes if bits == 8 else codes[:, ::2] | codes[:, 1::2] << 4
+        content = np.ascontiguousarray(packed.T if by_column else packed).reshape(-1)
+        mask = (rng.random(num_rows) < 0.7).view(np.uint8) if seed % 2 else ALL
+        if len(mask):
+            right[-1][:, mask == 0] = np.inf
+        ids = np.arange(num_rows, dtype=np.uint64) + np.uint64(number * num_rows)
+        terms = pq.terms(content, centroid)
+        for baseline, search in searches.items():
+            numbers = np.arange(3, dtype=np.int32)
+            pq.add(search, numbers, ids, mask, content, terms, centroid, baseline=baseline)
+    answers = [[part.tolist() for part in search.result()] for search in searches.values()]
+    assert answers[0] == answers[1]  # to the bit, whatever this processor has
+    counts, distances, ids = searches[False].result()
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    for query, own in enumerate(np.concatenate(right, 1)):
+        part = slice(starts[query], starts[query + 1])
+        assert counts[query] == min(7, np.isfinite(own).sum())
+        bound = 1e-5 * dim * (1 if metric == "l2" else 1 + offset)
+        np.testing.assert_allclose(distances[part], own[ids[part].astype(int)], atol=bound)
+        np.testing.assert_allclose(distances[part], np.sort(own)[: counts[query]], atol=bound)
+
+
+def test_product_codes_that_contradict_each_other_are_refused() -> None:
+    book, origin = np.zeros(256 * 4, np.float32), np.zeros(4, np.float32)
+    pq = _kernels.ProductBook(book, origin, 8, 2, True, 0, 1.0)
+    search, one = nearest(np.zeros((1, 4)), 1), np.zeros(1, np.int32)
+    ids, codes, terms = np.zeros(3, np.uint64), np.zeros(6, np.uint8), np.zeros(3, np.float32)
+    pq.add(search, one, ids, ALL, codes, terms, origin)
+    wrong = (
+        lambda: _kernels.ProductBook(book, origin, 8, 3, True, 0, 1.0),
+        lambda: _kernels.ProductBook(book, origin, 4, 2, True, 0, 1.0),
+        lambda: _kernels.ProductBook(book, origin, 6, 2, True, 0, 1.0),
+        lambda: _kernels.ProductBook(book[:-1], origin, 8, 2, True, 0, 1.0),
+        lambda: pq.terms(codes[:-1], origin),
+        lambda: pq.terms(codes, origin[:-1]),
+        lambda: pq.add(search, one, ids, ALL, codes[:-1], terms, origin),
+        lambda: pq.add(search, one, ids, ALL, codes, terms[:-1], origin),
+        lambda: pq.add(search, one, ids, ALL, codes, terms, origin[:-1]),
+        lambda: pq.add(nearest(np.zeros((1, 8)), 1), one, ids, ALL, codes, terms, origin),
+        lambda: pq.add(search, one + 1, ids, ALL, codes, terms, origin),
+    )
+    for ask in wrong:
+        with pytest.raises(ValueError, match=r"codes|query 1 of 1"):
+            ask()

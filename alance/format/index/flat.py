@@ -45,6 +45,10 @@ class Flat:
         if type_ is None or (type_.name, type_.dim) != (self.value_type, self.dim):
             raise CorruptFileError(f"vector index: vectors of type {arrow}")
 
+    def kept(self, partition: Partition) -> Partition:
+        """As it is."""
+        return partition
+
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:

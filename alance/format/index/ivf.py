@@ -126,6 +126,10 @@ class Quantizer(Protocol):
         """Raises CorruptFileError where the columns are not those of this quantiser."""
         ...
 
+    def kept(self, partition: Partition) -> Partition:
+        """A partition that was read, as it is kept in memory; CPU work."""
+        ...
+
     def add(
         self,
         nearest: _kernels.Nearest,
@@ -144,7 +148,8 @@ class Partition:
     Attributes:
         number: of the partition, for its centroid.
         ids: row ids, uint64; shape (n,).
-        columns: the values of the quantiser's columns, each row after row.
+        columns: the values of the quantiser's columns, each row after row; and what it keeps
+            beside them.
         graph: to follow instead of comparing all rows.
         ef: rows that are looked for on it.
     """

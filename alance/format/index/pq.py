@@ -2,12 +2,13 @@
 
 The codes of a partition are those of its first part for all rows, then of the second (transposed),
 or row after row. They are of what is left of a vector without its centroid, for `dot` of the
-vector itself.
+vector itself. Beside its codes a row in memory has a number, the part of its distance that no query
+changes: so a query needs one table for all partitions.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -37,10 +38,12 @@ class ProductQuantizer:
     Attributes:
         codebook: the values of all codes side by side; shape (parts, dimension / parts, 2^bits),
             flat.
+        book: the same, for kernels.
     """
 
     centroids: Centroids
     codebook: Float32s
+    book: _kernels.ProductBook
     bits: int
     parts: int
     is_transposed: bool
@@ -80,7 +83,14 @@ class ProductQuantizer:
             )
         by_code = codebook.reshape(parts, 1 << bits, dim // parts)
         by_component = np.ascontiguousarray(by_code.transpose(0, 2, 1)).reshape(-1)
-        return cls(centroids, by_component, bits, parts, told.get("transposed") is True)
+        is_transposed = told.get("transposed") is True
+        finite = centroids.values[np.isfinite(centroids.values).all(axis=1)]
+        origin = finite.mean(axis=0) if len(finite) else np.zeros(dim, np.float32)
+        metric = METRICS.index(centroids.metric)
+        book = _kernels.ProductBook(
+            by_component, origin, bits, parts, is_transposed, metric, scale_of(centroids.metric)
+        )
+        return cls(centroids, by_component, book, bits, parts, is_transposed)
 
     def queries(self, queries: Float64s) -> Float64s:
         """As they are."""
@@ -90,24 +100,25 @@ class ProductQuantizer:
         """Raises CorruptFileError: codes of another width."""
         codes_of(schema, CODES, self.parts * self.bits // 8)
 
+    def kept(self, partition: Partition) -> Partition:
+        """With the part of each row's distance that no query changes."""
+        (codes,) = partition.columns
+        terms = self.book.terms(codes, self.centroids.values[partition.number])
+        return replace(partition, columns=(codes, terms))
+
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:
         """See `ivf.Quantizer`."""
-        metric = self.centroids.metric
-        _kernels.add_pq(
+        codes, terms = partition.columns
+        self.book.add(
             nearest,
             numbers,
             partition.ids,
             mask,
-            partition.columns[0],
-            self.bits,
-            self.is_transposed,
-            self.codebook,
-            self.parts,
+            codes,
+            terms,
             self.centroids.values[partition.number],
-            METRICS.index(metric),
-            scale_of(metric),
             partition.graph,
             partition.ef,
         )

@@ -125,6 +125,10 @@ class Rabitq:
             if schema.field(name).type != pa.float32():
                 raise CorruptFileError(f"vector index: {name} of type {schema.field(name).type}")
 
+    def kept(self, partition: Partition) -> Partition:
+        """As it is."""
+        return partition
+
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:

@@ -65,6 +65,10 @@ class ScalarQuantizer:
         """Raises CorruptFileError: codes of another width."""
         codes_of(schema, CODES, self.dim)
 
+    def kept(self, partition: Partition) -> Partition:
+        """As it is."""
+        return partition
+
     def add(
         self, nearest: _kernels.Nearest, numbers: Int32s, partition: Partition, mask: Bytes
     ) -> None:
