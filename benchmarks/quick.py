@@ -34,6 +34,7 @@ LATENCY_MS: Final = 10
 NARROW_ROWS: Final = 400_000
 WIDE_COLUMNS: Final = 1000
 NESTED_ROWS: Final = 40_000
+PARTS: Final = 4  # fragments of a table of some size
 FRAGMENTS: Final = 200
 FILES: Final = 100
 BATCHES: Final = 300
@@ -103,14 +104,17 @@ def their_scan(dataset: lance.LanceDataset, **options: Any) -> int:
 def made(folder: Path) -> dict[str, str]:
     """The tables by name, written by pylance."""
     tables = {"narrow": narrow(), "wide": wide(), "nested": nested(), "tiny": small(10)}
-    paths = {name: str(folder / f"{name}.lance") for name in (*tables, "pieces")}
+    paths = {name: str(folder / f"{name}.lance") for name in (*tables, "parts", "pieces")}
     for name, rows in tables.items():
         lance.write_dataset(rows, paths[name], data_storage_version="2.1")
     rows = small(10 * FRAGMENTS)
     lance.write_dataset(rows, paths["pieces"], max_rows_per_file=10, max_rows_per_group=10)
-    indexed = lance.dataset(paths["narrow"])
-    indexed.create_scalar_index("id", "BTREE")
-    indexed.create_scalar_index("kind", "BITMAP")
+    part_rows = NARROW_ROWS // PARTS
+    lance.write_dataset(tables["narrow"], paths["parts"], max_rows_per_file=part_rows)
+    for name in ("narrow", "parts"):
+        indexed = lance.dataset(paths[name])
+        indexed.create_scalar_index("id", "BTREE")
+        indexed.create_scalar_index("kind", "BITMAP")
     return paths
 
 
@@ -210,6 +214,12 @@ async def reads(paths: dict[str, str], session: alance.Session) -> list[Row]:
             5,
             lambda: in_new_session("narrow", lambda own: own.to_table(filter="id = 77")),
             lambda: their_new_session("narrow", lambda own: own.to_table(filter="id = 77")),
+        ),
+        Row(
+            f"B-tree: a key, new session, {PARTS} fragments",
+            5,
+            lambda: in_new_session("parts", lambda own: own.to_table(filter="id = 77")),
+            lambda: their_new_session("parts", lambda own: own.to_table(filter="id = 77")),
         ),
         Row(
             "bitmap: count of a value, new session",

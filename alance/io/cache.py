@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from alance.io import observing, trace
 from alance.io.observing import Reading
+from alance.io.tasks import Begun
 
 if TYPE_CHECKING:
     from collections.abc import (
         Awaitable,
         Callable,
         Collection,
+        Coroutine,
         Hashable,
         Iterator,
         Mapping,
@@ -45,9 +47,15 @@ class CacheStats:
 
 @dataclass(slots=True, eq=False)
 class _Load:
-    """A load under way of some keys, and how many wait for it."""
+    """A load of some keys, and how many wait for it.
+
+    Attributes:
+        values: what it gave, where it did not have to wait for anything.
+        task: of one that has to.
+    """
 
     keys: Sequence[Hashable]
+    values: Mapping[Hashable, Any] | None = None
     task: asyncio.Task[Mapping[Hashable, Any]] = field(init=False)
     askers: int = 0
 
@@ -146,12 +154,21 @@ class SearchCache:
         self._num_bytes = 0
 
     async def get(
-        self, key: Hashable, load: Callable[[], Awaitable[V]], num_bytes: Callable[[V], int]
+        self,
+        key: Hashable,
+        load: Callable[[], Awaitable[V]],
+        num_bytes: Callable[[V], int],
+        *,
+        is_near: bool = False,
     ) -> V:
         """The value of a key, loaded where it is not there: once, however many ask meanwhile.
 
         A cancelled asker leaves the load to the others; the last one cancels it. A failed load
         reaches all who wait for it, and is not kept.
+
+        Args:
+            is_near: the load most likely waits for nothing, as of local files: it begins at once,
+                and no task is made for one that ends so.
         """
         kept: V | None = self.peek(key)
         if kept is not None:
@@ -162,7 +179,10 @@ class SearchCache:
             async def work() -> Sequence[V]:
                 return (await load(),)
 
-            under_way = self._begin((key,), work, num_bytes)
+            under_way = self._begin((key,), work, num_bytes, is_near=is_near)
+            if under_way.values is not None:
+                begun: V = under_way.values[key]
+                return begun
         under_way.askers += 1
         try:
             loaded = await asyncio.shield(under_way.task)
@@ -230,6 +250,8 @@ class SearchCache:
         keys: Sequence[Hashable],
         work: Callable[[], Awaitable[Sequence[V]]],
         num_bytes: Callable[[V], int],
+        *,
+        is_near: bool = False,
     ) -> _Load:
         """Load keys, none of which is under way, for all who ask meanwhile."""
 
@@ -243,8 +265,14 @@ class SearchCache:
             return values
 
         under_way = _Load(keys)
-        self._loads.update(dict.fromkeys(keys, under_way))  # first: an eager task may end here
-        under_way.task = asyncio.ensure_future(run())
+        self._loads.update(dict.fromkeys(keys, under_way))
+        loading: Coroutine[Any, Any, Mapping[Hashable, V]] = run()
+        if is_near:
+            loading = begun = Begun(loading)
+            if begun.ended is not None:
+                under_way.values = begun.ended.value
+                return under_way
+        under_way.task = asyncio.ensure_future(loading)
         under_way.task.add_done_callback(_seen)
         return under_way
 

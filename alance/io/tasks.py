@@ -1,12 +1,13 @@
-"""Several awaitables as one, and jobs of threads that a cancellation does not stop."""
+"""Several awaitables as one, jobs that a cancellation does not stop, and work begun at once."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable
+    from collections.abc import Awaitable, Generator, Iterable
 
     from alance.io.futures import Job
 
@@ -43,3 +44,41 @@ async def whole(job: Job[T]) -> T:
         return job.result()
     job.cancelled() or job.exception()  # seen, so that the loop does not report it
     raise cancelled
+
+
+class Begun(Coroutine[Any, Any, T]):
+    """A coroutine whose first step is done at once: one that waits for nothing needs no task.
+
+    A task goes on with one that waits. Until then nothing that it waits for may be cancelled.
+
+    Attributes:
+        ended: its end, with the result in `value`; None: it waits.
+    """
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+        self._first: list[Any] = []  # what it waits for, until a task knows
+        self.ended: StopIteration | None = None
+        try:
+            self._first.append(coroutine.send(None))
+        except StopIteration as end:
+            self.ended = end
+
+    def send(self, value: Any) -> Any:
+        """Go on."""
+        return self._first.pop() if self._first else self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Go on with an error; a task that is cancelled before its first step throws one."""
+        if self._first and (waits := self._first[0]) is not None:
+            waits.cancel()
+            return self._first.pop()
+        self._first.clear()
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """End it where it waits."""
+        self._coroutine.close()
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        raise TypeError("for a task")

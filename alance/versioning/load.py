@@ -262,7 +262,10 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
         return await load()
     key = ("manifest", where.location, where.state)
     if keep:
-        return await engine.cache.get(key, load, lambda manifest: manifest.num_bytes)
+        store, _ = engine.registry.resolve(where.location)
+        return await engine.cache.get(
+            key, load, lambda manifest: manifest.num_bytes, is_near=store.profile.answers_now
+        )
     cached: Manifest | None = engine.cache.peek(key)
     return cached or await load()
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alance.errors import StoreError
+from alance.errors import NotFoundError, StoreError
 from alance.io.cache import SearchCache
+from alance.io.tasks import Begun
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -246,3 +247,51 @@ async def test_who_asks_for_a_key_whose_load_was_cancelled_by_others_loads_it() 
         task.cancel()
     await asyncio.gather(asker, return_exceptions=True)
     assert await cache.get("key", load, size) == "value"
+
+
+async def test_a_load_that_waits_for_nothing_makes_no_task() -> None:
+    cache = SearchCache(1000)
+    made: list[object] = []
+    loop = asyncio.get_running_loop()
+    create = loop.create_task
+
+    def noting(coroutine: Any, **options: Any) -> Any:
+        made.append(coroutine)
+        return create(coroutine, **options)
+
+    async def one() -> str:
+        return "a"
+
+    async def none() -> str:
+        raise NotFoundError("no")
+
+    loop.create_task = noting  # type: ignore[method-assign]
+    try:
+        assert await cache.get("a", one, size, is_near=True) == "a"
+        with pytest.raises(NotFoundError):
+            await cache.get("d", none, size, is_near=True)
+    finally:
+        del loop.create_task  # type: ignore[method-assign]
+    assert not made
+    assert cache.stats.num_entries == 1
+    assert await cache.get("d", one, size) == "a"  # the failure is not kept
+
+
+async def test_work_that_has_begun_is_cancelled_before_its_task_goes_on() -> None:
+    waits: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    seen: list[bool] = []
+
+    async def load() -> str:
+        try:
+            return await waits
+        finally:
+            await asyncio.sleep(0)
+            seen.append(waits.cancelled())
+
+    begun = Begun(load())
+    assert begun.ended is None
+    task = asyncio.ensure_future(begun)
+    task.cancel()  # it has had no step
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen == [True]

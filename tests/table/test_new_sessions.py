@@ -53,7 +53,7 @@ async def count_by_bitmap(dataset: alance.Dataset) -> object:
 
 
 @pytest.mark.parametrize(
-    ("use", "answer", "most"), [(count, ROWS, 228), (key, 1, 2500), (count_by_bitmap, True, 1400)]
+    ("use", "answer", "most"), [(count, ROWS, 215), (key, 1, 2300), (count_by_bitmap, True, 1280)]
 )
 async def test_python_calls_of_a_new_session(
     indexed: Path,

@@ -72,7 +72,10 @@ class IndexFiles:
             return await self._rows(lookup, [(0, lookup.num_rows)], parse, btree.LOOKUP_COLUMNS)
 
         return await self._snapshot.engine.cache.get(
-            ("page table", self.where), load, lambda table: table.num_bytes
+            ("page table", self.where),
+            load,
+            lambda table: table.num_bytes,
+            is_near=not self._snapshot.is_remote,
         )
 
     async def pages(self, table: PageTable, numbers: Sequence[int]) -> list[TreePage]:
@@ -135,7 +138,10 @@ class IndexFiles:
             return batch.column(0)
 
         return await self._snapshot.engine.cache.get(
-            ("index keys", self.where), load, lambda keys: 200 + int(keys.nbytes)
+            ("index keys", self.where),
+            load,
+            lambda keys: 200 + int(keys.nbytes),
+            is_near=not self._snapshot.is_remote,
         )
 
     async def row_sets(

@@ -9,7 +9,7 @@ from alance.format.plans import together
 from alance.io.tasks import all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
     from alance.file.plain import PlainFile
     from alance.format.plans import Plan
@@ -20,7 +20,7 @@ SIZE_BYTES: Final = 200  # of a file's size in the search cache, with its key
 
 
 async def located_files(
-    snapshot: Snapshot, index: Index, names: Iterable[str]
+    snapshot: Snapshot, index: Index, names: Sequence[str]
 ) -> list[tuple[str, int]]:
     """The location and size of some files of a segment, in the order of their names.
 
@@ -30,23 +30,23 @@ async def located_files(
         NotFoundError: no such file.
     """
     engine = snapshot.engine
-    sizes = {file.path: file.size_bytes for file in index.message.files}
+    told = {file.path: file.size_bytes for file in index.message.files}
+    places = [snapshot.table.index_file(snapshot.manifest, index, name) for name in names]
+    sizes = [told.get(name, 0) for name in names]
 
-    async def located(name: str) -> tuple[str, int]:
-        location = snapshot.table.index_file(snapshot.manifest, index, name)
-        size = sizes.get(name, 0)
-        if not size:
+    async def learn(number: int) -> None:
+        async def load() -> int:
+            return await engine.scheduler.size(places[number], reason="file size")
 
-            async def load() -> int:
-                return await engine.scheduler.size(location, reason="file size")
+        key = ("file size", places[number])
+        sizes[number] = await engine.cache.get(key, load, lambda _: SIZE_BYTES)
 
-            size = await engine.cache.get(("file size", location), load, lambda _: SIZE_BYTES)
-        return location, size
-
-    return await all_of(located(name) for name in names)
+    if 0 in sizes:
+        await all_of(learn(number) for number, size in enumerate(sizes) if not size)
+    return [*zip(places, sizes, strict=True)]
 
 
-async def opened_files(snapshot: Snapshot, index: Index, names: Iterable[str]) -> list[PlainFile]:
+async def opened_files(snapshot: Snapshot, index: Index, names: Sequence[str]) -> list[PlainFile]:
     """The heads of some files of a segment, in the order of their names.
 
     Cost: one GET each where the size is told, rarely two; once.
