@@ -256,7 +256,12 @@ def _concatenated(arrays: Sequence[Values]) -> Values:
 
 def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
     """Which bounds are known, and these as whole numbers of their unit, bytes, or floats."""
-    is_set, type_ = as_mask(bounds.is_valid()), bounds.type
+    type_ = bounds.type
+    if bounds.null_count:
+        is_set = as_mask(bounds.is_valid())
+        values = bounds.filter(bounds.is_valid())
+    else:  # mostly
+        is_set, values = np.ones(len(bounds), np.bool_), bounds
     if not is_set.any():
         return is_set, _array([])
     if pa.types.is_floating(type_):
@@ -265,8 +270,8 @@ def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
         return is_set, floats[is_set]
     scale = scale_of(type_)
     if scale is None:
-        return is_set, _array(as_bytes(bounds.filter(bounds.is_valid())).to_pylist())
-    return is_set, _numbers(bounds.filter(bounds.is_valid()))
+        return is_set, _array(as_bytes(values).to_pylist())
+    return is_set, _numbers(values)
 
 
 def _numbers(values: pa.Array) -> Values:

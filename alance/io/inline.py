@@ -94,7 +94,7 @@ def at_hand(
     by_location: dict[str, _Spans] = {}
     by_reader: dict[PieceReader, list[Asking]] = {}
     parts: list[list[memoryview]] = []
-    num_bytes = 0
+    num_ranges = num_bytes = 0
     for number, extent in enumerate(extents):
         parts.append([NOTHING])
         if isinstance(extent, Pieces):
@@ -104,6 +104,9 @@ def at_hand(
                     (number, extent, extent._replace(paths=paths))
                 )
                 continue
+            num_ranges += len(extent.starts)
+            if num_ranges > INLINE_RANGES:
+                return None
             ranges = extent.ranges()
             parts[number] = [NOTHING] * len(ranges)
         else:
