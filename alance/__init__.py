@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from alance.verbs.rows import MergeInsert
     from alance.versioning.dynamodb_store import DynamoDbStore
     from alance.versioning.sqlite_store import SqliteStore
-    from alance.viz.recorder import Recorder, trace
+    from alance.viz.page import Recorder, trace
     from alance.warming import warm_up
     from alance.writing import commit, write_dataset, write_fragments
 
@@ -109,7 +109,7 @@ _PLACES: Final = {
     "PackedBlobWriter": "alance.ops.blobs.writers",
     "PhraseQuery": "alance.ops.search.text.query",
     "Progress": "alance.ops.write.options",
-    "Recorder": "alance.viz.recorder",
+    "Recorder": "alance.viz.page",
     "Sink": "alance.ingesting",
     "SqliteStore": "alance.versioning.sqlite_store",
     "StoreReport": "alance.io.store_report",
@@ -130,7 +130,7 @@ _PLACES: Final = {
     "operations": "alance.operations",
     "optimize": "alance.optimize",
     "tokenize": "alance.format.index.text.tokenize",
-    "trace": "alance.viz.recorder",
+    "trace": "alance.viz.page",
     "types": "alance.types",
     "warm_up": "alance.warming",
     "write_dataset": "alance.writing",

@@ -8,9 +8,9 @@ from alance.deferred import Deferred
 from alance.fragment import DatasetFragment
 from alance.ops.read import count
 from alance.ops.read.options import ScanOptions, checked_defaults
-from alance.ops.read.take import take, take_addresses, take_rows
+from alance.ops.read.take import sample, take, take_addresses, take_rows
 from alance.ops.version import opening
-from alance.ops.version.defaults import BLOB_BYTES, GROUP_BYTES, SMALL_ROWS
+from alance.ops.version.options import BLOB_BYTES, GROUP_BYTES, SMALL_ROWS
 from alance.scanner import Framed, Scanner
 from alance.verbs import Verbs
 from alance.verbs.engines import EngineVerbs
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from alance.file_version import FileVersion
     from alance.format.field import Field
     from alance.io.credentials import StorageOptions
-    from alance.ops.read import blobs, explain, sample, stats
+    from alance.ops.read import blobs, explain, stats
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import BlobMode, PandasArguments, ScanArguments
@@ -47,7 +47,6 @@ else:
     file_session = Deferred("alance.file_session")
     blobs = Deferred("alance.ops.read.blobs")
     explain = Deferred("alance.ops.read.explain")
-    sample = Deferred("alance.ops.read.sample")
     stats = Deferred("alance.ops.read.stats")
 
 
@@ -423,5 +422,5 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         Raises:
             InvalidInputError: more rows than there are.
         """
-        await self._load(sample, "numpy.random")
-        return await sample.sample(self._snapshot, num_rows, columns, seed=seed)
+        await self._load("numpy.random")
+        return await sample(self._snapshot, num_rows, columns, seed=seed)

@@ -11,7 +11,7 @@ from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
 from alance.files import FileReader, FileWriter
 from alance.format.plans import ByteRange
 from alance.io.uri import clean_path, join
-from alance.ops.version.copies import copy_object
+from alance.ops.version.objects import copy_object
 from alance.session import Session
 
 if TYPE_CHECKING:

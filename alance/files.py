@@ -15,7 +15,7 @@ from alance.file.fragment import FileSource, open_fragment
 from alance.file.older import holds_older
 from alance.file.open import from_tail, open_file
 from alance.file.plain import columns_of
-from alance.file.states import ScanStates
+from alance.file.recall import ScanStates
 from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.numbers import distinct

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from alance.deferred import Deferred, lazy
-from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.options import CommitOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alance.ops.index.parts import IndexPlan, IndexSegment, IndexTask
     from alance.ops.index.ranges import IndexPages, IndexRange
     from alance.ops.index.runs import IndexPart
-    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.options import CommitArguments
 else:
     index_new = Deferred("alance.ops.index.new")
     index_new_text = Deferred("alance.ops.index.new_text")

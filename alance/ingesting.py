@@ -12,7 +12,7 @@ from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
-from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
+from alance.ops.version.options import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
 from alance.ops.write.ingest_options import (
     BUFFER_BYTES,
     COMMIT_INTERVAL,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.deferred import Deferred, lazy
 from alance.errors import InvalidInputError
-from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.options import CommitOptions
 from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         RewriteResult,
     )
     from alance.ops.upkeep.compact_plan import CompactionArguments, CompactionOptions
-    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.options import CommitArguments
 else:
     auto_compact = Deferred("alance.ops.upkeep.auto_compact")
     compact = Deferred("alance.ops.upkeep.compact")

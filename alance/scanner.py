@@ -18,8 +18,8 @@ from alance.ops.read.options import BlobMode, split_arguments
 from alance.ops.read.plan import in_large_batches, plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.read.window import cut_table
-from alance.ops.version.defaults import GROUP_BYTES
 from alance.ops.version.first_use import load_readers
+from alance.ops.version.options import GROUP_BYTES
 from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.io.cache import CacheStats
     from alance.io.credentials import OptionsProvider, Provider, StorageOptions
     from alance.io.store_report import Purpose, StoreCheck
-    from alance.io.trace_events import RequestEvent, Totals
+    from alance.io.trace import RequestEvent, Totals
     from alance.ops.cleanup.policy import (
         AutoCleanupConfig,
         CleanupArguments,
@@ -35,12 +35,16 @@ if TYPE_CHECKING:
     )
     from alance.ops.columns.alter import Alteration
     from alance.ops.columns.sources import Transforms
-    from alance.ops.index.index_arguments import IndexArguments, ScalarIndexArguments
     from alance.ops.index.listing import IndexDescription, IndexSegmentDescription
     from alance.ops.index.new import NewIndex
     from alance.ops.index.new_text import NewTextIndex, TextIndexArguments
-    from alance.ops.index.new_vector import NewVectorIndex, VectorIndexArguments
-    from alance.ops.index.progress import IndexProgress
+    from alance.ops.index.new_vector import (
+        IndexArguments,
+        NewVectorIndex,
+        ScalarIndexArguments,
+        VectorIndexArguments,
+    )
+    from alance.ops.index.train import IndexProgress
     from alance.ops.index.value_options import IndexConfig, ValueIndexArguments
     from alance.ops.read.explain import Explanation
     from alance.ops.read.keys import KeyColumn, Missing
@@ -66,9 +70,9 @@ if TYPE_CHECKING:
         CompactionMode,
         ResolvedCompactionOptions,
     )
-    from alance.ops.version.commit_options import CommitArguments
     from alance.ops.version.conditions import Params
     from alance.ops.version.opening import Reference
+    from alance.ops.version.options import CommitArguments
     from alance.ops.version.projection import Columns
     from alance.ops.write.options import Mode
     from alance.ops.write.sources import Data
@@ -91,7 +95,7 @@ _PLACES: Final = {
     "ColumnDescription": "alance.file.describe",
     "Columns": "alance.ops.version.projection",
     "Combine": "alance.ops.search.text.fusion",
-    "CommitArguments": "alance.ops.version.commit_options",
+    "CommitArguments": "alance.ops.version.options",
     "CommitLock": "alance.versioning.lock",
     "CompactionArguments": "alance.ops.upkeep.compact_plan",
     "CompactionMode": "alance.ops.upkeep.compact_plan",
@@ -113,11 +117,11 @@ _PLACES: Final = {
     "FrameArguments": "alance.ops.read.options",
     "Granularity": "alance.ops.search.text.query",
     "HybridArguments": "alance.ops.search.text.search_options",
-    "IndexArguments": "alance.ops.index.index_arguments",
+    "IndexArguments": "alance.ops.index.new_vector",
     "IndexConfig": "alance.ops.index.value_options",
     "IndexDescription": "alance.ops.index.listing",
     "IndexMetadata": "alance.format.proto.table_pb2",
-    "IndexProgress": "alance.ops.index.progress",
+    "IndexProgress": "alance.ops.index.train",
     "IndexSegmentDescription": "alance.ops.index.listing",
     "KeyColumn": "alance.ops.read.keys",
     "Missing": "alance.ops.read.keys",
@@ -135,9 +139,9 @@ _PLACES: Final = {
     "Provider": "alance.io.credentials",
     "Purpose": "alance.io.store_report",
     "Reference": "alance.ops.version.opening",
-    "RequestEvent": "alance.io.trace_events",
+    "RequestEvent": "alance.io.trace",
     "ResolvedCompactionOptions": "alance.ops.upkeep.compact_plan",
-    "ScalarIndexArguments": "alance.ops.index.index_arguments",
+    "ScalarIndexArguments": "alance.ops.index.new_vector",
     "ScanArguments": "alance.ops.read.options",
     "ScanStatistics": "alance.ops.read.scan_stats",
     "SearchArguments": "alance.ops.search.options",
@@ -148,7 +152,7 @@ _PLACES: Final = {
     "Token": "alance.format.index.text.tokenize",
     "TokenArguments": "alance.format.index.text.params",
     "TextSearchArguments": "alance.ops.search.text.search_options",
-    "Totals": "alance.io.trace_events",
+    "Totals": "alance.io.trace",
     "Transaction": "alance.format.table.transaction",
     "Transforms": "alance.ops.columns.sources",
     "Updates": "alance.ops.rows.update",

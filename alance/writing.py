@@ -9,9 +9,12 @@ from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
-from alance.ops.version.base_options import BaseOptions
-from alance.ops.version.commit_options import CommitOptions
-from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
+from alance.ops.version.options import (
+    MAX_BYTES_PER_FILE,
+    MAX_ROWS_PER_FILE,
+    BaseOptions,
+    CommitOptions,
+)
 from alance.ops.write.options import Limits, WriteOptions
 from alance.session import Session
 from alance.versioning.table import open_table
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from alance.operations import Operation
     from alance.ops.cleanup import policy as cleanup_policy
     from alance.ops.cleanup.policy import AutoCleanupConfig
-    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.options import CommitArguments
     from alance.ops.write import write as writer
     from alance.ops.write.options import Mode, Progress
     from alance.ops.write.sources import Data

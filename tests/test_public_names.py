@@ -19,7 +19,7 @@ import alance
 import alance.distributed
 import alance.observe
 import alance.types
-from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.options import CommitOptions
 from alance.optimize import CompactionOptions
 from alance.spark.options import ReadArguments, SelectArguments, WriteArguments
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from alance.catalogs.backend import Backend, Place, TableName
     from alance.io.credentials import StorageOptions
-    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.options import CommitArguments
     from alance.ops.write.sources import Data
 
 ABANDON_S: Final = 60.0  # to undo what was begun

@@ -29,8 +29,8 @@ from alance.ops.columns.sources import opened, source_of
 from alance.ops.merge.plan import check_inserted, given_fields, is_whole
 from alance.ops.merge.rows import completed
 from alance.ops.rows.moved import commit_rows
-from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.commits import commit_change
+from alance.ops.version.options import CommitOptions
 from alance.ops.version.projection import ROW_ADDRESS
 from alance.ops.write import write
 from alance.ops.write.blob_moves import moved_blobs
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from alance.fragment import DatasetFragment
     from alance.io.store import Store
     from alance.ops.columns.sources import Transforms
-    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.options import CommitArguments
     from alance.ops.version.snapshot import Snapshot
 
 

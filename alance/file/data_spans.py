@@ -9,7 +9,8 @@ from alance.file.columns import OpenColumn
 from alance.file_version import FileVersion
 from alance.format.layouts.blob import BlobPage
 from alance.format.layouts.fullzip import ROWS, FullZipPage
-from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
+from alance.format.layouts.miniblock import MiniBlockPage
+from alance.format.layouts.miniblock_chunks import CHUNKS
 from alance.format.layouts.sparse import SparsePage
 from alance.format.plans import joined_spans
 from alance.format.v2_0.arrays import value_buffers

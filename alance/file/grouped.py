@@ -19,7 +19,7 @@ from alance.errors import AlanceError, CorruptFileError
 from alance.file.columns import OpenColumn
 from alance.file.fragment import FragmentTask
 from alance.format.layouts import MAX_SHARED_BYTES, mini_block, page_layout
-from alance.format.layouts.miniblock_join import TOO_MANY, AlikePages, Joined, decode_together
+from alance.format.layouts.miniblock_task import TOO_MANY, AlikePages, Joined, decode_together
 from alance.format.plans import ByteRange, answered, cut
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from alance.errors import AlanceError
 from alance.file.batches import empty_columns
 from alance.file.fragment import FragmentTask
 from alance.file.ranged import place_range
-from alance.file.states import PATIENCE
+from alance.file.recall import PATIENCE
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
 from alance.io import files, trace
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.file.fragment import Found, OpenFragment
-    from alance.file.states import ScanStates
+    from alance.file.recall import ScanStates
     from alance.format.field import Field
     from alance.format.plans import Extent
     from alance.io.files import OpenFile

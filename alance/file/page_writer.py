@@ -16,10 +16,9 @@ from alance import _kernels
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file.blob_placer import BlobPlacer
-from alance.file.parts import owned
-from alance.file.version_rules import check_version
-from alance.file.waiting import WaitingColumn, largest
-from alance.file.writer import DataFileWriter, WrittenFile
+from alance.file.here import Here, Pieces, without_waiting
+from alance.file.waiting import WaitingColumn, largest, owned
+from alance.file.writer import DataFileWriter, WrittenFile, check_version
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
+    from alance.format.schema import Schema
 else:
     v0_1_writer = Deferred("alance.file.v0_1_writer")
     v2_0_writer = Deferred("alance.file.v2_0_writer")
@@ -229,3 +229,22 @@ def older_writers(version: FileVersion) -> Sequence[ModuleType]:
     """
     older = {FileVersion.V0_1: v0_1_writer, FileVersion.V2_0: v2_0_writer}
     return [older[version]] if version in older else []
+
+
+def encode_file(
+    schema: Schema, version: FileVersion, batch: pa.RecordBatch, *, statistics: bool = True
+) -> tuple[bytes, WrittenFile]:
+    """The bytes of a data file with the rows of a batch, and what it holds; CPU work.
+
+    Args:
+        schema: without blobs of version 2, which have objects beside the file.
+
+    Raises:
+        InvalidInputError: values that the format cannot hold.
+        UnsupportedError: types that files of the version do not hold.
+    """
+    upload = Pieces()
+    writer = writer_of(version)(upload, schema, version, Here(), threads=1, statistics=statistics)
+    without_waiting(writer.write(batch))
+    written = without_waiting(writer.seal())
+    return upload.content(), written

@@ -19,7 +19,8 @@ from alance.file.batches import completed
 from alance.file.columns import OpenColumn
 from alance.file.page_tables import Hole, fill_known, learn
 from alance.file.ranged_columns import NO_COLUMNS
-from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
+from alance.format.layouts.miniblock import MiniBlockPage
+from alance.format.layouts.miniblock_chunks import CHUNKS
 from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import fetch
 from alance.format.numbers import offsets_of

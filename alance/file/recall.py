@@ -1,18 +1,20 @@
-"""Plans answered from what is kept on disk, and what they learn kept there.
+"""Plans answered from what is kept on disk, and where they leave what they learn: there, for a
+scan, or apart from all others.
 
-A plan knows nothing of it: its ranges are looked up, or noted, while it is driven.
+A plan knows nothing of the disk: its ranges are looked up, or noted, while it is driven.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from alance.errors import AlanceError, CorruptFileError
 from alance.format.plans import TURN, ByteRange, Done, NotAtHand, T, answered, step, through
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Hashable, Sequence
 
+    from alance.file.columns import States
     from alance.format.container import Container
     from alance.format.plans import Extent, Plan
 
@@ -115,3 +117,60 @@ def first_ranges(plan: Plan[Any]) -> set[ByteRange]:
     if isinstance(asked, Done):
         return set()
     return {extent for extent in asked if isinstance(extent, ByteRange)}
+
+
+PATIENCE: Final = 10  # ranges that the page cache had not; four that it had make up for one
+COLD_STEP: Final = 4
+COLD: Final = PATIENCE * COLD_STEP
+
+
+class OwnStates:
+    """What plans learn of a few files, apart from all caches."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Any] = {}
+
+    def peek(self, key: Hashable) -> Any | None:
+        return self._known.get(key)
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
+        self._known[key] = value
+
+
+class ScanStates:
+    """Page states of one scan: reads what the cache knows, keeps what it learns as `own`.
+
+    Args:
+        shared_bytes: the search cache gets so many of what is learned, too.
+    """
+
+    def __init__(self, cache: States, *, shared_bytes: int = 0) -> None:
+        self._cache = cache
+        self.kept = kept_by(cache)
+        self.own: dict[Hashable, Any] = {}
+        self._cold = 0
+        self._left = shared_bytes
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether the page cache is not worth another try."""
+        return self._cold >= COLD
+
+    def were_held(self, held: int, waited: int) -> None:
+        """Note how many ranges the page cache had, and how many it had not."""
+        self._cold = max(0, self._cold - held) + COLD_STEP * waited
+
+    def peek(self, key: Hashable) -> Any | None:
+        value = self.own.get(key)
+        if value is None:
+            value = self._cache.peek(key)
+            if value is not None and key[0] == "page":  # type: ignore[index]  # as in `put`
+                self.own[key] = value
+        return value
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
+        if key[0] == "page":  # type: ignore[index]  # our keys are tuples that begin with a kind
+            self.own[key] = value
+            self._left -= num_bytes
+        if key[0] != "page" or self._left > 0:  # type: ignore[index]
+            self._cache.put(key, value, num_bytes)

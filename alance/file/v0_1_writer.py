@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.file.budgets import BUFFER_BYTES
-from alance.file.parts import joined
+from alance.file.waiting import joined
 from alance.file.writer import DataFileWriter, WrittenFile
 from alance.format.v0_1.encode import BatchFileBuilder
 

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import AlanceError
-from alance.file.parts import joined
-from alance.file.version_rules import check_version
-from alance.file.waiting import largest
-from alance.file.writer import DataFileWriter, WrittenFile
+from alance.file.waiting import joined, largest
+from alance.file.writer import DataFileWriter, WrittenFile, check_version
 from alance.format.layouts.fields import leaf_columns
 from alance.format.v2_0.encode import blob_page
 from alance.format.v2_0.encode_file import (

@@ -29,7 +29,7 @@ from alance.file.grouped import (
     read_together,
 )
 from alance.file.older import holds_packed_lists
-from alance.file.states import OwnStates
+from alance.file.recall import OwnStates
 from alance.file_version import FileVersion
 from alance.format.column_metadata import COLUMN_ENCODING, any_url
 from alance.format.layouts.fields import leaf_columns

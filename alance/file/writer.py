@@ -8,6 +8,7 @@ one job, from the first row to the last byte.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from dataclasses import dataclass
@@ -17,21 +18,52 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from alance.errors import InvalidInputError
 from alance.file.budgets import PAGE_BYTES
 from alance.file.here import Here, Pieces, without_waiting
-from alance.file.parts import steps
 from alance.file.small_batches import SmallBatches, merged
+from alance.file.waiting import steps
+from alance.file_version import FileVersion
+from alance.format.encode.options import Options
 from alance.io.tasks import all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     import pyarrow as pa
 
     from alance.arrays import Bytes
     from alance.file.blob_placer import Sidecars
-    from alance.file_version import FileVersion
+    from alance.format.field import Field
     from alance.format.schema import Schema
     from alance.io.pool import DecodePool
     from alance.io.upload import Upload
+
+
+def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:
+    """Check the leaves of a file that is begun.
+
+    Warns where later releases may not read it, and of metadata that are not used as they are.
+
+    Raises:
+        InvalidInputError: blobs of a version that these files do not have.
+    """
+    for leaf in leaves:
+        for text in Options.doubtful(leaf.metadata):
+            warnings.warn(f"field {leaf.name!r}: metadata {text}", stacklevel=4)
+        if leaf.is_blob_v2 and version < FileVersion.V2_2:
+            raise InvalidInputError(
+                f"field {leaf.name!r}: blobs of version 2 in a file of {version.value}; "
+                "expected version 2.2 or later"
+            )
+        if leaf.is_blob_v1 and version >= FileVersion.V2_3:
+            raise InvalidInputError(
+                f"field {leaf.name!r}: blobs of version 1 in a file of {version.value}, "
+                "which has those of version 2 alone"
+            )
+    if version >= FileVersion.V2_3:
+        warnings.warn(
+            f"file version {version.value} is unstable: later releases of Lance may not read it",
+            stacklevel=4,  # who makes the writer
+        )
+
 
 T = TypeVar("T")
 QUICK_ROWS: Final = 99  # of files that the loop encodes, in less time than a hop takes

@@ -21,7 +21,7 @@ from aiofiles.os import wrap
 
 from alance.io import lifecycle
 from alance.io.disk_store import DiskStore
-from alance.io.threads import threads
+from alance.io.futures import threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -1,17 +1,22 @@
-"""Who answers for a store: the cloud itself, or another server that speaks its protocol."""
+"""Who answers for a store: the cloud itself, or another server that speaks its protocol; and a name
+that says which one is meant, in later processes too.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from alance.errors import InvalidInputError
+from alance.io.store import without_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from alance.io.profile import Kind
+    from alance.io.profile import Kind, StoreProfile
 
 # obstore's names of the option, and of the variables of the environment that stand in for it.
 _OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -34,6 +39,19 @@ _CLOUDS: Final[Mapping[str, tuple[str, ...]]] = {
         ".fabric.microsoft.com",
     ),
 }
+# Options that say which server and container is meant, in the words of object_store.
+_NAMING: Final = (
+    "account_name",
+    "base_url",
+    "bucket",
+    "container_name",
+    "endpoint",
+    "object_store_emulator",
+    "use_emulator",
+)
+_NAMING_VARIABLE: Final = re.compile(
+    r"(AWS|AZURE|AZURITE|GOOGLE)_.*(ACCOUNT_NAME|EMULATOR|ENDPOINT|URL).*"
+)
 EMULATOR: Final = "http://127.0.0.1:10000"
 
 
@@ -86,8 +104,8 @@ def _named(kind: Kind, config: Mapping[str, object]) -> Iterator[tuple[str, str]
     for name in _OPTIONS.get(kind, ()):
         if config.get(name):
             yield f"storage option {name!r}", str(config[name])
-    if kind == "gcs":
-        yield from _in_key(config)
+    if kind == "gcs" and (server := _in_key(config)):
+        yield "service account key, gcs_base_url", server
     for name in _VARIABLES.get(kind, ()):
         if os.environ.get(name):
             yield f"environment variable {name}", os.environ[name]
@@ -97,13 +115,34 @@ def _is_true(value: object) -> bool:
     return str(value).lower() in ("true", "1", "yes", "on", "y")
 
 
-def _in_key(config: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Keys of service accounts for emulators hold their address."""
-    import json
-
+def _in_key(config: Mapping[str, object]) -> str:
+    """The server that a service account's key names, as those of emulators do; else empty."""
     try:
-        key = json.loads(str(config.get("service_account_key") or "{}"))
+        key = json.loads(str(config.get("service_account_key")))
     except ValueError:
-        return
-    if isinstance(key, dict) and key.get("gcs_base_url"):
-        yield "service account key, gcs_base_url", str(key["gcs_base_url"])
+        return ""
+    return str(key.get("gcs_base_url", "")) if isinstance(key, dict) else ""
+
+
+def lasting_name(root: str, profile: StoreProfile, objects: object) -> str | None:
+    """The name of a remote store that is the same in every process, for what is kept of it on disk:
+    its root and what names its server; None for any other.
+
+    A location does not do: its root has a number where a bucket was opened with several options,
+    and the endpoint is not in it. Nothing secret is part of a name, and names are only used hashed.
+
+    Args:
+        objects: its store object of obstore.
+    """
+    if not profile.is_remote:
+        return None
+    config: dict[str, object] = dict(getattr(objects, "config", None) or {})
+    named: dict[str, object] = {key: config[key] for key in _NAMING if key in config}
+    named["url"] = str(getattr(objects, "url", ""))
+    named["prefix"] = str(getattr(objects, "prefix", None) or "")
+    named["key"] = _in_key(config)
+    variables = {
+        name: value for name, value in os.environ.items() if _NAMING_VARIABLE.fullmatch(name)
+    }
+    parts = [profile.kind, without_number(root), named, variables]
+    return json.dumps(parts, sort_keys=True, default=str)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from alance.io import lifecycle
 from alance.io.limits import outlasted
 
 if TYPE_CHECKING:
@@ -229,3 +232,29 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         future.set_exception(error)
     else:
         future.set_result(result)
+
+
+THREADS: Final = 16  # 32 read no faster
+
+
+class _Threads:
+    """The threads of all local stores of this process: to start one holds the loop up."""
+
+    def __init__(self) -> None:
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin anew: a parent's threads are not in its child."""
+        self._executor: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()
+
+    def executor(self) -> ThreadPoolExecutor:
+        """The pool, made when first needed."""
+        with self._lock:
+            if self._executor is None:
+                lifecycle.on_fork(self)
+                self._executor = ThreadPoolExecutor(THREADS, "alance-io")
+            return self._executor
+
+
+threads: Final = _Threads()

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError, InvalidInputError
 from alance.io import files, lifecycle, publish, system
-from alance.io.futures import Job, Joined, in_thread
+from alance.io.futures import Job, Joined, in_thread, threads
 from alance.io.profile import LOCAL, StoreProfile
 from alance.io.store import ObjectMeta, check_spans, check_tag, check_whole, translate
 from alance.io.tasks import all_of, whole
-from alance.io.threads import threads
 from alance.io.upload_local import LocalUpload
 from alance.io.uri import join
 

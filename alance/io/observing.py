@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from alance.errors import StoreError
-    from alance.io.trace_events import Kind
+    from alance.io.trace import Kind
 
 
 _log: Final = logging.getLogger("alance.io")

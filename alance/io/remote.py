@@ -16,8 +16,7 @@ import obstore
 
 from alance.errors import CorruptFileError, NotFoundError
 from alance.io import forked, lifecycle, observing, trace
-from alance.io.disk_place import lasting_name
-from alance.io.endpoints import endpoint_of
+from alance.io.endpoints import endpoint_of, lasting_name
 from alance.io.futures import Joined, Retried, done, failed
 from alance.io.limits import Limit, TimeLimits, outlasted
 from alance.io.remote_list import LOOK_S, check_level, list_objects
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
     from alance.io.profile import StoreProfile
     from alance.io.store import Body, Names, Span
-    from alance.io.trace_events import Kind
+    from alance.io.trace import Kind
 
     ObjectStore: TypeAlias = S3Store | GCSStore | AzureStore | HTTPStore | LocalStore | MemoryStore
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from alance.io.trace_events import HopEvent, RequestEvent, Totals
+    from alance.io.trace import HopEvent, RequestEvent, Totals
 
 
 def span_of(events: Iterable[RequestEvent]) -> float:

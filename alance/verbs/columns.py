@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.deferred import Deferred
-from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.options import CommitOptions
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alance.ops.columns import join as columns_join
     from alance.ops.columns.alter import Alteration
     from alance.ops.columns.sources import Transforms
-    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.options import CommitArguments
     from alance.ops.write.sources import Data
 else:
     columns_add = Deferred("alance.ops.columns.add")

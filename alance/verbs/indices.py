@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
-from alance.ops.version.commit_options import CommitArguments, CommitOptions
+from alance.ops.version.options import CommitArguments, CommitOptions
 from alance.verbs.base import Handle
 from alance.versioning.backoff import MAX_RETRIES
 
@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from alance.ops.index import new_vector as index_new_vector
     from alance.ops.index import texts as index_texts
     from alance.ops.index import vectors as index_vectors
-    from alance.ops.index.index_arguments import IndexArguments, ScalarIndexArguments
     from alance.ops.index.listing import IndexDescription
-    from alance.ops.index.new_vector import VectorIndexArguments
-    from alance.ops.index.progress import IndexProgress
+    from alance.ops.index.new_vector import (
+        IndexArguments,
+        ScalarIndexArguments,
+        VectorIndexArguments,
+    )
+    from alance.ops.index.train import IndexProgress
     from alance.ops.index.value_options import IndexConfig, ValueIndexArguments
     from alance.ops.search import prewarm
 else:

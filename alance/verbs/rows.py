@@ -11,10 +11,14 @@ from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.read.options import ScanOptions
-from alance.ops.version.base_options import BaseOptions
-from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.conditions import bound
-from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE, MERGE_BYTES
+from alance.ops.version.options import (
+    MAX_BYTES_PER_FILE,
+    MAX_ROWS_PER_FILE,
+    MERGE_BYTES,
+    BaseOptions,
+    CommitOptions,
+)
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
@@ -35,8 +39,8 @@ if TYPE_CHECKING:
     from alance.ops.read.explain import Explanation
     from alance.ops.rows import delete, update
     from alance.ops.rows.update import Updates
-    from alance.ops.version.commit_options import CommitArguments
     from alance.ops.version.conditions import Params
+    from alance.ops.version.options import CommitArguments
     from alance.ops.write import options as write_options
     from alance.ops.write import write
     from alance.ops.write.options import Progress

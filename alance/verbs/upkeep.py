@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from alance.deferred import Deferred
 from alance.io.generators import outermost
-from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.options import CommitOptions
 from alance.optimize import Optimize
 from alance.verbs.base import Handle
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.ops.cleanup import policy as cleanup_policy
     from alance.ops.cleanup.policy import CleanupExplanation, CleanupStats
     from alance.ops.upkeep import config, place, validate
-    from alance.ops.version.commit_options import CommitArguments
+    from alance.ops.version.options import CommitArguments
     from alance.ops.write import bases
 else:
     bases = Deferred("alance.ops.write.bases")

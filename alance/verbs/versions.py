@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from alance.deferred import Deferred
 from alance.ops.version import opening
-from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.options import CommitOptions
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from alance.ops.refs import write as refs_write
     from alance.ops.refs.refs import Branches, Tags
     from alance.ops.version import restore
-    from alance.ops.version.commit_options import CommitArguments
     from alance.ops.version.opening import Reference
+    from alance.ops.version.options import CommitArguments
     from alance.versioning.load import VersionInfo
 else:
     clone = Deferred("alance.ops.refs.clone")

@@ -1,4 +1,4 @@
-"""A trace as a page: style, script and records in one HTML file.
+"""`alance.trace()`, and a trace as a page: style, script and records in one HTML file.
 
 The records are JSON inside the page. Paths are users' data: `<` is escaped in the JSON, the script
 sets texts and never markup, and the page's own policy forbids it to load anything.
@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from alance.io import trace as traces
 
-    from alance.io.trace import HopEvent, Recorder, RequestEvent
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from alance.io.trace import HopEvent, RequestEvent
 
 # What a request is for, by its reason; the script has a colour for each.
 GROUPS: Final = {
@@ -141,3 +145,31 @@ def _few(names: Iterable[str]) -> list[str]:
 
 def _part(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
+
+
+class Recorder(traces.Recorder):
+    """The requests of a `with alance.trace()` block, in the order in which they ended."""
+
+    __slots__ = ()
+
+    def to_html(self, path: str | Path, *, title: str = "") -> None:
+        """Write a page with a waterfall of the requests: one file that asks no network.
+
+        Args:
+            title: shown at the top.
+        """
+        Path(path).write_text(page(self, title), encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        """The totals, for notebooks."""
+        return f"<pre>{escape(self.summary())}</pre>"
+
+
+@contextmanager
+def trace() -> Iterator[Recorder]:
+    """Record the requests that this block asks for.
+
+    Costs some microseconds a request while the block runs, nothing otherwise.
+    """
+    with traces.recording(Recorder()) as recorder:
+        yield recorder

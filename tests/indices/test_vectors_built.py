@@ -24,7 +24,7 @@ from tests.reference.thinned import thinned
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from alance.ops.index.progress import IndexProgress
+    from alance.ops.index.train import IndexProgress
 
 DIM = 16
 NUM_ROWS = 4000

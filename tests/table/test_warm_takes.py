@@ -23,7 +23,7 @@ from alance.io import pool
 from alance.io.flights import Flight
 from alance.io.joined import _Together as Together
 from alance.io.local import LocalSource, LocalStore
-from alance.ops.read.placed import by_key, by_position
+from alance.ops.read.positions import by_key, by_position
 from alance.testing.lab import Lab
 from tests.reference.waiting import stuck
 

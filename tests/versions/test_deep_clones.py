@@ -118,7 +118,7 @@ async def test_between_stores(table: str, tmp_path: Path, lab: Lab) -> None:
 
 
 async def test_large_files_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alance.ops.version.copies.COPY_BYTES", 1000)
+    monkeypatch.setattr("alance.ops.version.objects.COPY_BYTES", 1000)
     rows = numbers(0, 5000)
     dataset = await alance.write_dataset(rows, tmp_path / "t", max_rows_per_file=700)
     store = MemoryStore()

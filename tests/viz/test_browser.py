@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from alance.io import trace as records
-from alance.viz.recorder import Recorder
+from alance.viz.page import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

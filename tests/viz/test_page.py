@@ -10,13 +10,12 @@ import pytest
 
 import alance
 from alance.io import trace as records
-from alance.viz.page import MAX_COLUMNS, group_of, page
-from alance.viz.recorder import Recorder
+from alance.viz.page import MAX_COLUMNS, Recorder, group_of, page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from alance.io.trace_events import Kind
+    from alance.io.trace import Kind
 
 EVIL = "s3://b/</script><img src=x onerror=alert(1)>/<!--/'\"&amp;.lance"
 

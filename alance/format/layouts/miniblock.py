@@ -21,7 +21,7 @@ from alance.format.codecs.fixed import FixedSizeList
 from alance.format.codecs.strings import Fsst, Variable
 from alance.format.layouts.dictionary import Dictionary
 from alance.format.layouts.levels import Shape
-from alance.format.layouts.miniblock_chunks import Chunks
+from alance.format.layouts.miniblock_chunks import CHUNKS, Chunks
 from alance.format.layouts.miniblock_task import ChunkForm, MiniBlockTask
 from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import (
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from alance.format.plans import ByteRange, Plan
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
-CHUNKS: Final = 1  # the buffer that holds the chunks
 NOWHERE: Final = PagePlace("", (), 0)
 CHUNKS_BESIDE: Final = 1.5  # read beside a row whose chunk is guessed: it may be at either end
 FIXED_SPREAD: Final = 0.5  # of values of fixed width: their chunks differ by packing alone

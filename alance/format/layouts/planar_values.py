@@ -29,7 +29,8 @@ from alance.format.codecs import block_codec
 from alance.format.codecs.base import ChunkBuffers, variant
 from alance.format.codecs.sequence import sequence_codec
 from alance.format.layouts.fullzip import ROWS, FullZipPage
-from alance.format.layouts.miniblock import CHUNKS, MiniBlockPage
+from alance.format.layouts.miniblock import MiniBlockPage
+from alance.format.layouts.miniblock_chunks import CHUNKS
 from alance.format.layouts.miniblock_task import decode_block
 from alance.format.layouts.place import fetch
 from alance.format.layouts.selection import block_bytes, spread

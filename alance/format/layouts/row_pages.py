@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes
     from alance.format.blocks import Block
     from alance.format.codecs.base import BlockCodec, MiniBlockCodec
-    from alance.format.layouts.fullzip_form import ZipForm
+    from alance.format.layouts.fullzip import ZipForm
     from alance.format.layouts.miniblock_task import ChunkForm
     from alance.format.layouts.place import PagePlace
 

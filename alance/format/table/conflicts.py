@@ -14,8 +14,14 @@ from alance.errors import CommitConflictError
 from alance.format.table import conflict_rules as rules
 from alance.format.table.apply_columns import moved_fields
 from alance.format.table.apply_indices import prune
-from alance.format.table.conflict_case import Case, replaced_fields, updated
-from alance.format.table.conflict_merge import check_merge, merge, to_merge
+from alance.format.table.conflict_case import (
+    Case,
+    check_merge,
+    merge,
+    replaced_fields,
+    to_merge,
+    updated,
+)
 from alance.format.table.operations import Delete, Merge, Update
 from alance.format.table.operations_meta import CreateIndex
 

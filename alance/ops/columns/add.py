@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from alance.format.proto import file_pb2, table_pb2
     from alance.format.schema import Schema
     from alance.ops.columns.sources import NewColumns, Transforms, Values
-    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.handle import FragmentHandle
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from alance.format.field import Field
     from alance.format.schema import Schema
-    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 Alteration: TypeAlias = Mapping[str, Any]

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from alance.format.table.operations import Operation
     from alance.ops.columns.checkpoint import Checkpoint
     from alance.ops.columns.sources import Values
-    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.handle import FragmentHandle
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.files_at_once import FileAtOnce
 

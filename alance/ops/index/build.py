@@ -16,8 +16,7 @@ from alance.format.index.build import PageTableBuilder, RowSetBuilder
 from alance.format.index.zone_build import ZoneBuilder
 from alance.format.index.zones import MAP_FILE
 from alance.format.table.indices import ADDRESSES_FROM, json_details
-from alance.ops.index.column_values import ColumnValues, OtherTypeError
-from alance.ops.index.keyed import RowKeys
+from alance.ops.index.keyed import ColumnValues, OtherTypeError, RowKeys
 from alance.ops.index.runs import run_schema
 from alance.ops.index.segment_files import NO_END, FileEnd, NewSegment
 from alance.ops.index.sort import MEMORY, RowSorter

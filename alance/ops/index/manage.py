@@ -29,7 +29,7 @@ from alance.ops.version.commits import commit_change, with_retries
 if TYPE_CHECKING:
     from alance.format.proto import table_pb2
     from alance.ops.index.new import NewIndex
-    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
     from alance.format.table.indices import Index
     from alance.ops.index.segment_files import NewSegment
-    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 

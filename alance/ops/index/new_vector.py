@@ -15,7 +15,10 @@ from alance.format.index.encoders import BITS
 from alance.format.index.hnsw import DEFAULT, MOST, Links
 from alance.format.index.values import ALIASES, METRICS, TYPES, VectorType
 from alance.ops.index.new import check_name, refuse_reuse
+from alance.ops.index.new_text import TextIndexArguments
 from alance.ops.index.sort import MEMORY
+from alance.ops.index.value_options import ValueIndexArguments
+from alance.ops.version.options import CommitArguments
 
 if TYPE_CHECKING:
     from alance.format.field import Field
@@ -265,3 +268,11 @@ def given(values: object, shape: tuple[int | None, ...], what: str) -> np.ndarra
             f"{what}: expected finite numbers of shape {told}, not {array.dtype} of {array.shape}"
         )
     return array
+
+
+class IndexArguments(VectorIndexArguments, TextIndexArguments, total=False):
+    """Those of vectors, or those of texts."""
+
+
+class ScalarIndexArguments(ValueIndexArguments, TextIndexArguments, CommitArguments, total=False):
+    """Those of the commit, of values, and of texts."""

@@ -19,8 +19,7 @@ from alance.format.index.build import RowSetBuilder
 from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import SegmentBuilder, sorted_rows
-from alance.ops.index.column_values import ColumnValues
-from alance.ops.index.keyed import RowKeys
+from alance.ops.index.keyed import ColumnValues, RowKeys
 from alance.ops.index.merge import RunMerger
 from alance.ops.index.new import NewIndex, check_new
 from alance.ops.index.new_text import CheckedText, NewTextIndex, check_new_text
@@ -42,7 +41,7 @@ from alance.ops.index.vector_parts import (
 from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BTREE
 from alance.ops.version.commits import commit_change
-from alance.ops.version.discards import discard_objects
+from alance.ops.version.objects import discard_objects
 from alance.ops.version.opening import at_version
 
 if TYPE_CHECKING:
@@ -55,7 +54,7 @@ if TYPE_CHECKING:
     from alance.ops.index.new import Checked
     from alance.ops.index.new_vector import NewVectorIndex
     from alance.ops.index.ranges import IndexPages, IndexRange
-    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 New: TypeAlias = "NewIndex | NewVectorIndex | NewTextIndex"

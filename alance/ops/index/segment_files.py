@@ -14,7 +14,7 @@ import numpy as np
 from alance.file.budgets import PAGE_BYTES
 from alance.file.fragment import open_fragment
 from alance.file.page_writer import older_writers, writer_of
-from alance.file.states import ScanStates
+from alance.file.recall import ScanStates
 from alance.file_version import FileVersion
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
@@ -22,9 +22,8 @@ from alance.format.table.naming import INDICES
 from alance.format.table.roaring import roaring_bytes
 from alance.io.readahead import in_turn
 from alance.ops.index.sort import BATCH_ROWS
-from alance.ops.version.copies import copy_object
-from alance.ops.version.discards import discard_objects
 from alance.ops.version.index_files import opened_files
+from alance.ops.version.objects import copy_object, discard_objects
 
 if TYPE_CHECKING:
     from collections.abc import (

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from alance.format.index.text.params import TextParams
     from alance.format.proto import table_pb2
     from alance.ops.index.new_text import NewTextIndex
-    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 KIND: Final = "Inverted"

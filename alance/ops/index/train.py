@@ -27,10 +27,8 @@ from alance.format.index.values import WIDTHS, Vectors, VectorType, whole_vector
 from alance.io.tasks import all_of
 from alance.ops.index.kmeans import Clustering
 from alance.ops.index.new_vector import PARTITION_ROWS, given
-from alance.ops.index.progress import Step
 from alance.ops.index.segment_files import StoredFile
-from alance.ops.read.sample import drawn
-from alance.ops.read.take import take
+from alance.ops.read.take import drawn, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,10 +42,46 @@ if TYPE_CHECKING:
     from alance.format.table.indices import Index
     from alance.io.pool import DecodePool
     from alance.ops.index.new_vector import CheckedVectors
-    from alance.ops.index.progress import IndexProgress
     from alance.ops.version.snapshot import Snapshot
 
-    Tell = Callable[[IndexProgress], object] | None
+    Tell = Callable[["IndexProgress"], object] | None
+
+
+@dataclass(frozen=True, slots=True)
+class IndexProgress:
+    """How far the building of an index of vectors is.
+
+    Attributes:
+        step: "centroids" and "codebook" (training), "code" (of the rows that a scan gives),
+            "write" (partition by partition, with their graphs).
+        done, total: rounds of k-means, of which there may be fewer; parts of the codebook; rows,
+            of which those without a vector are not written.
+    """
+
+    step: str
+    done: int
+    total: int
+
+
+@dataclass(slots=True)
+class Step:
+    """What is told of a step; nothing where nobody asked."""
+
+    tell: Callable[[IndexProgress], object] | None
+    name: str
+    total: int
+    done: int = 0
+
+    def at(self, done: int) -> None:
+        """So much is done."""
+        self.done = done
+        if self.tell is not None:
+            self.tell(IndexProgress(self.name, done, self.total))
+
+    def add(self, count: int) -> None:
+        """So much more is done."""
+        self.at(self.done + count)
+
 
 GRAPH_ROWS: Final = 1 << 20  # of a partition with a graph, as pylance aims at them
 SEED: Final = 42  # the same rows give the same index

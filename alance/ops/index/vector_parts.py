@@ -34,7 +34,7 @@ from alance.ops.index.vectors import (
     VectorSegmentBuilder,
     whole_partitions,
 )
-from alance.ops.version.discards import discard_objects
+from alance.ops.version.objects import discard_objects
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Sequence

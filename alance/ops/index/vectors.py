@@ -27,11 +27,10 @@ from alance.ops.index.carried import CarriedSegment, joined
 from alance.ops.index.graphs import NewGraphs
 from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
-from alance.ops.index.progress import Step
 from alance.ops.index.segment_files import FileEnd, NewSegment
 from alance.ops.index.sort import BATCH_ROWS, MEMORY, RowSorter
 from alance.ops.index.split import split_large
-from alance.ops.index.train import train, training_of
+from alance.ops.index.train import Step, train, training_of
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
     from alance.ops.index.graphs import Kept
     from alance.ops.index.new_vector import NewVectorIndex
     from alance.ops.index.train import Tell, Training
-    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 DETAILS: Final = "/lance.index.pb.VectorIndexDetails"

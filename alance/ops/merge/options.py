@@ -6,9 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from alance.errors import InvalidInputError
-from alance.ops.version.base_options import BaseOptions
-from alance.ops.version.commit_options import CommitOptions
-from alance.ops.version.defaults import MERGE_BYTES
+from alance.ops.version.options import MERGE_BYTES, BaseOptions, CommitOptions
 
 if TYPE_CHECKING:
     from alance.file_version import FileVersion

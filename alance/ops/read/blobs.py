@@ -25,7 +25,7 @@ from alance.format.plans import ByteRange
 from alance.io.generators import outermost
 from alance.ops.blobs.places import places_of
 from alance.ops.read.take import take, take_addresses, take_rows
-from alance.ops.version.defaults import BLOB_BYTES
+from alance.ops.version.options import BLOB_BYTES
 from alance.ops.version.projection import ROW_ADDRESS
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from alance.file.data_spans import DataSpans
     from alance.format.schema import Schema
-    from alance.io.trace_events import RequestEvent
+    from alance.io.trace import RequestEvent
     from alance.ops.lookup.look_up import IndexUse
     from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning import Skipped

@@ -23,7 +23,7 @@ from alance.file.columns import OpenColumn
 from alance.file.fragment import open_fragments
 from alance.file.grouped import group_key
 from alance.file.in_place import LocalRows
-from alance.file.states import ScanStates
+from alance.file.recall import ScanStates
 from alance.file.taken import TakenRows
 from alance.file.tracing import describe
 from alance.format.plans import all_read, together

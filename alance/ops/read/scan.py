@@ -21,7 +21,7 @@ import numpy as np
 
 from alance.file.batches import leaf_bytes
 from alance.file.fragment import open_fragments
-from alance.file.states import ScanStates
+from alance.file.recall import ScanStates
 from alance.file.tracing import describe
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import together

@@ -13,8 +13,7 @@ from alance.errors import InvalidInputError, RowNotFoundError
 from alance.file.batches import empty_batch, empty_columns, one_batch
 from alance.format.numbers import to_arrow
 from alance.io.joined import Joint
-from alance.ops.read.placed import by_key, by_position
-from alance.ops.read.positions import as_positions
+from alance.ops.read.positions import as_positions, by_key, by_position
 from alance.ops.read.rows import with_meta
 from alance.ops.read.taking import FEW_ROWS, Rows, prepare_take, read_rows
 from alance.ops.version.first_use import ARROW, load_readers
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.format.schema import Schema
-    from alance.ops.read.placed import Placed
+    from alance.ops.read.positions import Placed
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
@@ -237,3 +236,22 @@ def in_order(batch: pa.RecordBatch, places: Int64s | None) -> pa.Table:
     elif places is not None:
         batch = empty_columns(len(places))
     return pa.Table.from_batches([batch])
+
+
+async def sample(
+    snapshot: Snapshot, num_rows: int, columns: Columns = None, *, seed: int | None = None
+) -> pa.Table:
+    """Different rows drawn at random, in dataset order.
+
+    Raises:
+        InvalidInputError: a negative number, or more rows than there are.
+    """
+    return await take(snapshot, await drawn(snapshot, num_rows, seed), columns)
+
+
+async def drawn(snapshot: Snapshot, num_rows: int, seed: int | None) -> Int64s:
+    """The positions of the rows of `sample`, ascending."""
+    total = int((await snapshot.live_counts()).sum())
+    if not 0 <= num_rows <= total:
+        raise InvalidInputError(f"sample of {num_rows} rows: the dataset has {total}")
+    return np.sort(np.random.default_rng(seed).choice(total, num_rows, replace=False))

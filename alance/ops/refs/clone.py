@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     import os
 
     from alance.io.credentials import StorageOptions
-    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.opening import Reference
+    from alance.ops.version.options import CommitOptions
     from alance.versioning.table import Table
 
 

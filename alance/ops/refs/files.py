@@ -27,7 +27,7 @@ from alance.ops.blobs.places import leaves_of, managed_objects
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.version.copies import copy_object
+from alance.ops.version.objects import copy_object
 from alance.ops.version.projection import ROW_ADDRESS
 from alance.ops.write.blob_moves import moved_blobs
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from alance.checks import check_choice
 from alance.deferred import Deferred
 from alance.format.table.refs import check_branch_name, check_tag_name
-from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.options import CommitOptions
 from alance.versioning import refs
 
 if TYPE_CHECKING:

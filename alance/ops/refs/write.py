@@ -32,8 +32,8 @@ from alance.versioning.settle import Patience, Settled, put_settled
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.opening import Reference
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 CREATE_S: Final = 120.0  # making a branch goes on so long after a cancellation

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt64s
     from alance.expr import Predicate
     from alance.ops.read.options import ScanOptions
-    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 

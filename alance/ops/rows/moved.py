@@ -21,8 +21,8 @@ from alance.format.table.operations import Delete, Update
 from alance.format.table.row_ids_encode import row_ids_bytes
 from alance.io.tasks import all_of
 from alance.ops.version.commits import PreparedChange
-from alance.ops.version.discards import discard_objects
 from alance.ops.version.lineage import lineage_reader
+from alance.ops.version.objects import discard_objects
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from typing import Any, Required, Unpack
 
     from alance.arrays import Int64s, UInt64s
-    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.handle import FragmentHandle
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.files import DataFiles
 

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from alance.expr import Computed
     from alance.format.field import Field
     from alance.format.schema import Schema
-    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.conditions import Params
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once

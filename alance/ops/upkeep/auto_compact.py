@@ -26,8 +26,8 @@ from alance.errors import (
 from alance.io import observing
 from alance.io.observing import Reading
 from alance.ops.upkeep import compact
-from alance.ops.version.commit_options import CommitOptions
 from alance.ops.version.opening import checkout
+from alance.ops.version.options import CommitOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
     from alance.ops.upkeep.compact_plan import CompactionOptions, ResolvedCompactionOptions
-    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.options import CommitOptions
 
 __all__ = [
     "CompactionMetrics",

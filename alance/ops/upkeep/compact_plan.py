@@ -17,7 +17,7 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.numbers import distinct, offsets_of
 from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM, covered
-from alance.ops.version.defaults import MAX_BYTES_PER_FILE
+from alance.ops.version.options import MAX_BYTES_PER_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Literal, TypeAlias
 
-    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
     Kind: TypeAlias = Literal["config_updates", "table_metadata_updates", "schema_metadata_updates"]

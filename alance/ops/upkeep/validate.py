@@ -12,7 +12,7 @@ import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, StoreError, UnsupportedError
 from alance.file.open import from_tail, open_columns, open_file
-from alance.file.states import OwnStates
+from alance.file.recall import OwnStates
 from alance.file.v2_0_open import open_fields
 from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES

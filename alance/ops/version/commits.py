@@ -9,7 +9,7 @@ from alance.errors import RetryableConflictError
 from alance.format.table.naming import NamingScheme
 from alance.format.table.transaction import Transaction
 from alance.ops.cleanup.cleanup import clean_after
-from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.options import CommitOptions
 from alance.ops.version.snapshot import Snapshot
 from alance.versioning import load
 from alance.versioning.backoff import MAX_RETRIES

@@ -9,7 +9,7 @@ import numpy as np
 from alance.errors import CorruptFileError
 from alance.file.fragment import open_fragment
 from alance.file.open import open_columns, open_file
-from alance.file.states import ScanStates
+from alance.file.recall import ScanStates
 from alance.format.field import Field
 from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import as_numbers

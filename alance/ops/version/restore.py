@@ -14,8 +14,8 @@ from alance.versioning.load import load_version
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
-    from alance.ops.version.commit_options import CommitOptions
     from alance.ops.version.opening import Reference
+    from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.io.engine import Engine
     from alance.io.uri import Address
-    from alance.ops.version.base_options import BaseOptions
-    from alance.ops.version.commit_options import CommitOptions
+    from alance.ops.version.options import BaseOptions, CommitOptions
     from alance.ops.version.snapshot import Snapshot
     from alance.versioning.table import Table
 

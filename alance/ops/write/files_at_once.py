@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from alance.file.at_once import encode_file
+from alance.file.page_writer import encode_file
 from alance.format.table.naming import data_file_name
-from alance.ops.version.discards import discard_objects
+from alance.ops.version.objects import discard_objects
 from alance.ops.write.files import data_file_of
 
 if TYPE_CHECKING:

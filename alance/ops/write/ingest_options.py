@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.checks import check_counts
 from alance.errors import InvalidInputError
-from alance.ops.version.commit_options import CommitOptions
+from alance.ops.version.options import CommitOptions
 from alance.ops.write.options import Limits, WriteOptions
 
 if TYPE_CHECKING:

@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from alance.checks import check_count
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
-from alance.ops.version.base_options import BaseOptions
-from alance.ops.version.commit_options import CommitOptions
-from alance.ops.version.defaults import MAX_BYTES_PER_FILE, MAX_ROWS_PER_FILE
+from alance.ops.version.options import (
+    MAX_BYTES_PER_FILE,
+    MAX_ROWS_PER_FILE,
+    BaseOptions,
+    CommitOptions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -16,7 +16,7 @@ from lance.file import LanceFileWriter
 
 from alance.errors import CorruptFileError
 from alance.file.fragment import FileSource, open_fragment
-from alance.file.states import ScanStates
+from alance.file.recall import ScanStates
 from alance.format.blocks import FixedWidth
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.layouts.fields import assemble, leaf_columns

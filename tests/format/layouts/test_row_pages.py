@@ -14,7 +14,7 @@ from alance.format.codecs import BLOCK, MINI_BLOCK, PER_VALUE, block_codec, mini
 from alance.format.codecs.general import Scheme
 from alance.format.encode import encodings
 from alance.format.layouts.base import Layer
-from alance.format.layouts.fullzip_form import ZipForm
+from alance.format.layouts.fullzip import ZipForm
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.miniblock_task import ChunkForm
 from alance.format.layouts.place import PagePlace

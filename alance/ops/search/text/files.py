@@ -16,7 +16,7 @@ import numpy as np
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.fragment import open_fragment
 from alance.file.plain import open_plain
-from alance.file.states import OwnStates
+from alance.file.recall import OwnStates
 from alance.format.index.text import metadata as text_metadata
 from alance.format.index.text.dictionary import Dictionary
 from alance.format.index.text.metadata import DELETED, Documents, TextMetadata

@@ -1,4 +1,4 @@
-"""Objects copied from one place to another, a piece at a time."""
+"""Objects of a table that are copied, and those of a version that is not made removed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,24 @@ from typing import TYPE_CHECKING, Final
 from alance.format.plans import ByteRange
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alance.io.engine import Engine
 
 COPY_BYTES: Final = 8 << 20  # of a piece
+
+
+async def discard_objects(engine: Engine, locations: Sequence[str]) -> None:
+    """Remove objects of one store that no version has, as far as the store can be reached.
+
+    Whoever was cancelled does not wait for a store that does not answer; see `io.background`. What
+    stays are orphans, which a cleanup finds.
+    """
+    if not locations:
+        return
+    places = [engine.registry.resolve(location) for location in locations]
+    store = places[0][0]
+    await engine.background.discard(store.delete([path for _, path in places]), store)
 
 
 async def copy_object(

@@ -1,15 +1,62 @@
-"""Where new data files go: what every verb that writes rows takes."""
+"""What verbs that change a table take: how the transaction becomes a version, where files go.
+
+The numbers that are in the signatures of other verbs are here, too, without what goes by them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypedDict
 
+from alance.checks import check_count
 from alance.errors import InvalidInputError
+from alance.format.table.naming import MESSAGE_PROPERTY
+from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from alance.format.table.fragment import DatasetBasePath
+
+
+class CommitArguments(TypedDict, total=False):
+    """The fields of `CommitOptions` as keyword arguments of verbs that make a version."""
+
+    properties: Mapping[str, str] | None
+    message: str | None
+    max_retries: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOptions:
+    """How a transaction becomes a version.
+
+    Attributes:
+        properties: noted in the transaction.
+        message: a commit message, noted there too.
+        max_retries: attempts after the first one, where others were first.
+
+    Raises:
+        InvalidInputError: properties that are no text, retries that are no count.
+    """
+
+    properties: Mapping[str, str] | None = None
+    message: str | None = None
+    max_retries: int = MAX_RETRIES
+
+    def __post_init__(self) -> None:
+        check_count("max_retries", self.max_retries, 0)
+        for key, value in self.noted().items():
+            if not isinstance(key, str) or not isinstance(value, str):
+                raise InvalidInputError(f"property {key!r}: {value!r}, expected text for text")
+
+    def noted(self) -> dict[str, str]:
+        """The properties of the transaction."""
+        noted = dict(self.properties or {})
+        if self.message is not None:
+            noted[MESSAGE_PROPERTY] = self.message
+        return noted
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +103,11 @@ class BaseOptions:
     def has_targets(self) -> bool:
         """Whether new data files may go elsewhere."""
         return self.target_bases is not None or self.target_all_bases is not None
+
+
+MAX_ROWS_PER_FILE: Final = 1 << 20
+MAX_BYTES_PER_FILE: Final = 90 << 30
+MERGE_BYTES: Final = 256 << 20  # of keys and rows that a merge holds in memory
+GROUP_BYTES: Final = 256 << 20  # of groups that an aggregate holds in memory
+BLOB_BYTES: Final = 512 << 10  # that a read of a blob fetches at least
+SMALL_ROWS: Final = 1024  # fewer are few for a fragment, says `Dataset.stats`
