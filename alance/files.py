@@ -219,7 +219,7 @@ class FileReader:
     ) -> pa.Table:
         """The rows from `start` to `stop` in memory."""
         batches = [batch async for batch in self.to_batches(columns, start=start, stop=stop)]
-        schema = pa.schema([field.to_arrow() for field in self._projected(columns).fields])
+        schema = self._projected(columns).read_arrow()
         return pa.Table.from_batches(batches, schema=schema)
 
     def _projected(self, columns: Sequence[str] | None) -> Schema:

@@ -58,8 +58,7 @@ def completed(
         if array is None:
             return None
         arrays.append(array)
-    fields = [field.to_arrow() for field in schema.fields]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema.read_arrow())
 
 
 def fixed_bytes(arrow: pa.DataType) -> float:

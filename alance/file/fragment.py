@@ -100,7 +100,7 @@ class FragmentTask(NamedTuple):
         if not self.schema.fields:
             return empty_columns(self.num_rows)
         if self.columns:
-            decoded = [(columns.fields, columns.decode(read)) for columns in self.columns]
+            decoded = [(own.fields, own.decode(read, self.schema)) for own in self.columns]
             batch = completed(self.schema, decoded, lambda field: self.column(field, read))
         else:
             batch = self.ranged.batch(self.schema, lambda field: self.column(field, read))

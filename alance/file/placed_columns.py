@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Reader
+    from alance.format.schema import Schema
 
 
 class PlacedColumns(NamedTuple):
@@ -56,11 +57,12 @@ class PlacedColumns(NamedTuple):
             texts=[self.texts[number] for number in kept],
         )
 
-    def decode(self, read: Reader) -> pa.RecordBatch:
+    def decode(self, read: Reader, schema: Schema) -> pa.RecordBatch:
         """The values, in the order of the rows.
 
         Args:
             read: brings what was not read before.
+            schema: of the rows; of its fields these are some, or all, in their order.
 
         Raises:
             CorruptFileError: the bytes contradict the format.
@@ -84,5 +86,8 @@ class PlacedColumns(NamedTuple):
             failure = plan.page(batch.page).place.corrupt(str(error))
             failure.add_note(f"in field {self.fields[batch.column].name!r}")
             raise failure from error
-        schema = pa.schema([field.to_arrow() for field in self.fields])
-        return pa.RecordBatch._import_from_c(batch.address, schema)
+        if len(self.fields) == len(schema.fields):
+            arrow = schema.read_arrow()
+        else:
+            arrow = pa.schema([field.to_arrow() for field in self.fields])
+        return pa.RecordBatch._import_from_c(batch.address, arrow)

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 PLACED_AT_ONCE: Final = 1 << 17  # rows of columns that a call places: 1 to 4 milliseconds
+_CONTAINERS, _TABLES, _PATH = map(attrgetter, ("containers", "tables", "path"))
+_IS_SIMPLE, _IS_WHOLE = map(attrgetter, ("is_simple", "is_whole"))
 GUESSED_PLACES: Final = 64  # of more, what is read in vain costs more than a round of 30 ms
 
 
@@ -62,7 +64,7 @@ def placed_rows(
     for _, same in groupby(fragments, attrgetter("leaf_ids")):
         last = first + len([*same])
         begin = ends[first - 1] if first else 0
-        own_ends = [end - begin for end in ends[first:last]]
+        own_ends = [end - begin for end in ends[first:last]] if first else ends[:last]
         asked = _Asked.of(fragments[first:last], rows[begin : ends[last - 1]], own_ends)
         plans.append(_rows_of(asked, states, guess))
         first = last
@@ -92,10 +94,9 @@ class _Asked(NamedTuple):
 
     @classmethod
     def of(cls, fragments: Sequence[OpenFragment], rows: Int64s, ends: Sequence[int]) -> _Asked:
-        tables = [fragment.tables for fragment in fragments]
-        kinds = {own.is_whole if own.is_simple else None for own in tables}
-        has_rows = all(map(lt, [0, *ends], ends))
-        return cls(tables, rows, ends, has_rows and len(kinds) == 1 and None not in kinds)
+        tables = [*map(_TABLES, fragments)]
+        are_alike = all(map(_IS_SIMPLE, tables)) and len({*map(_IS_WHOLE, tables)}) == 1
+        return cls(tables, rows, ends, are_alike and all(map(lt, [0, *ends], ends)))
 
     @property
     def num_runs(self) -> int:
@@ -175,7 +176,7 @@ class _Asked(NamedTuple):
     def place(self, batch: _Batch) -> _kernels.RowPlan:
         """Where rows are, as far as their tables know."""
         leaves, first, last = batch
-        by_leaf = [*zip(*[own.tables for own in self.tables[first:last]], strict=True)]
+        by_leaf = [*zip(*map(_TABLES, self.tables[first:last]), strict=True)]
         columns = [by_leaf[at] for at in leaves]
         try:
             return _kernels.plan_rows(columns, *self.rows_of(leaves[0], first, last))
@@ -203,9 +204,9 @@ class _Asked(NamedTuple):
     def placed(self, batch: _Batch, plan: _kernels.RowPlan) -> PlacedRows:
         """Rows that were placed, with their bytes where small files are kept whole."""
         leaves, first, last = batch
-        files = [own.containers for own in self.tables[first:last]]
-        containers = [own[at] for at in leaves for own in files]
-        placed = PlacedRows(plan, [container.path for container in containers])
+        by_leaf = [*zip(*map(_CONTAINERS, self.tables[first:last]), strict=True)]
+        containers = [container for at in leaves for container in by_leaf[at]]
+        placed = PlacedRows(plan, [*map(_PATH, containers)])
         if containers[0].is_whole:  # all of them are
             by_path = {container.path: container for container in containers}
             placed.content = bytes_at_hand(placed.pieces, by_path)

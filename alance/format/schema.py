@@ -249,6 +249,12 @@ class Schema:
             fields = [field.logical_arrow() for field in self.fields]
         return pa.schema(fields, metadata=dict(self.metadata) or None)
 
+    def read_arrow(self) -> pa.Schema:
+        """The Arrow schema of what is read; made once."""
+        return self.remember(
+            Schema.read_arrow, lambda: pa.schema([field.to_arrow() for field in self.fields])
+        )
+
     def walk(self) -> Iterator[Field]:
         """All fields, depth-first."""
         for field in self.fields:

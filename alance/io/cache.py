@@ -106,15 +106,16 @@ class SearchCache:
 
     def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
         """The values of keys; None for one that is not there."""
-        values = [self._entries.get(key) for key in keys]
+        values = [*map(self._entries.get, keys)]
         missing = values.count(None)
         self._hits += len(keys) - missing
         self._misses += missing
-        for key, value in zip(keys, values, strict=True):
-            if trace.active:
-                trace.look("search cache", hit=value is not None, key=key)
-            if value is not None:
+        for key in keys:
+            if key in self._entries:
                 self._entries.move_to_end(key)
+        if trace.active:
+            for key, value in zip(keys, values, strict=True):
+                trace.look("search cache", hit=value is not None, key=key)
         return values
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:

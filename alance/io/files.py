@@ -11,7 +11,7 @@ import os
 import threading
 from collections import OrderedDict
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from alance import _kernels
 from alance.errors import StoreError
@@ -28,6 +28,8 @@ ALIGNMENT: Final = 64  # of buffers in Lance files, and of the arrays that Arrow
 ARENA_RANGE_BYTES: Final = 16 << 10  # smaller ranges share an allocation, which costs 1 us
 
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
+_FD, _IDENTITY, _NAME, _NOWAITS = map(attrgetter, ("fd", "identity", "name", "nowait"))
+_FILE, _SIZE = map(attrgetter, ("file", "num_bytes"))
 _NO_NOWAIT: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -80,15 +82,8 @@ class FileCache:
 
     def peek(self, path: str) -> OpenFile | None:
         """The open file, if there is one and it is still what the path names. Costs a stat."""
-        with self._lock:
-            file = self._files.get(path)
-            if file is None:
-                return None
-            self._files.move_to_end(path)
-        if _kernels.sizes_now([file.name], [file.identity])[0] < 0:
-            self._forget([(path, file)])
-            return None
-        return file
+        opened = self.peek_all((path,))
+        return None if opened is None else opened[path].file
 
     def peek_all(self, paths: Collection[str]) -> dict[str, FileNow] | None:
         """Open files by path, if there are all of them and each is still what its path names.
@@ -96,15 +91,13 @@ class FileCache:
         Costs a stat a file, and one call for all.
         """
         with self._lock:
-            files = [self._files.get(path) for path in paths]
-            opened = [file for file in files if file is not None]
-            if len(opened) < len(files):
+            files = [*map(self._files.get, paths)]
+            if None in files:
                 return None
             for path in paths:
                 self._files.move_to_end(path)
-        sizes = _kernels.sizes_now(
-            [file.name for file in opened], [file.identity for file in opened]
-        )
+        opened = cast("list[OpenFile]", files)
+        sizes = _kernels.sizes_now([*map(_NAME, opened)], [*map(_IDENTITY, opened)])
         if min(sizes, default=0) < 0:
             self._forget(
                 [
@@ -118,8 +111,8 @@ class FileCache:
 
     def might_answer(self, paths: Iterable[str]) -> bool:
         """Whether an inline read is worth trying: the files are open and know RWF_NOWAIT."""
-        files = [self._files.get(path) for path in paths]
-        return None not in files and all(map(attrgetter("nowait"), files))
+        files = [*map(self._files.get, paths)]
+        return None not in files and all(map(_NOWAITS, files))
 
     def open(self, path: str) -> OpenFile:
         """The open file; may block."""
@@ -277,12 +270,12 @@ def read_pieces(
         OSError: of the system.
     """
     paths, ends, starts, stops, _ = pieces
-    held = [opened[path] for path in paths]
-    if not wait and not all(map(attrgetter("file.nowait"), held)):
+    held = [*map(opened.__getitem__, paths)]
+    files, sizes = [*map(_FILE, held)], [*map(_SIZE, held)]
+    if not wait and not all(map(_NOWAITS, files)):
         return None
-    fds, sizes = [file.fd for file, _ in held], [size for _, size in held]
     status, number, content = _kernels.read_pieces(
-        fds, sizes, ends, starts, stops, PIECES_GAP, not wait
+        [*map(_FD, files)], sizes, ends, starts, stops, PIECES_GAP, not wait
     )
     if status == PIECES_DONE:
         return content.data.toreadonly()

@@ -86,7 +86,8 @@ class PlacedRows:
     def pieces_of(self, first: int, last: int) -> Pieces:
         """What is to be read for some groups."""
         tables, ends, starts, stops, num_bytes = self.plan.pieces(first, last)
-        return Pieces([self.paths[table] for table in tables], ends, starts, stops, num_bytes)
+        paths = [*map(self.paths.__getitem__, tables)]
+        return Pieces(paths, ends, starts, stops, num_bytes)
 
     def pieces_of_columns(self, columns: Sequence[int]) -> Pieces:
         """What is to be read for some columns, one at least."""

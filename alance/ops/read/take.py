@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
 JOINT_ROWS: Final = 1 << 18  # of takes that go together
+_DELETED: Final = attrgetter("deleted")
 UNDER_WAY: Final = 8  # takes of one kind; what comes meanwhile shares the next
 
 
@@ -173,7 +175,7 @@ async def _take_placed(
     if not live:
         for handle, own_rows in asked.by_fragment():
             _check_live(handle, own_rows)
-    elif [handle.deleted for handle in handles].count(None) < len(handles):
+    elif any(map(_DELETED, handles)):
         physical = [handle.physical(own_rows) for handle, own_rows in asked.by_fragment()]
         asked = asked._replace(offsets=np.concatenate(physical))
 
@@ -219,8 +221,7 @@ def _with_meta(batch: pa.RecordBatch, taken: Rows, projection: Projection) -> pa
 
 def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
     """The output batch of a take of no rows."""
-    arrow = pa.schema([field.to_arrow() for field in schema.fields])
-    batch = empty_batch(arrow)
+    batch = empty_batch(schema.read_arrow())
     for name in projection.meta:
         batch = batch.append_column(name, pa.nulls(0, pa.uint64()))
     return projection.apply(batch)

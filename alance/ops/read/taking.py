@@ -219,8 +219,8 @@ def opened_fragments(
     """Plan the opening of fragments that the cache does not know: one round."""
     keys = [("fragment", handle.identity, choice.key) for handle in handles]
     fragments: list[OpenFragment | None] = cache.peek_all(keys)
-    missing = [number for number, fragment in enumerate(fragments) if fragment is None]
-    if missing:
+    if None in fragments:
+        missing = [number for number, fragment in enumerate(fragments) if fragment is None]
         sources = [
             FileOf(source.location, source.file_bytes, cache)
             for number in missing
@@ -237,7 +237,7 @@ def opened_fragments(
         for number, fragment in zip(missing, opened, strict=True):
             fragments[number] = fragment
             cache.put(keys[number], fragment, fragment.num_bytes)
-    there = [fragment for fragment in fragments if fragment is not None]
+    there = cast("list[OpenFragment]", fragments)
     describe(there)
     return there
 
