@@ -265,7 +265,8 @@ def overlay(name: str, args: list[Node]) -> Node:
         before = pc.utf8_slice_codeunits(values, 0, first - 1)
         behind = pc.utf8_slice_codeunits(values, max(first - 1 + count, 0))
         written = as_scalar(new, values.type)
-        return pc.binary_join_element_wise(before, written, behind, as_scalar("", values.type))
+        joined = pc.binary_join_element_wise(before, written, behind, as_scalar("", values.type))
+        return pc.cast(joined, pa.string())
 
     return call(name, place, as_text(name, args[0]))
 

@@ -80,7 +80,7 @@ TEXT_COLUMNS: Final = [
     *["regexp_instr(s, '^[ab]', 2)", "regexp_instr(ls, 'A|日', 3, 1, 'i', 0)"],
     *["regexp_instr(s, '[ab]', 1, 2)", "regexp_instr(ls, '日|a|ab', 2, 3)"],
     *["regexp_instr(s, '(a)|(b)', 1, 1, '', 2)", "regexp_instr(s, '((a)(.))', 1, 4, 's', 3)"],
-    *["regexp_instr(s, '[(]?(?P<x>B)\\\\)?', 1, 2, 'i', 1)", "regexp_instr(s, '(a)', 1, 1, '', 2)"],
+    *["regexp_instr(s, '[(]?(?P<x>B)\\)?', 1, 2, 'i', 1)", "regexp_instr(s, '(a)', 1, 1, '', 2)"],
     *["contains_tokens(s, 'a')", "contains_tokens(ls, 'b.a 日')", "contains_tokens(s, '')"],
     *["overlay(s, 'xy', 2)", "overlay(ls, '日', 1, 0)", "overlay(s, 'x', 3, -1)"],
     *["levenshtein(s, c)", "levenshtein(s, 'ab.日')", "levenshtein(ls, ls)", "levenshtein('', c)"],

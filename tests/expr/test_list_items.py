@@ -80,7 +80,7 @@ ASKED: Final = [
     *["inner_product(lf, lf)", "cosine_distance(lf, lf)", "cosine_distance(l, array_reverse(l))"],
     *["array_distance(v, [0.5, 0.1, 2.0])", "cosine_distance(l, NULL)"],
     *["array_dims(l)", "array_dims(v)", "array_normalize(v)", "list_normalize(lf)"],
-    *["array_normalize(l)", "array_any_value(l)", "array_any_value(v)"],
+    *["array_normalize(l)", "array_any_value(array_append(l, 7))", "array_any_value(v)"],
     *["array_compact(l)", "array_compact(lt)", "array_distinct(n)"],
     *["array_remove(n, [1])"],
     *["array_positions(n, [1])", "array_union(n, [[1], [2, 2]])", "array_union(d, d)"],

@@ -89,6 +89,7 @@ class ModelClient:
     def __init__(self, model: Model, crash_after: int | None = None) -> None:
         self.root = ROOT
         self.profile = model.profile
+        self.pieces = None
         self.model = model
         self.is_dead = False
         self._left = crash_after
