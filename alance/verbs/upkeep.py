@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from alance.ops.cleanup import cleanup, tracked
     from alance.ops.cleanup import policy as cleanup_policy
     from alance.ops.cleanup.policy import CleanupExplanation, CleanupStats
+    from alance.ops.read import managed
     from alance.ops.upkeep import config, place, validate
     from alance.ops.version.options import CommitArguments
     from alance.ops.write import bases
@@ -31,6 +32,7 @@ else:
     cleanup = Deferred("alance.ops.cleanup.cleanup")
     cleanup_policy = Deferred("alance.ops.cleanup.policy")
     tracked = Deferred("alance.ops.cleanup.tracked")
+    managed = Deferred("alance.ops.read.managed")
     config = Deferred("alance.ops.upkeep.config")
     place = Deferred("alance.ops.upkeep.place")
     validate = Deferred("alance.ops.upkeep.validate")
@@ -71,7 +73,9 @@ class UpkeepVerbs(Handle):
         multipart uploads are not seen; let a lifecycle rule of the bucket end them.
 
         Cost: a LIST of each folder; a GET for each version of the table and of the branches
-        below; two more LISTs; the deletions, where the store can a thousand a request.
+        below; two more LISTs; the deletions, where the store can a thousand a request. Where rows
+        name objects that the table keeps (managed blobs), a LIST of `_blobs`, and a scan of the
+        descriptions in each fragment of these versions, once.
 
         Args:
             older_than: age of versions by the time in their manifest; two weeks where neither
@@ -91,7 +95,8 @@ class UpkeepVerbs(Handle):
             CorruptFileError, UnsupportedError: a manifest cannot be read; nothing is removed.
             StoreError: the store failed. No version is without its files.
         """
-        await self._load(cleanup, cleanup_policy)
+        await self._load(cleanup, cleanup_policy, managed)
+        objects = managed.ObjectReader(self._snapshot.session, self._snapshot.table)
         policy = cleanup_policy.CleanupPolicy(
             older_than=older_than,
             retain_versions=retain_versions,
@@ -105,6 +110,7 @@ class UpkeepVerbs(Handle):
                 self._snapshot.engine,
                 self._snapshot.table,
                 policy,
+                objects=objects,
                 include_files=False,
                 max_files=SHOWN_FILES,
             )
@@ -113,6 +119,7 @@ class UpkeepVerbs(Handle):
             self._snapshot.engine,
             self._snapshot.table,
             policy,
+            objects=objects,
             delete_rate_limit=delete_rate_limit,
             delete_concurrency=delete_concurrency,
         )
@@ -144,7 +151,8 @@ class UpkeepVerbs(Handle):
             CorruptFileError, UnsupportedError: a manifest that cannot be read.
             StoreError: the store failed.
         """
-        await self._load(cleanup, cleanup_policy)
+        await self._load(cleanup, cleanup_policy, managed)
+        objects = managed.ObjectReader(self._snapshot.session, self._snapshot.table)
         policy = cleanup_policy.CleanupPolicy(
             older_than=older_than,
             retain_versions=retain_versions,
@@ -157,6 +165,7 @@ class UpkeepVerbs(Handle):
             self._snapshot.engine,
             self._snapshot.table,
             policy,
+            objects=objects,
             include_files=include_files,
             max_files=max_files,
         )

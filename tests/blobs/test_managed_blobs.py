@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -207,3 +209,114 @@ async def test_objects_that_are_not_there(tmp_path: Path) -> None:
     for row in (2, 3):
         with pytest.raises((alance.NotFoundError, CorruptFileError), match="blob"):
             await dataset.read_blobs("b", indices=[row])
+
+
+OBJECTS = {"a", "b", "sub/c", "gone", "tagged", "branch", "unused", "sub/unused"}
+
+
+def references(*paths: str) -> pa.Table:
+    """A table that names an object a row."""
+    builder = BlobDescriptorArrayBuilder("b")
+    for path in paths:
+        builder.append_managed(path, 0, 5)
+    blobs, ids = builder.finish(), pa.array([path.rpartition("/")[2] for path in paths])
+    schema = pa.schema([pa.field("id", pa.string()), builder.field])
+    return pa.table([ids, blobs], schema.with_metadata({"lance.blob.managed": "true"}))
+
+
+def with_objects(place: Path, age_days: int) -> None:
+    """A table of which old versions, a tag and a branch name objects that the newest does not."""
+    names = [f"_blobs/{name}.blob" for name in OBJECTS]
+    for name in [*names, "_blobs/other.txt", "_blobs/x#1.txt", "kept/d.blob", "kept/unused.blob"]:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(CONTENT)
+        made = time.time() - 86400 * age_days
+        os.utime(place / name, (made, made))
+    files = [f"_blobs/{name}.blob" for name in ("a", "b", "sub/c", "gone", "tagged", "branch")]
+    theirs = lance.write_dataset(references(*files[:4]), place, data_storage_version="2.2")
+    theirs = lance.write_dataset(references("kept/d.blob", files[4]), place, mode="append")
+    theirs.tags.create("first", theirs.version)
+    theirs.delete("id = 'gone.blob'")
+    theirs = lance.dataset(place)
+    theirs.tags.update("first", theirs.version)
+    theirs.delete("id = 'tagged.blob'")
+    theirs = lance.write_dataset(references(files[5]), place, mode="append")
+    theirs.create_branch("side")
+    theirs.delete("id = 'branch.blob'")
+    theirs = lance.write_dataset(references("_blobs/a.blob"), place, mode="append")
+
+
+@pytest.mark.parametrize(("age_days", "delete_unverified"), [(1, False), (1, True), (8, False)])
+async def test_cleanup_removes_what_pylance_removes(
+    tmp_path: Path, age_days: int, delete_unverified: bool
+) -> None:
+    left, removed = [], []
+    old = {"older_than": timedelta(0), "error_if_tagged_old_versions": False}
+    for name in ("ours", "theirs"):
+        place = tmp_path / name
+        with_objects(place, age_days)
+        stats: Any
+        if name == "theirs":
+            theirs = lance.dataset(place)
+            stats = theirs.cleanup_old_versions(**old, delete_unverified=delete_unverified)
+        else:
+            ours = await alance.dataset(place)
+            planned = await ours.cleanup_old_versions(
+                **old, delete_unverified=delete_unverified, dry_run=True
+            )
+            stats = await ours.cleanup_old_versions(**old, delete_unverified=delete_unverified)
+            assert planned == stats
+        removed.append((stats.old_versions, stats.data_files_removed))
+        folders = (place / "_blobs", place / "kept")
+        files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
+        left.append({str(path.relative_to(place)) for path in files})
+    assert left[0] == left[1]
+    assert removed[0] == removed[1]
+    gone = {"gone"} | ({"unused", "sub/unused"} if delete_unverified or age_days > 7 else set())
+    named = {f"_blobs/{name}.blob" for name in OBJECTS - gone}
+    assert left[0] == named | {
+        "_blobs/other.txt",
+        "_blobs/x#1.txt",
+        "kept/d.blob",
+        "kept/unused.blob",
+    }
+    for table in (await alance.dataset(tmp_path / "ours"), await ours.checkout_branch("side")):
+        contents = [b for _, b in await table.read_blobs("b", indices=range(4))]
+        assert contents == [CONTENT[:5]] * 4
+
+
+async def test_cleanup_scans_each_fragment_once(tmp_path: Path) -> None:
+    from alance.ops.read.managed import ObjectReader, objects_by_fragment
+
+    with_objects(tmp_path / "t", 1)
+    dataset = await alance.dataset(tmp_path / "t")
+    reader = ObjectReader(dataset.session, dataset._snapshot.table)
+    seen = []
+    for version in range(1, dataset.version + 1):
+        snapshot = (await dataset.checkout_version(version))._snapshot
+        seen.append(await reader(snapshot.manifest))
+        ids = [fragment.id for fragment in snapshot.manifest.fragments]
+        found = (await objects_by_fragment(snapshot, ids)).values()
+        assert seen[-1] == {location for named in found for location in named.values()}
+    assert [len(objects) for objects in seen] == [4, 6, 5, 4, 5, 4, 4]
+    assert len(reader._known) == 6  # four fragments, two of which have a deletion file later
+
+
+async def test_a_commit_during_cleanup_keeps_its_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a version names that is made after the versions were read stays."""
+    from alance.ops.cleanup import cleanup
+
+    with_objects(tmp_path / "t", 8)
+    dataset = await alance.dataset(tmp_path / "t")
+    plan = cleanup._plan
+
+    def commit_first(*arguments: Any) -> Any:
+        lance.write_dataset(references("_blobs/unused.blob"), tmp_path / "t", mode="append")
+        return plan(*arguments)
+
+    monkeypatch.setattr(cleanup, "_plan", commit_first)
+    await dataset.cleanup_old_versions(timedelta(0), error_if_tagged_old_versions=False)
+    assert (tmp_path / "t" / "_blobs" / "unused.blob").exists()
+    assert not (tmp_path / "t" / "_blobs" / "sub" / "unused.blob").exists()

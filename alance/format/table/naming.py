@@ -24,6 +24,7 @@ TRANSACTIONS: Final = "_transactions"
 DELETIONS: Final = "_deletions"
 INDICES: Final = "_indices"
 DATA: Final = "data"
+BLOBS: Final = "_blobs"  # where objects of managed blobs are, mostly
 TAGS: Final = "_refs/tags"
 BRANCHES: Final = "_refs/branches"
 TREE: Final = "tree"

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     Member: TypeAlias = Callable[[Field, pa.Field, pa.Array], pa.Field]
+    ManagedPath: TypeAlias = tuple[int, str]  # the kind of a managed blob, and the path that it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,26 +144,29 @@ def described(
 
 def managed_objects(
     snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: UInt64s
-) -> dict[str, str]:
-    """The locations of objects that the table keeps, by their path there. CPU.
+) -> dict[int, dict[ManagedPath, str]]:
+    """The locations of objects that are kept for the table, by fragment. CPU.
 
     Raises:
-        UnsupportedError: an object below a base path.
+        CorruptFileError: a base path that is not in the manifest, or a path that leaves it.
     """
     if not field.is_blob_v2:
         return {}
     kinds = as_numbers(descriptions.field("kind").fill_null(INLINE))
     kinds = np.where(as_mask(descriptions.is_valid()), kinds, INLINE)
-    if (kinds == MANAGED_ELSEWHERE).any():
-        raise UnsupportedError("blobs below base paths, which a deep clone would not have")
-    rows = np.flatnonzero(kinds == MANAGED)
-    locations = {}
-    for fragment in {*fragments[rows].tolist()}:
-        root = _root_of(snapshot, snapshot.handle(fragment), field)
-        paths = descriptions.field(4).take(to_arrow(rows[fragments[rows] == fragment])).unique()
-        for path in paths.to_pylist():
-            locations[path] = snapshot.table.managed(snapshot.manifest, path, root)
-    return locations
+    rows = np.flatnonzero((kinds == MANAGED) | (kinds == MANAGED_ELSEWHERE))
+    columns = [pa.array(fragments[rows]), pa.array(kinds[rows])]
+    columns += [descriptions.field(name).take(to_arrow(rows)) for name in ("blob_id", "blob_uri")]
+    names = ["fragment", "kind", "base", "path"]
+    objects_of: dict[int, dict[ManagedPath, str]] = {}
+    for row in pa.table(columns, names).group_by(names).aggregate([]).to_pylist():
+        fragment, base = row["fragment"], row["base"]
+        if row["kind"] == MANAGED:
+            base = _root_of(snapshot, snapshot.handle(fragment), field)
+        path = row["path"]
+        location = snapshot.table.managed(snapshot.manifest, path, base)
+        objects_of.setdefault(fragment, {})[row["kind"], path] = location
+    return objects_of
 
 
 def _numbers(descriptions: pa.Array, name: str) -> list[int]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.checks import check_count
 from alance.errors import NotFoundError, StoreError
-from alance.format.table.naming import DATA, VERSIONS, parse_manifest_name
+from alance.format.table.naming import BLOBS, DATA, VERSIONS, parse_manifest_name
 from alance.io.tasks import all_of
 from alance.ops.cleanup import files
 from alance.ops.cleanup.policy import (
@@ -34,13 +34,16 @@ from alance.versioning.load import ManifestLocation, latest, load_manifest
 from alance.versioning.outcome import mark_as_open
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+    from typing import TypeAlias
 
     from alance.arrays import Int32s
     from alance.format.table.manifest import Manifest
     from alance.format.table.refs import BranchContents, TagContents
     from alance.io.engine import Engine
     from alance.versioning.table import Table
+
+    ObjectsOf: TypeAlias = Callable[[Manifest], Awaitable[Collection[str]]]
 
 _log: Final = logging.getLogger(__name__)
 
@@ -118,6 +121,8 @@ class _Contents:
         manifests: of this table or branch by version, detached ones too.
         names: what each of these versions needs, as numbers of `index`.
         of_branches: what versions of the branches below need.
+        objects: tells which objects a version's managed blobs are in; None: they all stay.
+        is_managed: whether a version may have managed blobs.
     """
 
     branches: Mapping[str, BranchContents]
@@ -128,6 +133,8 @@ class _Contents:
     names: dict[int, Int32s] = field(default_factory=dict)
     of_branches: list[Int32s] = field(default_factory=list)
     index: files.NameIndex = field(default_factory=files.NameIndex)
+    objects: ObjectsOf | None = None
+    is_managed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +154,19 @@ async def cleanup(
     table: Table,
     policy: CleanupPolicy,
     *,
+    objects: ObjectsOf | None = None,
     delete_rate_limit: int | None = None,
     delete_concurrency: int | None = None,
 ) -> CleanupStats:
     """Delete old versions, and files that no version needs.
 
     Cost: a LIST of each folder of the table; a GET for each version of it and of its branches;
-    two more LISTs; the deletions, which a store that can does a thousand a request.
+    two more LISTs; the deletions, which a store that can does a thousand a request. Where there
+    are managed blobs, a LIST of their folder, and a scan of the descriptions in all versions.
 
     Args:
+        objects: tells the locations of the objects that a version's managed blobs are in; None:
+            these objects stay.
         delete_rate_limit: files a second at most.
         delete_concurrency: requests at once.
 
@@ -165,7 +176,7 @@ async def cleanup(
         StoreError: the store failed; what was deleted stays so, no version is without its files.
     """
     deleter = Deleter(engine, table, delete_rate_limit, delete_concurrency)
-    contents = await _look(engine, table)
+    contents = await _look(engine, table, objects)
     plan = await engine.pool.run(lambda: _plan(contents, table.branch, policy, datetime.now(UTC)))
     await deleter.delete(plan.manifests, strict=True)
     kept = await _made_meanwhile(engine, table, contents)
@@ -176,7 +187,13 @@ async def cleanup(
 
 
 async def explain(
-    engine: Engine, table: Table, policy: CleanupPolicy, *, include_files: bool, max_files: int
+    engine: Engine,
+    table: Table,
+    policy: CleanupPolicy,
+    *,
+    objects: ObjectsOf | None = None,
+    include_files: bool,
+    max_files: int,
 ) -> CleanupExplanation:
     """What `cleanup` would do, for the same requests without the deletions.
 
@@ -186,7 +203,7 @@ async def explain(
         StoreError: the store failed.
     """
     check_count("max_files", max_files)
-    contents = await _look(engine, table)
+    contents = await _look(engine, table, objects)
     plan = await engine.pool.run(lambda: _plan(contents, table.branch, policy, datetime.now(UTC)))
     gone = [*plan.manifests, *plan.others]
     return CleanupExplanation(
@@ -200,12 +217,12 @@ async def explain(
     )
 
 
-async def _look(engine: Engine, table: Table) -> _Contents:
+async def _look(engine: Engine, table: Table, objects: ObjectsOf | None) -> _Contents:
     """List all files, and read all manifests, of the branches below too."""
     branches, tags = await asyncio.gather(
         refs.list_branches(engine, table), refs.list_tags(engine, table)
     )
-    contents = _Contents(branches, tags)
+    contents = _Contents(branches, tags, objects=objects)
     # Files first: what a manifest names that is read later, is kept.
     listings = await all_of(_listed(engine, table, folder) for folder in files.FOLDERS)
     contents.listed = [file for listing in listings for file in listing]
@@ -217,11 +234,11 @@ async def _look(engine: Engine, table: Table) -> _Contents:
 
     async def read(version: int, where: ManifestLocation) -> None:
         async with limit:
-            time, names = await _needs(engine, where, contents.index)
+            time, names = await _needs(engine, where, contents)
         contents.times[version], contents.names[version] = time, names
 
     async def read_branch(name: str) -> None:
-        contents.of_branches += await _of_branch(engine, table, name, limit, contents.index)
+        contents.of_branches += await _of_branch(engine, table, name, limit, contents)
 
     await all_of(
         [
@@ -229,6 +246,9 @@ async def _look(engine: Engine, table: Table) -> _Contents:
             *(read_branch(name) for name in _below(table.branch, contents.branches)),
         ]
     )
+    if contents.is_managed and objects is not None:
+        # Last, as few tables have any: of versions since then `_made_meanwhile` knows.
+        contents.listed += await _listed(engine, table, BLOBS)
     return contents
 
 
@@ -302,25 +322,41 @@ def _manifests(table: Table, listed: Iterable[files.Listed]) -> dict[int, Manife
 
 
 async def _needs(
-    engine: Engine, where: ManifestLocation, index: files.NameIndex
+    engine: Engine, where: ManifestLocation, contents: _Contents
 ) -> tuple[datetime | None, Int32s]:
     """When a version was made, and what it needs; nothing where it is gone."""
+    named: Collection[str] = ()
     try:
         manifest = await load_manifest(engine, where, keep=False)
+        if files.has_managed_blobs(manifest) and contents.objects is not None:
+            contents.is_managed = True
+            named = await contents.objects(manifest)
     except NotFoundError:
-        return None, files.NONE
-    return manifest.timestamp, await engine.pool.run(lambda: index.numbers_of(manifest))
+        if await _is_gone(engine, where):
+            return None, files.NONE
+        raise
+    numbers = await engine.pool.run(lambda: contents.index.numbers_of(manifest, named))
+    return manifest.timestamp, numbers
+
+
+async def _is_gone(engine: Engine, where: ManifestLocation) -> bool:
+    """Whether another cleanup has removed a version."""
+    try:
+        await engine.scheduler.size(where.location, reason="cleanup")
+    except NotFoundError:
+        return True
+    return False
 
 
 async def _of_branch(
-    engine: Engine, table: Table, name: str, limit: asyncio.Semaphore, index: files.NameIndex
+    engine: Engine, table: Table, name: str, limit: asyncio.Semaphore, contents: _Contents
 ) -> list[Int32s]:
     branch = table.on_branch(name)
     manifests = _manifests(branch, await _listed(engine, branch, VERSIONS))
 
     async def read(where: ManifestLocation) -> Int32s:
         async with limit:
-            return (await _needs(engine, where, index))[1]
+            return (await _needs(engine, where, contents))[1]
 
     return await all_of(read(where) for where in manifests.values())
 
@@ -349,14 +385,14 @@ async def _made_meanwhile(engine: Engine, table: Table, contents: _Contents) -> 
     new = [
         where for key, where in _manifests(table, listed).items() if key not in contents.manifests
     ]
-    limit, index = asyncio.Semaphore(MANIFESTS_AT_ONCE), contents.index
-    names = [(await _needs(engine, manifest, index))[1] for manifest in new]
+    limit = asyncio.Semaphore(MANIFESTS_AT_ONCE)
+    names = [(await _needs(engine, manifest, contents))[1] for manifest in new]
     for name in _below(table.branch, branches):
         if name not in contents.branches:
-            names += await _of_branch(engine, table, name, limit, index)
+            names += await _of_branch(engine, table, name, limit, contents)
             # Its first version may come yet.
             names.append(contents.names.get(branches[name].parent_version, files.NONE))
-    return await engine.pool.run(lambda: index.names(names))
+    return await engine.pool.run(lambda: contents.index.names(names))
 
 
 def _name(file: CleanupCandidateFile) -> str:

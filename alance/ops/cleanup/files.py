@@ -6,6 +6,7 @@ that branches read from the folder of their parent are known by name alone.
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import threading
 import uuid
@@ -15,8 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.format.table.flags import MANAGED_BLOBS
 from alance.format.table.fragment import DeletionFile
-from alance.format.table.naming import DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
+from alance.format.table.naming import BLOBS, DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
 from alance.ops.cleanup.policy import CleanupCandidateFile
 
 if TYPE_CHECKING:
@@ -42,8 +44,25 @@ class Listed:
     last_modified: datetime | None
 
 
+def has_managed_blobs(manifest: Manifest) -> bool:
+    """Whether rows of a version may name objects that the table keeps."""
+    return bool(manifest.head.reader_feature_flags & MANAGED_BLOBS)
+
+
+def object_names(locations: Iterable[str]) -> Iterator[str]:
+    """The names of objects that the table keeps, whatever way their base path is spelled.
+
+    In doubt it is one name more: a part of a location that looks like one.
+    """
+    for location in locations:
+        parts = location.split("/")
+        for place, part in enumerate(parts):
+            if part == BLOBS:
+                yield "/".join(parts[place:])
+
+
 def names_of(manifest: Manifest) -> Iterator[str]:
-    """The names of all that a version needs; of an index that of its folder."""
+    """The names of all that the manifest says; of an index that of its folder."""
     for message in manifest.fragments.records:
         for file in message.files:
             yield f"{DATA}/{file.path}"
@@ -75,13 +94,16 @@ class NameIndex:
         self._numbers: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def numbers_of(self, manifest: Manifest) -> Int32s:
-        """The numbers of what a version needs; CPU work, in any thread."""
+    def numbers_of(self, manifest: Manifest, objects: Iterable[str] = ()) -> Int32s:
+        """The numbers of what a version needs; CPU work, in any thread.
+
+        Args:
+            objects: locations of the objects that its managed blobs are in.
+        """
         with self._lock:
             numbers = self._numbers
-            return np.fromiter(
-                (numbers.setdefault(name, len(numbers)) for name in names_of(manifest)), np.int32
-            )
+            names = itertools.chain(names_of(manifest), object_names(objects))
+            return np.fromiter((numbers.setdefault(name, len(numbers)) for name in names), np.int32)
 
     def names(self, parts: Iterable[Int32s]) -> set[str]:
         """The names of some versions together."""
@@ -107,6 +129,8 @@ def owner_of(path: str) -> tuple[Kind, str] | None:
     """The kind of a file and the name that versions know it by; None: no file of the format."""
     folder, _, name = path.partition("/")
     base = posixpath.basename(path)
+    if folder == BLOBS:  # whose other files are nobody's, as in pylance
+        return ("data", path) if name.endswith(".blob") else None
     if staged_for(path) is not None:
         return "temporary_manifest", path
     if base.startswith((TEMPORARY, PROBE)) or "#" in base:

@@ -14,33 +14,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from alance.errors import AlreadyExistsError, UnsupportedError
-from alance.format.numbers import as_numbers
+from alance.format.encode.blobs import MANAGED_ELSEWHERE
 from alance.format.table.flags import MANAGED_BLOBS
 from alance.format.table.fragment import data_path, deletion_path
 from alance.format.table.indices import Index
-from alance.format.table.naming import DATA, DELETIONS, INDICES
+from alance.format.table.naming import BLOBS, DATA, DELETIONS, INDICES
 from alance.io.readahead import Job, readahead
-from alance.ops.blobs.places import leaves_of, managed_objects
-from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.managed import objects_by_fragment
 from alance.ops.version.objects import copy_object
-from alance.ops.version.projection import ROW_ADDRESS
-from alance.ops.write.blob_moves import moved_blobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import pyarrow as pa
 
     from alance.format.table.manifest import Manifest
     from alance.ops.version.snapshot import Snapshot
     from alance.versioning.table import Table
 
-BLOBS: Final = "_blobs"  # where objects of managed blobs are, mostly
 COPIES_AT_ONCE: Final = 32
 SERVER_BYTES: Final = 5 << 30  # a larger object no cloud copies by one request
 
@@ -169,21 +159,11 @@ async def _listed(source: Snapshot, files: list[Copied]) -> list[Copied]:
 
 async def _managed(source: Snapshot) -> list[Copied]:
     """The objects that blobs are parts of, from a scan of the descriptions of all rows."""
-    names = moved_blobs(source, [root.name for root in source.schema.fields])
-    fields = [source.schema.field(name) for name in names]
-    plan = await plan_scan(source, names, ScanOptions(with_row_address=True))
-    objects: dict[str, str] = {}
-
-    def find(batch: pa.RecordBatch) -> None:
-        fragments = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
-        for field in fields:
-            for leaf, array, owners in leaves_of(field, batch.column(field.name), fragments):
-                objects.update(managed_objects(source, leaf, array, owners))
-
-    async with aclosing(scan(source, plan)) as batches:
-        async for batch in batches:
-            await source.engine.pool.run(partial(find, batch))
-    return [Copied(path, location, 0) for path, location in objects.items()]
+    objects_of = await objects_by_fragment(source, [part.id for part in source.manifest.fragments])
+    objects = {item for named in objects_of.values() for item in named.items()}
+    if any(kind == MANAGED_ELSEWHERE for (kind, _), _ in objects):
+        raise UnsupportedError("blobs below base paths, which a deep clone would not have")
+    return [Copied(path, location, 0) for (_, path), location in objects]
 
 
 async def _present(source: Snapshot, target: Table) -> dict[str, int]:

@@ -1,0 +1,98 @@
+"""The objects that managed blobs of a version are parts of, from a scan of their descriptions.
+
+Source: docs/format/file.md, "Blobs".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from alance.format.numbers import as_numbers
+from alance.format.table.flags import MANAGED_BLOBS
+from alance.ops.blobs.places import check_structure, has_blobs, leaves_of, managed_objects
+from alance.ops.read.options import ScanOptions
+from alance.ops.read.plan import plan_scan
+from alance.ops.read.scan import scan
+from alance.ops.version.projection import ROW_ADDRESS
+from alance.ops.version.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from alance.format.table.manifest import Manifest
+    from alance.ops.blobs.places import ManagedPath
+    from alance.session import Session
+    from alance.versioning.table import Table
+
+
+async def objects_by_fragment(
+    snapshot: Snapshot, fragments: Sequence[int]
+) -> dict[int, dict[ManagedPath, str]]:
+    """The locations of the objects that live rows name, by fragment.
+
+    Cost: a scan of the descriptions in these fragments.
+
+    Raises:
+        UnsupportedError: blobs inside of something else than structs and lists.
+        NotFoundError, CorruptFileError: a data file that is not there, or damaged.
+        StoreError: a store failed.
+    """
+    fields = [field for field in snapshot.schema.fields if has_blobs(field)]
+    for field in fields:
+        check_structure(field)
+    objects_of: dict[int, dict[ManagedPath, str]] = defaultdict(dict)
+    if not fields or not fragments:
+        return objects_of
+    options = ScanOptions(with_row_address=True, fragments=fragments)
+    plan = await plan_scan(snapshot, [field.name for field in fields], options)
+
+    def find(batch: pa.RecordBatch) -> None:
+        owners = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
+        for field in fields:
+            for leaf, array, numbers in leaves_of(field, batch.column(field.name), owners):
+                for fragment, objects in managed_objects(snapshot, leaf, array, numbers).items():
+                    objects_of[fragment].update(objects)
+
+    async with aclosing(scan(snapshot, plan)) as batches:
+        async for batch in batches:
+            await snapshot.engine.pool.run(partial(find, batch))
+    return objects_of
+
+
+class ObjectReader:
+    """Which objects the versions of a table and its branches name, for cleanup.
+
+    Versions share most fragments: each is scanned once.
+    """
+
+    def __init__(self, session: Session, table: Table) -> None:
+        self._session = session
+        self._table = table
+        self._known: dict[tuple[object, ...], frozenset[str]] = {}
+        self._lock = asyncio.Lock()  # versions that are read side by side share fragments, too
+
+    async def __call__(self, manifest: Manifest) -> set[str]:
+        """The locations of the objects that a version names; errors as above."""
+        if not manifest.head.reader_feature_flags & MANAGED_BLOBS:
+            return set()
+        snapshot = Snapshot(self._session, self._table, manifest)
+        columns = tuple(leaf.id for leaf in snapshot.schema.walk() if leaf.is_blob_v2)
+        places = tuple((number, base.path) for number, base in manifest.base_paths.items())
+        keys = {
+            message.id: (snapshot.table.root, places, columns, message.SerializeToString())
+            for message in manifest.fragments.records
+        }
+        async with self._lock:
+            new = [number for number, key in keys.items() if key not in self._known]
+            objects_of = await objects_by_fragment(snapshot, new)
+            for number in new:
+                self._known[keys[number]] = frozenset(objects_of.get(number, {}).values())
+        return {location for key in keys.values() for location in self._known[key]}
