@@ -56,7 +56,7 @@ class _Load:
 
     keys: Sequence[Hashable]
     values: Mapping[Hashable, Any] | None = None
-    task: asyncio.Task[Mapping[Hashable, Any]] = field(init=False)
+    task: asyncio.Task[Mapping[Hashable, Any]] = field(init=False, repr=False)
     askers: int = 0
 
 

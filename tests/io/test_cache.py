@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
@@ -275,6 +276,19 @@ async def test_a_load_that_waits_for_nothing_makes_no_task() -> None:
     assert not made
     assert cache.stats.num_entries == 1
     assert await cache.get("d", one, size) == "a"  # the failure is not kept
+
+
+async def test_a_failed_load_can_be_reported_with_what_its_frames_hold() -> None:
+    """As reporters of errors do: they show every local name of every frame."""
+
+    async def none() -> str:
+        raise NotFoundError("no such thing")
+
+    with pytest.raises(NotFoundError) as failed:
+        await SearchCache(1000).get("a", none, size, is_near=True)
+    frames = [frame for frame, _ in traceback.walk_tb(failed.tb)]
+    held = [repr(value) for frame in frames for value in frame.f_locals.values()]
+    assert any("_Load" in text for text in held)
 
 
 async def test_work_that_has_begun_is_cancelled_before_its_task_goes_on() -> None:
