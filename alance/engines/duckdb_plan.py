@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from alance.ops.version.conditions import Params
 
 SCAN: Final = "PYTHON_ARROW_SCAN"
@@ -38,19 +40,20 @@ class Pushed:
     counts: bool = False
 
 
-def pushed(connection: duckdb.DuckDBPyConnection, query: str, params: Params) -> Pushed:
+def pushed(
+    connection: duckdb.DuckDBPyConnection, statements: Sequence[duckdb.Statement], params: Params
+) -> Pushed:
     """What the scan of a query may be told; nothing where the query has several.
 
     Cost: DuckDB plans the query once more, if it has a word for it. Nothing is read.
     """
+    if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
+        return Pushed()
+    query = statements[0].query
     if not WORDS.search(query):
         return Pushed()
     try:
-        statements = connection.extract_statements(query)
-        if len(statements) != 1 or statements[0].type is not duckdb.StatementType.SELECT:
-            return Pushed()
-        text = f"explain (format json) {statements[0].query}"
-        rows = connection.execute(text, params).fetchall()
+        rows = connection.execute(f"explain (format json) {query}", params).fetchall()
         roots = json.loads(rows[0][1])
     except (duckdb.Error, ValueError):
         return Pushed()  # the query itself tells what is wrong

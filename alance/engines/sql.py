@@ -20,6 +20,7 @@ from alance.engines.bridge import Bridge
 from alance.engines.duckdb_plan import pushed
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.extras import installing
+from alance.io import lifecycle
 from alance.io.generators import outermost
 
 try:
@@ -39,6 +40,8 @@ BATCH_ROWS: Final = 64 << 10
 TABLE: Final = "dataset"  # what a query calls the dataset itself
 AGAIN_S: Final = 0.05  # an interrupt that comes before DuckDB has begun to run is forgotten there
 CLOSED: Final = {"enable_external_access": False, "python_enable_replacements": False}
+BOUNDS: Final = frozenset({"memory_limit", "threads"})  # settings of databases that are kept
+MOST_IDLE: Final = 2  # databases; each has threads of its own, and a few MB
 
 
 @outermost
@@ -114,6 +117,46 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).partition("\n\nLINE ")[0].split())
 
 
+class _Databases:
+    """Databases in memory for one query each, and those that the next queries may have again.
+
+    Making one costs 17 ms of processor time, more than most queries. A query has a connection of
+    its own, with its own names; one that is nothing but SELECT leaves the database as it was made.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[tuple[Mapping[str, Any], duckdb.DuckDBPyConnection]] = []
+        lifecycle.on_fork(self)
+
+    def borrow(self, config: Mapping[str, Any]) -> duckdb.DuckDBPyConnection:
+        """A database with these settings, which nothing else uses."""
+        with self._lock:
+            for number, (settings, database) in enumerate(self._idle):
+                if settings == config:
+                    del self._idle[number]
+                    return database
+        return duckdb.connect(config=dict(config))
+
+    def give_back(self, config: Mapping[str, Any], database: duckdb.DuckDBPyConnection) -> None:
+        """Keep an unchanged database for the next query, or close it where enough are kept."""
+        is_closed = config.items() >= CLOSED.items() and config.keys() <= CLOSED.keys() | BOUNDS
+        with self._lock:
+            if is_closed and len(self._idle) < MOST_IDLE:
+                self._idle.append((config, database))
+                return
+        database.close()
+
+    def after_fork(self) -> None:
+        """Leave alone what waits for threads of the parent."""
+        self._lock = threading.Lock()
+        lifecycle.inherit(self._idle)
+        self._idle = []
+
+
+_databases: Final = _Databases()
+
+
 class _Query:
     """A query and its thread: all that DuckDB has of it begins and ends there, off the loop.
 
@@ -124,8 +167,12 @@ class _Query:
         self._bridge = bridge
         self._pool = ThreadPoolExecutor(1, "alance-sql")
         self._under_way: Future[Any] | None = None
+        self._config: Mapping[str, Any] = {}
+        self._database: Any = None
         self._connection: Any = None
         self._reader: pa.RecordBatchReader | None = None
+        self._changes_nothing = False
+        self._has_ended = False  # without an error
         self._closing = threading.Lock()
         self._is_closed = threading.Event()
 
@@ -148,8 +195,10 @@ class _Query:
         return await asyncio.wrap_future(under_way)
 
     def connect(self, config: Mapping[str, Any]) -> None:
-        """Open a database in memory."""
-        self._connection = duckdb.connect(config=dict(config))
+        """Open a connection to a database in memory."""
+        self._config = config
+        self._database = _databases.borrow(config)
+        self._connection = self._database.cursor()
 
     def begin(self, query: str, params: Params, sources: Mapping[str, object]) -> pa.Schema:
         """Start the query; gives the schema of its result."""
@@ -159,7 +208,11 @@ class _Query:
                 self._connection.register(name, source)
             except (duckdb.Error, TypeError) as error:
                 raise InvalidInputError(f"tables: {name!r}: {_one_line(error)}") from error
-        told = pushed(self._connection, query, params)
+        statements = self._connection.extract_statements(query)
+        self._changes_nothing = all(
+            statement.type is duckdb.StatementType.SELECT for statement in statements
+        )
+        told = pushed(self._connection, statements, params)
         for table in tables:  # only one of them is scanned, if anything is told
             table.limit, table.counts = told.limit, told.counts
         relation = self._connection.sql(query, params=params)
@@ -171,7 +224,9 @@ class _Query:
     def following(self) -> pa.RecordBatch | None:
         """The next batch; None: there are no more."""
         assert self._reader is not None
-        return next(self._reader, None)
+        batch = next(self._reader, None)
+        self._has_ended = batch is None
+        return batch
 
     def _interrupt(self) -> None:
         """Stop what the thread does, however much of it DuckDB has still to begin."""
@@ -190,3 +245,8 @@ class _Query:
             self._reader.close()
         if self._connection is not None:
             self._connection.close()
+        if self._database is not None:
+            if self._has_ended and self._changes_nothing:
+                _databases.give_back(self._config, self._database)
+            else:
+                self._database.close()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -237,6 +239,73 @@ async def test_settings_let_a_query_read_files(uri: str, tmp_path: Path) -> None
     dataset = await alance.dataset(uri)
     rows = await dataset.sql(query, settings={"enable_external_access": True, "threads": 1})
     assert rows["n"].to_pylist() == [await dataset.count_rows("l_returnflag = 'R'")]
+
+
+async def test_queries_that_change_nothing_use_one_database(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[dict[str, Any]] = []
+    connect = duckdb.connect
+
+    def counted(*, config: dict[str, Any]) -> duckdb.DuckDBPyConnection:
+        made.append(config)
+        return connect(config=config)
+
+    dataset = await alance.dataset(uri)
+    await dataset.sql("select 1")
+    await no_threads()  # a query that ends gives its database back in its thread
+    monkeypatch.setattr(duckdb, "connect", counted)
+    bounds = {"memory_limit": "100MB", "threads": 1}
+    for settings in (None, None, bounds, bounds):
+        for _ in range(3):
+            await dataset.sql("select count(*) from dataset where l_tax < 0.03", settings=settings)
+            await no_threads()
+    assert [config.get("memory_limit") for config in made] == ["100MB"]
+    for _ in range(2):
+        await dataset.sql("select 1", settings={"enable_external_access": True})
+        await no_threads()
+    assert len(made) == 3
+
+
+@pytest.mark.parametrize(
+    ("query", "trace"),
+    [
+        ("create table left_behind as select 1 as x", "select * from left_behind"),
+        ("create view left_behind as select 1 as x; select 1", "select * from left_behind"),
+        ("create macro left_behind() as 1", "select left_behind()"),
+        ("set variable x = 7", "select getvariable('x') = 7 or error('not set')"),
+        ("set global threads = 7", "select current_setting('threads') = 7 or error('not set')"),
+        ("attach ':memory:' as left_behind", "use left_behind"),
+        ("select * from given", "select * from given"),
+    ],
+)
+async def test_a_query_leaves_nothing_to_the_next(uri: str, query: str, trace: str) -> None:
+    dataset = await alance.dataset(uri)
+    await dataset.sql("select 1")
+    await no_threads()
+    await dataset.sql(query, tables={"given": pa.table({"x": [1]})})
+    await no_threads()
+    with pytest.raises(alance.InvalidInputError):
+        await dataset.sql(trace)
+
+
+FORKING = """
+import os, sys
+import alance.sync as alance
+count = "select count(*) as n from dataset"
+dataset = alance.dataset(sys.argv[1])
+rows = dataset.sql(count).num_rows
+child = os.fork()
+if child == 0:
+    os._exit(dataset.sql(count).num_rows)
+_, status = os.waitpid(child, 0)
+sys.exit(10 * rows + os.waitstatus_to_exitcode(status))
+"""
+
+
+def test_a_forked_child_queries_with_a_database_of_its_own(uri: str) -> None:
+    ran = subprocess.run([sys.executable, "-c", FORKING, uri], timeout=120, check=False)
+    assert ran.returncode == 11
 
 
 async def test_damage_is_told_as_a_scan_tells_it(uri: str, tmp_path: Path) -> None:
