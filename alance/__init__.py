@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from alance.versioning.sqlite_store import SqliteStore
     from alance.viz.page import Recorder, trace
     from alance.warming import warm_up
-    from alance.writing import commit, write_dataset, write_fragments
+    from alance.writing import commit, commit_batch, write_dataset, write_fragments
 
 # Above is what opens and reads tables. These names are imported when first asked for, and what
 # their functions need when they are first called: see `alance.deferred`.
@@ -119,6 +119,7 @@ _PLACES: Final = {
     "blob_field": "alance.ops.blobs.arrow",
     "check_store": "alance.ops.upkeep.place",
     "commit": "alance.writing",
+    "commit_batch": "alance.writing",
     "Catalog": "alance.catalogs.catalog",
     "connect": "alance.catalogs.catalog",
     "drop": "alance.ops.upkeep.place",
@@ -201,6 +202,7 @@ __all__ = [
     "blob_field",
     "check_store",
     "commit",
+    "commit_batch",
     "connect",
     "dataset",
     "distributed",

@@ -12,6 +12,7 @@ from alance.ops.read.take import sample, take, take_addresses, take_rows
 from alance.ops.version import opening
 from alance.ops.version.options import BLOB_BYTES, GROUP_BYTES, SMALL_ROWS
 from alance.scanner import Framed, Scanner
+from alance.session import Session
 from alance.verbs import Verbs
 from alance.verbs.engines import EngineVerbs
 from alance.verbs.keys import KeyVerbs
@@ -33,20 +34,22 @@ if TYPE_CHECKING:
     from alance.file_version import FileVersion
     from alance.format.field import Field
     from alance.io.credentials import StorageOptions
-    from alance.ops.read import blobs, explain, stats
+    from alance.ops.read import blobs, explain, managed, stats
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.explain import Explanation
+    from alance.ops.read.managed import ObjectReader
     from alance.ops.read.options import BlobMode, PandasArguments, ScanArguments
     from alance.ops.read.stats import DatasetStats
     from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
-    from alance.session import Session
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
+    from alance.versioning.table import Table
 else:
     file_session = Deferred("alance.file_session")
     blobs = Deferred("alance.ops.read.blobs")
     explain = Deferred("alance.ops.read.explain")
+    managed = Deferred("alance.ops.read.managed")
     stats = Deferred("alance.ops.read.stats")
 
 
@@ -111,6 +114,14 @@ async def dataset(
     if defaults:
         await opened.scanner()._load()  # what `schema` parses with
     return opened
+
+
+async def _object_reader(session: Session, table: Table) -> ObjectReader:
+    await session.engine.pool.load(managed)
+    return managed.ObjectReader(session, table)
+
+
+Session._object_reader = _object_reader
 
 
 class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.checks import check_count
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.positions import as_positions
 from alance.ops.read.take import take_located
 from alance.scanner import Framed, Scanner
+from alance.session import Session
+from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    import os
+    from collections.abc import AsyncIterator, Callable, Sequence
     from typing import Unpack
 
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from alance.file_version import FileVersion
     from alance.format.proto.file_pb2 import Field as FieldMessage
     from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table.fragment import Fragment
+    from alance.io.credentials import StorageOptions
     from alance.operations import DataReplacementGroup
+    from alance.ops.blobs.files import BlobOptions
     from alance.ops.columns import add as columns_add
     from alance.ops.columns import join as columns_join
     from alance.ops.columns.sources import Transforms
@@ -33,13 +40,26 @@ if TYPE_CHECKING:
         FragmentPandasArguments,
         FragmentScanArguments,
     )
+    from alance.ops.rows import delete as rows_delete
+    from alance.ops.upkeep import validate
     from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
+    from alance.ops.write import options as write_options
+    from alance.ops.write import write as writer
+    from alance.ops.write.options import Mode, Progress
     from alance.ops.write.sources import Data
 else:
     columns_add = Deferred("alance.ops.columns.add")
     columns_join = Deferred("alance.ops.columns.join")
+    rows_delete = Deferred("alance.ops.rows.delete")
+    validate = Deferred("alance.ops.upkeep.validate")
+    write_options = Deferred("alance.ops.write.options")
+    writer = Deferred("alance.ops.write.write")
+
+
+MAX_ROWS: Final = (1 << 32) - 1  # of a fragment, whose rows have addresses of 32 bits
+MAX_BYTES: Final = 1 << 62  # of a file that is not cut
 
 
 class DatasetFragment(Framed):
@@ -126,6 +146,112 @@ class DatasetFragment(Framed):
     async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
         """The first rows."""
         return await self.to_table(columns, limit=num_rows)
+
+    async def validate(self) -> None:
+        """Check that the fragment's files are what the version says; see `Dataset.validate`.
+
+        Looked at are, of each data file, that it is there, its size, footer and version, and the
+        rows of its columns; the deletion file, its rows and their count. Values are not read.
+
+        Cost: one GET a file (two where a footer is larger than 64 KiB).
+
+        Raises:
+            CorruptFileError: with all findings, one a line.
+            StoreError: the store failed.
+        """
+        await self._snapshot.engine.pool.load(validate)
+        await validate.validate_fragment(self._snapshot, self._handle)
+
+    @classmethod
+    async def create(
+        cls,
+        dataset_uri: str | os.PathLike[str],
+        data: Data,
+        fragment_id: int | None = None,
+        *,
+        mode: Mode = "append",
+        schema: pa.Schema | None = None,
+        data_storage_version: str | FileVersion | None = None,
+        progress: Callable[[Progress], object] | None = None,
+        blobs: BlobOptions | None = None,
+        store: object | None = None,
+        storage_options: StorageOptions | None = None,
+        session: Session | None = None,
+    ) -> DataFragment:
+        """Write rows as a fragment of one file, without a commit: `write_fragments` that cuts none.
+
+        Args:
+            dataset_uri: of the table, which need not be there yet.
+            fragment_id: of the record; an append gives it a new one. None: 0.
+            others: those of `write_fragments`.
+
+        Returns:
+            The fragment for `operations.Append` or `operations.Overwrite`, a protobuf message.
+
+        Raises:
+            InvalidInputError: no rows, or more than a fragment holds.
+            others: those of `write_fragments`.
+        """
+        number = 0 if fragment_id is None else fragment_id
+        check_count("fragment_id", number, 0, MAX_ROWS)
+        session = session or Session.of_loop()
+        engine = session.engine
+        await engine.pool.load(write_options, writer)
+        options = write_options.WriteOptions.of(
+            MAX_ROWS, MAX_BYTES, data_storage_version, progress=progress, blobs=blobs
+        )
+        table = open_table(
+            engine.registry, dataset_uri, store=store, storage_options=storage_options
+        )
+        looks = mode != "overwrite"
+        change, _ = await writer.write_fragments(
+            session, table, None, data, mode, schema=schema, options=options, looks=looks
+        )
+        fragments = change.fragments
+        if len(fragments) != 1:
+            raise InvalidInputError(f"data: {len(fragments)} fragments, expected the rows of one")
+        fragments[0].id = number
+        return fragments[0]
+
+    async def delete(
+        self, predicate: str | pc.Expression, *, params: Params = None
+    ) -> DataFragment | None:
+        """Mark the rows for which a predicate is true as deleted, without a commit.
+
+        For deletes that many processes share: each gives what it did, and one commits
+        `operations.Delete(fragments, ids)` with the fragments of all, and the ids of those of which
+        nothing is left, on the version that they were made from.
+
+        Cost: a scan of the predicate's columns, and a PUT.
+
+        Args:
+            predicate: SQL text or a pyarrow expression.
+            params: values for its `?`, in their order, or by name for `:name`.
+
+        Returns:
+            The fragment with its deletion file, a protobuf message; as it was, where no row
+            matches; None: no row is left.
+
+        Raises:
+            InvalidInputError: bad SQL, an unknown column, or no boolean.
+        """
+        await self._snapshot.engine.pool.load(rows_delete)
+        where = ScanOptions(filter=predicate, params=params, fragments=[self.fragment_id])
+        return await rows_delete.delete_matching(self._snapshot, self._handle, where)
+
+    async def delete_rows(self, offsets: object) -> DataFragment | None:
+        """Mark rows by their physical offsets as deleted, without a commit; see `delete`.
+
+        Args:
+            offsets: from 0, deleted rows counted in, in any order; a list, numpy or Arrow array of
+                integers. Those that are deleted already stay so.
+
+        Raises:
+            InvalidInputError: an offset beyond the end.
+        """
+        await self._snapshot.engine.pool.load(rows_delete)
+        rows = np.unique(as_positions(offsets, "offsets"))
+        return await rows_delete.delete_offsets(self._snapshot, self._handle, rows)
 
     async def add_columns(
         self,

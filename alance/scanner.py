@@ -12,6 +12,7 @@ import pyarrow as pa
 from alance.checks import check_choice
 from alance.deferred import Deferred
 from alance.errors import UnsupportedError
+from alance.io import trace
 from alance.io.generators import outermost
 from alance.ops.read import count, ordering
 from alance.ops.read.options import BlobMode, split_arguments
@@ -281,6 +282,36 @@ class Scanner:
         rows = Scanner(self._snapshot, columns, self._options)
         rows._is_folded = True
         return rows
+
+    async def explain_plan(self, verbose: bool = False) -> str:
+        """`explain` as a text.
+
+        Args:
+            verbose: taken for the sake of code that says it: the text tells all in any case.
+        """
+        return str(await self.explain())
+
+    async def analyze_plan(self, count_rows: bool = False) -> str:
+        """Run the scan, and tell what `explain` says of it beside what it did: rows and batches,
+        requests, bytes and time by their reasons, hits of caches.
+
+        The rows are dropped. `alance.trace` records the requests of any code one by one.
+
+        Cost: that of `explain`, and of the scan.
+
+        Args:
+            count_rows: run `count_rows` instead.
+        """
+        explanation = await self.explain()
+        with trace.trace() as recorder:
+            counts = [await self.count_rows()] if count_rows else await self._counts()
+        batches = "counted" if count_rows else f"in {len(counts):,} batches"
+        ran = f"run: {sum(counts):,} rows {batches}"
+        return "\n".join([str(explanation), ran, recorder.summary()])
+
+    async def _counts(self) -> list[int]:
+        """The rows of each batch."""
+        return [batch.num_rows async for batch in self.to_batches()]
 
     async def explain(self) -> Explanation:
         """What the scan would ask of the store, before it does: requests, bytes and rounds, pages

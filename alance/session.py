@@ -7,7 +7,7 @@ import math
 import os
 import re
 from numbers import Real
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from alance.checks import check_count
@@ -22,12 +22,14 @@ from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from types import TracebackType
 
     from alance.io.cache import CacheStats
     from alance.io.disk_store import DiskStore
+    from alance.ops.cleanup.cleanup import ObjectsOf
     from alance.versioning.commit_queue import CommitQueue
+    from alance.versioning.table import Table
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -77,6 +79,10 @@ class Session:
             the store, which saves a round. Only where no table is ever deleted and made again at
             the same place: the old one would be seen there.
     """
+
+    # Tells cleanup after a commit which objects the managed blobs of versions are in. That takes
+    # scans, of which commits know nothing: `alance.datasets` sets it.
+    _object_reader: ClassVar[Callable[[Session, Table], Awaitable[ObjectsOf]]]
 
     def __init__(
         self,
@@ -183,6 +189,13 @@ class Session:
     def cache_stats(self) -> CacheStats:
         """Hits, misses and bytes of the search cache."""
         return self.engine.cache.stats
+
+    def size_bytes(self) -> int:
+        """Bytes that the session's caches hold in memory: what `cache_stats` tells of, and blocks
+        of remote objects.
+        """
+        engine = self._engine
+        return 0 if engine is None else engine.cache.stats.num_bytes + engine.scheduler.block_bytes
 
     def readings(self) -> Iterator[Reading]:
         """Queues, caches and what is under way at this moment; see `alance.observe`."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import inspect
 import io
 import types
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import wraps
 from importlib import import_module
 from typing import Any, Final
@@ -57,6 +57,7 @@ _CLASSES: Final = {
 _FUNCTIONS: Final = (
     "check_store",
     "commit",
+    "commit_batch",
     "connect",
     "dataset",
     "drop",
@@ -99,14 +100,20 @@ def _face_of(kind: type) -> type | None:
 
 
 def _wrap(value: Any) -> Any:
-    """Async objects as their blocking faces, lists and tuples of them too."""
+    """Async objects as their blocking faces, those in lists, tuples and dicts too."""
     kind = type(value)
     face = _face_of(kind)
     if face is not None:
         return face(value)
-    if kind in (list, tuple) and any(_face_of(of) for of in {type(item) for item in value}):
+    if kind in (list, tuple) and _has_faces(value):
         return kind(map(_wrap, value))
+    if kind is dict and _has_faces(value.values()):
+        return {name: _wrap(item) for name, item in value.items()}
     return value
+
+
+def _has_faces(values: Iterable[Any]) -> bool:
+    return any(_face_of(kind) for kind in set(map(type, values)))
 
 
 def _unwrap(value: Any) -> Any:

@@ -6,7 +6,7 @@ Made by `python -m tools.stubs`.
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, Self, Unpack
+from typing import Any, Literal, Self, Unpack, overload
 
 import pandas as pd
 import polars as pl
@@ -71,6 +71,7 @@ from alance.types import (
     AutoCleanupConfig,
     BlobMode,
     BranchContents,
+    BulkCommitResult,
     CleanupExplanation,
     CleanupStats,
     Columns,
@@ -87,6 +88,7 @@ from alance.types import (
     FieldMessage,
     FileDescription,
     Fragment,
+    FragmentArguments,
     FragmentPandasArguments,
     FragmentScanArguments,
     FrameArguments,
@@ -590,6 +592,30 @@ class DatasetFragment:
         **options: Unpack[FragmentPandasArguments],
     ) -> pd.DataFrame: ...
     def head(self, num_rows: int, columns: Columns = ...) -> pa.Table: ...
+    def validate(self) -> None: ...
+    @classmethod
+    def create(
+        cls,
+        dataset_uri: str | os.PathLike[str],
+        data: Data,
+        fragment_id: int | None = ...,
+        *,
+        mode: Mode = ...,
+        schema: pa.Schema | None = ...,
+        data_storage_version: str | FileVersion | None = ...,
+        progress: Callable[[Progress], object] | None = ...,
+        blobs: BlobOptions | None = ...,
+        store: object | None = ...,
+        storage_options: StorageOptions | None = ...,
+        session: Session | None = ...,
+    ) -> DataFragment: ...
+    def delete(
+        self,
+        predicate: str | pc.Expression,
+        *,
+        params: Params = ...,
+    ) -> DataFragment | None: ...
+    def delete_rows(self, offsets: object) -> DataFragment | None: ...
     def add_columns(
         self,
         transforms: Transforms,
@@ -649,6 +675,8 @@ class Scanner:
         *,
         memory_bytes: int = ...,
     ) -> pa.Table: ...
+    def explain_plan(self, verbose: bool = ...) -> str: ...
+    def analyze_plan(self, count_rows: bool = ...) -> str: ...
     def explain(self) -> Explanation: ...
     def to_reader(self) -> pa.RecordBatchReader: ...
     def __arrow_c_stream__(self, requested_schema: object | None = ...) -> object: ...
@@ -910,6 +938,8 @@ class MergeInsert:
     def memory_budget(self, num_bytes: int) -> MergeInsert: ...
     def commit_options(self, **commit: Unpack[CommitArguments]) -> MergeInsert: ...
     def explain(self, schema: pa.Schema | None = ...) -> Explanation: ...
+    def explain_plan(self, schema: pa.Schema | None = ..., verbose: bool = ...) -> str: ...
+    def analyze_plan(self, data: Data, *, schema: pa.Schema | None = ...) -> str: ...
     def execute(self, data: Data, *, schema: pa.Schema | None = ...) -> Dataset: ...
     def execute_uncommitted(
         self,
@@ -1096,7 +1126,7 @@ def check_store(
 ) -> StoreReport: ...
 def commit(
     dataset_or_uri: Dataset | str | os.PathLike[str],
-    operation: Operation,
+    operation: Operation | Transaction,
     *,
     read_version: int | None = ...,
     detached: bool = ...,
@@ -1110,6 +1140,19 @@ def commit(
     commit_lock: CommitLock | None = ...,
     **arguments: Unpack[CommitArguments],
 ) -> Dataset: ...
+def commit_batch(
+    dataset_or_uri: Dataset | str | os.PathLike[str],
+    transactions: Iterable[Transaction],
+    *,
+    detached: bool = ...,
+    commit_timeout: timedelta | float | None = ...,
+    store: object | None = ...,
+    storage_options: StorageOptions | None = ...,
+    session: Session | None = ...,
+    manifest_store: ExternalStore | None = ...,
+    commit_lock: CommitLock | None = ...,
+    **arguments: Unpack[CommitArguments],
+) -> BulkCommitResult: ...
 def dataset(
     uri: str | os.PathLike[str],
     *,
@@ -1195,21 +1238,19 @@ def write_dataset(
     commit_lock: CommitLock | None = ...,
     **commit: Unpack[CommitArguments],
 ) -> Dataset: ...
+@overload
 def write_fragments(
     data: Data,
     dataset_or_uri: Dataset | str | os.PathLike[str],
     *,
-    schema: pa.Schema | None = ...,
-    max_rows_per_file: int = ...,
-    max_bytes_per_file: int = ...,
-    data_storage_version: str | FileVersion | None = ...,
-    progress: Callable[[Progress], object] | None = ...,
-    blobs: BlobOptions | None = ...,
-    statistics: bool = ...,
-    initial_bases: Iterable[DatasetBasePath] | None = ...,
-    target_bases: Iterable[str] | None = ...,
-    target_all_bases: bool | None = ...,
-    store: object | None = ...,
-    storage_options: StorageOptions | None = ...,
-    session: Session | None = ...,
+    return_transaction: Literal[False] = ...,
+    **arguments: Unpack[FragmentArguments],
 ) -> list[DataFragment]: ...
+@overload
+def write_fragments(
+    data: Data,
+    dataset_or_uri: Dataset | str | os.PathLike[str],
+    *,
+    return_transaction: Literal[True],
+    **arguments: Unpack[FragmentArguments],
+) -> Transaction: ...

@@ -79,6 +79,7 @@ if TYPE_CHECKING:
     from alance.versioning.external_store import Entry, ExternalStore
     from alance.versioning.load import VersionInfo
     from alance.versioning.lock import CommitLock
+    from alance.writing import BulkCommitResult, FragmentArguments
 
 _PLACES: Final = {
     "Alteration": "alance.ops.columns.alter",
@@ -86,6 +87,7 @@ _PLACES: Final = {
     "BlobMode": "alance.ops.read.options",
     "BlobHandling": "alance.ops.read.options",
     "BranchContents": "alance.format.table.refs",
+    "BulkCommitResult": "alance.writing",
     "CacheStats": "alance.io.cache",
     "CleanupArguments": "alance.ops.cleanup.policy",
     "CleanupCandidateFile": "alance.ops.cleanup.policy",
@@ -112,6 +114,7 @@ _PLACES: Final = {
     "FieldMessage": "alance.format.proto.file_pb2:Field",
     "FileDescription": "alance.file.describe",
     "Fragment": "alance.format.table.fragment",
+    "FragmentArguments": "alance.writing",
     "FragmentPandasArguments": "alance.ops.read.options",
     "FragmentScanArguments": "alance.ops.read.options",
     "FrameArguments": "alance.ops.read.options",
@@ -169,6 +172,7 @@ __all__ = [
     "BlobHandling",
     "BlobMode",
     "BranchContents",
+    "BulkCommitResult",
     "CacheStats",
     "CleanupArguments",
     "CleanupCandidateFile",
@@ -194,6 +198,7 @@ __all__ = [
     "FieldMessage",
     "FileDescription",
     "Fragment",
+    "FragmentArguments",
     "FragmentPandasArguments",
     "FragmentScanArguments",
     "FrameArguments",

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypedDict, overload
 
 from alance.datasets import Dataset
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
-from alance.file_version import FileVersion
-from alance.ops.blobs.files import BlobOptions
 from alance.ops.version.options import (
     MAX_BYTES_PER_FILE,
     MAX_ROWS_PER_FILE,
     BaseOptions,
     CommitOptions,
 )
-from alance.ops.write.options import Limits, WriteOptions
+from alance.ops.write.options import WriteOptions
 from alance.session import Session
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
     from datetime import timedelta
     from typing import Unpack
 
     import pyarrow as pa
 
+    from alance.file_version import FileVersion
     from alance.format.proto.table_pb2 import DataFragment
+    from alance.format.table import transaction as transactions
     from alance.format.table.fragment import DatasetBasePath
     from alance.format.table.manifest import Manifest
+    from alance.format.table.transaction import Transaction
     from alance.io.credentials import StorageOptions
     from alance.operations import Operation
+    from alance.ops.blobs.files import BlobOptions
     from alance.ops.cleanup import policy as cleanup_policy
     from alance.ops.cleanup.policy import AutoCleanupConfig
     from alance.ops.version.options import CommitArguments
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 else:
     cleanup_policy = Deferred("alance.ops.cleanup.policy")
     outcome = Deferred("alance.versioning.outcome")
+    transactions = Deferred("alance.format.table.transaction")
     writer = Deferred("alance.ops.write.write")
 
 
@@ -130,7 +133,7 @@ async def write_dataset(
     if auto_cleanup_options is not None:
         await session.engine.pool.load(cleanup_policy)
         config = cleanup_policy.configured(auto_cleanup_options)
-    options = _options(
+    options = WriteOptions.of(
         max_rows_per_file,
         max_bytes_per_file,
         data_storage_version,
@@ -160,10 +163,47 @@ async def write_dataset(
     )
 
 
+class FragmentArguments(TypedDict, total=False):
+    """The arguments of `write_fragments` by keyword; all are those of `write_dataset`."""
+
+    mode: Mode
+    schema: pa.Schema | None
+    max_rows_per_file: int
+    max_bytes_per_file: int
+    data_storage_version: str | FileVersion | None
+    progress: Callable[[Progress], object] | None
+    blobs: BlobOptions | None
+    statistics: bool
+    initial_bases: Iterable[DatasetBasePath] | None
+    target_bases: Iterable[str] | None
+    target_all_bases: bool | None
+    store: object | None
+    storage_options: StorageOptions | None
+    session: Session | None
+
+
+@overload
 async def write_fragments(
     data: Data,
     dataset_or_uri: Dataset | str | os.PathLike[str],
     *,
+    return_transaction: Literal[False] = False,
+    **arguments: Unpack[FragmentArguments],
+) -> list[DataFragment]: ...
+@overload
+async def write_fragments(
+    data: Data,
+    dataset_or_uri: Dataset | str | os.PathLike[str],
+    *,
+    return_transaction: Literal[True],
+    **arguments: Unpack[FragmentArguments],
+) -> Transaction: ...
+async def write_fragments(
+    data: Data,
+    dataset_or_uri: Dataset | str | os.PathLike[str],
+    *,
+    return_transaction: bool = False,
+    mode: Mode = "append",
     schema: pa.Schema | None = None,
     max_rows_per_file: int = MAX_ROWS_PER_FILE,
     max_bytes_per_file: int = MAX_BYTES_PER_FILE,
@@ -177,21 +217,32 @@ async def write_fragments(
     store: object | None = None,
     storage_options: StorageOptions | None = None,
     session: Session | None = None,
-) -> list[DataFragment]:
+) -> list[DataFragment] | Transaction:
     """Write rows to data files without a commit: what many writers do for one `commit`.
 
+    Cost: the data. By URI a LIST and a GET before, to look for the table; not in mode `overwrite`
+    without `return_transaction` and base paths, where the URI alone says where files go.
+
     Args:
-        dataset_or_uri: a dataset: rows are cast to its schema and get its field ids; a URI: the
-            rows of a new table, or of one that is overwritten.
+        dataset_or_uri: the table.
+        return_transaction: give a transaction, for `commit` and `commit_batch`.
+        mode: `append`: rows are cast to the table's schema and get its field ids; where there is
+            no table, and in the other modes, they have a schema of their own. `create`: there must
+            be no table.
         initial_bases: of a new table, with their ids; `operations.Overwrite` takes the same, as
             messages.
         others: those of `write_dataset`.
 
     Returns:
-        Fragments for `operations.Append` or `operations.Overwrite`; protobuf messages, which can
-        be pickled. In no version until they are committed; cleanup removes what never is.
+        Fragments for `operations.Append` or `operations.Overwrite`, protobuf messages; or the
+        transaction with this operation. Both can be pickled. In no version until they are
+        committed; cleanup removes what never is.
+
+    Raises:
+        AlreadyExistsError: there is a table, and the mode is `create`.
+        others: those of `write_dataset`, without its commit.
     """
-    options = _options(
+    options = WriteOptions.of(
         max_rows_per_file,
         max_bytes_per_file,
         data_storage_version,
@@ -201,13 +252,26 @@ async def write_fragments(
         bases=BaseOptions.of(initial_bases, target_bases, target_all_bases),
     )
     session, table, base = _place(dataset_or_uri, store, storage_options, session)
+    has_targets = options.bases.has_targets and not options.bases.initial_bases
     await session.engine.pool.load(writer)
-    return await writer.write_fragments(session, table, base, data, schema=schema, options=options)
+    change, version = await writer.write_fragments(
+        session,
+        table,
+        base,
+        data,
+        mode,
+        schema=schema,
+        options=options,
+        looks=mode != "overwrite" or return_transaction or has_targets,
+    )
+    if return_transaction:
+        return transactions.Transaction.of(change, read_version=version)
+    return list(change.fragments)
 
 
 async def commit(
     dataset_or_uri: Dataset | str | os.PathLike[str],
-    operation: Operation,
+    operation: Operation | Transaction,
     *,
     read_version: int | None = None,
     detached: bool = False,
@@ -226,8 +290,10 @@ async def commit(
     Cost: by dataset two rounds; by URI a LIST and a GET more.
 
     Args:
+        operation: or a transaction, such as `write_fragments` gives. One that was committed
+            already is not committed again: its version is given, as long as it is there.
         read_version: the version that the operation was computed from; None: that of the dataset,
-            or the latest at the URI.
+            or the latest at the URI. A transaction has its own.
         detached: a version outside of the table's history, under a random number.
         commit_timeout: timedelta or seconds, greater than 0: the commit with all its attempts is
             given up then, as by `asyncio.timeout`. None: no attempt is begun after a minute.
@@ -241,7 +307,7 @@ async def commit(
             `commit_timeout` or at all.
         StoreError: the store failed; or `commit_timeout` is over, and no version was made.
     """
-    options = _options(
+    options = WriteOptions.of(
         MAX_ROWS_PER_FILE,
         MAX_BYTES_PER_FILE,
         data_storage_version,
@@ -251,8 +317,6 @@ async def commit(
     session, table, base = _place(
         dataset_or_uri, store, storage_options, session, manifest_store, commit_lock
     )
-    if read_version is None and base is not None:
-        read_version = base.version
     await session.engine.pool.load(writer, outcome)
     async with outcome.within(commit_timeout, table.uri):
         return Dataset(
@@ -261,10 +325,64 @@ async def commit(
                 table,
                 operation,
                 read_version=read_version,
+                usual_version=None if base is None else base.version,
                 detached=detached,
                 options=options,
             )
         )
+
+
+class BulkCommitResult(TypedDict):
+    """What `commit_batch` gives.
+
+    Attributes:
+        dataset: the version that was made.
+        merged: the transaction that it was made by.
+    """
+
+    dataset: Dataset
+    merged: Transaction
+
+
+async def commit_batch(
+    dataset_or_uri: Dataset | str | os.PathLike[str],
+    transactions: Iterable[Transaction],
+    *,
+    detached: bool = False,
+    commit_timeout: timedelta | float | None = None,
+    store: object | None = None,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
+    **arguments: Unpack[CommitArguments],
+) -> BulkCommitResult:
+    """Make the appends of many writers one version of a table, in their order.
+
+    Cost: a LIST and a GET, and two rounds.
+
+    Args:
+        transactions: appends, such as `write_fragments` gives with `return_transaction`, computed
+            from any versions of the table.
+        others: those of `commit`.
+
+    Raises:
+        InvalidInputError: no transaction, one that is no append, or one twice.
+        RetryableConflictError: some of them are in a newer version already.
+        others: those of `commit`.
+    """
+    options = WriteOptions.of(
+        MAX_ROWS_PER_FILE, MAX_BYTES_PER_FILE, None, commit=CommitOptions(**arguments)
+    )
+    session, table, _ = _place(
+        dataset_or_uri, store, storage_options, session, manifest_store, commit_lock
+    )
+    await session.engine.pool.load(writer, outcome)
+    async with outcome.within(commit_timeout, table.uri):
+        snapshot, whole = await writer.commit_batch(
+            session, table, tuple(transactions), detached=detached, options=options
+        )
+    return {"dataset": Dataset(snapshot), "merged": whole}
 
 
 def _place(
@@ -295,34 +413,3 @@ def _place(
         commit_lock=commit_lock,
     )
     return session, table, None
-
-
-def _options(
-    max_rows_per_file: int,
-    max_bytes_per_file: int,
-    data_storage_version: str | FileVersion | None,
-    *,
-    stable_row_ids: bool = False,
-    v2_manifest_paths: bool = True,
-    config: Mapping[str, str] | None = None,
-    commit: CommitOptions | None = None,
-    progress: Callable[[Progress], object] | None = None,
-    blobs: BlobOptions | None = None,
-    statistics: bool = True,
-    bases: BaseOptions | None = None,
-) -> WriteOptions:
-    version = data_storage_version
-    if isinstance(version, str) and not isinstance(version, FileVersion):
-        version = FileVersion.parse(version)
-    return WriteOptions(
-        limits=Limits(
-            max_rows_per_file, max_bytes_per_file, statistics, blobs=blobs or BlobOptions()
-        ),
-        data_storage_version=version,
-        stable_row_ids=stable_row_ids,
-        v2_manifest_paths=v2_manifest_paths,
-        config=config or {},
-        on_progress=progress,
-        commit=commit or CommitOptions(),
-        bases=bases or BaseOptions(),
-    )

@@ -12,7 +12,7 @@ import builtins
 import inspect
 import re
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, get_overloads
 
 import alance
 from alance import sync
@@ -37,6 +37,7 @@ STANDARD: Final[dict[str, str]] = {
     "Literal": "typing",
     "Self": "typing",
     "Unpack": "typing",
+    "overload": "typing",
 }
 # The public modules, in the order in which a name is looked for.
 OURS: Final = (
@@ -53,6 +54,7 @@ ARROW: Final = ("pandas as pd", "polars as pl", "pyarrow as pa", "pyarrow.comput
 FUNCTIONS: Final = (
     "check_store",
     "commit",
+    "commit_batch",
     "dataset",
     "connect",
     "drop",
@@ -112,7 +114,7 @@ def stub() -> str:
         )
         for one in classes
     ]
-    functions = [_function(name, getattr(alance, name), "") for name in FUNCTIONS]
+    functions = [_functions(name, getattr(alance, name), "") for name in FUNCTIONS]
     text = "\n\n".join([*bodies, "\n".join(functions)])
     imports = [*_modules(text), ""]
     imports += [f"import {name}" for name in ARROW if re.search(rf"\b{name.split()[-1]}\.", text)]
@@ -141,14 +143,14 @@ def _imports(text: str) -> list[str]:
 
 
 def _names(tree: ast.Module) -> set[str]:
-    """The names in the annotations of functions."""
+    """The names in the annotations and decorators of functions."""
     found: set[str] = set()
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
             arguments = function.args
             every = [*arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
             annotations = [one.annotation for one in every if one is not None]
-            for annotation in [*annotations, function.returns]:
+            for annotation in [*annotations, function.returns, *function.decorator_list]:
                 if annotation is not None:
                     found |= {one.id for one in ast.walk(annotation) if isinstance(one, ast.Name)}
     return found
@@ -178,6 +180,14 @@ def _class(async_class: type) -> str:
         lines += [f"    def to_reader(self{given}) -> pa.RecordBatchReader: ...", CAPSULE]
         lines.append("    def __len__(self) -> int: ...")
     return "\n".join(lines)
+
+
+def _functions(name: str, function: Any, indent: str) -> str:
+    """A function, or each form of it that is declared by itself."""
+    forms = [_function(name, form, indent) for form in get_overloads(function)]
+    return "\n".join(f"{indent}@overload\n{form}" for form in forms) or _function(
+        name, function, indent
+    )
 
 
 def _function(name: str, function: object, indent: str) -> str:

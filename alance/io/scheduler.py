@@ -316,13 +316,18 @@ class Scheduler:
         )
         return [store.root + name for name in folders], [store.root + name for name in objects]
 
+    @property
+    def block_bytes(self) -> int:
+        """Bytes that the block cache holds."""
+        return self._blocks.num_bytes
+
     def readings(self) -> Iterator[Reading]:
         """Queues of the stores, what the block cache did and holds, and what large takes hold."""
         for lane in list(self._lanes.values()):
             yield from lane.readings()
         yield Reading("block_cache_hits_total", "", self._blocks.hits)
         yield Reading("block_cache_misses_total", "", self._blocks.misses)
-        yield Reading("block_cache_bytes", "", self._blocks.num_bytes)
+        yield Reading("block_cache_bytes", "", self.block_bytes)
         yield Reading("take_bytes", "", self.room.num_taken)
 
     def speed(self, location: str) -> Speed:

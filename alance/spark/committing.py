@@ -110,7 +110,12 @@ async def write_rows(target: Target, batches: Data, query: str | None = None) ->
         fragments = await alance.write_fragments(batches, target.base.dataset(), **limits)
     else:
         fragments = await alance.write_fragments(
-            batches, target.uri, schema=target.schema, **limits, **access(options)
+            batches,
+            target.uri,
+            mode="overwrite",
+            schema=target.schema,
+            **limits,
+            **access(options),
         )
     return Written(
         tuple(fragment.SerializeToString() for fragment in fragments),

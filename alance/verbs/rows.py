@@ -363,6 +363,26 @@ class MergeInsert:
         base: Any = self._dataset
         return await merge_explained.explain_merge(base._snapshot, self._plan, schema)
 
+    async def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str:
+        """`explain` as a text.
+
+        Args:
+            schema: of the data; None: that of the table.
+            verbose: taken for the sake of code that says it: the text tells all in any case.
+        """
+        return str(await self.explain(schema))
+
+    async def analyze_plan(self, data: Data, *, schema: pa.Schema | None = None) -> str:
+        """Run the merge without a commit, and tell what `explain` says of it beside what it did:
+        its rows; requests of its reads, bytes and time by their reasons. The files that it wrote
+        are removed.
+
+        Cost, arguments and errors: those of `execute`, without the commit.
+        """
+        await self._dataset._load(merge_explained)
+        base: Any = self._dataset
+        return await merge_explained.analyze_merge(base._snapshot, self._plan, data, schema)
+
     async def execute(self, data: Data, *, schema: pa.Schema | None = None) -> Dataset:
         """Merge data into the table; `summary` of the dataset of the new version has
         `num_inserted_rows`, `num_updated_rows`, `num_deleted_rows`. There is a new version also

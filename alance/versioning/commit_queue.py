@@ -270,7 +270,8 @@ class CommitQueue:
             else:
                 keep(ready, this)
             try:
-                manifest = await self._commit(merged(ready, base), base, data)
+                whole = merged([waiter.transaction for waiter in ready], base.version)
+                manifest = await self._commit(whole, base, data)
             except ChangedGroupError:
                 self._take_late(group)
                 continue

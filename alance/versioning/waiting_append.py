@@ -165,21 +165,21 @@ def keep(group: Sequence[WaitingAppend], making: asyncio.Task[None]) -> None:
         waiter.making = making
 
 
-def merged(group: Sequence[WaitingAppend], base: Manifest) -> Transaction:
-    """One append of all, from one base."""
-    first = group[0].transaction
-    if len(group) == 1 and first.read_version == base.version:
+def merged(appends: Sequence[Transaction], version: int) -> Transaction:
+    """One append of all, from one version."""
+    first = appends[0]
+    if len(appends) == 1 and first.read_version == version:
         return first
     message = transaction_pb2.Transaction(
-        read_version=base.version,
+        read_version=version,
         uuid=str(uuid.uuid4()),
-        transaction_properties=without_notes(first.properties),
     )
-    notes = merged_notes(waiter.notes for waiter in group)
+    for append in appends:
+        message.transaction_properties.update(without_notes(append.properties))
+    notes = merged_notes(Notes.of(append.properties) for append in appends)
     message.transaction_properties.update(notes.properties())
-    uuids = " ".join(waiter.transaction.uuid for waiter in group)
-    message.transaction_properties[MERGED] = uuids
+    message.transaction_properties[MERGED] = " ".join(append.uuid for append in appends)
     message.append.SetInParent()
-    for waiter in group:
-        message.append.fragments.extend(waiter.transaction.message.append.fragments)
+    for append in appends:
+        message.append.fragments.extend(append.message.append.fragments)
     return Transaction.from_protobuf(message)

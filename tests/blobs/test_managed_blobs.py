@@ -285,6 +285,41 @@ async def test_cleanup_removes_what_pylance_removes(
         assert contents == [CONTENT[:5]] * 4
 
 
+@pytest.mark.parametrize("writer", ["insert", "delete", "by_uri"])
+async def test_cleanup_after_a_commit_removes_what_pylance_removes(
+    tmp_path: Path, writer: str
+) -> None:
+    left = []
+    for name in ("ours", "theirs"):
+        place = tmp_path / name
+        with_objects(place, 8)
+        config = {"lance.auto_cleanup.interval": "9", "lance.auto_cleanup.older_than": "0s"}
+        theirs = lance.dataset(place)
+        theirs.tags.delete("first")  # or pylance logs that it cleans nothing up
+        theirs.update_config(config)  # version 8
+        assert lance.dataset(place).version == 8
+        rows = references("_blobs/b.blob")
+        if name == "ours":
+            ours = await alance.dataset(place)
+            if writer == "insert":
+                ours = await ours.insert(rows)
+            elif writer == "delete":
+                ours = await ours.delete("id = 'none'")
+            else:
+                ours = await alance.write_dataset(rows, place, mode="append")
+            assert ours.version == 9
+        elif writer == "delete":
+            lance.dataset(place).delete("id = 'none'")
+        else:
+            lance.write_dataset(rows, place, mode="append")
+        files = [path for path in place.glob("_blobs/**/*") if path.is_file()]
+        left.append({str(path.relative_to(place)) for path in files})
+    assert left[0] == left[1]
+    assert not {"_blobs/gone.blob", "_blobs/tagged.blob", "_blobs/unused.blob"} & left[0]
+    contents = [b for _, b in await ours.read_blobs("b", indices=range(4))]
+    assert contents == [CONTENT[:5]] * 4
+
+
 async def test_cleanup_scans_each_fragment_once(tmp_path: Path) -> None:
     from alance.ops.read.managed import ObjectReader, objects_by_fragment
 

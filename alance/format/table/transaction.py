@@ -108,6 +108,13 @@ class Transaction:
         _set_change(message, change)
         return Transaction.from_protobuf(message)
 
+    def with_properties(self, properties: Mapping[str, str]) -> Transaction:
+        """The same transaction with more properties."""
+        message = transaction_pb2.Transaction()
+        message.CopyFrom(self.message)
+        message.transaction_properties.update(properties)
+        return Transaction.from_protobuf(message)
+
     def to_bytes(self) -> bytes:
         """The content of its file; also that of its section in a manifest, less the length."""
         return bytes(self.message.SerializeToString())

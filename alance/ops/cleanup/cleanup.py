@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.format.table.refs import BranchContents, TagContents
     from alance.io.engine import Engine
+    from alance.session import Session
     from alance.versioning.table import Table
 
     ObjectsOf: TypeAlias = Callable[[Manifest], Awaitable[Collection[str]]]
@@ -400,14 +401,13 @@ def _name(file: CleanupCandidateFile) -> str:
     return file.path if owner is None else owner[1]
 
 
-async def clean_after(engine: Engine, table: Table, manifest: Manifest) -> None:
+async def clean_after(session: Session, table: Table, manifest: Manifest) -> None:
     """Clean up after a version that is a multiple of `lance.auto_cleanup.interval`.
 
     The version before it stays, whatever its age, so that who has it open can go on. Tagged
     versions stay. What fails is logged: the version is made, and the next cleanup finds the rest.
 
-    Cost: nothing, unless a cleanup is due: then LISTs of the table's folders, and a GET for each
-    version.
+    Cost: nothing, unless a cleanup is due: then that of `cleanup`.
     """
     try:
         auto = AutoCleanup.of(manifest.config)
@@ -415,7 +415,9 @@ async def clean_after(engine: Engine, table: Table, manifest: Manifest) -> None:
             policy = replace(auto.policy, seen_from=manifest.version - 1)
             # By the URI of a branch, too: the tags that name its versions are with the table.
             own = table.seen_by(manifest.branch)
-            await cleanup(engine, own, policy, delete_rate_limit=auto.rate)
+            objects = await session._object_reader(own)
+            rate = auto.rate
+            await cleanup(session.engine, own, policy, objects=objects, delete_rate_limit=rate)
     except Exception:
         _log.warning("cleanup after version %d of %s", manifest.version, table.uri, exc_info=True)
     except BaseException as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from alance.io import trace
+from alance.ops.merge.insert import attempt, held
 from alance.ops.merge.match import scan_of
 from alance.ops.merge.plan import Merge
 from alance.ops.read.explain import explain_scan
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from alance.ops.merge.options import MergePlan
     from alance.ops.read.explain import Explanation
     from alance.ops.version.snapshot import Snapshot
+    from alance.ops.write.sources import Data
 
 
 async def explain_merge(
@@ -40,6 +43,22 @@ async def explain_merge(
         at_most=at_most,
         late_of="that match" if not merge.rewrites_columns else "of fragments that have a match",
     )
+
+
+async def analyze_merge(
+    snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None
+) -> str:
+    """What a merge is told to read beside what it did, less the commit; see
+    `alance.MergeInsert.analyze_plan`. The files that it wrote are removed.
+    """
+    async with held(snapshot, plan, data, schema) as (merge, source, scratch):
+        explanation = await explain_merge(snapshot, plan, merge.given)
+        with trace.trace() as recorder:
+            change = await attempt(snapshot, merge, source, scratch)
+            await change.give()
+        await change.discard()
+    counts = ", ".join(f"{name} {count:,}" for name, count in (change.summary or {}).items())
+    return "\n".join([str(explanation), f"run, without a version: {counts}", recorder.summary()])
 
 
 def _late(merge: Merge) -> tuple[str, ...]:

@@ -54,24 +54,24 @@ async def merge_insert(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None = None
 ) -> Snapshot:
     """The version with a source merged into it. See `alance.MergeInsert`."""
-    async with _held(snapshot, plan, data, schema) as held:
-        return await _with_retries(snapshot, *held)
+    async with held(snapshot, plan, data, schema) as merged:
+        return await _with_retries(snapshot, *merged)
 
 
 async def merge_uncommitted(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None = None
 ) -> tuple[Operation, Mapping[str, Any]]:
     """The operation that merges a source, whose files are there, and counts of its rows."""
-    async with _held(snapshot, plan, data, schema) as held:
-        change = await _attempt(snapshot, *held)
+    async with held(snapshot, plan, data, schema) as merged:
+        change = await attempt(snapshot, *merged)
         return await change.give(), change.summary or {}
 
 
 @asynccontextmanager
-async def _held(
+async def held(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None
 ) -> AsyncGenerator[tuple[Merge, HeldSource, Scratch], None]:
-    """What a merge is computed from: the data read, and where it waits."""
+    """What a merge is computed from: the data read, and where it waits; until the block ends."""
     plan.check()
     await load_readers(snapshot, condition=plan.condition or plan.others)
     source = await open_source(data, schema, snapshot.engine.pool)
@@ -95,7 +95,7 @@ async def _with_retries(
         try:
             # A commit that has begun goes on: only what comes before it can be given up.
             async with asyncio.timeout_at(None if base is snapshot else deadline):
-                change = await _attempt(base, merge, source, scratch)
+                change = await attempt(base, merge, source, scratch)
             return await change.commit()
         except RetryableConflictError:
             if not left or loop.time() >= deadline:
@@ -116,7 +116,7 @@ async def _with_retries(
     raise AssertionError("unreachable")
 
 
-async def _attempt(
+async def attempt(
     base: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch
 ) -> PreparedChange:
     """Write all that the merge of a version needs."""

@@ -14,12 +14,13 @@ import numpy as np
 from alance.errors import InvalidInputError
 from alance.file.batches import empty_columns
 from alance.format.numbers import as_mask, as_numbers
+from alance.format.proto import copied
 from alance.format.table.operations import Delete
 from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import condition_of
 from alance.ops.read.plan import in_large_batches, plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.rows.moved import commit_rows
+from alance.ops.rows.moved import commit_rows, prepare_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS
@@ -27,7 +28,9 @@ from alance.ops.version.projection import ROW_ADDRESS
 if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt64s
     from alance.expr import Predicate
+    from alance.format.proto.table_pb2 import DataFragment
     from alance.ops.read.options import ScanOptions
+    from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
@@ -57,6 +60,41 @@ async def delete(snapshot: Snapshot, where: ScanOptions, commit: CommitOptions) 
         )
 
     return await with_retries(snapshot, attempt, commit.max_retries)
+
+
+async def delete_matching(
+    snapshot: Snapshot, handle: FragmentHandle, where: ScanOptions
+) -> DataFragment | None:
+    """A fragment without the rows for which a predicate is true; see `delete_offsets`.
+
+    Args:
+        where: a scan of this fragment.
+    """
+    await load_readers(snapshot, condition=condition_of(where))
+    checked = await checked_predicate(snapshot, where)
+    rows = await matching_rows(snapshot, where)
+    offsets = rows.get(handle.id, np.empty(0, np.int64))
+    return await delete_offsets(snapshot, handle, offsets, checked.text)
+
+
+async def delete_offsets(
+    snapshot: Snapshot, handle: FragmentHandle, offsets: Int64s, predicate: str = ""
+) -> DataFragment | None:
+    """The record of a fragment without some rows, whose deletion file is there; None: none is left.
+
+    Args:
+        offsets: physical ones; shape (n,), sorted and unique.
+
+    Raises:
+        InvalidInputError: an offset beyond the end.
+    """
+    deleted = {handle.id: offsets}
+    prepared = await prepare_rows(snapshot, Delete(predicate=predicate), deleted=deleted)
+    change = await prepared.give()
+    assert isinstance(change, Delete)
+    if change.deleted_fragment_ids:
+        return None
+    return copied(next(iter(change.updated_fragments), handle.fragment.message))
 
 
 @dataclass(slots=True)

@@ -48,7 +48,16 @@ SHOWN: Final = 100
 
 async def validate(snapshot: Snapshot) -> None:
     """Check a version; see `UpkeepVerbs.validate`."""
-    texts = await findings(snapshot)
+    _raise_for(snapshot, await findings(snapshot))
+
+
+async def validate_fragment(snapshot: Snapshot, handle: FragmentHandle) -> None:
+    """Check a fragment; see `DatasetFragment.validate`."""
+    texts, _ = await _fragment(snapshot, handle, asyncio.Semaphore())
+    _raise_for(snapshot, [f"fragment {handle.id}: {text}" for text in texts])
+
+
+def _raise_for(snapshot: Snapshot, texts: list[str]) -> None:
     if texts:
         more = [] if len(texts) <= SHOWN else [f"and {len(texts) - SHOWN} more"]
         listed = "\n".join(f"- {text}" for text in [*texts[:SHOWN], *more])

@@ -155,7 +155,7 @@ async def commit_on(
             await discard()
         raise
     if not detached:
-        await clean_after(engine, table, manifest)
+        await clean_after(session, table, manifest)
     return Snapshot(session, table, manifest, summary)
 
 

@@ -64,7 +64,7 @@ class TableQueue(CommitQueue):
                 data=data,
             )
             self._told = asyncio.get_running_loop().time()
-            await clean_after(engine, table, manifest)
+            await clean_after(session, table, manifest)
             return manifest
 
         super().__init__(run, manifests, rules, grace_s=grace_of(table.store))

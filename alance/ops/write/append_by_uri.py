@@ -176,7 +176,7 @@ class Guess:
             max_retries=self._options.commit.max_retries,
         )
         queue_of(session, table).learn(manifest)
-        await clean_after(session.engine, table, manifest)
+        await clean_after(session, table, manifest)
         return Snapshot(session, table, manifest, summary_of(fragments))
 
 

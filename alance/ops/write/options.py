@@ -70,6 +70,42 @@ class WriteOptions:
     commit: CommitOptions = field(default_factory=CommitOptions)
     bases: BaseOptions = field(default_factory=BaseOptions)
 
+    @classmethod
+    def of(
+        cls,
+        max_rows_per_file: int,
+        max_bytes_per_file: int,
+        data_storage_version: str | FileVersion | None,
+        *,
+        stable_row_ids: bool = False,
+        v2_manifest_paths: bool = True,
+        config: Mapping[str, str] | None = None,
+        commit: CommitOptions | None = None,
+        progress: Callable[[Progress], object] | None = None,
+        blobs: BlobOptions | None = None,
+        statistics: bool = True,
+        bases: BaseOptions | None = None,
+    ) -> WriteOptions:
+        """What the caller gave.
+
+        Raises:
+            InvalidInputError: a number out of range, or an unknown file version.
+        """
+        version = data_storage_version
+        if isinstance(version, str) and not isinstance(version, FileVersion):
+            version = FileVersion.parse(version)
+        blobs = blobs or BlobOptions()
+        return cls(
+            limits=Limits(max_rows_per_file, max_bytes_per_file, statistics, blobs),
+            data_storage_version=version,
+            stable_row_ids=stable_row_ids,
+            v2_manifest_paths=v2_manifest_paths,
+            config=config or {},
+            on_progress=progress,
+            commit=commit or CommitOptions(),
+            bases=bases or BaseOptions(),
+        )
+
     def version_for(self, base: Manifest | None) -> FileVersion:
         """The version of new files.
 

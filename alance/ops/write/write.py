@@ -22,7 +22,7 @@ from alance.format.table.apply_state import Settings
 from alance.format.table.fragment import DataFile, inside
 from alance.format.table.manifest import parse_manifest
 from alance.format.table.naming import NamingScheme
-from alance.format.table.operations import Operation, Overwrite
+from alance.format.table.operations import Append, Operation, Overwrite
 from alance.format.table.operations_meta import Restore
 from alance.format.table.transaction import Transaction
 from alance.ops.blobs.arrow import blobs_of_version
@@ -37,10 +37,12 @@ from alance.session import Session
 from alance.versioning import load
 from alance.versioning.rules import TableRules
 from alance.versioning.table import open_table
+from alance.versioning.tokens import Notes, merged_notes
+from alance.versioning.waiting_append import merged
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from alance.format.proto import file_pb2
     from alance.format.table.manifest import Manifest
@@ -87,11 +89,15 @@ async def write(
         with suppress(NotFoundError):
             base = await load.load_latest(engine, table)
     if base is not None and mode == "create":
-        raise AlreadyExistsError(
-            f"dataset {table.uri!r}: exists already, its latest version is {base.version}; "
-            "use mode 'append' or 'overwrite'"
-        )
+        raise _exists(table, base)
     return await write_on(session, table, base, data, mode, schema=schema, options=options)
+
+
+def _exists(table: Table, latest: Manifest) -> AlreadyExistsError:
+    return AlreadyExistsError(
+        f"dataset {table.uri!r}: exists already, its latest version is {latest.version}; "
+        "use mode 'append' or 'overwrite'"
+    )
 
 
 async def write_fragments(
@@ -99,51 +105,73 @@ async def write_fragments(
     table: Table,
     base: Manifest | None,
     data: Data,
+    mode: Mode,
     *,
     schema: pa.Schema | None,
     options: WriteOptions,
-) -> list[table_pb2.DataFragment]:
-    """Write the data files only; the fragments are in no version until they are committed.
+    looks: bool,
+) -> tuple[Append | Overwrite, int]:
+    """Write the data files only; gives the operation that makes a version of them, as `write_on`
+    does, and the version that it was computed from.
 
     Args:
-        base: the version whose schema the rows are cast to; None: their own schema.
+        base: the version in hand; None: the latest one, if there is a table.
+        looks: None in hand, whether it is looked for; else `mode` is `overwrite`.
+
+    Raises:
+        AlreadyExistsError: there is a table, and the mode is `create`.
     """
-    if base is not None:
-        schema = table_schema(base)
-    source = await open_source(data, schema, session.engine.pool)
-    fields = _new_schema(source.schema, base, options) if base is None else base.schema
-    there = base
-    if there is None and options.bases.has_targets and not options.bases.initial_bases:
+    check_choice("mode", mode, get_args(Mode))
+    if base is None and looks:
         with suppress(NotFoundError):
-            there = await load.load_latest(session.engine, table)
-    files = await files_on(session, table, there, fields, options)
+            base = await load.load_latest(session.engine, table)
+    if base is not None and mode == "create":
+        raise _exists(table, base)
+    grown = base if mode == "append" else None
+    schema = schema if grown is None else table_schema(grown)
+    source = await open_source(data, schema, session.engine.pool)
+    fields = _new_schema(source.schema, base, options) if grown is None else grown.schema
+    files = await files_on(session, table, base, fields, options)
     try:
-        fragments = await files.write_all(source.batches)
+        fragments = tuple(await files.write_all(source.batches))
         await files.publish()
     except BaseException:
         await files.discard()
         raise
-    return fragments
+    if grown is not None:
+        return Append(fragments), grown.version
+    change = _overwrite(fields, fragments, base, files, options)
+    return change, 0 if base is None else base.version
 
 
 async def commit_operation(
     session: Session,
     table: Table,
-    operation: Operation,
+    operation: Operation | Transaction,
     *,
-    read_version: int | None,
+    read_version: int | None = None,
+    usual_version: int | None = None,
     detached: bool,
     options: WriteOptions,
 ) -> Snapshot:
-    """Make an operation the next version.
+    """Make an operation, or a transaction, the next version.
 
     Args:
-        read_version: the version that it was computed from; None: the latest; 0: there is none.
+        read_version: the version that an operation was computed from; 0: there is none. None:
+            `usual_version`, or if that is None, too, the latest.
 
     Raises:
         InvalidInputError: no operation, or one that cannot be written.
     """
-    await session.engine.pool.run(lambda: _check(operation))
+    if isinstance(operation, Transaction):
+        if read_version is not None:
+            raise InvalidInputError(f"read_version={read_version}: a transaction has its own")
+        change = await session.engine.pool.run(lambda: operation.change)
+        read_version = operation.read_version
+    else:
+        change = operation
+        read_version = usual_version if read_version is None else read_version
+    await session.engine.pool.run(lambda: _check(change))
     base: Manifest | None = None
     if read_version is None:
         with suppress(NotFoundError):
@@ -151,9 +179,41 @@ async def commit_operation(
     elif read_version:
         base = await load.load_version(session.engine, table, read_version)
     source: Manifest | None = None
-    if isinstance(operation, Restore):
-        source = await load.load_version(session.engine, table, operation.version)
+    if isinstance(change, Restore):
+        source = await load.load_version(session.engine, table, change.version)
     return await _commit(session, table, base, operation, options, detached=detached, source=source)
+
+
+async def commit_batch(
+    session: Session,
+    table: Table,
+    transactions: Sequence[Transaction],
+    *,
+    detached: bool,
+    options: WriteOptions,
+) -> tuple[Snapshot, Transaction]:
+    """Make appends one version; gives it and the transaction that it was made by.
+
+    Raises:
+        InvalidInputError: no transaction, one that is no append, or one twice.
+    """
+    for transaction in transactions:
+        if not isinstance(transaction, Transaction) or transaction.operation != Append.__name__:
+            raise InvalidInputError(f"{transaction!r:.100}: expected a transaction that appends")
+    if not transactions:
+        raise InvalidInputError("transactions: there are none")
+    if len({transaction.uuid for transaction in transactions}) < len(transactions):
+        raise InvalidInputError("transactions: one of them twice")
+    seen = Notes()
+    for transaction in transactions:
+        notes = Notes.of(transaction.properties)
+        if clash := notes.clash(seen):
+            raise InvalidInputError(f"transactions: two with {clash}")
+        seen = merged_notes([seen, notes])
+    version = min(transaction.read_version for transaction in transactions)
+    whole = merged(transactions, version)
+    snapshot = await commit_operation(session, table, whole, detached=detached, options=options)
+    return snapshot, whole
 
 
 def _check(operation: object) -> None:
@@ -217,15 +277,26 @@ async def write_on(
     except BaseException:
         await files.discard()
         raise
-    change = Overwrite(
+    change = _overwrite(fields, fragments, base, files, options)
+    summary = summary_of(fragments)
+    return await _commit(session, table, base, change, options, files=files, summary=summary)
+
+
+def _overwrite(
+    fields: Schema,
+    fragments: tuple[table_pb2.DataFragment, ...],
+    base: Manifest | None,
+    files: DataFiles,
+    options: WriteOptions,
+) -> Overwrite:
+    """The operation that puts rows in the place of all, or makes a table of them."""
+    return Overwrite(
         new_schema=messages_of(fields),
         fragments=fragments,
         config_upsert_values=options.config if base is None else {},
         schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
         initial_bases=tuple(map(message_of, files.bases.values())) if base is None else (),
     )
-    summary = summary_of(fragments)
-    return await _commit(session, table, base, change, options, files=files, summary=summary)
 
 
 def _new_schema(schema: pa.Schema, base: Manifest | None, options: WriteOptions) -> Schema:
@@ -239,7 +310,7 @@ async def _commit(
     session: Session,
     table: Table,
     base: Manifest | None,
-    operation: Operation,
+    operation: Operation | Transaction,
     options: WriteOptions,
     *,
     files: DataFiles | None = None,
@@ -247,11 +318,12 @@ async def _commit(
     summary: Mapping[str, int] | None = None,
     source: Manifest | None = None,
 ) -> Snapshot:
-    transaction = Transaction.of(
-        operation,
-        read_version=0 if base is None else base.version,
-        properties=options.commit.noted(),
-    )
+    noted = options.commit.noted()
+    if isinstance(operation, Transaction):
+        transaction = operation.with_properties(noted)
+    else:
+        read_version = 0 if base is None else base.version
+        transaction = Transaction.of(operation, read_version=read_version, properties=noted)
     settings = Settings(options.data_storage_version, options.stable_row_ids)
     rules = _Checked if files is None else TableRules
     return await commit_on(
