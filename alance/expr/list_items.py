@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,6 @@ from alance.expr.arithmetic import whole
 from alance.expr.casts import common_type
 from alance.expr.compare import is_nothing
 from alance.expr.lists import (
-    MOST_ITEMS,
     as_list,
     built,
     codes_of,
@@ -38,6 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from alance.arrays import Int64s, Mask
+
+# Of the lists that a function makes of a batch.
+MOST_MADE: Final = 1 << 26  # items: half a gigabyte of integers
+MOST_BYTES: Final = 1 << 31  # of items that are longer
 
 
 def removing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
@@ -143,7 +146,7 @@ def repetition(name: str, args: list[Node]) -> Node:
         rows = num_rows(items, numbers)
         items, numbers = broadcast(items, rows), broadcast(numbers, rows)
         counts = np.maximum(as_numbers(pc.fill_null(numbers, 0)), 0)
-        _check_total(counts)
+        _check_total(counts, items)
         return built(items.take(to_arrow(parents_of(counts))), counts, validity_of(numbers))
 
     return call(name, repeat, args[0], whole(name, args[1]))
@@ -166,7 +169,7 @@ def resized(name: str, args: list[Node]) -> Node:
         if (counts[is_there] < 0).any():
             raise pa.ArrowInvalid("fewer items than none")
         counts = np.where(is_there, counts, 0)
-        _check_total(counts)
+        _check_total(counts, broadcast(fill, rows))
         within = positions_of(np.zeros(rows, np.int64), counts)
         parents = parents_of(counts)
         is_old = within < sizes[parents]
@@ -264,12 +267,12 @@ def series(*, with_last: bool) -> Callable[[str, list[Node]], Node]:
                 raise pa.ArrowInvalid("a step of 0")
             step = np.where(told, step, 1)
             apart = (last.astype(np.float64) - first) / step
-            if (np.abs(apart[told]) > MOST_ITEMS).any():
+            if (np.abs(apart[told]) > MOST_MADE).any():
                 raise pa.ArrowInvalid("too many items in one batch")
             spans = np.where(told, last, first) - first
             counts = spans // step + 1 if with_last else -(-spans // step)
             counts = np.where(told, np.maximum(counts, 0), 0)
-            _check_total(counts)
+            _check_total(counts, arrays[0])
             within = positions_of(np.zeros(len(counts), np.int64), counts)
             values = np.repeat(first, counts) + within * np.repeat(step, counts)
             return built(to_arrow(values), counts, told)
@@ -316,9 +319,16 @@ def where_known(is_there: Mask, values: pa.Array) -> pa.Array:
     return pc.if_else(to_arrow(is_there), values, as_scalar(None, values.type))
 
 
-def _check_total(counts: Int64s) -> None:
-    """Refuses what no array of Arrow holds, before there is memory for it."""
-    if counts.sum(dtype=np.float64) > MOST_ITEMS:
+def _check_total(counts: Int64s, items: pa.Array) -> None:
+    """Refuses lists that memory is not meant for, before it is taken for them.
+
+    Args:
+        counts: how often the item of each row is repeated.
+    """
+    most_bytes = (
+        0 if pa.types.is_primitive(items.type) else int(counts.max(initial=0)) * items.nbytes
+    )
+    if counts.sum(dtype=np.float64) > MOST_MADE or most_bytes > MOST_BYTES:
         raise pa.ArrowInvalid("too many items in one batch")
 
 

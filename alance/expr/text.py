@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LOWER_SPECIAL: Final = "[\u0130\u03a3]"  # a dotted I, and the sigma that differs at a word's end
 MAX_REPEATS: Final = 1 << 20  # of a text, by a literal number
+MOST_BYTES: Final = (1 << 31) - 1  # of the texts of a batch, whose offsets have 32 bits
 
 
 def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) -> Node:
@@ -150,11 +151,33 @@ def replace(name: str, args: list[Node]) -> Node:
     old, new = literal_text(name, args[1]), literal_text(name, args[2])
     if not old:
         return as_text(name, args[0])
-    return call(
-        name,
-        lambda values: pc.replace_substring(values, pattern=old, replacement=new),
-        as_text(name, args[0]),
-    )
+
+    def put(values: pa.Array) -> pa.Array:
+        check_growth(values, new, lambda: pc.count_substring(values, old))
+        return pc.replace_substring(values, pattern=old, replacement=new)
+
+    return call(name, put, as_text(name, args[0]))
+
+
+def check_growth(
+    values: pa.Array, new: str, counts: Callable[[], pa.Array], num_copies: int = 0
+) -> None:
+    """Make sure that texts with replacements fit into one array; Arrow's offsets would overflow.
+
+    Args:
+        new: what replaces a part of a text.
+        counts: how many parts of each text are replaced; asked where many might not fit.
+        num_copies: how often a replacement has parts of the text itself, at most.
+
+    Raises:
+        ArrowInvalid: they would not fit.
+    """
+    added, kept = len(new.encode()), values.nbytes * (1 + num_copies)
+    if (
+        kept * (1 + added) > MOST_BYTES
+        and kept + added * (pc.sum(counts()).as_py() or 0) > MOST_BYTES
+    ):
+        raise pa.ArrowInvalid("texts of more than 2 GiB in one batch")
 
 
 def repeat(name: str, args: list[Node]) -> Node:

@@ -167,3 +167,18 @@ def test_any_text_gives_a_filter_or_an_error_of_ours(text: str) -> None:
             found = parse(text, SCHEMA)
             values = found.mask(BATCH) if isinstance(found, Predicate) else found.evaluate(BATCH)
             assert len(values) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"replace(name, 'v', '{'a' * 2000}')",
+        f"regexp_replace(name, 'v', '{'a' * 2000}', 'g')",
+        f"regexp_replace(name, 'v+', '{'${0}' * 2000}')",
+    ],
+)
+def test_texts_that_replacements_make_too_long_for_an_array_are_refused(text: str) -> None:
+    """Arrow's offsets would overflow, and the texts be other bytes of the process."""
+    batch = pa.RecordBatch.from_pylist([{"name": "v" * 1_000_000}] * 2, schema=SCHEMA)
+    with pytest.raises(InvalidInputError, match="texts of more than 2 GiB"):
+        parse_projection(text, SCHEMA).evaluate(batch)
