@@ -31,6 +31,7 @@ async def table(path: Path) -> tuple[Dataset, Any]:
         ({"path": "../other.lance"}, "Append: data file '../other.lance': leaves the folder"),
         ({"fields": [0, 0]}, "Append: data file .*: a field twice"),
         ({"column_indices": [0]}, "Append: data file .*: 2 fields, 1 columns"),
+        ({"base_id": 7}, "Append: DataFile .* is below base path 7, which is not there"),
     ],
 )
 async def test_a_version_that_could_not_be_read_is_not_made(

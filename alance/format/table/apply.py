@@ -9,6 +9,7 @@ Source: docs/format/table.md, "Building the next manifest" and "Manifest files".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -144,6 +145,7 @@ def apply(
 def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) -> None:
     """The steps that every new version needs, whatever its operation."""
     message = draft.message
+    _check_bases(draft, name)
     drop_tombstones(draft)
     if name in DROPS_FILES:
         drop_dead_files(draft)
@@ -181,6 +183,30 @@ def _finish(draft: Draft, transaction: Transaction, name: str, now: datetime) ->
         stable_row_ids=stable,
         writes_transaction_file=writes_file,
     )
+
+
+def _check_bases(draft: Draft, name: str) -> None:
+    """Make sure that files are below base paths that are there: no reader finds others.
+
+    Raises:
+        InvalidInputError: they are not; names the base path.
+    """
+    known = {base.id for base in draft.message.base_paths}
+    before = () if draft.previous is None else draft.previous.indices
+    uuids = {index.uuid.uuid for index in before}
+    drafted = draft.fragments.drafted
+    records = chain(
+        chain.from_iterable(fragment.files for fragment in drafted),
+        (fragment.deletion_file for fragment in drafted),
+        (index for index in draft.indices if index.uuid.uuid not in uuids),
+    )
+    for record in records:
+        if record.HasField("base_id") and record.base_id not in known:
+            told = getattr(record, "path", "") or getattr(record, "name", "")
+            raise InvalidInputError(
+                f"{name}: {type(record).__name__} {told!r} is below base path {record.base_id}, "
+                f"which is not there; base paths: {', '.join(map(str, sorted(known))) or 'none'}"
+            )
 
 
 def manifest_bytes(version: Next) -> bytes:

@@ -47,9 +47,13 @@ class DraftedFragments:
                 self._before.forms[number]
                 for number in distinct(self._untouched_forms().astype(np.int64))[0]
             ),
-            *self._changed.values(),
-            *self._added,
+            *self.drafted,
         ]
+
+    @property
+    def drafted(self) -> list[table_pb2.DataFragment]:
+        """Those that are not copied as they were."""
+        return [*self._changed.values(), *self._added]
 
     def missing(self, fragment_ids: Collection[int]) -> list[int]:
         """Those of some ids that no fragment has; sorted."""
@@ -77,7 +81,7 @@ class DraftedFragments:
             for position in np.flatnonzero(is_asked).tolist():
                 if position not in self._changed:
                     self._get(position)
-        yield from filter(is_one, [*self._changed.values(), *self._added])
+        yield from filter(is_one, self.drafted)
 
     def add(self, fragment: table_pb2.DataFragment) -> table_pb2.DataFragment:
         """Add a copy of a fragment; gives that."""
