@@ -883,6 +883,17 @@ def digests(
 # Two digits a byte.
 def hex_digits(content: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]: ...
 
+# --- patterns.cpp ---
+
+# Which texts match a LIKE pattern, 0 or 1: its byte FE stands for any text, FF for any character.
+# `baseline`: without the processor's wide instructions.
+def like(
+    offsets: npt.NDArray[np.int64],
+    content: npt.NDArray[np.uint8],
+    pattern: npt.NDArray[np.uint8],
+    baseline: bool = False,
+) -> npt.NDArray[np.uint8]: ...
+
 # --- distances.cpp ---
 
 # Of each pair of texts: characters to change, add or leave out. `ends` say where the texts are.

@@ -26,6 +26,7 @@ from alance.expr import (
     vectors,
 )
 from alance.expr.compare import extreme
+from alance.expr.text_parts import ANY_TEXT
 from alance.expr.tree import Literal, Problem, call, unknown
 from alance.format.numbers import as_scalar
 
@@ -179,9 +180,9 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "strpos": Function(2, 2, text.position),
     "position": Function(2, 2, text.position),
     "concat": Function(1, MANY, text.concat),
-    "starts_with": Function(2, 2, text.with_pattern(pc.starts_with)),
-    "ends_with": Function(2, 2, text.with_pattern(pc.ends_with)),
-    "contains": Function(2, 2, text.with_pattern(pc.match_substring)),
+    "starts_with": Function(2, 2, text.with_pattern("", ANY_TEXT)),
+    "ends_with": Function(2, 2, text.with_pattern(ANY_TEXT, "")),
+    "contains": Function(2, 2, text.with_pattern(ANY_TEXT, ANY_TEXT)),
     "regexp_like": Function(2, 3, regex.regexp_like),
     "regexp_match": Function(2, 3, regex.regexp_match),
     "regexp_count": Function(2, 2, regex.regexp_count),

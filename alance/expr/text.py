@@ -11,18 +11,26 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance import _kernels
 from alance.expr.arithmetic import whole_argument
 from alance.expr.casts import convert, is_bytes, is_text, text_of
 from alance.expr.compare import NULL, is_nothing
-from alance.expr.text_parts import like_parts, like_prefix
+from alance.expr.text_parts import (
+    like_bytes,
+    like_parts,
+    like_pieces,
+    like_prefix,
+    like_regex,
+)
 from alance.expr.tree import Literal, Node, Pattern, Problem, Value, broadcast, call, meaning, truly
-from alance.format.numbers import as_scalar
+from alance.format.numbers import as_scalar, contents_of, to_arrow, validity_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _LOWER_SPECIAL: Final = "[\u0130\u03a3]"  # a dotted I, and the sigma that differs at a word's end
 MAX_REPEATS: Final = 1 << 20  # of a text, by a literal number
@@ -39,11 +47,27 @@ def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) ->
         return NULL
     text = literal_text("like", pattern)
     escape = "\\" if escape is None else escape
-    regex = _like_regex(text, escape, ignore_case=ignore_case)
+    if len(escape) > 1:
+        raise Problem(f"like: escape {escape!r}, expected one character")
+    pieces = list(like_pieces(text, escape))
     node = as_text("like", node)
+    if not ignore_case:
+        return _matching("like", node, pieces)
+    regex = f"(?si)^{like_regex(pieces)}$"
     matches = call("like", lambda values: pc.match_substring_regex(values, regex), node)
-    prefix = "" if ignore_case else like_prefix(text, escape)
-    return meaning(matches, Pattern(node, prefix, (like_parts(text, escape),)))
+    return meaning(matches, Pattern(node, "", (like_parts(pieces),)))
+
+
+def _matching(name: str, node: Node, pieces: Sequence[str]) -> Node:
+    """Where a text matches the pieces of a LIKE pattern."""
+    pattern = like_bytes(pieces)
+
+    def match(values: pa.Array) -> pa.Array:
+        answers = _kernels.like(*contents_of(values), pattern)
+        return to_arrow(answers.view(np.bool_), validity_of(values))
+
+    meant = Pattern(node, like_prefix(pieces), (like_parts(pieces),))
+    return meaning(call(name, match, node), meant)
 
 
 def as_text(name: str, node: Node) -> Node:
@@ -79,17 +103,18 @@ def plain_text(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], N
     return lambda name, args: call(name, kernel, as_text(name, args[0]))
 
 
-def with_pattern(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
-    """The builder of a function of a text and a literal one."""
+def with_pattern(before: str, behind: str) -> Callable[[str, list[Node]], Node]:
+    """The builder of a function of a text and a literal one, which the text has.
+
+    Args:
+        before, behind: what the text may have there: `ANY_TEXT` or nothing.
+    """
 
     def build(name: str, args: list[Node]) -> Node:
         if is_nothing(args[1]):
             return NULL
         pattern = literal_text(name, args[1])
-        node = as_text(name, args[0])
-        matches = call(name, lambda values: kernel(values, pattern), node)
-        prefix = pattern if name == "starts_with" else ""
-        return meaning(matches, Pattern(node, prefix, ((pattern,),)))
+        return _matching(name, as_text(name, args[0]), [before, *pattern, behind])
 
     return build
 
@@ -297,26 +322,6 @@ def _text(values: pa.Array) -> pa.Array:
     if pa.types.is_null(values.type):
         return pa.nulls(len(values), pa.string())
     return pc.cast(text_of(values), pa.string())
-
-
-def _like_regex(pattern: str, escape: str, *, ignore_case: bool) -> str:
-    """The regular expression of a whole LIKE pattern."""
-    if len(escape) > 1:
-        raise Problem(f"like: escape {escape!r}, expected one character")
-    parts, position_ = [], 0
-    while position_ < len(pattern):
-        character = pattern[position_]
-        position_ += 1
-        if character == escape and position_ < len(pattern):
-            parts.append(re.escape(pattern[position_]))
-            position_ += 1
-        elif character == "%":
-            parts.append(".*")
-        elif character == "_":
-            parts.append(".")
-        else:
-            parts.append(re.escape(character))
-    return f"(?s{'i' if ignore_case else ''})^{''.join(parts)}$"
 
 
 def upper(values: pa.Array) -> pa.Array:

@@ -2,34 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from alance.arrays import Bytes
+
+# No characters: the bytes that they become are in no text, and a kernel reads them as wildcards.
+ANY_TEXT: Final = "\udcfe"
+ANY_CHARACTER: Final = "\udcff"
+WILDCARDS: Final = {"%": ANY_TEXT, "_": ANY_CHARACTER}
 CLASSES: Final = frozenset("dDwWsSbB")  # behind a backslash: no text, but what follows is plain
 MANY: Final = frozenset("*?{")  # what is before them may not be there
 NO_PARTS: Final = ((),)  # a way to match of which nothing is known
 
 
-def like_prefix(pattern: str, escape: str) -> str:
+def like_pieces(pattern: str, escape: str) -> Iterator[str]:
+    """The wildcards of a LIKE pattern, and its other characters one by one."""
+    characters = iter(pattern)
+    for character in characters:
+        if character == escape:
+            yield next(characters, escape)
+        else:
+            yield WILDCARDS.get(character, character)
+
+
+def like_prefix(pieces: Iterable[str]) -> str:
     """The plain text that a LIKE pattern begins with."""
-    prefix, characters = [], iter(pattern)
-    for character in characters:
-        following = next(characters, None) if character == escape else character
-        if following is None or (character != escape and character in "%_"):
-            break
-        prefix.append(following)
-    return "".join(prefix)
+    return "".join(takewhile(lambda piece: piece not in WILDCARDS.values(), pieces))
 
 
-def like_parts(pattern: str, escape: str) -> tuple[str, ...]:
+def like_parts(pieces: Iterable[str]) -> tuple[str, ...]:
     """The plain texts between the wildcards of a LIKE pattern."""
-    parts, characters = [""], iter(pattern)
-    for character in characters:
-        following = next(characters, None) if character == escape else character
-        if character != escape and character in "%_":
+    parts = [""]
+    for piece in pieces:
+        if piece in WILDCARDS.values():
             parts.append("")
         else:
-            parts[-1] += escape if following is None else following
+            parts[-1] += piece
     return tuple(part for part in parts if part)
+
+
+def like_regex(pieces: Iterable[str]) -> str:
+    """What texts match that a LIKE pattern matches as a whole."""
+    wild = {ANY_TEXT: ".*", ANY_CHARACTER: "."}
+    return "".join(wild.get(piece) or re.escape(piece) for piece in pieces)
+
+
+def like_bytes(pieces: Iterable[str]) -> Bytes:
+    """A LIKE pattern as the kernel takes it."""
+    content = "".join(pieces).encode("utf-8", "surrogateescape")
+    return np.frombuffer(content, np.uint8)
 
 
 def regex_parts(pattern: str) -> tuple[tuple[str, ...], ...]:

@@ -32,6 +32,7 @@ void register_levels(nb::module_& m);
 void register_joins(nb::module_& m);
 void register_new_pages(nb::module_& m);
 void register_memory(nb::module_& m);
+void register_patterns(nb::module_& m);
 void register_pieces(nb::module_& m);
 void register_held(nb::module_& m);
 void register_rows(nb::module_& m);
@@ -103,6 +104,7 @@ NB_MODULE(_alance_kernels, m) {
   register_joins(m);
   register_new_pages(m);
   register_memory(m);
+  register_patterns(m);
   register_pieces(m);
   register_held(m);  // its source is one of those
   register_rows(m);

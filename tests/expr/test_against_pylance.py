@@ -46,6 +46,7 @@ FILTERS = [
     *["t = 127", "u > 9223372036854775807", "u = 4", "i = u", "t < f"],
     *["f > 1", "f < 2.5", "f = 0.0", "f = 0", "f != 1.5", "isnan(f)", "g = 0.1"],
     *["s = 'x'", "s < 'b'", "s like '%c'", "s like 'a\\%c'", "s not like '%x%'", "s ilike 'YES'"],
+    *["s like '%b%_'", "s like '_%y'", "s like 'x_y'", "s like '%%'", "s like ''"],
     *["s like '_'", "s in ('x', 'abc')", "s not in ('x')", "s is null", "s is not null"],
     *["b", "not b", "b = true", "b is true", "b is not true", "b is false", "b or i > 1"],
     *["b and i > 1", "b or null", "i in (1, 2, null)", "i not in (1, null)", "i in (1, 5, 9)"],
