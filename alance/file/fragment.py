@@ -338,7 +338,8 @@ def open_fragments(schema: Schema, asked: Sequence[ToOpen]) -> Plan[list[OpenFra
             if own or holds_packed_lists(schema.fields, source.columns):
                 files.append(_FileToOpen(number, source, own))
     opened = yield from _open_leaves(schema, asked, files, top)
-    yield TURN
+    if sum(map(len, opened)) > PLANS_A_TURN:
+        yield TURN
     groups: list[list[list[OpenLeaf]]] = [[] for _ in asked]
     for file, own_leaves in zip(files, opened, strict=True):
         groups[file.fragment].append(own_leaves)

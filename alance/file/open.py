@@ -18,7 +18,7 @@ from alance.format.container import (
     read_columns,
     tail_range,
 )
-from alance.format.plans import TURN, cut, through, together
+from alance.format.plans import PLANS_A_TURN, TURN, cut, through, together
 from alance.format.v0_1.metadata import is_batch_file, open_batch_file
 
 if TYPE_CHECKING:
@@ -76,7 +76,8 @@ def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[li
             opened = yield from _opened([end for _, end in some])
             for (number, _), container in zip(some, opened, strict=True):
                 containers[number] = _kept(container, files[number].states)
-            yield TURN
+            if len(some) > PLANS_A_TURN:
+                yield TURN
     return [container for container in containers if container is not None]
 
 
@@ -168,7 +169,8 @@ def open_columns_of(files: Sequence[ColumnsOf]) -> Plan[list[list[OpenColumn]]]:
     if missing:
         reading = read_columns([(files[number].container, absent) for number, absent in missing])
         columns = yield from noted(reading, kept_by(files[missing[0][0]].states))
-        yield TURN
+        if sum([len(absent) for _, absent in missing]) > PLANS_A_TURN:
+            yield TURN
         for (number, _), of_file in zip(missing, columns, strict=True):
             container, _, states = files[number]
             by_index = opened[number]

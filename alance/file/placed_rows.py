@@ -21,7 +21,7 @@ from alance.file.open import bytes_at_hand, from_content
 from alance.file.page_tables import Hole, fill_known, learn
 from alance.file.placed_columns import PlacedColumns
 from alance.format.layouts.paged_rows import PagedRows, PlacedRows
-from alance.format.plans import TURN, together
+from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -235,9 +235,12 @@ def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[FoundRows]:
             if plans:
                 yield TURN
             plans.append(asked.place(batch))
-        if not any(plan.unknown for plan in plans):
+        num_unknown = sum([len(plan.unknown) for plan in plans])
+        if not num_unknown:
             break
-        yield TURN
+        is_much = num_unknown > PLANS_A_TURN
+        if is_much:
+            yield TURN
         holes = {}  # and the fragments that they are in
         for batch, plan in zip(batches, plans, strict=True):
             for table, page in plan.unknown:
@@ -249,10 +252,12 @@ def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[FoundRows]:
         at_once = [
             hole for hole in missing if not is_guessed or hole.leaf.column.container.is_whole
         ]
-        yield TURN
+        if is_much:
+            yield TURN
         if at_once:
             yield from learn(at_once, states)
-            yield TURN
+            if is_much:
+                yield TURN
         for hole in set(missing).difference(at_once):
             apart.setdefault(hole.at, set()).add(holes[hole])
     placed = [asked.placed(batch, plan) for batch, plan in zip(batches, plans, strict=True)]

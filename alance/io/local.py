@@ -7,7 +7,6 @@ import itertools
 import os
 import stat
 import threading
-import time
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -39,7 +38,7 @@ TOGETHER: Final = 32  # files that are written with one sync of their folder; al
 SYNCS_AT_ONCE: Final = 8  # of them; what they wait for is done once for all
 FIRST_PAGE: Final = 16  # of a listing: the latest version is mostly the first name
 PAGE: Final = 1000
-QUICK_S: Final = 0.0001  # what a hop to a thread takes
+QUICK_S: Final = 0.0001  # of a processor, what a hop to a thread takes
 MAX_QUICK: Final = 1 << 10  # folders that are known to be listed as fast
 
 
@@ -119,12 +118,12 @@ class LocalStore:
             failure = translate(error, self.root + path)
             raise failure from failure.__cause__
 
-    def _note_speed(self, folder: str, seconds: float) -> None:
+    def _note_speed(self, folder: str, *, is_quick: bool) -> None:
         """A folder that was listed in less time than a hop to a thread takes is listed here the
         next time: the system has it in memory. On a network file system few are, and the next time
         may take longer.
         """
-        if seconds > QUICK_S:
+        if not is_quick:
             self._quick.discard(folder)
         elif len(self._quick) < MAX_QUICK:
             self._quick.add(folder)
@@ -362,8 +361,8 @@ class LocalStore:
         metas = publish.walk("/" + folder, folder + "/" if folder else "", start_after)
         for page_size in itertools.chain([FIRST_PAGE], itertools.repeat(PAGE)):
             job = partial(_timed_page, metas, page_size)
-            page, seconds = await self._run(folder, job, inline=folder in self._quick)
-            self._note_speed(folder, seconds)
+            page, is_quick = await self._run(folder, job, inline=folder in self._quick)
+            self._note_speed(folder, is_quick=is_quick)
             for meta in page:
                 yield meta
             if len(page) < page_size:
@@ -391,13 +390,14 @@ class _Tick(threading.local):
         self.num_bytes = 0
 
 
-def _timed_page(
-    metas: Iterator[ObjectMeta], page_size: int
-) -> tuple[tuple[ObjectMeta, ...], float]:
-    """The next objects of a listing, and the seconds that it took to find them."""
-    begun = time.perf_counter()
+def _timed_page(metas: Iterator[ObjectMeta], page_size: int) -> tuple[tuple[ObjectMeta, ...], bool]:
+    """The next objects of a listing, and whether they were at hand: what others had of the
+    processor meanwhile, on a machine with much to do, does not count.
+    """
+    begun = system.held()
     page = tuple(itertools.islice(metas, page_size))
-    return page, time.perf_counter() - begun
+    ended = system.held()
+    return page, ended.waits == begun.waits and ended.seconds - begun.seconds <= QUICK_S
 
 
 def _each(

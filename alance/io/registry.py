@@ -158,7 +158,7 @@ class StoreRegistry:
 
     def open(
         self,
-        uri: str | os.PathLike[str],
+        uri: str | os.PathLike[str] | Address,
         *,
         storage_options: StorageOptions | None = None,
         store: object | None = None,
@@ -168,7 +168,7 @@ class StoreRegistry:
         Whoever goes on using its root keeps the store, too: `resolve` finds it no longer than that.
 
         Args:
-            uri: URI or local path; with `store`, a path inside that store.
+            uri: URI or local path, taken apart or not; with `store`, a path inside that store.
             storage_options: configuration of store, client and retries; what is not given is
                 taken from the environment, as obstore does, and from AWS's profiles. Or a provider;
                 see `io.credentials`.
@@ -183,7 +183,7 @@ class StoreRegistry:
             if storage_options:
                 raise InvalidInputError("storage_options: the given store has its own already")
             return self._adopt(store, str(uri))
-        address = parse_uri(uri)
+        address = uri if isinstance(uri, Address) else parse_uri(uri)
         options = with_environment(
             address.kind, parse_options(address.kind, as_mapping(storage_options))
         )

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING, Final
+import time
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,29 @@ def max_open_files() -> int:
     except ImportError:
         return USUAL_OPEN_FILES
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+class Held(NamedTuple):
+    """What this thread has taken so far.
+
+    Attributes:
+        seconds: of its processor, those that others had in between left out.
+        waits: how often it let the processor go, to wait for a disk or a lock.
+    """
+
+    seconds: float
+    waits: int
+
+
+def held() -> Held:
+    """What this thread has taken so far; where the system does not tell, the time of a clock."""
+    try:
+        import resource
+
+        waits = resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+    except (ImportError, AttributeError):
+        return Held(time.perf_counter(), 0)
+    return Held(time.thread_time(), waits)
 
 
 def at_fork(

@@ -309,7 +309,7 @@ class Table:
             return self.store.root + address.path
         where = f"{what} {uri!r} of dataset {self.uri!r}"
         options = self.access.options(uri, address, where, is_callers=is_callers)
-        store, path = self.registry.open(uri, storage_options=without_endpoint(options))
+        store, path = self.registry.open(address, storage_options=without_endpoint(options))
         return self._hold(store).root + path
 
 
@@ -348,8 +348,8 @@ def open_table(
                 f"uri {uri!r}: DynamoDB takes no {CREDENTIALS!r}; expected those of the environment"
             )
         place, keeper = open_dynamodb(uri, own)
-    opened, path = registry.open(place, storage_options=options, store=store)
     home = None if store is not None else parse_uri(place)
+    opened, path = registry.open(home or place, storage_options=options, store=store)
     access = Access.to(opened, home, given)
     return Table(str(uri), opened, clean_path(path), None, registry, access, keeper)
 

@@ -42,6 +42,9 @@ SMALL_ROWS: Final = 64 << 10
 SMALL_DECODED_BYTES: Final = 16 << 20
 GROUP_BYTES: Final = 4 << 20  # encoded
 GROUP_FRAGMENTS: Final = 64
+LITTLE_COLUMNS: Final = 8  # of all fragments of a group: some 30 microseconds each
+LITTLE_ROWS: Final = 1 << 10  # that a filter is asked of
+LITTLE_BYTES: Final = 64 << 10  # encoded
 LATE_BYTES: Final = 64 << 10  # of a fragment's late columns: one request has them all
 
 
@@ -79,6 +82,16 @@ class FragmentGroup(NamedTuple):
         if not self.opened:
             return sum(map(file_bytes, self.handles))
         return sum(fragment.encoded_bytes for fragment in self.opened)
+
+    @property
+    def is_little(self) -> bool:
+        """Whether it is small, and decoded and filtered in little more time than a hop takes."""
+        return (
+            self.is_small
+            and 0 < sum([len(fragment.leaves) for fragment in self.opened]) <= LITTLE_COLUMNS
+            and self.spans[-1][1] <= LITTLE_ROWS
+            and self.num_bytes <= LITTLE_BYTES
+        )
 
     def page_tables(self) -> Iterator[Plan[None]]:
         """Plans of what must be known of the pages before a scan reads their rows."""

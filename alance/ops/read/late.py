@@ -207,7 +207,9 @@ class SplitReader:
     ) -> tuple[pa.RecordBatch | None, Int64s | None]:
         """The rows of a split that the filter keeps, and their offsets in the group (None: all)."""
         row_filter = RowFilter(self.plan, split)
-        is_little = isinstance(task, TakenRows) and task.num_bytes <= INLINE_BYTES
+        is_little = split.group.is_little
+        if isinstance(task, TakenRows):
+            is_little = task.num_bytes <= INLINE_BYTES
         kept = await self._run(lambda: row_filter.run(task), inline=is_little)
         if kept is None:
             reading = split.reading(self.plan.first_schema, guess=False)
