@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from alance.datasets import Dataset
+    from alance.ops.cleanup import policy as cleanup_policy
+    from alance.ops.cleanup.policy import AutoCleanupConfig
     from alance.ops.index import extend as index_extend
     from alance.ops.upkeep import auto_compact, compact, compact_plan
     from alance.ops.upkeep.auto_compact import AutoCompactionMetrics, Compactor
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitArguments
 else:
     auto_compact = Deferred("alance.ops.upkeep.auto_compact")
+    cleanup_policy = Deferred("alance.ops.cleanup.policy")
     compact = Deferred("alance.ops.upkeep.compact")
     compact_plan = Deferred("alance.ops.upkeep.compact_plan")
     index_extend = Deferred("alance.ops.index.extend")
@@ -142,6 +145,37 @@ class Optimize:
             InvalidInputError: an option out of its range; raised when the block begins.
         """
         return AutoCompaction(self._dataset, min_fragments, interval, options)
+
+    async def enable_auto_cleanup(
+        self, auto_cleanup_config: AutoCleanupConfig, **commit: Unpack[CommitArguments]
+    ) -> Dataset:
+        """Have the table clean up after itself: all its writers do so from then on.
+
+        Args:
+            auto_cleanup_config: `interval`, and `older_than_seconds`, `retain_versions` or both;
+                in the place of what the table's configuration has of it. See docs/upkeep.md.
+
+        Raises:
+            InvalidInputError: an unknown key, a value that is no count, or no bound.
+        """
+        await self._dataset._load(cleanup_policy)
+        keys = dict.fromkeys(self._auto_cleanup_keys())
+        values = keys | cleanup_policy.configured(auto_cleanup_config)
+        return await self._dataset.update_config(values, **commit)
+
+    async def disable_auto_cleanup(self, **commit: Unpack[CommitArguments]) -> Dataset:
+        """End what `enable_auto_cleanup` began. No version is made where the table did not do it.
+
+        Args: see `CommitArguments`.
+        """
+        await self._dataset._load(cleanup_policy)
+        keys = self._auto_cleanup_keys()
+        if not keys:
+            return self._dataset
+        return await self._dataset.update_config(dict.fromkeys(keys), **commit)
+
+    def _auto_cleanup_keys(self) -> list[str]:
+        return [key for key in self._dataset.config if key.startswith(cleanup_policy.AUTO)]
 
     async def optimize_indices(
         self,

@@ -964,6 +964,12 @@ class Optimize:
         interval: float = ...,
         **options: Unpack[CompactionArguments],
     ) -> AutoCompaction: ...
+    def enable_auto_cleanup(
+        self,
+        auto_cleanup_config: AutoCleanupConfig,
+        **commit: Unpack[CommitArguments],
+    ) -> Dataset: ...
+    def disable_auto_cleanup(self, **commit: Unpack[CommitArguments]) -> Dataset: ...
     def optimize_indices(
         self,
         *,

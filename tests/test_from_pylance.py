@@ -16,7 +16,14 @@ import lance.optimize
 import lance.query
 import lance.sampler
 import pytest
-from lance.dataset import LanceOperation, MergeInsertBuilder
+from lance.dataset import (
+    Branches,
+    DatasetDelta,
+    DatasetOptimizer,
+    LanceOperation,
+    MergeInsertBuilder,
+    Tags,
+)
 
 import alance
 import alance.operations
@@ -69,6 +76,14 @@ OWNERS: Final = {
     "LanceScanner": public(lance.LanceScanner),
     "MergeInsertBuilder": public(MergeInsertBuilder),
     "LanceOperation": public(LanceOperation),
+    "Session": public(lance.Session),
+    "DatasetOptimizer": public(DatasetOptimizer),
+    "Tags": public(Tags),
+    "Branches": public(Branches),
+    "DatasetDelta": public(DatasetDelta),
+    "LanceFileReader": public(lance.file.LanceFileReader),
+    "LanceFileWriter": public(lance.file.LanceFileWriter),
+    "LanceFileSession": public(lance.file.LanceFileSession),
     "lance.optimize": classes_of(lance.optimize),
     "lance.query": classes_of(lance.query),
     "lance.file": {*lance.file.__all__, "LanceFileSession", "ListResult"},
@@ -177,6 +192,13 @@ def test_each_name_of_alance_exists(title: str) -> None:
         ("LanceFragment", alance.DatasetFragment),
         ("LanceScanner", alance.Scanner),
         ("MergeInsertBuilder", alance.MergeInsert),
+        ("Session", alance.Session),
+        ("Tags", alance.Tags),
+        ("Branches", alance.Branches),
+        ("DatasetDelta", alance.DatasetDelta),
+        ("LanceFileReader", alance.FileReader),
+        ("LanceFileWriter", alance.FileWriter),
+        ("LanceFileSession", alance.FileSession),
     ],
 )
 def test_a_name_that_both_have_is_not_told_to_be_missing(title: str, owner: type) -> None:

@@ -129,9 +129,55 @@ async def test_polars_reads_the_columns_rows_and_limits_that_it_needs(
     assert seen["narrow"] < seen["all"] / 2
 
 
-async def test_duckdb_reads_the_columns_and_rows_that_it_needs(
+async def test_pandas_reads_the_columns_rows_and_limits_that_it_needs(
     wide: alance.Dataset, lab: Lab
 ) -> None:
+    seen: dict[str, int] = {}
+    for name, (columns, options) in {
+        "head": (None, {"limit": 5}),
+        "narrow": (["a"], {}),
+        "few": (["a"], {"filter": "day = 3"}),
+        "none": (None, {"filter": "id > 10000000"}),
+        "all": (None, {}),
+    }.items():
+        chosen: Any = options
+        with lab.recording() as recording:
+            frame = await wide.to_pandas(columns, **chosen)
+        seen[name] = recording.summary()["get_bytes"]
+        assert len(frame) == await wide.scanner(**chosen).count_rows()
+    assert seen["none"] == 0
+    assert seen["head"] < seen["all"] / 20
+    assert seen["few"] < seen["all"] / 15
+    assert seen["narrow"] < seen["all"] / 2
+
+
+async def test_a_duckdb_of_ones_own_reads_the_columns_and_rows_that_it_needs(
+    wide: alance.Dataset, lab: Lab
+) -> None:
+    """Over a pyarrow dataset, which it tells columns and filters, and no limits."""
+    items = await wide.to_arrow_dataset()
+
+    def run(query: str) -> list[Any]:
+        with duckdb.connect() as connection:
+            connection.register("items", items)
+            return connection.sql(query).fetchall()
+
+    seen: dict[str, int] = {}
+    for name, query in {
+        "narrow": "select sum(a) from items",
+        "few": "select sum(a) from items where day = 3",
+        "none": "select sum(a) from items where id > 10000000",
+        "all": "select sum(a), sum(b), sum(id), sum(day) from items",
+    }.items():
+        with lab.recording() as recording:
+            await asyncio.to_thread(run, query)
+        seen[name] = recording.summary()["get_bytes"]
+    assert seen["none"] == 0
+    assert seen["few"] < seen["all"] / 15
+    assert seen["narrow"] < seen["all"] / 2
+
+
+async def test_sql_reads_the_columns_and_rows_that_it_needs(wide: alance.Dataset, lab: Lab) -> None:
     seen: dict[str, int] = {}
     for name, query in {
         "narrow": "select sum(a) from dataset",

@@ -47,6 +47,31 @@ async def test_the_configuration_is_that_of_pylance(tmp_path: Path) -> None:
         assert [version.version for version in await dataset.versions()] == [2, 3]
 
 
+async def test_a_table_that_is_there_begins_and_ends_it(tmp_path: Path) -> None:
+    options: Any = {"interval": 3, "older_than_seconds": 0}
+    theirs = lance.write_dataset(ROWS, tmp_path / "theirs")
+    theirs.optimize.enable_auto_cleanup(options)
+    ours = await alance.write_dataset(ROWS, tmp_path / "ours")
+    ours = await ours.optimize.enable_auto_cleanup(options, message="from now on")
+    assert ours.config == theirs.config()
+    theirs = lance.write_dataset(ROWS, tmp_path / "ours", mode="append")  # the third version
+    assert [version["version"] for version in theirs.versions()] == [2, 3]
+    ours = await (await alance.dataset(tmp_path / "ours")).optimize.enable_auto_cleanup(
+        {"interval": 2, "retain_versions": 1}
+    )
+    assert ours.config == {
+        "lance.auto_cleanup.interval": "2",
+        "lance.auto_cleanup.retain_versions": "1",
+    }
+    assert [version.version for version in await ours.versions()] == [3, 4]
+    for wrong in ({"interval": 2}, {"interval": 0, "retain_versions": 1}, {"every": 2}):
+        with pytest.raises(InvalidInputError, match="auto_cleanup_options"):
+            await ours.optimize.enable_auto_cleanup(wrong)
+    ours = await (await ours.update_config({"mine": "1"})).optimize.disable_auto_cleanup()
+    assert (ours.version, ours.config) == (6, {"mine": "1"})
+    assert (await ours.optimize.disable_auto_cleanup()).version == 6
+
+
 async def test_a_table_that_is_there_keeps_its_own(tmp_path: Path) -> None:
     options: Any = {"interval": 3, "older_than_seconds": 60}
     await alance.write_dataset(ROWS, tmp_path / "t", auto_cleanup_options=options)

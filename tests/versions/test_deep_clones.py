@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import lance
 import pytest
-from obstore.store import MemoryStore
+from obstore.store import MemoryStore, S3Store
 
 import alance
 from alance.errors import (
@@ -20,6 +22,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from tests.blobs.blob_tables import all_kinds, table_of
+from tests.blobs.test_managed_blobs import managed
 from tests.reference.waiting import stuck
 from tests.versions.conftest import (
     check_same_messages,
@@ -92,10 +95,71 @@ async def test_blobs_in_files_of_their_own_come_along(tmp_path: Path) -> None:
     assert [blob for _, blob in await clone.read_blobs("b", indices=range(4))] == values
 
 
-async def test_blobs_below_base_paths_are_refused(tmp_path: Path) -> None:
+async def test_objects_below_base_paths_come_along(tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    dataset = await alance.dataset(all_kinds(tmp_path / "from", "t", lists=True).uri)
+    expected = await dataset.to_table(blob_handling="all_binary")
+    await dataset.deep_clone(tmp_path / "deep")
+    shutil.rmtree(tmp_path / "from")
+    clone = await alance.dataset(tmp_path / "deep")
+    (base,) = clone.base_paths.values()
+    assert (base.id, base.name, base.is_dataset_root) == (1, "elsewhere", False)
+    assert base.path == str(tmp_path / "deep" / "_bases" / "1")
+    assert (await clone.to_table(blob_handling="all_binary")).equals(expected)
+    await clone.validate()
+    theirs = lance.dataset(tmp_path / "deep")
+    assert [blob for _, blob in theirs.read_blobs("b", indices=range(6))] == [
+        blob for _, blob in await clone.read_blobs("b", indices=range(6))
+    ]
+    # It is a table like others: it is cleaned up, and cloned again.
+    clone = await clone.delete("id = 0")
+    await clone.cleanup_old_versions(timedelta(0), delete_unverified=True)
+    again = await clone.deep_clone(tmp_path / "again")
+    shutil.rmtree(tmp_path / "deep")
+    assert (await again.to_table(blob_handling="all_binary")).equals(expected.slice(1))
+
+
+async def test_managed_objects_below_base_paths_come_along(tmp_path: Path) -> None:
+    dataset = await alance.dataset(managed(tmp_path / "from").uri)
+    expected = [blob for _, blob in await dataset.read_blobs("b", indices=range(5))]
+    await dataset.deep_clone(tmp_path / "deep")
+    theirs = lance.dataset(dataset.uri).deep_clone(str(tmp_path / "theirs"), dataset.version)
+    shutil.rmtree(tmp_path / "from")
+    clone = await alance.dataset(tmp_path / "deep")
+    assert [blob for _, blob in await clone.read_blobs("b", indices=range(5))] == expected
+    by_pylance = lance.dataset(tmp_path / "deep").read_blobs("b", indices=range(5))
+    assert [blob for _, blob in by_pylance] == expected
+    assert [blob for _, blob in theirs.read_blobs("b", indices=range(5))] == expected
+    ours = await alance.dataset(tmp_path / "theirs")
+    assert [blob for _, blob in await ours.read_blobs("b", indices=range(5))] == expected
+    paths = {path for path in tmp_path.joinpath("deep").rglob("*.blob") if "data" not in path.parts}
+    names = {str(path.relative_to(tmp_path / "deep")) for path in paths}
+    assert names == {"_blobs/x.blob", "_bases/1/sub/x.blob"}
+    await clone.cleanup_old_versions(timedelta(0), delete_unverified=True)
+    assert all(path.exists() for path in paths)
+
+
+async def test_objects_below_base_paths_go_to_another_store(tmp_path: Path, lab: Lab) -> None:
+    (tmp_path / "from").mkdir()
+    dataset = await alance.dataset(all_kinds(tmp_path / "from", "t").uri)
+    expected = await dataset.to_table(blob_handling="all_binary")
+    uri, options = "s3://lab/deep-bases", lab.lance_options()
+    await dataset.deep_clone(uri, storage_options=options)
+    shutil.rmtree(tmp_path / "from")
+    clone = await alance.dataset(uri, storage_options=options)
+    assert clone.base_paths[1].path == "s3://lab/deep-bases/_bases/1"
+    assert (await clone.to_table(blob_handling="all_binary")).equals(expected)
+    theirs = lance.dataset(uri, storage_options=options)
+    assert theirs.to_table(["b"], blob_handling="all_binary")["b"].to_pylist() == (
+        expected["b"].to_pylist()
+    )
+
+
+async def test_no_uri_names_the_folder_of_a_clone_below_a_prefix(tmp_path: Path) -> None:
     dataset = await alance.dataset(all_kinds(tmp_path, "t").uri)
-    with pytest.raises(UnsupportedError, match="base paths"):
-        await dataset.deep_clone(tmp_path / "deep")
+    store = S3Store("bucket", prefix="some/where", region="us-east-1", skip_signature=True)
+    with pytest.raises(UnsupportedError, match="its store has a prefix"):
+        await dataset.deep_clone("deep", store=store)
 
 
 async def test_between_stores(table: str, tmp_path: Path, lab: Lab) -> None:

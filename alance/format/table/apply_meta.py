@@ -209,6 +209,7 @@ def clone(draft: Draft, change: Clone) -> None:
             base.name = change.ref_name
     else:
         message.ClearField("base_paths")
+        message.base_paths.extend(draft.settings.base_paths)
     for fragment in draft.fragments.all_like(lambda _: True):
         for file in fragment.files:
             set_base(file, base_id)

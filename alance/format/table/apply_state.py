@@ -38,11 +38,13 @@ class Settings:
             that of before; of a creation the version of its files, else 2.2.
         stable_row_ids: of a creation: rows get ids of their own.
         writes_transaction_file: a file in `_transactions/` is written beside the manifest.
+        base_paths: of a deep clone: where the objects are that its rows name by base path.
     """
 
     data_storage_version: FileVersion | None = None
     stable_row_ids: bool = False
     writes_transaction_file: bool = True
+    base_paths: tuple[table_pb2.BasePath, ...] = ()
 
 
 DEFAULT: Final = Settings()

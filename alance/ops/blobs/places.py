@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,14 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     Member: TypeAlias = Callable[[Field, pa.Field, pa.Array], pa.Field]
-    ManagedPath: TypeAlias = tuple[int, str]  # the kind of a managed blob, and the path that it has
+
+
+class ObjectPath(NamedTuple):
+    """An object that rows name by its path: below the table's folder, or a base path."""
+
+    kind: int
+    base_id: int  # 0: the table's folder
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +149,18 @@ def described(
     return described_blobs
 
 
-def managed_objects(
-    snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: UInt64s
-) -> dict[int, dict[ManagedPath, str]]:
+def named_objects(
+    snapshot: Snapshot,
+    field: Field,
+    descriptions: pa.Array,
+    fragments: UInt64s,
+    *,
+    with_external: bool,
+) -> dict[int, dict[ObjectPath, str]]:
     """The locations of objects that are kept for the table, by fragment. CPU.
+
+    Args:
+        with_external: also those that are not, and lie below a base path.
 
     Raises:
         CorruptFileError: a base path that is not in the manifest, or a path that leaves it.
@@ -154,18 +169,20 @@ def managed_objects(
         return {}
     kinds = as_numbers(descriptions.field("kind").fill_null(INLINE))
     kinds = np.where(as_mask(descriptions.is_valid()), kinds, INLINE)
-    rows = np.flatnonzero((kinds == MANAGED) | (kinds == MANAGED_ELSEWHERE))
+    named = (kinds == MANAGED) | (kinds == MANAGED_ELSEWHERE)
+    if with_external:
+        named |= (kinds == EXTERNAL) & (as_numbers(descriptions.field("blob_id").fill_null(0)) > 0)
+    rows = np.flatnonzero(named)
     columns = [pa.array(fragments[rows]), pa.array(kinds[rows])]
     columns += [descriptions.field(name).take(to_arrow(rows)) for name in ("blob_id", "blob_uri")]
     names = ["fragment", "kind", "base", "path"]
-    objects_of: dict[int, dict[ManagedPath, str]] = {}
+    objects_of: dict[int, dict[ObjectPath, str]] = {}
     for row in pa.table(columns, names).group_by(names).aggregate([]).to_pylist():
-        fragment, base = row["fragment"], row["base"]
-        if row["kind"] == MANAGED:
-            base = _root_of(snapshot, snapshot.handle(fragment), field)
-        path = row["path"]
-        location = snapshot.table.managed(snapshot.manifest, path, base)
-        objects_of.setdefault(fragment, {})[row["kind"], path] = location
+        fragment, base, kind, path = (row[name] for name in ("fragment", "base", "kind", "path"))
+        root = _root_of(snapshot, snapshot.handle(fragment), field) if kind == MANAGED else base
+        location = snapshot.table.managed(snapshot.manifest, path, root)
+        name = ObjectPath(kind, 0 if kind == MANAGED else base, path)
+        objects_of.setdefault(fragment, {})[name] = location
     return objects_of
 
 

@@ -1,4 +1,4 @@
-"""The objects that managed blobs of a version are parts of, from a scan of their descriptions.
+"""The objects that rows of a version name, from a scan of the descriptions of their blobs.
 
 Source: docs/format/file.md, "Blobs".
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from alance.format.numbers import as_numbers
 from alance.format.table.flags import MANAGED_BLOBS
-from alance.ops.blobs.places import check_structure, has_blobs, leaves_of, managed_objects
+from alance.ops.blobs.places import check_structure, has_blobs, leaves_of, named_objects
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -28,15 +28,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.format.table.manifest import Manifest
-    from alance.ops.blobs.places import ManagedPath
+    from alance.ops.blobs.places import ObjectPath
     from alance.session import Session
     from alance.versioning.table import Table
 
 
 async def objects_by_fragment(
-    snapshot: Snapshot, fragments: Sequence[int]
-) -> dict[int, dict[ManagedPath, str]]:
+    snapshot: Snapshot, fragments: Sequence[int], *, with_external: bool = False
+) -> dict[int, dict[ObjectPath, str]]:
     """The locations of the objects that live rows name, by fragment.
+
+    Args:
+        with_external: also of those below base paths that are not the table's.
 
     Cost: a scan of the descriptions in these fragments.
 
@@ -48,7 +51,7 @@ async def objects_by_fragment(
     fields = [field for field in snapshot.schema.fields if has_blobs(field)]
     for field in fields:
         check_structure(field)
-    objects_of: dict[int, dict[ManagedPath, str]] = defaultdict(dict)
+    objects_of: dict[int, dict[ObjectPath, str]] = defaultdict(dict)
     if not fields or not fragments:
         return objects_of
     options = ScanOptions(with_row_address=True, fragments=fragments)
@@ -58,8 +61,9 @@ async def objects_by_fragment(
         owners = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
         for field in fields:
             for leaf, array, numbers in leaves_of(field, batch.column(field.name), owners):
-                for fragment, objects in managed_objects(snapshot, leaf, array, numbers).items():
-                    objects_of[fragment].update(objects)
+                objects = named_objects(snapshot, leaf, array, numbers, with_external=with_external)
+                for fragment, locations in objects.items():
+                    objects_of[fragment].update(locations)
 
     async with aclosing(scan(snapshot, plan)) as batches:
         async for batch in batches:

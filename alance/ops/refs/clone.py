@@ -2,7 +2,8 @@
 
 The manifest of a shallow clone names the files of the source by a base path; no data is copied.
 What is written to the clone lies in its own folder. The source must keep the version: a cleanup
-there knows nothing of clones elsewhere. A deep clone has copies of all files.
+there knows nothing of clones elsewhere. A deep clone has copies of all files. Objects that rows
+name by a base path are copied to `_bases/{id}` in its folder, which is its base path of this id.
 
 Source: docs/format/table.md, "Clones".
 """
@@ -12,11 +13,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
+from alance.format.proto import table_pb2
+from alance.format.table.apply_state import Settings
 from alance.format.table.manifest import parse_manifest
 from alance.format.table.naming import NamingScheme
 from alance.format.table.operations_meta import Clone
 from alance.format.table.transaction import Transaction
-from alance.ops.refs.files import copy_files
+from alance.ops.refs.files import BASES, copy_files, named_objects
 from alance.ops.version import opening
 from alance.ops.version.commits import manifests_of
 from alance.ops.version.snapshot import Snapshot
@@ -25,8 +28,10 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterable
 
     from alance.io.credentials import StorageOptions
+    from alance.ops.refs.files import Copied
     from alance.ops.version.opening import Reference
     from alance.ops.version.options import CommitOptions
     from alance.versioning.table import Table
@@ -99,14 +104,16 @@ async def clone_into(
         branch_name=branch_name,
     )
     transaction = Transaction.of(change, read_version=source.version, properties=options.noted())
-    rules = TableRules(engine, target, source=source.manifest)
+    objects = [] if is_shallow else await named_objects(source)
+    settings = Settings(base_paths=own_bases(source, target, objects))
+    rules = TableRules(engine, target, settings, source=source.manifest)
     content = await rules.next_manifest(None, transaction, source.version)
     manifests = manifests_of(session, target, NamingScheme.V2)
     await manifests.check()
     if await manifests.latest() is not None:
         raise _exists(target)
     if not is_shallow:
-        await copy_files(source, target)
+        await copy_files(source, target, objects)
     note = rules.transaction_bytes(transaction)
     if note is not None:
         store, path = engine.registry.resolve(target.transaction(transaction.file_name))
@@ -122,6 +129,24 @@ async def clone_into(
     if is_shallow:
         target.know_base(where, source.table.root)
     return Snapshot(session, target, manifest)
+
+
+def own_bases(
+    source: Snapshot, target: Table, objects: Iterable[Copied]
+) -> tuple[table_pb2.BasePath, ...]:
+    """The base paths of a deep clone, with the ids that its rows know them by: folders in its own.
+
+    Raises:
+        UnsupportedError: no URI names the folder of the clone.
+    """
+    ids = sorted({file.base_id for file in objects if file.base_id})
+    bases = source.manifest.base_paths
+    return tuple(
+        table_pb2.BasePath(
+            id=number, name=bases[number].name, path=f"{base_uri(target)}/{BASES}/{number}"
+        )
+        for number in ids
+    )
 
 
 def base_uri(table: Table) -> str:

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlreadyExistsError, UnsupportedError
-from alance.format.encode.blobs import MANAGED_ELSEWHERE
 from alance.format.table.flags import MANAGED_BLOBS
 from alance.format.table.fragment import data_path, deletion_path
 from alance.format.table.indices import Index
@@ -25,12 +24,13 @@ from alance.ops.read.managed import objects_by_fragment
 from alance.ops.version.objects import copy_object
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from alance.format.table.manifest import Manifest
     from alance.ops.version.snapshot import Snapshot
     from alance.versioning.table import Table
 
+BASES: Final = "_bases"  # folder of a deep clone, with a folder for each of its base paths
 COPIES_AT_ONCE: Final = 32
 SERVER_BYTES: Final = 5 << 30  # a larger object no cloud copies by one request
 
@@ -43,32 +43,37 @@ class Copied:
         path: below the folder of the new table.
         location: of the file.
         num_bytes: 0: not told.
+        base_id: of an object that rows name: the base path, 0: the table's folder.
     """
 
     path: str
     location: str
     num_bytes: int
+    base_id: int = 0
 
 
-async def copy_files(source: Snapshot, target: Table) -> None:
+async def copy_files(source: Snapshot, target: Table, objects: Sequence[Copied]) -> None:
     """Copy all files that a version needs, but for its manifest and transaction.
 
     Within a store the store itself copies. Else the bytes come by, a piece of each file in
     memory, as many files at once as the budget of the session has room for.
 
-    Cost: a LIST of four folders of the target, of each folder of an index whose files the manifest
-    does not tell, and of the data where there are blobs in files of their own; a scan of the
-    descriptions of managed blobs; a COPY, or a GET for each 8 MiB and an upload, for each file.
+    Cost: a LIST of five folders of the target, of each folder of an index whose files the manifest
+    does not tell, and of the data where there are blobs in files of their own; a COPY, or a GET for
+    each 8 MiB and an upload, for each file.
+
+    Args:
+        objects: what `named_objects` gave.
 
     Raises:
         AlreadyExistsError: another file of the same name is there.
         NotFoundError, CorruptFileError: a file of the version is not there, or too short.
-        UnsupportedError: files that a clone would not find: data overlays, blobs below base paths.
+        UnsupportedError: data overlays.
         StoreError: a store failed.
     """
     engine = source.engine
     files = await engine.pool.run(lambda: list(_named(source.table, source.manifest)))
-    files += await _listed(source, files)
+    files += [*await _listed(source, files), *objects]
     locations: dict[str, str] = {}
     for file in files:
         if locations.setdefault(file.path, file.location) != file.location:
@@ -142,12 +147,7 @@ async def _listed(source: Snapshot, files: list[Copied]) -> list[Copied]:
             ]
     if not any(leaf.is_blob_v2 for leaf in source.schema.walk()):
         return listed
-    if manifest.head.reader_feature_flags & MANAGED_BLOBS:
-        listed += await _managed(source)
     data = {file.location: file.path for file in files if file.location.endswith(".lance")}
-    used = {file.base_id for fragment in manifest.fragments for file in fragment.files}
-    if set(manifest.base_paths) - used:
-        raise UnsupportedError("blobs below base paths, which a deep clone would not have")
     for folder in sorted({posixpath.dirname(location) for location in data}):
         for location, num_bytes in (await _below(source, folder)).values():
             path = data.get(f"{posixpath.dirname(location)}.lance")
@@ -157,19 +157,29 @@ async def _listed(source: Snapshot, files: list[Copied]) -> list[Copied]:
     return listed
 
 
-async def _managed(source: Snapshot) -> list[Copied]:
-    """The objects that blobs are parts of, from a scan of the descriptions of all rows."""
-    objects_of = await objects_by_fragment(source, [part.id for part in source.manifest.fragments])
+async def named_objects(source: Snapshot) -> list[Copied]:
+    """The objects that rows of a version name by paths, and that a deep clone has copies of.
+
+    Cost: nothing where there can be none; else a scan of the descriptions of blobs.
+
+    Raises: see `objects_by_fragment`.
+    """
+    manifest = source.manifest
+    if not manifest.base_paths and not manifest.head.reader_feature_flags & MANAGED_BLOBS:
+        return []
+    ids = [fragment.id for fragment in manifest.fragments]
+    objects_of = await objects_by_fragment(source, ids, with_external=True)
     objects = {item for named in objects_of.values() for item in named.items()}
-    if any(kind == MANAGED_ELSEWHERE for (kind, _), _ in objects):
-        raise UnsupportedError("blobs below base paths, which a deep clone would not have")
-    return [Copied(path, location, 0) for (_, path), location in objects]
+    return [
+        Copied(f"{BASES}/{base}/{path}" if base else path, location, 0, base)
+        for (_, base, path), location in sorted(objects)
+    ]
 
 
 async def _present(source: Snapshot, target: Table) -> dict[str, int]:
     """The sizes of files that are in the new table's folders, by location."""
     sizes: dict[str, int] = {}
-    for name in (DATA, DELETIONS, INDICES, BLOBS):
+    for name in (DATA, DELETIONS, INDICES, BLOBS, BASES):
         sizes |= dict((await _below(source, target.folder(name))).values())
     return sizes
 
