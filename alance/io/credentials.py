@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import inspect
 import logging
 import sys
@@ -98,6 +99,7 @@ class Renewed:
         self._last: dict[str, Any] | None = None
         self._fresh_until = self._good_until = 0.0  # Unix time
         self._under_way: concurrent.futures.Future[None] | None = None
+        self._call: concurrent.futures.Future[object] | None = None  # of a function that waits
         self._tasks: set[asyncio.Task[None]] = set()
         lifecycle.on_fork(self)
 
@@ -131,18 +133,20 @@ class Renewed:
     def after_fork(self) -> None:
         """Make the lock anew; what another thread was asking is not answered here."""
         self._lock = threading.Lock()
-        self._under_way = None
+        self._under_way = self._call = None
 
     async def __call__(self) -> dict[str, Any]:
         """Credentials as obstore takes them; asks the provider where it is time for that."""
         while (good := self._good(fresh=True)) is None:
             under_way = self._ask()
+            answered = asyncio.wrap_future(under_way)
+            answered.add_done_callback(_seen)
             try:
                 async with asyncio.timeout(ANSWER_S):
-                    await asyncio.shield(asyncio.wrap_future(under_way))
+                    await asyncio.shield(answered)
             except TimeoutError:
                 self._forget(under_way)
-                raise ProviderError(f"it gave no answer within {ANSWER_S:.0f} s") from None
+                raise _no_answer() from None
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if not under_way.cancelled() or task is None or task.cancelling():
@@ -183,14 +187,16 @@ class Renewed:
 
     async def _fetch(self, under_way: concurrent.futures.Future[None]) -> None:
         error: ProviderError | None = None
+        limit = asyncio.timeout(ANSWER_S)
         try:
-            async with asyncio.timeout(ANSWER_S):
+            async with limit:
                 answer = await self._answer()
             self._take(answer)
         except ProviderError as failure:
             error = failure
-        except Exception as failure:  # its text may hold a secret
-            error = ProviderError(f"it raised {type(failure).__name__}")
+        except (Exception, SystemExit) as failure:  # its text may hold a secret
+            raised = ProviderError(f"it raised {type(failure).__name__}")
+            error = _no_answer() if limit.expired() else raised
         except BaseException:
             self._forget(under_way)
             under_way.cancel()
@@ -208,8 +214,31 @@ class Renewed:
         waits = inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(
             getattr(ask, "__call__", None)  # noqa: B004  # an object whose call is async
         )
-        answer = ask() if waits else await asyncio.to_thread(ask)
+        if waits:
+            answer: object = ask()
+        else:
+            called = asyncio.wrap_future(self._called(ask))
+            called.add_done_callback(_seen)
+            try:
+                answer = await asyncio.shield(called)
+            finally:
+                if called.done():
+                    self._call = None
         return await answer if inspect.isawaitable(answer) else answer
+
+    def _called(self, ask: Callable[[], object]) -> concurrent.futures.Future[object]:
+        """The answer of a function that may wait; of the call before, where nobody had it yet.
+
+        A daemon thread waits: one that is never answered keeps no other work from a thread, and
+        no program from its end.
+        """
+        with self._lock:
+            if self._call is None:
+                call = self._call = concurrent.futures.Future()
+                run = contextvars.copy_context().run
+                name = "alance-credentials"
+                threading.Thread(target=run, args=(_run, call, ask), name=name, daemon=True).start()
+            return self._call
 
     def _take(self, answer: object) -> None:
         """Remember an answer.
@@ -253,6 +282,26 @@ class Renewed:
             self._last = credential
             self._good_until = expiry
             self._fresh_until = expiry - min(RENEW_S, (expiry - now) / 4)
+
+
+def _run(call: concurrent.futures.Future[object], ask: Callable[[], object]) -> None:
+    call.set_running_or_notify_cancel()  # nobody can cancel it any more
+    try:
+        answer = ask()
+    except BaseException as error:
+        call.set_exception(error)
+    else:
+        call.set_result(answer)
+
+
+def _seen(answered: asyncio.Future[Any]) -> None:
+    """Look at an error whose caller may have gone; it is in the log."""
+    if not answered.cancelled():
+        answered.exception()
+
+
+def _no_answer() -> ProviderError:
+    return ProviderError(f"it gave no answer within {ANSWER_S:.0f} s")
 
 
 def _expiry(answer: Answer) -> float:

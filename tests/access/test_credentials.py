@@ -185,6 +185,44 @@ async def test_a_caller_that_is_cancelled_leaves_the_others_their_answer() -> No
     assert count == 1
 
 
+def _exits() -> dict[str, Any]:
+    raise SystemExit(SECRET)
+
+
+async def _exits_later() -> dict[str, Any]:
+    return _exits()
+
+
+@pytest.mark.parametrize("provider", [_exits, _exits_later])
+async def test_a_provider_that_exits_ends_no_loop(
+    provider: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(credentials.ProviderError, match="it raised SystemExit"):
+        await Renewed("s3", provider)()
+    assert SECRET not in caplog.text
+
+
+async def test_a_function_that_never_answers_is_called_once_and_keeps_no_thread_from_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(credentials, "ANSWER_S", 0.01)
+    answered, calls = threading.Event(), itertools.count(1)
+
+    def provider() -> dict[str, Any]:
+        answered.wait()
+        return by_name() | {"token": str(next(calls))}
+
+    renewed = Renewed("s3", provider)
+    for _ in range(40):  # more than there are threads for `asyncio.to_thread`
+        with pytest.raises(credentials.ProviderError, match="it gave no answer within 0 s"):
+            await renewed()
+    assert await asyncio.to_thread(lambda: "free") == "free"
+    monkeypatch.setattr(credentials, "ANSWER_S", 60.0)
+    answered.set()
+    assert (await renewed())["token"] == "1"
+    assert "never retrieved" not in caplog.text
+
+
 @pytest.mark.parametrize("is_cancelled", [True, False])
 def test_a_loop_that_ends_while_it_asks_leaves_the_question_to_the_next(
     is_cancelled: bool,
