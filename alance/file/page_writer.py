@@ -17,13 +17,13 @@ from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file.blob_placer import BlobPlacer
 from alance.file.here import Here, Pieces, without_waiting
-from alance.file.waiting import WaitingColumn, largest, owned
+from alance.file.waiting import WaitingColumn, groups, largest, owned
 from alance.file.writer import DataFileWriter, WrittenFile, check_version
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.blobs import BlobRows, encode_blob_page
-from alance.format.encode.container import FileBuilder
+from alance.format.encode.container import FileBuilder, with_small_ones_joined
 from alance.format.encode.pages import encode_pages, hints_of
 from alance.format.encode.small_file import small_files
 from alance.format.encode.statistics import FileStatistics
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
+    from alance.arrays import Bytes
     from alance.file import v0_1_writer, v2_0_writer
     from alance.file.blob_placer import Sidecars
     from alance.format.encode.base import EncodedPage
@@ -46,6 +47,7 @@ else:
 RELEASED_BYTES: Final = 1 << 20  # of rows: to release them costs 0.3 ms, to encode them 5 ms
 KEPT_BYTES: Final = 16 << 20  # of blocks that encoding uses again
 QUICK_COLUMNS: Final = 64  # of files that the loop encodes: 5 microseconds each
+QUICK_PAGES: Final = 4  # that the loop places: 30 microseconds each
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,33 +183,46 @@ class PageWriter(DataFileWriter):
         return _Flushed(column, pages)
 
     async def _flush(self, columns: Sequence[WaitingColumn]) -> None:
-        """Write the rows that wait, a few columns at a time."""
+        """Write the rows that wait, about a page for each thread at a time."""
         waiting = [column for column in columns if column.parts]
-        for start in range(0, len(waiting), self._threads):
-            some = waiting[start : start + self._threads]
+        for group in groups(waiting, self._threads * self._page_bytes):
             await self._put(
-                await self._in_threads([partial(self._encode, column) for column in some])
+                await self._in_threads([partial(self._encode, column) for column in group])
             )
 
     async def _put(self, flushed: Sequence[_Flushed]) -> None:
+        """Write what leaves: first the blobs, which pages say the places of."""
+        pages: list[tuple[int, EncodedPage]] = []
         for part in flushed:
-            leaf = part.column.leaf.field
-            pages = list(part.pages)
-            if part.rows is not None and self._blobs is not None:
-                part.column.add(await self._blobs.place(leaf, part.rows))
-                if part.column.num_bytes >= self._page_bytes:
-                    pages += (await self._pool.run(partial(self._encode, part.column))).pages
-            for values in part.blobs:
-                hints = hints_of(part.column.root, leaf, self._version)
-                positions, chunks = await self._pool.run(
-                    partial(self._builder.add_blobs, _payloads(values))
-                )
-                await self._upload_all(chunks)
-                pages.append(
-                    await self._pool.run(partial(encode_blob_page, leaf, values, positions, hints))
-                )
-            for page in pages:
-                await self._upload_all(self._builder.add_page(part.column.number, page))
+            added = [*part.pages, *await self._put_blobs(part)]
+            pages += [(part.column.number, page) for page in added]
+        if pages:
+            place = partial(self._place, pages)
+            await self._upload_all(await self._pool.run(place, inline=len(pages) <= QUICK_PAGES))
+
+    async def _put_blobs(self, part: _Flushed) -> list[EncodedPage]:
+        """Write blobs; gives the pages that say where they are."""
+        leaf = part.column.leaf.field
+        pages: list[EncodedPage] = []
+        if part.rows is not None and self._blobs is not None:
+            part.column.add(await self._blobs.place(leaf, part.rows))
+            if part.column.num_bytes >= self._page_bytes:
+                pages += (await self._pool.run(partial(self._encode, part.column))).pages
+        for values in part.blobs:
+            hints = hints_of(part.column.root, leaf, self._version)
+            positions, chunks = await self._pool.run(
+                partial(self._builder.add_blobs, _payloads(values))
+            )
+            await self._upload_all(chunks)
+            pages.append(
+                await self._pool.run(partial(encode_blob_page, leaf, values, positions, hints))
+            )
+        return pages
+
+    def _place(self, pages: Sequence[tuple[int, EncodedPage]]) -> list[Bytes]:
+        """Give pages of columns their places in the file; what to append there."""
+        chunks = [chunk for number, page in pages for chunk in self._builder.add_page(number, page)]
+        return with_small_ones_joined(chunks)
 
 
 def _payloads(values: PageValues) -> VariableWidth:

@@ -14,7 +14,7 @@ from alance.format.encode.leaves import storage_of
 from alance.format.encode.rows import join, split, values_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from alance.format.encode.statistics import FileStatistics
     from alance.format.field import Field
@@ -73,6 +73,20 @@ def largest(waiting: Sequence[W], buffer_bytes: int | None) -> list[W]:
         chosen.append(column)
         num_bytes -= column.num_bytes
     return chosen
+
+
+def groups(waiting: Iterable[W], num_bytes: int) -> Iterator[list[W]]:
+    """Neighbours that hold about so many bytes together."""
+    group: list[W] = []
+    left = num_bytes
+    for column in waiting:
+        if group and column.num_bytes > left:
+            yield group
+            group, left = [], num_bytes
+        group.append(column)
+        left -= column.num_bytes
+    if group:
+        yield group
 
 
 HELD_BYTES: Final = 64 << 10  # that a small column may keep alive beside itself

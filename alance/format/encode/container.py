@@ -31,7 +31,7 @@ from alance.format.proto import copied, encodings_v2_0_pb2, file2_pb2, file_pb2
 from alance.format.types import logical_type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from alance.arrays import Bytes, Int64s
     from alance.format.blocks import VariableWidth
@@ -55,6 +55,7 @@ MANIFEST_NUMBERS: Final = {  # what `DataFile` says
 }
 
 SEARCH_BYTES: Final = 1 << 20  # kept back at most, of one file
+SMALL_BYTES: Final = 256 << 10  # chunks of less are copied together
 
 
 class FileBuilder:
@@ -168,6 +169,24 @@ def padded(content: Bytes) -> list[Bytes]:
     """A buffer and what fills it up to where the next one begins; an empty one takes no space."""
     padding = -len(content) % ALIGNMENT
     return [chunk for chunk in (content, PADDING[:padding]) if len(chunk)]
+
+
+def with_small_ones_joined(chunks: Iterable[Bytes]) -> list[Bytes]:
+    """The same bytes in fewer chunks: large ones as they are, small neighbours as one."""
+    joined: list[Bytes] = []
+    small: list[Bytes] = []
+    for chunk in chunks:
+        if len(chunk) < SMALL_BYTES:
+            small.append(chunk)
+            continue
+        joined += _together(small)
+        joined.append(chunk)
+        small = []
+    return joined + _together(small)
+
+
+def _together(chunks: list[Bytes]) -> list[Bytes]:
+    return chunks if len(chunks) < 2 else [np.concatenate(chunks)]
 
 
 def file_descriptor(schema: Schema, num_rows: int) -> file_pb2.FileDescriptor:
