@@ -29,25 +29,25 @@ def merge(draft: Draft, change: Merge) -> None:
         InvalidInputError: a fragment of the table is missing or has another number of rows.
     """
     assert draft.previous is not None
-    before = {fragment.id: fragment for fragment in draft.previous.fragments.records}
+    before = {fragment.id: fragment for fragment in draft.previous.fragments.records[:]}
     existing, new = _split(change.fragments, before)
-    if missing := before.keys() - {fragment_record.id for fragment_record in existing}:
+    if missing := before.keys() - {record.id for record in existing}:
         raise InvalidInputError(
             f"Merge: fragments {sorted(missing)} are not among those of the operation"
         )
-    for fragment_record in existing:
-        if fragment_record.physical_rows != before[fragment_record.id].physical_rows:
+    for record in existing:
+        if record.physical_rows != before[record.id].physical_rows:
             raise InvalidInputError(
-                f"Merge: fragment {fragment_record.id} has {fragment_record.physical_rows} rows, "
-                f"expected {before[fragment_record.id].physical_rows} as before"
+                f"Merge: fragment {record.id} has {record.physical_rows} rows, "
+                f"expected {before[record.id].physical_rows} as before"
             )
-    draft.replace(existing)
+    differing = [record for record in existing if record != before[record.id]]
+    draft.replace(differing)
     changed = {}
-    for fragment_id, record in before.items():
-        fragment = draft.fragments.get(fragment_id)
-        changed[fragment_id] = moved_fields(record, fragment)
-        if draft.stable and changed[fragment_id]:
-            mark_updated(fragment, draft.version)
+    for record in differing:
+        changed[record.id] = moved_fields(before[record.id], record)
+        if draft.stable and changed[record.id]:
+            mark_updated(draft.fragments.get(record.id), draft.version)
     draft.indices = prune(draft.indices, changed, draft.message.fields)
     draft.set_fields(change.schema)
     if change.schema_metadata:

@@ -90,7 +90,8 @@ class Records(Sequence[table_pb2.DataFragment]):
         self, index: int | slice
     ) -> table_pb2.DataFragment | list[table_pb2.DataFragment]:
         if isinstance(index, slice):
-            return [self[number] for number in range(*index.indices(len(self)))]
+            first, stop, step = index.indices(len(self))
+            return [] if first >= stop else self._parsed(first, stop)[::step]
         stop = int(self.stops[index])
         try:
             return table_pb2.DataFragment.FromString(
@@ -108,6 +109,13 @@ class Records(Sequence[table_pb2.DataFragment]):
 
     def __repr__(self) -> str:
         return f"Records({len(self)})"
+
+    def _parsed(self, first: int, stop: int) -> list[table_pb2.DataFragment]:
+        """Neighbouring records, one at least, parsed by one call."""
+        try:
+            return list(table_pb2.Manifest.FromString(self.fields(first, stop - 1)).fragments)
+        except DecodeError as error:
+            raise CorruptFileError(f"fragments of the manifest: {error}") from error
 
     def part(self, first: int, stop: int) -> Records:
         """Neighbouring records by themselves, one at least: from the first to behind the last."""

@@ -72,7 +72,8 @@ async def add_opened(snapshot: Snapshot, columns: NewColumns, options: CommitOpt
 async def _add_nulls(snapshot: Snapshot, columns: NewColumns, options: CommitOptions) -> Snapshot:
     async def attempt(base: Snapshot) -> Snapshot:
         schema, new = await grown(base, columns)
-        fragments = [handle.fragment.message for handle in base.handles]
+        records = base.manifest.fragments.records
+        fragments = await base.engine.pool.run(lambda: records[:])
         return await commit_change(base, merge_of(base, schema, new, fragments), options)
 
     return await with_retries(snapshot, attempt, options.max_retries)
