@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from alance.command.output import Facts, Rows, human_bytes
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
@@ -107,20 +109,15 @@ async def append(given: argparse.Namespace) -> Facts:
 async def _written(given: argparse.Namespace, mode: Any, **more: Any) -> Facts:
     if given.max_rows_per_file is not None:
         more["max_rows_per_file"] = given.max_rows_per_file
-    import pyarrow as pa
-
     progress = _Progress()
-    try:
-        dataset = await alance.write_dataset(
-            _reader(given.files, given.format),
-            given.uri,
-            mode=mode,
-            progress=progress,
-            storage_options=storage(given),
-            **more,
-        )
-    except pa.ArrowException as error:  # of a row that comes late
-        raise InvalidInputError(f"{', '.join(given.files)}: {error}") from error
+    dataset = await alance.write_dataset(
+        _reader(given.files, given.format),
+        given.uri,
+        mode=mode,
+        progress=progress,
+        storage_options=storage(given),
+        **more,
+    )
     progress.end()
     return Facts({"uri": dataset.uri, "version": dataset.version, "rows_written": progress.rows})
 
@@ -149,10 +146,35 @@ def _reader(paths: list[str], form: str | None) -> pa.RecordBatchReader:
                     f"expected those of {paths[0]}: {', '.join(schemas[0].names)}"
                 )
         schema = pa.unify_schemas(schemas, promote_options="permissive")
-        files = [arrow_dataset.dataset(path, schema, kind) for path, kind in pairs]
-        return arrow_dataset.dataset(files).scanner().to_reader()
     except (pa.ArrowException, OSError) as error:
         raise InvalidInputError(f"{', '.join(paths)}: {error}") from error
+    batches = chain.from_iterable(_batches(path, kind, schema) for path, kind in pairs)
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _batches(path: str, kind: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, whose offsets and texts pyarrow has not looked at.
+
+    Raises:
+        InvalidInputError: it cannot be read, or its rows are none of the schema.
+    """
+    import pyarrow as pa
+    from pyarrow import dataset, json
+
+    try:
+        if kind == "json":  # a dataset would leave out fields that only late rows have
+            options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+            rows: Iterable[pa.RecordBatch] = json.open_json(path, parse_options=options)
+        else:
+            rows = dataset.dataset(path, schema, kind).to_batches()
+        for batch in rows:
+            batch.validate(full=True)
+            yield batch
+    except (pa.ArrowException, OSError) as error:
+        told = str(error)
+        if "unexpected field" in told:
+            told += "; a row has a field that the first rows have not: put such a row first"
+        raise InvalidInputError(f"{path}: {told}") from error
 
 
 def _format_of(path: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 import io
 import json
 import re
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -22,6 +23,8 @@ from alance.command import main
 from alance.command.main import parser
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from alance.testing.lab import Lab
 
 ROOT = Path(__file__).parents[2]
@@ -197,6 +200,43 @@ def test_files_that_do_not_go_together_are_refused(
     files = [str(tmp_path / name) for name in ("a.csv", "b.csv")]
     assert main(["write", str(tmp_path / "t"), *files]) == 1
     assert told in shown.readouterr().err
+    assert not (tmp_path / "t").exists()
+
+
+def _ipc(folder: Path) -> bytes:
+    with pa.ipc.new_file(folder / "a.arrow", pa.schema({"text": pa.string()})) as file:
+        file.write(pa.record_batch({"text": ["aaaa", "bbbb"]}))
+    return (folder / "a.arrow").read_bytes()
+
+
+def _parquet(folder: Path) -> bytes:
+    pq.write_table(pa.table({"text": [str(n) for n in range(10_000)]}), folder / "a.parquet")
+    content = (folder / "a.parquet").read_bytes()
+    return content[:1000] + b"\xff" * 200 + content[1200:]  # inside of a page
+
+
+ENDS = struct.pack("<3i", 0, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("a.arrow", lambda folder: _ipc(folder).replace(ENDS, ENDS[:8] + b"\1" * 4), "offset"),
+        ("a.arrow", lambda folder: _ipc(folder).replace(b"aaaa", b"\xff" * 4), "UTF8"),
+        ("a.parquet", _parquet, "Corrupt snappy"),
+        ("a.jsonl", lambda _: b'{"a": 1}\n' * 200_000 + b'{"a": 1, "b": 2}\n', "put such a row"),
+        ("a.jsonl", lambda _: b'{"a": "\xff"}\n', "UTF8"),
+    ],
+)
+def test_damaged_files_are_refused_in_one_line_and_no_row_is_lost(
+    tmp_path: Path, shown: Shown, name: str, content: Callable[[Path], bytes], told: str
+) -> None:
+    (tmp_path / name).write_bytes(content(tmp_path))
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / name)]) == 1
+    error = shown.readouterr().err
+    assert f"{name}: " in error
+    assert told in error
+    assert len(error.splitlines()) == 1
     assert not (tmp_path / "t").exists()
 
 

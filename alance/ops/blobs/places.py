@@ -186,6 +186,44 @@ def named_objects(
     return objects_of
 
 
+def ends_of(
+    snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: UInt64s
+) -> dict[str, int]:
+    """Where the bytes of blobs end in the objects that the table keeps, by location. CPU.
+
+    Empty blobs have no bytes, and objects that others keep are not looked at.
+
+    Raises:
+        CorruptFileError: a kind of blob that there is not, or see `named_objects`.
+    """
+    size = as_numbers(descriptions.field("size").fill_null(0)).astype(np.uint64)
+    start = as_numbers(descriptions.field("position").fill_null(0)).astype(np.uint64)
+    ends = np.where(start > ~size, ~np.uint64(0), start + size)  # at most 64 bits
+    kinds = np.full(len(size), INLINE, np.uint8)
+    ids, uris = pa.array(np.zeros(len(size), np.uint32)), pa.nulls(len(size), pa.string())
+    if field.is_blob_v2:
+        kinds = as_numbers(descriptions.field("kind").fill_null(INLINE))
+        ids, uris = descriptions.field("blob_id"), descriptions.field("blob_uri")
+    rows = np.flatnonzero(as_mask(descriptions.is_valid()) & (size > 0) & (kinds != EXTERNAL))
+    columns = [pa.array(fragments[rows]), pa.array(kinds[rows])]
+    columns += [array.take(to_arrow(rows)) for array in (ids, uris)]
+    names = ["fragment", "kind", "id", "path"]
+    blobs = pa.table([*columns, pa.array(ends[rows])], [*names, "end"])
+    ends_by: dict[str, int] = {}
+    for blob in blobs.group_by(names).aggregate([("end", "max")]).to_pylist():
+        handle, kind = snapshot.handle(blob["fragment"]), blob["kind"]
+        location = handle.source_of(field.id).location
+        if kind in (PACKED, DEDICATED):
+            location = blob_path(location, blob["id"])
+        elif kind in (MANAGED, MANAGED_ELSEWHERE):
+            root = _root_of(snapshot, handle, field) if kind == MANAGED else blob["id"]
+            location = snapshot.table.managed(snapshot.manifest, blob["path"], root)
+        elif kind != INLINE:
+            raise CorruptFileError(f"blob of kind {kind} in {location}: there is no such kind")
+        ends_by[location] = max(blob["end_max"], ends_by.get(location, 0))
+    return ends_by
+
+
 def _numbers(descriptions: pa.Array, name: str) -> list[int]:
     numbers: list[int] = as_numbers(descriptions.field(name).fill_null(0)).tolist()
     return numbers

@@ -15,7 +15,13 @@ import numpy as np
 
 from alance.format.numbers import as_numbers
 from alance.format.table.flags import MANAGED_BLOBS
-from alance.ops.blobs.places import check_structure, has_blobs, leaves_of, named_objects
+from alance.ops.blobs.places import (
+    check_structure,
+    ends_of,
+    has_blobs,
+    leaves_of,
+    named_objects,
+)
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
@@ -23,10 +29,12 @@ from alance.ops.version.projection import ROW_ADDRESS
 from alance.ops.version.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
+    from alance.arrays import UInt64s
+    from alance.format.field import Field
     from alance.format.table.manifest import Manifest
     from alance.ops.blobs.places import ObjectPath
     from alance.session import Session
@@ -48,27 +56,59 @@ async def objects_by_fragment(
         NotFoundError, CorruptFileError: a data file that is not there, or damaged.
         StoreError: a store failed.
     """
+    objects_of: dict[int, dict[ObjectPath, str]] = defaultdict(dict)
+
+    def find(leaf: Field, array: pa.Array, owners: UInt64s) -> None:
+        objects = named_objects(snapshot, leaf, array, owners, with_external=with_external)
+        for fragment, locations in objects.items():
+            objects_of[fragment].update(locations)
+
+    await _look(snapshot, fragments, find)
+    return objects_of
+
+
+async def ends_by_location(snapshot: Snapshot, fragments: Sequence[int]) -> dict[str, int]:
+    """Where the bytes of live blobs end in the objects that have them; see `ends_of`.
+
+    Cost and errors: as of `objects_by_fragment`.
+    """
+    ends: dict[str, int] = defaultdict(int)
+
+    def find(leaf: Field, array: pa.Array, owners: UInt64s) -> None:
+        for location, end in ends_of(snapshot, leaf, array, owners).items():
+            ends[location] = max(end, ends[location])
+
+    await _look(snapshot, fragments, find)
+    return ends
+
+
+async def _look(
+    snapshot: Snapshot,
+    fragments: Sequence[int],
+    find: Callable[[Field, pa.Array, UInt64s], None],
+) -> None:
+    """Have something look at all descriptions of blobs in fragments, in the pool.
+
+    Args:
+        find: takes a field of blobs, descriptions, and the fragment of each.
+    """
     fields = [field for field in snapshot.schema.fields if has_blobs(field)]
     for field in fields:
         check_structure(field)
-    objects_of: dict[int, dict[ObjectPath, str]] = defaultdict(dict)
     if not fields or not fragments:
-        return objects_of
+        return
     options = ScanOptions(with_row_address=True, fragments=fragments)
     plan = await plan_scan(snapshot, [field.name for field in fields], options)
 
-    def find(batch: pa.RecordBatch) -> None:
+    def find_all(batch: pa.RecordBatch) -> None:
         owners = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
         for field in fields:
-            for leaf, array, numbers in leaves_of(field, batch.column(field.name), owners):
-                objects = named_objects(snapshot, leaf, array, numbers, with_external=with_external)
-                for fragment, locations in objects.items():
-                    objects_of[fragment].update(locations)
+            for leaf in leaves_of(field, batch.column(field.name), owners):
+                find(*leaf)
 
     async with aclosing(scan(snapshot, plan)) as batches:
         async for batch in batches:
-            await snapshot.engine.pool.run(partial(find, batch))
-    return objects_of
+            await snapshot.engine.pool.run(partial(find_all, batch))
 
 
 class ObjectReader:

@@ -1,11 +1,11 @@
-"""Whether a version is what the format says: the manifest, and the ends of all files it names."""
+"""Whether a version is what the format says: the manifest, the ends of files, objects of blobs."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 from collections import Counter, defaultdict
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from alance.format.table.row_ids import num_row_ids
 from alance.format.v0_1.metadata import BatchContainer
 from alance.io.tasks import all_of
 from alance.ops.cleanup.files import index_folder
+from alance.ops.read.managed import ends_by_location
 from alance.ops.version.handle import READABLE
 from alance.ops.version.lineage import load_lineage
 from alance.versioning.row_index import runs_of
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 AT_ONCE: Final = 64  # fragments
+LISTED: Final = 8  # objects of a folder, of which more are listed
 SHOWN: Final = 100
 
 
@@ -130,7 +132,49 @@ async def _fragment(
                         f"deletion file {deletion.name(handle.id)!r}: {len(vector.rows)} rows, "
                         f"the manifest says {told}"
                     )
+        if not texts:
+            texts = await _blobs(snapshot, handle.id)
         return texts, vector
+
+
+async def _blobs(snapshot: Snapshot, fragment_id: int) -> list[str]:
+    """Findings in the objects that have blobs of a fragment's live rows; not in those of others.
+
+    Cost: a scan of the descriptions; a HEAD an object, or a LIST where a folder has many.
+    """
+    try:
+        ends = await ends_by_location(snapshot, [fragment_id])
+    except UnsupportedError:  # blobs inside of maps, whose descriptions are not found
+        return []
+    except (CorruptFileError, NotFoundError) as error:
+        return [f"blobs: {error}"]
+    sizes = await _sizes(snapshot, sorted(ends))
+    texts = []
+    for location, size in sizes.items():
+        if size is None:
+            texts.append(f"blobs: {location!r} is not there")
+        elif size < ends[location]:
+            texts.append(f"blobs: {location!r} has {size} bytes, blobs end at {ends[location]}")
+    return texts
+
+
+async def _sizes(snapshot: Snapshot, locations: list[str]) -> dict[str, int | None]:
+    """The sizes of objects; None: it is not there."""
+    scheduler = snapshot.engine.scheduler
+    sizes: dict[str, int | None] = dict.fromkeys(locations)
+    beside = [location for location in locations if location.endswith(".blob")]
+    folders = Counter(location.rpartition("/")[0] for location in beside)
+    listed = {folder for folder, count in folders.items() if count > LISTED}
+    for folder in listed:
+        async with aclosing(scheduler.list(folder, reason="validate")) as objects:  # type: ignore[type-var]  # a generator
+            async for meta in objects:
+                if meta.path in sizes:
+                    sizes[meta.path] = meta.num_bytes
+    for location in locations:
+        if location.rpartition("/")[0] not in listed:
+            with suppress(NotFoundError):
+                sizes[location] = await scheduler.size(location, reason="validate")
+    return sizes
 
 
 async def rows_of_file(
