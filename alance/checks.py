@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 
-def check_count(name: str, value: object, least: int = 1, most: float = float("inf")) -> None:
+MOST: Final = (1 << 63) - 1  # what the kernels and Arrow count to
+
+
+def check_count(name: str, value: object, least: int = 1, most: int = MOST) -> None:
     """Make sure that a value is an integer within bounds; truth values are none.
 
     Raises:
@@ -21,7 +24,7 @@ def check_count(name: str, value: object, least: int = 1, most: float = float("i
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if is_integer and least <= value <= most:  # type: ignore[operator]  # it is an integer
         return
-    if most != float("inf"):
+    if most != MOST or (is_integer and value > most):  # type: ignore[operator]
         expected = f"an integer from {least} to {most}"
     else:
         expected = "a positive integer" if least == 1 else f"an integer of at least {least}"

@@ -80,21 +80,22 @@ nb::object vector_points(Bytes values, int type, int64_t dim, int metric) {
   return nb::cast(out.numpy());
 }
 
-// Whether a number of 2, 4 or 8 bytes is finite: not all bits of its exponent are set.
+// Whether numbers of 2, 4 or 8 bytes are below a bound, by their bits without the sign.
 template <class Word>
-void finite_rows(const uint8_t* values, int64_t count, int64_t dim, Word exponent, uint8_t* out) {
+void finite_rows(const uint8_t* values, int64_t count, int64_t dim, Word bound, uint8_t* out) {
+  constexpr Word kMagnitude = static_cast<Word>(~Word{0}) >> 1;
   for (int64_t row = 0; row < count; ++row, values += dim * sizeof(Word)) {
     Word rest = 1;
     for (int64_t i = 0; i < dim; ++i) {
       Word word;
       std::memcpy(&word, values + i * sizeof(Word), sizeof(Word));
-      rest &= static_cast<Word>((word & exponent) != exponent);
+      rest &= static_cast<Word>((word & kMagnitude) < bound);
     }
     out[row] = static_cast<uint8_t>(rest);
   }
 }
 
-// Which vectors have finite numbers alone.
+// Which vectors have finite numbers alone, as they are in float32, in which vectors are compared.
 nb::object whole_vectors(Bytes values, int type, int64_t dim) {
   const Points points(values, type, dim, kL2);
   const int64_t count = points.count();
@@ -107,7 +108,7 @@ nb::object whole_vectors(Bytes values, int type, int64_t dim) {
       case kBfloat16: finite_rows<uint16_t>(from, count, dim, 0x7F80, out.data()); break;
       case kFloat32: finite_rows<uint32_t>(from, count, dim, 0x7F800000, out.data()); break;
       case kFloat64:
-        finite_rows<uint64_t>(from, count, dim, uint64_t{0x7FF} << 52, out.data());
+        finite_rows<uint64_t>(from, count, dim, 0x47EFFFFFF0000000, out.data());  // half beyond its last
         break;
       default: std::fill_n(out.data(), count, uint8_t{1});
     }

@@ -31,6 +31,7 @@ DISTANCE: Final = "_distance"
 DOC_INDEX: Final = "_doc_index"  # the place of an element in its row's list
 QUERY_INDEX: Final = "query_index"
 DEFAULT_K: Final = 10
+MOST_ROWS: Final = 1 << 31  # of an answer, and all partitions of any index
 LISTED: Final = 10  # times k vectors of lists are found by each vector of a query, as in pylance
 
 
@@ -257,7 +258,10 @@ def _queries(q: object, dim: int, column: str, *, is_multi: bool) -> tuple[Float
     if isinstance(q, pa.ChunkedArray | pa.Array | pa.Scalar):
         q = q.to_pylist() if not isinstance(q, pa.Scalar) else q.as_py()
     try:
-        values = np.asarray(q, np.float64)
+        given = np.asarray(q)
+        if given.dtype.kind == "c":
+            raise TypeError("complex numbers")
+        values = np.asarray(given, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"query of column {column!r}: expected numbers ({error})") from None
     is_batch = values.ndim == 2 + is_multi
@@ -304,7 +308,7 @@ def _count(name: str, value: object) -> int | None:
     if value is None:
         return None
     check_count(name, value)
-    return int(value)  # type: ignore[call-overload,no-any-return]  # it is an integer
+    return min(int(value), MOST_ROWS)  # type: ignore[call-overload,no-any-return]  # an integer
 
 
 def _probing(asked: Mapping[str, Any]) -> Probing:

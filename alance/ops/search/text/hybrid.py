@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_count
+from alance.checks import MOST, check_count
 from alance.errors import AlanceError, InvalidInputError
 from alance.io.tasks import all_of
 from alance.ops.search.answer import Hits, open_ahead
@@ -73,8 +73,9 @@ class Hybrid:
         self.columns: Columns = left.pop("columns", None)
         column = left.pop("vector_column", None) or _vector_column(snapshot.schema)
         candidates = left.pop("candidates", None)
-        if candidates is None and isinstance(k, int):
-            candidates = max(4 * k, LEAST_CANDIDATES)
+        check_count("k", k)
+        if candidates is None:
+            candidates = min(max(4 * k, LEAST_CANDIDATES), MOST)
         both = {name: left[name] for name in OF_BOTH if name in left}
         of_text = {name: left.pop(name) for name in OF_TEXTS if name in left}
         of_vector = {name: value for name, value in left.items() if name not in both}
@@ -82,7 +83,8 @@ class Hybrid:
         _, self.by_text = asked_by_words(text, candidates, asked)
         asked = {**both, **of_vector, "columns": [ROW_ID]}
         _, self.by_vector = asked_by_vector(column, vector, candidates, asked)
-        check_count("k", k, 1, candidates)
+        if k > candidates:
+            raise InvalidInputError(f"k={k}: more than candidates={candidates}")
         if checked_search(snapshot, self.by_vector).is_batch:
             raise InvalidInputError("vector: expected one query, found several")
         if of_elements(checked_query(snapshot, self.by_text)):
