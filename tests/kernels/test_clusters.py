@@ -172,6 +172,15 @@ def test_vectors_with_numbers_that_are_not_finite_are_not_whole(kind: str, value
     assert np.flatnonzero(whole == 0).tolist() == [4, 11]
 
 
+def test_vectors_that_float32_cannot_hold_are_not_whole() -> None:
+    """They are compared in float32, where these would be infinite."""
+    most = float(np.finfo(np.float32).max)
+    half = np.ldexp(1.0, 103)  # half a step behind it
+    values = np.array([most, -most, most + half, -1e300, np.nextafter(most + half, 0)])
+    whole = _kernels.whole_vectors(values.view(np.uint8), TYPES["float64"], 1)
+    assert whole.tolist() == [1, 1, 0, 0, 1]
+
+
 @given(
     st.sampled_from(["float16", "float32", "float64"]),
     st.sampled_from(["l2", "cosine", "dot"]),

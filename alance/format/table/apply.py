@@ -191,7 +191,7 @@ def _check_bases(draft: Draft, name: str) -> None:
     Raises:
         InvalidInputError: they are not; names the base path.
     """
-    known = {base.id for base in draft.message.base_paths}
+    base_ids = {base.id for base in draft.message.base_paths}
     before = () if draft.previous is None else draft.previous.indices
     uuids = {index.uuid.uuid for index in before}
     drafted = draft.fragments.drafted
@@ -201,11 +201,11 @@ def _check_bases(draft: Draft, name: str) -> None:
         (index for index in draft.indices if index.uuid.uuid not in uuids),
     )
     for record in records:
-        if record.HasField("base_id") and record.base_id not in known:
+        if record.HasField("base_id") and record.base_id not in base_ids:
             told = getattr(record, "path", "") or getattr(record, "name", "")
             raise InvalidInputError(
                 f"{name}: {type(record).__name__} {told!r} is below base path {record.base_id}, "
-                f"which is not there; base paths: {', '.join(map(str, sorted(known))) or 'none'}"
+                f"which is not there; base paths: {', '.join(map(str, sorted(base_ids))) or 'none'}"
             )
 
 
