@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from alance.format.plans import all_read
-from alance.io import trace
 from alance.io.background import Background
 from alance.io.drive import drive, drive_all
 
@@ -60,6 +59,7 @@ class Engine:
         send = partial(scheduler.send, reason=reason, bulk=bulk, callers=callers)
         if bulk:
             return await drive(plan, send)
+        await self.pool.share_turn()  # what is at hand is read without waiting
         return await drive(plan, send, partial(scheduler.at_hand, reason=reason))
 
     async def drive_all(self, plans: Sequence[Plan[T]], reason: str) -> list[T]:
@@ -116,7 +116,4 @@ class Engine:
 
     async def decode(self, work: Callable[[], T], num_bytes: int) -> T:
         """Run CPU work in the pool, or here where it is too small for a hop."""
-        if num_bytes <= INLINE_BYTES:
-            recorder = trace.current()
-            return work() if recorder is None else trace.timed(work, recorder)()
-        return await self.pool.run(work)
+        return await self.pool.run(work, inline=num_bytes <= INLINE_BYTES)

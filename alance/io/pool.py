@@ -60,8 +60,9 @@ class DecodePool:
     async def share_turn(self) -> None:
         """Give others a turn, if small work on the loop itself has taken long in this one.
 
-        To be awaited beside work that is done without waiting: a caller that does such work again
-        and again would keep the loop until it ends. Of many that do so, each turn has few.
+        To be awaited before work that is done without waiting: a caller that does such work again
+        and again, or many that begin in one turn, would keep the loop until they end. Of many that
+        do so, each turn has few.
         """
         now = time.perf_counter()
         if self._turn_since is None:
@@ -106,9 +107,8 @@ class DecodePool:
         if recorder is not None:
             work = trace.timed(work, recorder)
         if inline:
-            result = work()
             await self.share_turn()
-            return result
+            return work()
         return await in_thread(self._started(), work, asyncio.get_running_loop())
 
     async def load(self, *modules: str | ModuleType) -> None:

@@ -144,6 +144,7 @@ async def read_object(
     engine: Engine, location: str, num_bytes: int | None, reason: str
 ) -> memoryview:
     """A whole object in one GET, however large it is."""
+    await engine.pool.share_turn()  # many may read what is at hand
     if num_bytes is None or num_bytes > ONE_RANGE:
         return await engine.scheduler.read_all(location, reason=reason)
     ranges = [ByteRange(location, 0, num_bytes)]
@@ -196,6 +197,7 @@ async def list_manifests(engine: Engine, table: Table) -> list[ManifestLocation]
 async def _list(engine: Engine, table: Table, *, stop_at_first: bool) -> list[ManifestLocation]:
     folder = table.versions_folder
     locations: list[ManifestLocation] = []
+    await engine.pool.share_turn()  # many may list what is at hand
     try:
         listing = engine.scheduler.list(folder, reason="versions")
         async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lance
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import alance
 from alance.testing.stalls import Stalls
+from alance.versioning import load
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -78,6 +80,40 @@ async def test_takes_one_after_the_other_leave_turns_to_others(
             await dataset.take([2, 20_000])
         counting.cancel()
     assert turns >= 40  # every second one, at least
+
+
+async def test_a_crowd_that_begins_in_one_turn_has_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing that they read is waited for, and yet they do not read it all in one turn."""
+    monkeypatch.setattr("alance.io.pool.TURN_S", 0.0)
+    num_versions, turn = 60, 0
+    read: Counter[int] = Counter()
+    parse = load.parse_manifest
+
+    def parsed(*arguments: Any) -> Any:
+        read[turn] += 1
+        return parse(*arguments)
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    async with alance.Session() as session:
+        dataset = await alance.dataset(write(tmp_path / "versions.lance"), session=session)
+        for number in range(num_versions - dataset.version):
+            dataset = await dataset.update_config({"number": str(number)})
+    async with alance.Session() as session:
+        dataset = await alance.dataset(dataset.uri, session=session)
+        monkeypatch.setattr(load, "parse_manifest", parsed)
+        counting = asyncio.create_task(count())
+        versions = range(1, num_versions)
+        await asyncio.gather(*(dataset.checkout_version(version) for version in versions))
+        counting.cancel()
+    assert read.total() >= num_versions - 1
+    assert max(read.values()) <= 2
 
 
 async def test_no_stall_from_a_store(lineitem_lab: Lab) -> None:
