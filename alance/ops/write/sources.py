@@ -194,10 +194,11 @@ def _opened(
 ) -> tuple[pa.Schema | None, Iterator[Rows] | AsyncIterable[Rows]]:
     """The schema, where the data tells it, and what gives the batches."""
     if isinstance(data, pa.RecordBatch):
-        return data.schema, iter([data])
-    if isinstance(data, pa.Table | pa.RecordBatchReader):
-        batches = data.to_batches() if isinstance(data, pa.Table) else data
-        return data.schema, iter(batches)
+        return data.schema, _at_hand([data])
+    if isinstance(data, pa.Table):
+        return data.schema, _at_hand(data.to_batches())
+    if isinstance(data, pa.RecordBatchReader):
+        return data.schema, iter(data)
     if _is_pyarrow_dataset(data):
         scanner: Any = data
         return _schema_of(scanner), iter(scanner.to_batches())
@@ -233,6 +234,11 @@ def _is_pyarrow_dataset(data: object) -> bool:
 
 def _schema_of(data: Any) -> pa.Schema:
     return getattr(data, "projected_schema", None) or data.schema
+
+
+async def _at_hand(batches: Sequence[pa.RecordBatch]) -> AsyncIterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch
 
 
 async def _in_threads(batches: Iterator[Rows], pool: DecodePool) -> AsyncIterator[pa.RecordBatch]:
