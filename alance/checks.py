@@ -42,6 +42,20 @@ def check_counts(options: object, *names: str, least: int = 1) -> None:
             check_count(name, value, least)
 
 
+def check_text(what: str, value: object) -> None:
+    """Make sure that a value is a text that can be stored: one of whole characters.
+
+    Raises:
+        InvalidInputError: it is not.
+    """
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{what} {value!r}: expected text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"{what} {value!r}: half of a surrogate pair is no text") from None
+
+
 def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """Make sure that a value is one of some words.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from alance.checks import check_text
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def names_of(name: TableName, what: str) -> Names:
             raise InvalidInputError(f"{what} {name!r}: expected names that begin with no dot")
         if any(sign in part for sign in ("/", "\\", DELIMITER, "\0")):
             raise InvalidInputError(f"{what} {name!r}: expected names without / \\ {DELIMITER}")
+        check_text(what, part)
     return names
 
 

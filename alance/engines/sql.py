@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
+from alance.checks import check_text
 from alance.engines.arrow import ArrowDataset
 from alance.engines.bridge import Bridge
 from alance.engines.duckdb_plan import pushed
@@ -208,6 +209,7 @@ class _Query:
                 self._connection.register(name, source)
             except (duckdb.Error, TypeError) as error:
                 raise InvalidInputError(f"tables: {name!r}: {_one_line(error)}") from error
+        check_text("query", query)
         statements = self._connection.extract_statements(query)
         self._changes_nothing = all(
             statement.type is duckdb.StatementType.SELECT for statement in statements

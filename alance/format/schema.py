@@ -75,7 +75,10 @@ class UnbuiltFields:
 
     def named(self, name: str) -> Field | None:
         """The first of a name; None: there is none."""
-        number = self._fields.find(name)
+        try:
+            number = self._fields.find(name)
+        except TypeError:  # no field has a name that is no text
+            return None
         return None if number < 0 else self._at(number)
 
     def all(self) -> tuple[Field, ...]:

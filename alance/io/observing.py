@@ -349,5 +349,7 @@ def _tell(call: Callable[[Observer], None]) -> None:
     for observer in tuple(_observers):  # which may remove themselves, and add others
         try:
             call(observer)
-        except Exception:
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # also one that would end the loop, or seem to cancel the caller
             _log.exception("observer %s", type(observer).__qualname__)

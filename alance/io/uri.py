@@ -89,6 +89,10 @@ def _local(path: str) -> Address:
         raise InvalidInputError("uri '': empty")
     if "\0" in path:
         raise InvalidInputError(f"uri {path!r}: expected text without nulls")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"uri {path!r}: no file has such a name") from None
     return Address("local", "file:///", os.path.abspath(os.path.expanduser(path)).lstrip("/"))
 
 

@@ -151,12 +151,15 @@ async def test_the_log_has_requests_without_an_observer_and_no_secret(
     assert "very-secret-key" not in caplog.text
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, SystemExit, asyncio.CancelledError])
 async def test_an_observer_that_fails_changes_nothing(
-    tmp_path: Any, caplog: pytest.LogCaptureFixture
+    tmp_path: Any, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
+    """Nor one that would end the loop, or seem to cancel who waits for the commit."""
+
     class Failing(observe.Observer):
         def on_commit(self, event: observe.CommitEnded) -> None:
-            raise RuntimeError("observer is broken")
+            raise kind("observer is broken")
 
     failing = Failing()
     observe.add(failing)

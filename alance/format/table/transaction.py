@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
 
-from alance.errors import CorruptFileError
+from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.proto import transaction_pb2
 from alance.format.table.naming import MESSAGE_PROPERTY, transaction_name
 from alance.format.table.operations_meta import OPERATIONS, Unknown
@@ -73,12 +73,17 @@ class Transaction:
             read_version: the version that the operation was computed from; 0: a creation.
             uuid: None: a new one.
         """
-        message = transaction_pb2.Transaction(
-            read_version=read_version,
-            uuid=uuid or str(uuids.uuid4()),
-            transaction_properties=dict(properties or {}),
-        )
-        _set_change(message, change)
+        try:
+            message = transaction_pb2.Transaction(
+                read_version=read_version,
+                uuid=uuid or str(uuids.uuid4()),
+                transaction_properties=dict(properties or {}),
+            )
+            _set_change(message, change)
+        except UnicodeEncodeError as error:
+            raise InvalidInputError(
+                f"{type(change).__name__}: {error.object!r}: half of a surrogate pair is no text"
+            ) from None
         return cls.from_protobuf(message)
 
     @property

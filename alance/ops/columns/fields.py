@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from alance.checks import check_text
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.proto import copied
@@ -165,6 +166,9 @@ def changed(
 ) -> Schema:
     """The schema with another name or nullability of one field."""
 
+    if name is not None:
+        check_text("column", name)
+
     def visit(field: Field) -> Field:
         if field.id != field_id:
             return replace(field, children=tuple(visit(child) for child in field.children))
@@ -216,6 +220,7 @@ def check_names(schema: Schema) -> None:
                 raise InvalidInputError(
                     f"column {path!r}: expected a name without dots, and not empty"
                 )
+            check_text("column", field.name)
             seen.add(field.name)
             check(field.children, f"{path}.")
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_check
 
 import pyarrow as pa
 
+from alance.checks import check_text
 from alance.errors import AlanceError, CommitConflictError, InvalidInputError
 from alance.expr import computed_from_arrow, is_nullable, parse_projection
 from alance.file.batches import empty_batch
@@ -296,6 +297,7 @@ class Expressions(OfLiveRows):
                 computed = parse_projection(text, arrow)
             else:
                 computed = computed_from_arrow(text, arrow)
+            check_text("column", name)
             outputs.append(Output(name, computed=computed))
         fields = [name for output in outputs if output.computed for name in output.computed.columns]
         projection = Projection(tuple(dict.fromkeys(fields)), tuple(outputs), frozenset())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from alance.checks import check_text
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
 from alance.format.field import struct_paths
 from alance.format.paths import join_path
@@ -120,7 +121,8 @@ def check_name(
         AlreadyExistsError: it is in use.
     """
     name = name or f"{'.'.join(base.schema.names_of(column))}_idx"
-    if not isinstance(name, str) or name in SYSTEM:
+    check_text("index name", name)
+    if name in SYSTEM:
         raise InvalidInputError(f"index name {name!r}: expected text that is no name of the format")
     old = tuple(message for message in base.manifest.indices if message.name == name)
     if any(list(message.fields) != [leaf.id] for message in old):

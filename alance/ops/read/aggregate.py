@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
-from alance.checks import check_count
+from alance.checks import check_count, check_text
 from alance.errors import InvalidInputError
 from alance.expr.aggregate import parse_aggregate
 from alance.expr.tree import Column
@@ -117,8 +117,7 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
     calls = {name: parse_aggregate(text) for name, text in aggregates.items()}
     keys = _key_texts(snapshot, group_by)
     for name in (*keys, *calls):
-        if not isinstance(name, str):
-            raise InvalidInputError(f"name {name!r} of an aggregate or a group_by: expected text")
+        check_text("name of an aggregate or a group_by", name)
     for name in calls:
         if name in keys:
             raise InvalidInputError(f"{name!r} is the name of an aggregate and of a group_by")

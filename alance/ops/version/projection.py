@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
+from alance.checks import check_text
 from alance.errors import InvalidInputError
 from alance.file.batches import empty_columns
 from alance.format.paths import join_path
@@ -202,4 +203,5 @@ def with_meta_fields(schema: Schema) -> pa.Schema:
 def _computed(schema: Schema, name: str, text: str) -> Output:
     from alance.expr import parse_projection
 
+    check_text("column", name)
     return Output(name, computed=parse_projection(text, with_meta_fields(schema)))
