@@ -60,8 +60,8 @@ class Session:
         max_requests: requests in flight to one store; by default what suits the kind of store.
         io_buffer_bytes: bytes that one scan may have fetched ahead of the consumer, and that all
             large takes at once may hold of what they read and give; 256 MiB.
-        block_cache_bytes: budget of the block cache: data of remote stores that takes of many
-            concurrent callers asked for; 64 MiB. Scans and single callers do not fill it.
+        block_cache_bytes: budget of the block cache: data of remote stores that takes and searches
+            asked for; 64 MiB. Scans do not fill it.
         decode_threads: threads that decode; by default one a processor, at most 8.
         timeout: seconds that a request to a remote store may take, with all its attempts and
             pauses, before it fails with a `StoreError`: besides a second for each 64 KiB that it

@@ -1,9 +1,9 @@
-"""The block cache: bytes of objects that many callers want, in blocks of 64 KiB.
+"""The block cache: bytes of objects that takes of a remote store asked for, for those that follow.
 
-A request costs as much as 80 to 150 KiB of body, so under many concurrent takes it pays to read
-the whole block around a few kilobytes and to keep it: the next caller's rows are likely in it.
-Objects are immutable, scans do not come here, and what was used least recently goes first. What a
-request has brought is kept as it is, without a copy: its blocks come and go together.
+Callers ask again for the rows of others, and for rows beside them. What a request of a take has
+brought is kept as it came. A request costs as much as 80 to 150 KiB of body: so a block of 64 KiB
+of which something is here is read whole, and under many concurrent takes each of them is. Objects
+are immutable, scans do not come here, and what was used least recently goes first.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES: Final = 64 << 10
 MOST_ENDS: Final = 1 << 16  # of objects; some 10 MB
+# Fewer bytes are copied: they may lie in a larger buffer of a connection.
+COPIED_BYTES: Final = 16 << 10
+ENTRY_BYTES: Final = 1 << 10  # of objects of Python for each buffer that is kept
 
 
 class _Kept(NamedTuple):
     """Bytes of an object."""
 
     location: str
-    begin: int  # of a block, as a byte of the object
+    begin: int
     buffer: memoryview
 
     @property
@@ -35,33 +38,41 @@ class _Kept(NamedTuple):
         return self.begin + len(self.buffer)
 
     @property
+    def key(self) -> tuple[str, int, int]:
+        return self.location, self.begin, self.stop
+
+    @property
+    def num_bytes(self) -> int:
+        return len(self.buffer) + ENTRY_BYTES
+
+    @property
     def numbers(self) -> range:
-        """The blocks that begin in it."""
-        first = self.begin // BLOCK_BYTES
-        return range(first, first + -(-len(self.buffer) // BLOCK_BYTES))
+        """The blocks that it has bytes of."""
+        return range(self.begin // BLOCK_BYTES, -(-self.stop // BLOCK_BYTES))
 
 
 class BlockCache:
-    """Blocks of objects, bounded by bytes.
+    """Bytes of objects, found by blocks, within a budget.
 
     Args:
         max_bytes: budget; 0 keeps nothing.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._blocks: dict[str, dict[int, _Kept]] = {}  # by object and number
-        self._kept: OrderedDict[tuple[str, int], _Kept] = OrderedDict()
+        self.max_bytes = max_bytes
+        self._blocks: dict[str, dict[int, list[_Kept]]] = {}  # by object and number
+        self._kept: OrderedDict[tuple[str, int, int], _Kept] = OrderedDict()
         self._num_bytes = 0
         self._ends: dict[str, int] = {}  # how far each object is known to reach
         self.num_puts = 0  # so far
         self.hits = 0
         self.misses = 0
 
-    @property
-    def is_on(self) -> bool:
-        """Whether anything is kept."""
-        return self._max_bytes > 0
+    def view(self) -> BlockCache:
+        """The same bytes; what is put there is not kept."""
+        view = _View(self.max_bytes)
+        view._blocks, view._kept, view._ends = self._blocks, self._kept, self._ends
+        return view
 
     @property
     def num_bytes(self) -> int:
@@ -76,11 +87,23 @@ class BlockCache:
             if len(self._ends) > MOST_ENDS:
                 del self._ends[next(iter(self._ends))]
 
-    def widened(self, location: str, starts: Int64s, stops: Int64s) -> tuple[Int64s, Int64s]:
-        """Ranges widened to whole blocks, as far as the object is known to reach."""
-        reach = self._ends.get(location, 0)
-        ends = -(-stops // BLOCK_BYTES) * BLOCK_BYTES
-        return starts // BLOCK_BYTES * BLOCK_BYTES, np.maximum(stops, np.minimum(ends, reach))
+    def widened(
+        self, location: str, starts: Int64s, stops: Int64s, *, everywhere: bool
+    ) -> tuple[Int64s, Int64s]:
+        """Ranges of an object, widened to whole blocks as far as the object is known to reach.
+
+        Args:
+            everywhere: not only where something of a block is here.
+        """
+        blocks = self._blocks.get(location, {})
+        firsts, ends = starts // BLOCK_BYTES, -(-stops // BLOCK_BYTES)
+        begins = firsts * BLOCK_BYTES
+        reach = np.maximum(stops, np.minimum(ends * BLOCK_BYTES, self._ends.get(location, 0)))
+        if everywhere:
+            return begins, reach
+        is_begun = np.array([number in blocks for number in firsts.tolist()])
+        is_ended = np.array([number - 1 in blocks for number in ends.tolist()])
+        return np.where(is_begun, begins, starts), np.where(is_ended, reach, stops)
 
     def answer(self, location: str, starts: Int64s, stops: Int64s, read: Read) -> Mask | None:
         """Give a read what is here of some ranges of an object, none empty.
@@ -95,51 +118,81 @@ class BlockCache:
         firsts, lasts = starts // BLOCK_BYTES, (stops - 1) // BLOCK_BYTES
         counts = lasts - firsts + 1
         steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        asked = np.repeat(firsts, counts) + steps  # the blocks of each range
-        numbers, places = distinct(asked)
-        here = [blocks.get(number) for number in numbers.tolist()]
-        reach = np.array([-1 if kept is None else kept.stop for kept in here])
-        gaps = np.cumsum(np.concatenate([[0], reach < (numbers + 1) * BLOCK_BYTES]))
-        first_places, last_places = np.searchsorted(numbers, [firsts, lasts])
-        is_here = (gaps[last_places] == gaps[first_places]) & (stops <= reach[last_places])
-        used = places[np.repeat(is_here, counts)]
-        brought = [kept for place in sorted({*used.tolist()}) if (kept := here[place]) is not None]
-        for kept in {kept.begin: kept for kept in brought}.values():
-            self._kept.move_to_end((location, kept.begin))
-            read.bring(location, kept.begin, kept.buffer)
-        count = int(is_here.sum())
-        self.hits += count
-        self.misses += len(starts) - count
-        is_missing: Mask = ~is_here
+        numbers, _ = distinct(np.repeat(firsts, counts) + steps)
+        near = {kept.key: kept for number in numbers.tolist() for kept in blocks.get(number, ())}
+        here = sorted(near.values(), key=lambda kept: kept.begin)
+        if not here:
+            self.misses += len(starts)
+            return None
+        begins = np.array([kept.begin for kept in here])
+        reach = np.maximum.accumulate([kept.stop for kept in here])
+        # Buffers that touch or overlap are one island; the first of each, and where it ends.
+        islands = np.flatnonzero(np.concatenate([[True], begins[1:] > reach[:-1]]))
+        places = np.searchsorted(begins[islands], starts, "right") - 1
+        island_ends = reach[np.append(islands[1:], len(here)) - 1]
+        is_missing: Mask = (places < 0) | (stops > island_ends[places])
+        self._give(location, here, starts[~is_missing], stops[~is_missing], read)
+        count = int(is_missing.sum())
+        self.hits += len(starts) - count
+        self.misses += count
         return is_missing
 
-    def put(self, location: str, begin: int, buffer: memoryview) -> None:
-        """Keep the bytes of an object from the first block on that begins in them."""
-        skipped = -begin % BLOCK_BYTES
-        begin, buffer = begin + skipped, buffer[skipped:]
-        if not buffer:
+    def _give(
+        self, location: str, here: list[_Kept], starts: Int64s, stops: Int64s, read: Read
+    ) -> None:
+        """Give a read the buffers that have bytes of ranges."""
+        if not len(starts):
             return
+        order = np.argsort(starts)
+        starts, reach = starts[order], np.maximum.accumulate(stops[order])
+        # The range that begins last before a buffer ends; what those up to it reach.
+        before = np.searchsorted(starts, [kept.stop for kept in here], "left") - 1
+        is_used = (before >= 0) & (reach[before] > [kept.begin for kept in here])
+        for place in np.flatnonzero(is_used).tolist():
+            kept = here[place]
+            self._kept.move_to_end(kept.key)
+            read.bring(location, kept.begin, kept.buffer)
+
+    def put(self, location: str, begin: int, buffer: memoryview) -> None:
+        """Keep bytes of an object, in the place of those that lie inside of them."""
+        if len(buffer) + ENTRY_BYTES > self.max_bytes:
+            return
+        if len(buffer) < COPIED_BYTES:
+            buffer = memoryview(bytes(buffer))
+        kept = _Kept(location, begin, buffer)
         self.num_puts += 1
-        self._drop((location, begin))
-        kept = self._kept[location, begin] = _Kept(location, begin, buffer)
-        self._num_bytes += len(buffer)
+        self._drop_inside(kept)
         blocks = self._blocks.setdefault(location, {})
         for number in kept.numbers:
-            old = blocks.get(number)
-            end = (number + 1) * BLOCK_BYTES
-            if old is None or min(old.stop, end) <= min(kept.stop, end):
-                blocks[number] = kept
-        while self._num_bytes > self._max_bytes:
-            self._drop(next(iter(self._kept)))
+            blocks.setdefault(number, []).append(kept)
+        self._kept[kept.key] = kept
+        self._num_bytes += kept.num_bytes
+        while self._num_bytes > self.max_bytes:
+            self._drop(next(iter(self._kept.values())))
 
-    def _drop(self, key: tuple[str, int]) -> None:
-        kept = self._kept.pop(key, None)
-        if kept is None:
-            return
-        self._num_bytes -= len(kept.buffer)
+    def _drop_inside(self, kept: _Kept) -> None:
+        blocks = self._blocks.get(kept.location, {})
+        near = {old.key: old for number in kept.numbers for old in blocks.get(number, ())}
+        for old in near.values():
+            if kept.begin <= old.begin and old.stop <= kept.stop:
+                self._drop(old)
+
+    def _drop(self, kept: _Kept) -> None:
+        del self._kept[kept.key]
+        self._num_bytes -= kept.num_bytes
         blocks = self._blocks[kept.location]
         for number in kept.numbers:
-            if blocks.get(number) is kept:
+            others = [other for other in blocks[number] if other is not kept]
+            if others:
+                blocks[number] = others
+            else:
                 del blocks[number]
         if not blocks:
             del self._blocks[kept.location]
+
+
+class _View(BlockCache):
+    """Bytes of another cache, to which it adds nothing."""
+
+    def put(self, location: str, begin: int, buffer: memoryview) -> None:
+        """Nothing."""

@@ -36,16 +36,17 @@ def book(
 ) -> None:
     """Flights for ranges of one object: joined where one is under way, else new ones, merged.
 
-    What the block cache has is answered at once.
+    What the block cache has is answered at once, if takes ask.
 
     Args:
         asked: their reads are told which flights bring their ranges.
-        bulk: merge over the wider gaps of scans; the block cache is left alone.
-        crowded: many callers are waiting: read whole blocks, and keep them.
+        bulk: merge over the wider gaps of scans.
+        crowded: many takes are waiting: read whole blocks.
     """
     location, profile = lane.store.root + path, lane.store.profile
     # They were asked for when the ranges came in: blocks may have come in between.
-    if not bulk and lane.blocks.is_on:
+    keep = profile.is_remote and any(own.read.takes for own in asked)
+    if keep:
         asked = [left for own in asked if (left := from_blocks(lane.blocks, location, own))]
     asked = [left for own in asked if (left := _joined(lane, location, path, own))]
     if not asked:
@@ -54,9 +55,8 @@ def book(
     if len(asked) > 1:
         starts = np.concatenate([own.starts for own in asked])
         stops = np.concatenate([own.stops for own in asked])
-    keep = crowded and not bulk and lane.blocks.is_on
     if keep:
-        starts, stops = lane.blocks.widened(location, starts, stops)
+        starts, stops = lane.blocks.widened(location, starts, stops, everywhere=crowded)
     gap = profile.scan_gap if bulk else profile.take_gap
     spans = [*zip(starts.tolist(), stops.tolist(), strict=True)]
     plan = coalesce(spans, gap, profile.max_request_bytes)

@@ -51,12 +51,15 @@ class Engine:
     pool: DecodePool
     background: Background = field(default_factory=Background)
 
-    async def drive(self, plan: Plan[T], reason: str, *, bulk: bool = False, callers: int = 1) -> T:
-        """Drive a plan over the scheduler, for one caller or several; `bulk` merges over wider
-        gaps, as a scan wants.
+    async def drive(self, plan: Plan[T], reason: str, *, bulk: bool = False, takes: int = 0) -> T:
+        """Drive a plan over the scheduler.
+
+        Args:
+            bulk: merge over wider gaps, as a scan wants.
+            takes: how many it is for, if any.
         """
         scheduler = self.scheduler
-        send = partial(scheduler.send, reason=reason, bulk=bulk, callers=callers)
+        send = partial(scheduler.send, reason=reason, bulk=bulk, takes=takes)
         if bulk:
             return await drive(plan, send)
         await self.pool.share_turn()  # what is at hand is read without waiting
@@ -67,7 +70,7 @@ class Engine:
         return await drive_all(plans, lambda ranges: self.scheduler.read(ranges, reason=reason))
 
     async def reader(
-        self, unread: Sequence[Unread], reason: str, *, inline: bool = False, callers: int = 1
+        self, unread: Sequence[Unread], reason: str, *, inline: bool = False, takes: int = 0
     ) -> Reader:
         """What brings the bytes of rows to the kernel that decodes them.
 
@@ -76,14 +79,14 @@ class Engine:
 
         Args:
             inline: the rows are decoded on the loop: all is read now.
-            callers: how many the rows are for.
+            takes: how many it is for, if any.
         """
         if not unread:
             return all_read
         if not inline and (read := self.source(unread, reason)) is not None:
             return read
         pieces = [rows.pieces for rows in unread]
-        held = await self.scheduler.hold(pieces, reason=reason, callers=callers)
+        held = await self.scheduler.hold(pieces, reason=reason, takes=takes)
         for rows, content in zip(unread, held.contents, strict=True):
             rows.content = content
         return held.reader
@@ -96,9 +99,9 @@ class Engine:
             return all_read
         return self.scheduler.reader({path for rows in unread for path in rows.paths}, reason)
 
-    async def hold(self, pieces: Sequence[Pieces], reason: str, callers: int = 1) -> Reader:
+    async def hold(self, pieces: Sequence[Pieces], reason: str, *, takes: int = 0) -> Reader:
         """What brings the bytes of pieces, which are read now, to the kernel that decodes them."""
-        held = await self.scheduler.hold(pieces, reason=reason, callers=callers, is_part=True)
+        held = await self.scheduler.hold(pieces, reason=reason, takes=takes, is_part=True)
         return held.reader
 
     def held_bytes(self, pieces: Sequence[Pieces]) -> int:

@@ -105,6 +105,7 @@ class Read(asyncio.Future[Any]):
         is_held: what was brought is given as it is, without making one buffer of pieces.
         is_part: no call gives the bytes of pieces as one buffer: others of its objects follow. Of
             requests that others share, it keeps what it has asked for, about.
+        takes: how many it is for; what it brings goes into the block cache.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class Read(asyncio.Future[Any]):
         *,
         is_held: bool = False,
         is_part: bool = False,
+        takes: int = 0,
     ) -> None:
         super().__init__(loop=loop)
         self.reason = reason
@@ -126,6 +128,7 @@ class Read(asyncio.Future[Any]):
         self._extents = extents
         self.is_held = is_held
         self.is_part = is_part
+        self.takes = takes
         self._objects: dict[str, Landed] = {}
         self._others: set[asyncio.Future[Any]] = set()  # what brings bytes without a flight
         self._missing: set[Flight] = set()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from alance.io.speed import Speed
     from alance.io.store import PieceSource, Store
 
-CROWD: Final = 8  # callers that wait; one alone gains nothing from what others asked for
+CROWD: Final = 8  # takes that wait: their rows are likely near each other
 PLAN_SECONDS: Final = 0.004  # of planning in one turn of the loop
 
 R = TypeVar("R")
@@ -58,9 +58,10 @@ class Scheduler:
         registry: finds the store of a location.
         max_requests: requests under way to one store; None: what suits its kind.
         io_buffer_bytes: bytes under way to one store; the room of takes.
-        block_cache_bytes: what crowds of callers ask of remote stores is kept up to this size.
+        block_cache_bytes: what takes ask of remote stores is kept up to this size.
 
     Attributes:
+        blocks: what takes have read.
         room: for large takes: what they read ahead, and their output.
     """
 
@@ -75,9 +76,9 @@ class Scheduler:
         self._registry = registry
         self._max_requests = max_requests
         self._io_buffer_bytes = io_buffer_bytes
-        self._blocks = BlockCache(block_cache_bytes)
+        self.blocks = BlockCache(block_cache_bytes)
         self.room = Room(io_buffer_bytes)
-        self._num_callers = 0
+        self._num_takes = 0
         self._lanes: dict[str, Lane] = {}
         self._pending: dict[tuple[str, bool], list[Asked]] = {}
         self._reads: set[Read] = set()
@@ -91,7 +92,7 @@ class Scheduler:
         *,
         reason: str = "",
         bulk: bool = False,
-        callers: int = 1,
+        takes: int = 0,
     ) -> asyncio.Future[Sequence[memoryview]]:
         """Bytes of objects, in the order of `ranges`, read-only. Begins at once.
 
@@ -103,7 +104,8 @@ class Scheduler:
         Args:
             reason: what for, in traces.
             bulk: merge over the wider gaps of scans.
-            callers: how many it is for.
+            takes: how many it is for; what these ask for is kept in the block cache, which is
+                asked first.
 
         Raises:
             CorruptFileError: (in the future) no range, or one beyond the object's end.
@@ -119,7 +121,7 @@ class Scheduler:
                 return failed(error, loop)
             if buffers is not None:
                 return done(buffers, loop)
-        return self.send(ranges, reason=reason, bulk=bulk, callers=callers)
+        return self.send(ranges, reason=reason, bulk=bulk, takes=takes)
 
     def at_hand(self, ranges: Sequence[Extent], *, reason: str) -> Sequence[memoryview] | None:
         """What `read` gives, where memory or the page cache has all of it, without a future.
@@ -139,24 +141,25 @@ class Scheduler:
         *,
         reason: str = "",
         bulk: bool = False,
-        callers: int = 1,
+        takes: int = 0,
     ) -> asyncio.Future[Sequence[memoryview]]:
         """Like `read`, without a look at what is at hand."""
-        read = Read(ranges, reason, trace.current(), asyncio.get_running_loop())
-        return self._started(read, ranges, callers, bulk=bulk)
+        read = Read(ranges, reason, trace.current(), asyncio.get_running_loop(), takes=takes)
+        return self._started(read, ranges, bulk=bulk)
 
     def hold(
         self,
         pieces: Sequence[Pieces],
         *,
         reason: str = "",
-        callers: int = 1,
+        takes: int = 0,
         is_part: bool = False,
     ) -> asyncio.Future[Held]:
         """Like `read`: the bytes of pieces as they come, for kernels that decode them, without a
         copy in between.
 
         Args:
+            takes: as of `read`.
             is_part: none of them by a buffer of its own.
         """
         loop = asyncio.get_running_loop()
@@ -168,12 +171,17 @@ class Scheduler:
                 return failed(error, loop)
             if buffers is not None:
                 return done(Held(buffers, {}), loop)
-        read = Read(pieces, reason, trace.current(), loop, is_held=True, is_part=is_part)
-        return self._started(read, pieces, callers, bulk=False)
+        recorder = trace.current()
+        read = Read(pieces, reason, recorder, loop, is_held=True, is_part=is_part, takes=takes)
+        return self._started(read, pieces, bulk=False)
 
-    def _started(self, read: Read, extents: Sequence[Extent], callers: int, *, bulk: bool) -> Read:
+    def can_keep(self, num_bytes: int) -> bool:
+        """Whether the block cache has room for what a take reads."""
+        return 0 < num_bytes <= self.blocks.max_bytes
+
+    def _started(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> Read:
         self._check_open()
-        self._begin(read, extents, callers, bulk=bulk)
+        self._begin(read, extents, bulk=bulk)
         return read
 
     def reader(self, locations: Collection[str], reason: str) -> Reader | None:
@@ -206,16 +214,20 @@ class Scheduler:
 
         return read
 
-    def _ended(self, callers: int, read: asyncio.Future[Any]) -> None:
-        self._num_callers -= callers
-        self._reads.discard(cast("Read", read))
+    def _ended(self, read: asyncio.Future[Any]) -> None:
+        own = cast("Read", read)
+        self._num_takes -= own.takes
+        self._reads.discard(own)
 
-    def _begin(self, read: Read, extents: Sequence[Extent], callers: int, *, bulk: bool) -> None:
+    def _begin(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> None:
         """Send for many small objects, and put the rest on the list of this turn."""
         later: list[tuple[str, Asked]] = []
         many: dict[Store, list[tuple[str, Wanted]]] = {}  # small objects of a store
         try:
-            for location, ranges in sort_out(extents, read, self._registry).items():
+            by_object = sort_out(extents, read, self._registry)
+            if read.takes and not self.can_keep(sum(own.num_bytes for own in by_object.values())):
+                read.takes = 0
+            for location, ranges in by_object.items():
                 store, path = self._registry.resolve(location)
                 if store.pieces is not None and ranges.num_bytes <= SMALL_BYTES:
                     many.setdefault(store, []).append((path, ranges))
@@ -224,8 +236,8 @@ class Scheduler:
                 if read.is_part:
                     read.keep(location, own)
                 asked: Asked | None = own
-                if not (store.profile.answers_now or bulk) and self._blocks.is_on:
-                    asked = from_blocks(self._blocks, location, own)
+                if read.takes and store.profile.is_remote:
+                    asked = from_blocks(self.blocks, location, own)
                 if asked is not None:
                     later.append((location, asked))
             for store, objects in many.items():
@@ -244,9 +256,9 @@ class Scheduler:
         for location, asked in later:
             read.unplanned += 1
             self._pending.setdefault((location, bulk), []).append(asked)
-        self._num_callers += callers
+        self._num_takes += read.takes
         self._reads.add(read)
-        read.add_done_callback(partial(self._ended, callers))
+        read.add_done_callback(self._ended)
         if self._planned is None and later:
             self._planned = read.get_loop().call_soon(self._plan)
 
@@ -319,14 +331,14 @@ class Scheduler:
     @property
     def block_bytes(self) -> int:
         """Bytes that the block cache holds."""
-        return self._blocks.num_bytes
+        return self.blocks.num_bytes
 
     def readings(self) -> Iterator[Reading]:
         """Queues of the stores, what the block cache did and holds, and what large takes hold."""
         for lane in list(self._lanes.values()):
             yield from lane.readings()
-        yield Reading("block_cache_hits_total", "", self._blocks.hits)
-        yield Reading("block_cache_misses_total", "", self._blocks.misses)
+        yield Reading("block_cache_hits_total", "", self.blocks.hits)
+        yield Reading("block_cache_misses_total", "", self.blocks.misses)
         yield Reading("block_cache_bytes", "", self.block_bytes)
         yield Reading("take_bytes", "", self.room.num_taken)
 
@@ -365,7 +377,7 @@ class Scheduler:
             for root in idle[: max(0, len(self._lanes) + 1 - KEPT_STORES)]:
                 del self._lanes[root]  # else stores would stay, one for each set of credentials
             limit = self._max_requests or store.profile.max_requests
-            lane = self._lanes[store.root] = Lane(store, limit, self._io_buffer_bytes, self._blocks)
+            lane = self._lanes[store.root] = Lane(store, limit, self._io_buffer_bytes, self.blocks)
         return lane
 
     def _plan(self) -> None:
@@ -382,7 +394,7 @@ class Scheduler:
             try:
                 store, path = self._registry.resolve(location)
                 lane = self._lane(store)
-                book(lane, path, live, bulk=bulk, crowded=self._num_callers >= CROWD)
+                book(lane, path, live, bulk=bulk, crowded=self._num_takes >= CROWD)
                 for own in live:
                     own.read.unplanned -= 1
                     own.read.finish_if_complete()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import alance
 from alance.format.plans import ByteRange
-from alance.io.blocks import BLOCK_BYTES, BlockCache
+from alance.io.blocks import BLOCK_BYTES, ENTRY_BYTES, BlockCache
 from alance.io.booking import Asked, from_blocks
 from alance.io.reads import Landed, Read
 
@@ -36,27 +36,29 @@ class Reader:
         self.landed.add(begin, buffer)
 
 
-def widened(blocks: BlockCache, start: int, stop: int) -> tuple[int, int]:
-    first, behind = blocks.widened("a", np.array([start]), np.array([stop]))
+def widened(blocks: BlockCache, span: tuple[int, int], *, everywhere: bool) -> tuple[int, int]:
+    bounds = np.array([span])
+    first, behind = blocks.widened("a", bounds[:, 0], bounds[:, 1], everywhere=everywhere)
     return int(first[0]), int(behind[0])
 
 
 @given(
-    st.lists(st.tuples(SPANS, st.booleans()), max_size=20),
+    st.lists(st.tuples(SPANS, st.sampled_from(["as asked", "near", "everywhere"])), max_size=20),
     st.lists(SPANS, min_size=1, max_size=8),
 )
 def test_what_it_gives_is_right(
-    steps: list[tuple[tuple[int, int], bool]], asked: list[tuple[int, int]]
+    steps: list[tuple[tuple[int, int], str]], asked: list[tuple[int, int]]
 ) -> None:
-    blocks = BlockCache(3 * BLOCK_BYTES)
+    blocks = BlockCache(4 * BLOCK_BYTES)
     blocks.note_end("a", len(CONTENT))
-    for span, is_put in steps:
-        if is_put:
-            first, behind = widened(blocks, *span)
-            assert first <= span[0]
-            assert span[1] <= behind <= len(CONTENT)
-            blocks.put("a", first, memoryview(CONTENT)[first:behind])
-            assert blocks.num_bytes <= 3 * BLOCK_BYTES
+    for span, how in steps:
+        first, behind = span
+        if how != "as asked":
+            first, behind = widened(blocks, span, everywhere=how == "everywhere")
+        assert first <= span[0]
+        assert span[1] <= behind <= len(CONTENT)
+        blocks.put("a", first, memoryview(CONTENT)[first:behind])
+        assert blocks.num_bytes <= 4 * BLOCK_BYTES
         reader, bounds = Reader(), np.array([span, *asked])
         is_missing = blocks.answer("a", bounds[:, 0], bounds[:, 1], reader)  # type: ignore[arg-type]
         if is_missing is None:
@@ -64,14 +66,35 @@ def test_what_it_gives_is_right(
         reader.landed.close()
         for (start, stop), missing in zip(bounds.tolist(), is_missing.tolist(), strict=True):
             assert missing or bytes(reader.landed.cut(start, stop)) == CONTENT[start:stop]
-        if is_put and behind - first <= 3 * BLOCK_BYTES:
+        if behind - first <= 3 * BLOCK_BYTES:
             assert not is_missing[0]
     other = blocks.answer("b", np.array([0]), np.array([1]), Reader())  # type: ignore[arg-type]
     assert other is None
 
 
+def test_ranges_are_widened_where_something_of_their_block_is_kept() -> None:
+    blocks = BlockCache(1 << 20)
+    blocks.note_end("a", len(CONTENT))
+    blocks.put("a", 70_000, memoryview(CONTENT)[70_000:70_100])
+    near, far = (80_000, 80_100), (3 * BLOCK_BYTES + 5, 3 * BLOCK_BYTES + 9)
+    assert widened(blocks, near, everywhere=False) == (BLOCK_BYTES, 2 * BLOCK_BYTES)
+    assert widened(blocks, far, everywhere=False) == far
+    assert widened(blocks, far, everywhere=True) == (3 * BLOCK_BYTES, 4 * BLOCK_BYTES)
+    across = (80_000, 2 * BLOCK_BYTES + 1)
+    assert widened(blocks, across, everywhere=False) == (BLOCK_BYTES, across[1])
+
+
+def test_what_lies_inside_of_new_bytes_is_not_kept_twice() -> None:
+    blocks = BlockCache(1 << 20)
+    for start in range(0, 50_000, 1000):
+        blocks.put("a", start, memoryview(CONTENT)[start : start + 100])
+    blocks.put("a", 0, memoryview(CONTENT)[:BLOCK_BYTES])
+    assert blocks.num_bytes == BLOCK_BYTES + ENTRY_BYTES
+
+
 def test_an_object_of_unknown_size_is_not_read_beyond_what_is_asked() -> None:
-    assert widened(BlockCache(1 << 20), 70_000, 70_100) == (BLOCK_BYTES, 70_100)
+    span = widened(BlockCache(1 << 20), (70_000, 70_100), everywhere=True)
+    assert span == (BLOCK_BYTES, 70_100)
 
 
 async def takes(lab: Lab, callers: int, **options: int) -> int:
@@ -97,9 +120,9 @@ def test_ends_of_objects_are_forgotten_where_there_are_many(
     blocks = BlockCache(1 << 20)
     for location in ("a", "b", "a", "c"):
         blocks.note_end(location, 5 * BLOCK_BYTES + (location == "a"))
-    assert widened(blocks, 3, 5) == (0, 5)  # the oldest one
+    assert widened(blocks, (3, 5), everywhere=True) == (0, 5)  # the oldest one
     blocks.note_end("a", 5 * BLOCK_BYTES)
-    assert widened(blocks, 3, 5) == (0, BLOCK_BYTES)
+    assert widened(blocks, (3, 5), everywhere=True) == (0, BLOCK_BYTES)
 
 
 async def test_it_is_asked_again_only_for_what_may_have_come() -> None:
@@ -116,11 +139,41 @@ async def test_it_is_asked_again_only_for_what_may_have_come() -> None:
     assert await read == [CONTENT[5:9]]
 
 
-async def test_a_crowd_fills_it_and_a_single_caller_does_not(lineitem_lab: Lab) -> None:
+async def test_a_crowd_reads_whole_blocks(lineitem_lab: Lab) -> None:
     lineitem_lab.config(latency_ms=5)
     crowd = await takes(lineitem_lab, 40)
     assert crowd <= 6
-    without = await takes(lineitem_lab, 40, block_cache_bytes=0)
-    assert crowd < without
-    few = await takes(lineitem_lab, 2)
-    assert few == await takes(lineitem_lab, 2, block_cache_bytes=0)
+    assert crowd < await takes(lineitem_lab, 40, block_cache_bytes=0)
+
+
+async def test_takes_by_one_caller_keep_what_they_read(lab: Lab) -> None:
+    """The first reads what it asks for alone, the next one the whole block."""
+    uri, options = "s3://lab/kept.lance", lab.lance_options()
+    numbers = np.random.default_rng(1).integers(0, 1 << 60, 200_000)
+    await alance.write_dataset({"number": numbers}, uri, storage_options=options)
+    async with alance.Session() as session:
+        dataset = await alance.dataset(uri, storage_options=options, session=session)
+        await dataset.take([0])  # opens the file
+        num_bytes = []
+        for row in (100_000, 100_000, 101_000, 102_000):
+            with alance.trace() as recorder:
+                found = await dataset.take([row])
+            assert found["number"].to_pylist() == [numbers[row]]
+            num_bytes.append(recorder.num_bytes)
+    first, again, near, nearer = num_bytes
+    assert 0 < first < BLOCK_BYTES / 2
+    assert near == BLOCK_BYTES
+    assert again == nearer == 0
+
+
+async def test_a_take_of_more_than_it_holds_leaves_it_alone(lineitem_lab: Lab) -> None:
+    options = lineitem_lab.lance_options()
+    async with alance.Session(block_cache_bytes=16 << 10) as session:
+        dataset = await alance.dataset(
+            "s3://lab/lineitem.lance", storage_options=options, session=session
+        )
+        await dataset.take([5], ["l_orderkey"])
+        await dataset.take(range(0, 12_000, 50), ["l_comment"])
+        with alance.trace() as recorder:
+            await dataset.take([5], ["l_orderkey"])
+    assert recorder.num_bytes == 0

@@ -148,7 +148,7 @@ async def test_nothing_is_guessed_where_the_disk_knows(cold: Cold) -> None:
     await cold.take([70_000])
     with alance.trace() as first:
         await cold.run(lambda one: one.take([70_000]))
-    session = alance.Session()
+    session = alance.Session(block_cache_bytes=0)
     async with session:
         dataset = await alance.dataset(
             cold.uri, storage_options=cold.lab.lance_options(), session=session

@@ -99,8 +99,8 @@ async def test_a_filter_that_keeps_few_rows_ends_the_guessing(
 ) -> None:
     lab.config(latency_ms=0, waits_for=0)  # what is guessed is little then
     await late.take([1, ROWS + 1, 2 * ROWS + 1])
-    for _ in range(20):
-        await late.take([5], ["place"])
+    for number in range(20):
+        await late.take([5 + number * 20_000], ["place"])
     with alance.trace() as recorder:
         found = await late.to_table([*NARROW, "place"], filter="place = 500000")
     assert found == expected(written, [*NARROW, "place"], "place = 500000")

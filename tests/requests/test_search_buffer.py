@@ -30,7 +30,7 @@ def rows() -> pa.Table:
 
 
 async def cold_and_warm(lab: Lab, uri: str, wanted: list[int]) -> tuple[Asked, Asked, pa.Table]:
-    async with alance.Session() as session:
+    async with alance.Session(block_cache_bytes=0) as session:
         with lab.recording() as seen, alance.trace() as recorder:
             dataset = await alance.dataset(
                 uri, storage_options=lab.lance_options(), session=session

@@ -7,7 +7,7 @@ import os
 import shutil
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lance
 import numpy as np
@@ -108,7 +108,7 @@ async def test_of_own_indices_a_cold_search_takes_three(
 
 
 async def test_a_warm_search_reads_partitions_and_rows_alone(lab: Lab) -> None:
-    async with alance.Session() as session:
+    async with alance.Session(block_cache_bytes=0) as session:
         options = lab.lance_options()
         dataset = await alance.dataset(URI, storage_options=options, session=session)
         await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=5)
@@ -122,6 +122,32 @@ async def test_a_warm_search_reads_partitions_and_rows_alone(lab: Lab) -> None:
         with lab.recording() as seen:
             await dataset.nearest("vec", vectors()[500], 10, columns=["_rowid"], nprobes=20)
         assert seen.records == []
+
+
+async def test_a_search_that_is_asked_again_reads_nothing(lab: Lab) -> None:
+    asked: dict[str, Any] = {"columns": ["id"], "nprobes": 20, "refine_factor": 4}
+    async with alance.Session() as session:
+        options = lab.lance_options()
+        dataset = await alance.dataset(URI, storage_options=options, session=session)
+        found = await dataset.nearest("vec", vectors()[500], 10, **asked)
+        with lab.recording() as seen:
+            again = await dataset.nearest("vec", vectors()[500], 10, **asked)
+        assert seen.records == []
+        assert again == found
+
+
+async def test_refined_rows_near_those_of_other_searches_share_requests(lab: Lab) -> None:
+    asked: dict[str, Any] = {"columns": ["_rowid"], "nprobes": 20, "refine_factor": 4}
+    requests = {}
+    for block_cache_bytes in (0, 16 << 20):
+        async with alance.Session(block_cache_bytes=block_cache_bytes) as session:
+            options = lab.lance_options()
+            dataset = await alance.dataset(URI, storage_options=options, session=session)
+            with lab.recording() as seen:
+                for number in range(0, 300, 10):
+                    await dataset.nearest("vec", vectors()[number], 10, **asked)
+            requests[block_cache_bytes] = len(seen.records)
+    assert requests[16 << 20] < requests[0] / 2
 
 
 async def test_graphs_come_with_their_partitions(lab: Lab) -> None:

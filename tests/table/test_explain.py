@@ -99,7 +99,7 @@ async def test_takes_cost_what_was_told(
     assert found.rounds == recording.rounds
     assert table.num_rows == len(ROWS)
     assert found.num_rows == len(set(ROWS))
-    assert found.num_pages > 0
+    assert (found.num_pages == 0) == warm  # the rows were read
     assert found.first == tuple(columns or ["a", "b", "v"])
 
 

@@ -136,7 +136,7 @@ async def test_local_callers_go_together_only_as_a_crowd(
 
 
 async def test_one_of_a_crowd_fails_or_is_cancelled_alone(columns_lab: Lab) -> None:
-    async with alance.Session() as session:
+    async with alance.Session(block_cache_bytes=0) as session:
         dataset = await alance.dataset(
             "s3://lab/t.lance", storage_options=columns_lab.lance_options(), session=session
         )

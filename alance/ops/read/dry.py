@@ -145,14 +145,14 @@ class _Scheduler(Scheduler):
 
     dry: DrySession
 
-    def _started(self, read: Read, extents: Sequence[Extent], callers: int, *, bulk: bool) -> Read:
+    def _started(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> Read:
         for extent in extents:
             for location, start, stop in (
                 extent.ranges() if isinstance(extent, Pieces) else [extent]
             ):
                 for span in self.dry.spans.needed(location, start, stop):
                     self.dry.needed.add(location, span)
-        return super()._started(read, extents, callers, bulk=bulk)
+        return super()._started(read, extents, bulk=bulk)
 
     def speed(self, location: str) -> Speed:
         """That of the real store."""
@@ -165,9 +165,9 @@ class _Engine(Engine):
     __slots__ = ()
 
     async def reader(
-        self, unread: Sequence[Unread], reason: str, *, inline: bool = False, callers: int = 1
+        self, unread: Sequence[Unread], reason: str, *, inline: bool = False, takes: int = 0
     ) -> Reader:
-        read = await Engine.reader(self, unread, reason, inline=True)
+        read = await Engine.reader(self, unread, reason, inline=True, takes=takes)
         if reason == "take":
             raise TakePlanned
         return read
@@ -175,8 +175,8 @@ class _Engine(Engine):
     def source(self, unread: Sequence[Unread], reason: str) -> None:
         """None: what others read in their threads is planned here."""
 
-    async def hold(self, pieces: Sequence[Pieces], reason: str, callers: int = 1) -> Reader:
-        read = await Engine.hold(self, pieces, reason)
+    async def hold(self, pieces: Sequence[Pieces], reason: str, *, takes: int = 0) -> Reader:
+        read = await Engine.hold(self, pieces, reason, takes=takes)
         if reason == "take":
             raise TakePlanned
         return read
@@ -203,6 +203,7 @@ class DrySession(Session):
         scheduler = _Scheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
         scheduler.room = Room(1 << 62)  # all parts of a take are asked for in one turn
         scheduler.dry = self
+        scheduler.blocks = real.scheduler.blocks.view()
         parts = {part.name: getattr(real, part.name) for part in fields(Engine)}
         parts |= {
             "registry": registry,

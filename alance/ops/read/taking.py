@@ -112,23 +112,23 @@ async def read_rows(
     """
     engine = snapshot.engine
     pool, room = engine.pool, engine.scheduler.room
-    taking = engine.drive(take_rows(snapshot, rows, choice), "take", callers=callers)
+    taking = engine.drive(take_rows(snapshot, rows, choice), "take", takes=callers)
     taken, opened = await (taking if module is None else beside(engine, module, taking))
     num_bytes = taken.num_bytes
     if num_bytes <= INLINE_BYTES and callers <= FEW_CALLERS:
-        read = await engine.reader(taken.unread, "take", inline=True, callers=callers)
+        read = await engine.reader(taken.unread, "take", inline=True, takes=callers)
         answer = finish(taken.decode(read))
         await pool.share_turn()
         return answer
     if num_bytes <= SHARED_BYTES:
-        read = await engine.reader(taken.unread, "take", callers=callers)
+        read = await engine.reader(taken.unread, "take", takes=callers)
         return await pool.run(lambda: finish(taken.decode(read)))
     most = max(room.num_bytes // 2, SHARED_BYTES)  # so that others come in beside
     decoded_bytes = _decoded_bytes(rows, opened)
     if callers > 1 and 2 * decoded_bytes > most:
         raise TooMuch
     parts, sizes, source = _parts(snapshot, taken)
-    largest = max(sizes)
+    largest, takes = max(sizes), callers if engine.scheduler.can_keep(sum(sizes)) else 0
     if largest > most and rows.num_rows > 1:
         ranges = rows.ranges(min(rows.num_rows, -(-largest // most)))
         batches = [await read_rows(snapshot, part, choice, _as_is) for part in ranges]
@@ -146,7 +146,7 @@ async def read_rows(
         read = source
         if read is None:
             pieces = parts[number].unread_pieces
-            read = await engine.hold(pieces, "take", callers) if pieces else all_read
+            read = await engine.hold(pieces, "take", takes=takes) if pieces else all_read
         return await pool.run(partial(decode, number, read))
 
     async with room.taken(2 * decoded_bytes + ahead_bytes):
