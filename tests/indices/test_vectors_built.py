@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -324,6 +325,23 @@ async def test_training_goes_on_as_long_as_it_gains_what_was_asked(tmp_path: Pat
         away = ((values[:, None] - training.centroids[None]) ** 2).sum(axis=2)
         losses.append(float(away.min(axis=1).mean()))
     assert losses[0] > losses[1] > losses[2]
+
+
+async def test_training_holds_its_sample_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither mixing the sample nor what is left of it without the centroids is a second one."""
+    monkeypatch.setattr("alance.ops.index.train.MIXED_BYTES", 1 << 20)
+    values = np.random.default_rng(3).standard_normal((24_000, 256)).astype(np.float32)
+    dataset = await alance.write_dataset(table(values), tmp_path / "t")
+    tracemalloc.start()
+    try:
+        options: dict[str, Any] = {"num_partitions": 4, "num_sub_vectors": 16, "max_iters": 1}
+        await dataset.create_index("v", "IVF_PQ", **options)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert values.nbytes < peak < 1.5 * values.nbytes
 
 
 async def test_progress_is_told_step_by_step(tmp_path: Path) -> None:

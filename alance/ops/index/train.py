@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -87,6 +87,8 @@ GRAPH_ROWS: Final = 1 << 20  # of a partition with a graph, as pylance aims at t
 SEED: Final = 42  # the same rows give the same index
 GROWN: Final = 4  # times the rows that a partition had: then centroids are found anew
 PART_BYTES: Final = 4 << 20  # of the sample that are read at once
+MIXED_BYTES: Final = 16 << 20  # of the sample that are moved at once
+CODED_ROWS: Final = 4096  # of the sample whose centroids are subtracted at once
 LISTS: Final = 1024  # whose vectors are counted before the sample is drawn
 
 
@@ -185,7 +187,12 @@ async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -
     def mixed() -> Vectors:
         # Rows are in the order of the table: a part of them would be of one place.
         order = np.random.default_rng(SEED).permutation(filled)
-        return Vectors(values[order].reshape(-1), type_.name, type_.dim, metric)
+        rows = values[:filled]
+        step = max(1, MIXED_BYTES // max(1, filled))
+        for first in range(0, width, step):  # in place, or there would be two samples
+            columns = slice(first, first + step)
+            rows[:, columns] = rows[order, columns]
+        return Vectors(rows.reshape(-1), type_.name, type_.dim, metric)
 
     return await pool.run(mixed)
 
@@ -272,7 +279,12 @@ async def _encoder(
         if not of_residuals:
             return rest
         means = centroids.astype(np.float32)
-        return rest - means[sampled.nearest(means)[: len(rest)]]
+        first = replace(sampled, values=sampled.rows[: len(rest)].reshape(-1))
+        labels = first.nearest(means)
+        for start in range(0, len(rest), CODED_ROWS):  # in place: the sample has served
+            part = slice(start, start + CODED_ROWS)
+            rest[part] -= means[labels[part]]
+        return rest
 
     rest, width = await pool.run(residuals), checked.dim // parts
     books = [

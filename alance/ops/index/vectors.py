@@ -18,7 +18,7 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.index import hnsw, ivf
 from alance.format.index.encoders import ProductEncoder, RabitqEncoder
-from alance.format.index.values import METRICS, VectorType, whole_vectors
+from alance.format.index.values import METRICS, WIDTHS, VectorType, whole_vectors
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import Index
@@ -28,7 +28,7 @@ from alance.ops.index.graphs import NewGraphs
 from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
 from alance.ops.index.segment_files import FileEnd, NewSegment
-from alance.ops.index.sort import BATCH_ROWS, MEMORY, RowSorter
+from alance.ops.index.sort import MEMORY, RowSorter
 from alance.ops.index.split import split_large
 from alance.ops.index.train import Step, train, training_of
 from alance.ops.read.options import ScanOptions
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 
 DETAILS: Final = "/lance.index.pb.VectorIndexDetails"
 PARTITION: Final = "partition"
+AHEAD_SHARE: Final = 32  # of the memory: what a scan reads ahead; coding takes longer than reading
+LEAST_AHEAD: Final = 1 << 20
+TAKEN_BYTES: Final = 16 << 20  # of vectors that are coded at once
 
 
 async def create_vector_index(
@@ -380,8 +383,10 @@ class CodedRows:
         """Rows by id, which have vectors, with their partitions and codes."""
         snapshot = self._snapshot
         projection = project(snapshot.schema, [self._column], flat=True)
-        for start in range(0, len(ids), BATCH_ROWS):
-            own = ids[start : start + BATCH_ROWS]
+        type_ = self.training.type
+        step = max(1, TAKEN_BYTES // (type_.dim * WIDTHS[type_.name]))
+        for start in range(0, len(ids), step):
+            own = ids[start : start + step]
             batch = await flat_rows(snapshot, own, projection)
             numbers = to_arrow(own.astype(np.uint64))
             rows = pa.RecordBatch.from_arrays([batch.column(0), numbers], names=["", ROW_ID])
@@ -395,7 +400,10 @@ class CodedRows:
         if not fragment_ids:
             return
         snapshot = self._snapshot
-        options = ScanOptions(fragments=fragment_ids)
+        ahead_bytes = max(LEAST_AHEAD, self._memory_bytes // AHEAD_SHARE)
+        options = ScanOptions(
+            fragments=fragment_ids, batch_readahead=1, io_buffer_bytes=ahead_bytes
+        )
         plan = await plan_scan(snapshot, [self._column, ROW_ID], options)
         step = Step(self._tell, "code", await self._num_rows(fragment_ids))
 
