@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from alance.indexing import IndexBuild
     from alance.ingesting import Sink, ingest
     from alance.io.store_report import StoreReport
-    from alance.ops.blobs.arrow import blob_field
+    from alance.ops.blobs.arrow import Blob, blob_array, blob_field
     from alance.ops.blobs.files import BlobOptions
     from alance.ops.blobs.writers import (
         BlobDescriptor,
@@ -85,6 +85,7 @@ if TYPE_CHECKING:
 _PLACES: Final = {
     "distributed": "alance.distributed",
     "BatchUdf": "alance.udf",
+    "Blob": "alance.ops.blobs.arrow",
     "BlobDescriptor": "alance.ops.blobs.writers",
     "BlobDescriptorArrayBuilder": "alance.ops.blobs.writers",
     "BlobFile": "alance.ops.read.blobs",
@@ -116,6 +117,7 @@ _PLACES: Final = {
     "Tags": "alance.ops.refs.refs",
     "TextQuery": "alance.ops.search.text.query",
     "batch_udf": "alance.udf",
+    "blob_array": "alance.ops.blobs.arrow",
     "blob_field": "alance.ops.blobs.arrow",
     "check_store": "alance.ops.upkeep.place",
     "commit": "alance.writing",
@@ -144,6 +146,7 @@ __all__ = [
     "AlanceError",
     "AlreadyExistsError",
     "BatchUdf",
+    "Blob",
     "BlobDescriptor",
     "BlobDescriptorArrayBuilder",
     "BlobFile",
@@ -199,6 +202,7 @@ __all__ = [
     "VersionNotFoundError",
     "__version__",
     "batch_udf",
+    "blob_array",
     "blob_field",
     "check_store",
     "commit",

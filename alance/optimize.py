@@ -95,8 +95,8 @@ class Optimize:
         Raises:
             RetryableConflictError: others deleted or changed rows of these fragments; no file of
                 the attempt stays.
-            UnsupportedError: files of a version that is not written, or an index that translates
-                addresses late.
+            UnsupportedError: files of a version that is not written, or an index that a compaction
+                left for later (see `optimize_indices`), of a kind that is not written here.
             InvalidInputError: an option out of its range.
             CorruptFileError, NotFoundError: an index that cannot be read, without
                 `uncover_indices`.
@@ -196,6 +196,10 @@ class Optimize:
         found, these and the codes are found anew, and all of its vectors are read.
         `summary` has `indices`, the number of new segments, and `warnings`.
 
+        Indices that a compaction by pylance left for later (`defer_index_remap`) are first written
+        again, with the addresses that their rows have now: a version of its own, whatever
+        `index_names` are.
+
         Cost: a scan of each indexed column in these fragments; of vectors the files of the segments
         that are merged; the files' PUTs; one commit.
 
@@ -207,6 +211,8 @@ class Optimize:
 
         Raises:
             NotFoundError: no such index.
+            UnsupportedError: an index was left for later, and is of a kind that is not written
+                here.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
         await self._dataset._load(index_extend)

@@ -17,6 +17,7 @@ from alance import AccessError as AccessError
 from alance import AlanceError as AlanceError
 from alance import AlreadyExistsError as AlreadyExistsError
 from alance import BatchUdf as BatchUdf
+from alance import Blob as Blob
 from alance import BlobDescriptor as BlobDescriptor
 from alance import BlobDescriptorArrayBuilder as BlobDescriptorArrayBuilder
 from alance import BlobOptions as BlobOptions
@@ -55,6 +56,7 @@ from alance import UnsupportedError as UnsupportedError
 from alance import VersionNotFoundError as VersionNotFoundError
 from alance import __version__ as __version__
 from alance import batch_udf as batch_udf
+from alance import blob_array as blob_array
 from alance import blob_field as blob_field
 from alance import distributed as distributed
 from alance import indexing as indexing
@@ -229,6 +231,7 @@ class Dataset:
     def list_indices(self) -> list[dict[str, Any]]: ...
     def describe_indices(self) -> list[IndexDescription]: ...
     def index_statistics(self, name: str) -> dict[str, Any]: ...
+    def remap_row_addrs(self, addrs: object) -> pa.Array | None: ...
     def prewarm_index(
         self,
         name: str,

@@ -57,10 +57,24 @@ class ListLiteral:
 
 
 def made_list(name: str, args: list[Node]) -> Node:
-    """make_array(1, 2) of literals, and `[1, 2]`; also lists of such lists."""
-    if not all(isinstance(arg, Literal | ListLiteral) for arg in args):
-        raise Problem(f"{name}: items that are no literals", unsupported=True)
-    return ListLiteral(tuple(args))
+    """`make_array(x, 2)`, and `[1, 2]`; also lists of lists that are written down."""
+    if all(isinstance(arg, Literal | ListLiteral) for arg in args):
+        return ListLiteral(tuple(args))
+    if any(isinstance(arg, ListLiteral) for arg in args):
+        raise Problem(f"{name}: lists that are written down beside others", unsupported=True)
+
+    def build(*values: Value) -> pa.Array:
+        num_rows = next(len(value) for value in values if isinstance(value, pa.Array))
+        columns = [
+            plain(value) if isinstance(value, pa.Array) else pa.repeat(value, num_rows)
+            for value in values
+        ]
+        places = np.arange(len(columns) * num_rows).reshape(len(columns), num_rows)
+        ends = np.arange(0, places.size + 1, len(columns), np.int32)
+        items = pa.concat_arrays(columns).take(to_arrow(places.T.ravel()))
+        return pa.ListArray.from_arrays(to_arrow(ends), items)
+
+    return call(name, build, *unify(*args))
 
 
 def length(name: str, args: list[Node]) -> Node:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from alance.deferred import Deferred
 from alance.errors import InvalidInputError
+from alance.ops.read.positions import as_positions
 from alance.ops.version.options import CommitArguments, CommitOptions
 from alance.verbs.base import Handle
 from alance.versioning.backoff import MAX_RETRIES
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Self, Unpack
 
+    import pyarrow as pa
+
+    from alance.ops.index import late as index_late
     from alance.ops.index import listing as index_list
     from alance.ops.index import manage as index_manage
     from alance.ops.index import new as index_new
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from alance.ops.index.value_options import IndexConfig, ValueIndexArguments
     from alance.ops.search import prewarm
 else:
+    index_late = Deferred("alance.ops.index.late")
     index_list = Deferred("alance.ops.index.listing")
     index_manage = Deferred("alance.ops.index.manage")
     index_new = Deferred("alance.ops.index.new")
@@ -226,6 +231,24 @@ class IndexVerbs(Handle):
         """
         await self._load(index_manage)
         return await index_manage.index_statistics(self._snapshot, name)
+
+    async def remap_row_addrs(self, addrs: object) -> pa.Array | None:
+        """The addresses that rows have now which compactions with `defer_index_remap` moved.
+
+        They are told as long as such a compaction is not made up for: `optimize_indices` ends it.
+
+        Args:
+            addrs: as `_rowaddr` gave them; a list, numpy or Arrow array of integers.
+
+        Returns:
+            Addresses in the same order, uint64; null for rows that such a compaction dropped, as
+            they were for others. None: there was no such compaction.
+
+        Raises:
+            InvalidInputError: no addresses.
+        """
+        await self._load(index_late)
+        return await index_late.remap(self._snapshot, as_positions(addrs, "addrs"))
 
     async def prewarm_index(
         self,

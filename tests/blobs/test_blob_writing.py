@@ -233,3 +233,44 @@ async def test_wrong_options(tmp_path: Path) -> None:
     with pytest.raises(alance.UnsupportedError, match="to single files go those of"):
         async with alance.FileWriter.open(tmp_path / "f.lance", version="2.2") as writer:
             await writer.write(table_of([b"x"]))
+
+
+async def test_values_of_all_forms_are_those_of_pylance(tmp_path: Path) -> None:
+    where, base = elsewhere(tmp_path)
+    values = [b"a", bytearray(b"bb"), memoryview(b"ccc"), None, b"", where]
+
+    def of(kind: Any) -> list[Any]:
+        parts = [kind.from_bytes(b"d"), kind.empty(), kind.from_uri(where)]
+        return [*values, *parts, kind.from_uri(where, 10, 20)]
+
+    ours, theirs = alance.blob_array(of(alance.Blob)), lance.blob_array(of(lance.Blob))
+    assert ours.to_pylist() == theirs.storage.cast(ours.type).to_pylist()
+    schema = pa.schema([alance.blob_field("b")])
+    dataset = await alance.write_dataset(
+        pa.table([ours], schema),
+        tmp_path / "t",
+        blobs=alance.BlobOptions(allow_external_blob_outside_bases=True),
+    )
+    expected = [b"a", b"bb", b"ccc", None, b"", OBJECT, b"d", b"", OBJECT, OBJECT[10:30]]
+    assert [blob for _, blob in await dataset.read_blobs("b", indices=range(10))] == expected
+    read = lance.dataset(tmp_path / "t").read_blobs("b", indices=range(10))
+    assert [blob for _, blob in read] == expected
+    assert base.name == "elsewhere"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: alance.Blob(),
+        lambda: alance.Blob(b"a", "uri"),
+        lambda: alance.Blob(uri=""),
+        lambda: alance.Blob(uri="u", position=1),
+        lambda: alance.Blob(b"a", position=1, size=2),
+        lambda: alance.Blob(uri="u", position=0, size=0),
+        lambda: alance.Blob(uri="u", position=-1, size=3),
+        lambda: alance.blob_array([1]),
+    ],
+)
+def test_values_that_are_no_blobs(make: Any) -> None:
+    with pytest.raises(alance.InvalidInputError):
+        make()

@@ -48,6 +48,7 @@ FILTERS = [
     *["l[1]['x'] = 1", "l[1].x = 2", "l[-1]['y'] = 'p'", "l[2].x is null", "s.n[1] = 4"],
     *["s['n'][2] = 2", "get_field(s, 'A') = 1", "get_field(l[1], 'x') = 3"],
     *["struct(id, Name).c1 = 'b'", "struct(s.A)['c0'] = 4"],
+    *["array_has(make_array(id, 3), 2)", "make_array(Name, 'q')[1] = 'b'"],
     *["named_struct('z', id)['z'] = 2", "array_element(l, 1)['x'] = 1"],
     *["arrow_cast(id, 'Int8') = 1", "id = arrow_cast('1', 'Int64')"],
     *["arrow_cast(ts, 'Date32') = date '1970-01-01'", "json_get_float(j, 'f') > 1"],
@@ -71,6 +72,8 @@ COMPUTED = [
     *[f"json_extract(j, '$[\"{key}\"]')" for key in ("k.d", "b", "no")],
     *["json_extract(j, '$.\"k.d\"')", "json_array_length(j, '$')", "json_array_length(j, 'c')"],
     *[f"json_array_contains(j, '$.c', {value})" for value in ("1", "'1'", "1.0", "'x'", "true")],
+    *["make_array(id, 7)", "make_array(id, null, s.A)", "make_array(Name, 'z')"],
+    *["make_array(s.A, 1.5)", "make_array(s.n, s.n)"],
     *["_rowoffset", "_rowid", "_rowaddr"],
 ]
 

@@ -7,16 +7,20 @@ ones. So an address is translated by counting, and what is held is the deleted r
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from alance.errors import CorruptFileError
 from alance.format.numbers import places_in
+from alance.format.table.indices import FRAGMENT_REUSE
+from alance.format.table.reuse import surviving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from alance.arrays import Int64s, Mask
+    from alance.format.table.reuse import Group, Round
 
 
 class OldFragment(NamedTuple):
@@ -36,6 +40,17 @@ class NewFragment(NamedTuple):
 
     id: int
     num_rows: int
+
+
+class Moves(Protocol):
+    """Tells where rows went."""
+
+    @property
+    def old_sizes(self) -> dict[int, int]:
+        """The physical rows of the fragments that are gone."""
+
+    def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
+        """The new addresses of rows, and which rows have one; the others are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +105,11 @@ class AddressMap:
             staying=np.sort(_ints(staying)),
         )
 
+    @property
+    def old_sizes(self) -> dict[int, int]:
+        """The physical rows of the fragments that are gone."""
+        return dict(zip(self.old_ids.tolist(), self.num_physical_rows.tolist(), strict=True))
+
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
         """The new addresses of rows, and which rows have one; the others are left out.
 
@@ -121,3 +141,64 @@ class AddressMap:
 
 def _ints(values: Iterable[int]) -> Int64s:
     return np.fromiter(values, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class LateMoves:
+    """Where rows went by several compactions, one after the other.
+
+    Attributes:
+        maps: of each of them, the oldest first; then one that keeps rows of fragments of interest.
+    """
+
+    maps: tuple[AddressMap, ...]
+
+    @classmethod
+    def of(cls, rounds: Sequence[Round], kept: Iterable[int]) -> LateMoves:
+        """The moves that a fragment-reuse index tells of.
+
+        Args:
+            kept: the fragments whose rows are of interest in the end.
+
+        Raises:
+            CorruptFileError: groups whose rows do not add up.
+        """
+        ids = {*kept}
+        for each in rounds:
+            for group in each.groups:
+                ids.update(d.id for d in (*group.old_fragments, *group.new_fragments))
+        maps = []
+        for each in rounds:
+            groups = [_moves_of(group) for group in each.groups]
+            gone = {fragment.id for old, _ in groups for fragment in old}
+            maps.append(AddressMap.of(groups, ids - gone))
+        return cls((*maps, AddressMap.of((), kept)))
+
+    @property
+    def old_sizes(self) -> dict[int, int]:
+        """The physical rows of the fragments that are gone."""
+        return {key: size for each in self.maps for key, size in each.old_sizes.items()}
+
+    def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
+        """As `AddressMap.moved`."""
+        mask = np.ones(len(addresses), np.bool_)
+        for each in self.maps:
+            addresses, is_kept = each.moved(addresses)
+            mask[mask] = is_kept
+        return addresses, mask
+
+
+def _moves_of(group: Group) -> tuple[list[OldFragment], list[NewFragment]]:
+    rows = surviving(group)
+    old = []
+    for digest in group.old_fragments:
+        is_deleted = np.ones(digest.physical_rows, np.bool_)
+        is_deleted[rows.get(digest.id, np.empty(0, np.int64))] = False
+        old.append(OldFragment(digest.id, digest.physical_rows, np.flatnonzero(is_deleted)))
+    new = [NewFragment(digest.id, digest.physical_rows) for digest in group.new_fragments]
+    if sum(map(len, rows.values())) != sum(fragment.num_rows for fragment in new):
+        raise CorruptFileError(
+            f"index {FRAGMENT_REUSE}: {sum(map(len, rows.values()))} rows survived, "
+            f"{sum(fragment.num_rows for fragment in new)} are in the new fragments"
+        )
+    return old, new

@@ -13,18 +13,27 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from alance.deferred import Deferred
+from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.proto import table_pb2
-from alance.format.table.indices import covered_fragments
+from alance.format.table.indices import FRAGMENT_REUSE, covered_fragments
 from alance.format.table.roaring import roaring_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence, Set
 
     from alance.format.proto import file_pb2
+    from alance.format.table import reuse
+else:
+    reuse = Deferred("alance.format.table.reuse")
 
-FRAGMENT_REUSE: Final = "__lance_frag_reuse"
 MEM_WAL: Final = "__lance_mem_wal"
 SYSTEM: Final = (FRAGMENT_REUSE, MEM_WAL)
+
+
+def reuse_index(indices: Iterable[table_pb2.IndexMetadata]) -> table_pb2.IndexMetadata | None:
+    """The fragment-reuse index of a table; None: it has none."""
+    return next((index for index in indices if index.name == FRAGMENT_REUSE), None)
 
 
 def covered(index: table_pb2.IndexMetadata) -> frozenset[int] | None:
@@ -81,6 +90,7 @@ def prune(
         ids: related(fields, ids)
         for ids in {frozenset(field_ids) for field_ids in changed.values()}
     }
+    moves = reuse_index(indices)
     pruned = []
     for index in indices:
         keys = set(index.fields)
@@ -90,7 +100,11 @@ def prune(
             if ids and not keys.isdisjoint(closures[frozenset(ids)])
         }
         coverage = covered(index) if stale else None
-        if coverage is None or coverage.isdisjoint(stale) or index.name in SYSTEM:
+        if coverage is None or index.name in SYSTEM:
+            pruned.append(index)
+        elif moves is not None:
+            pruned.append(with_coverage(index, _now_covered(coverage, moves) - stale))
+        elif coverage.isdisjoint(stale):
             pruned.append(index)
         else:
             pruned.append(with_coverage(index, coverage - stale))
@@ -108,6 +122,8 @@ def retain(
     no live fragment, but the oldest if all are so.
     """
     kept = [index for index in indices if index.name in SYSTEM or field_ids >= set(index.fields)]
+    if reuse_index(kept) is not None:
+        return kept  # fragments in their bitmaps may be those of before a compaction
     segments: dict[str, list[table_pb2.IndexMetadata]] = {}
     for index in kept:
         segments.setdefault(index.name, []).append(index)
@@ -121,6 +137,14 @@ def retain(
             empty = [index for index in empty if index is not oldest]
         dropped.update(index.uuid.uuid for index in empty)
     return [index for index in kept if index.uuid.uuid not in dropped]
+
+
+def _now_covered(coverage: frozenset[int], moves: table_pb2.IndexMetadata) -> frozenset[int]:
+    """The fragments that hold what an entry covers, some of which compactions may have moved."""
+    try:
+        return reuse.translated(coverage, reuse.rounds_of(moves))
+    except (CorruptFileError, UnsupportedError):
+        return frozenset()
 
 
 def _is_empty(index: table_pb2.IndexMetadata, fragment_ids: Set[int]) -> bool:

@@ -11,14 +11,16 @@ import numpy as np
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.table.apply_indices import FRAGMENT_REUSE, covered, prune, with_coverage
+from alance.format.table.apply_indices import covered, prune, with_coverage
 from alance.format.table.drafted import DraftedFragments
-from alance.format.table.indices import holds_row_ids
+from alance.format.table.indices import FRAGMENT_REUSE, holds_row_ids
 from alance.format.table.lineage import mark_moved, mark_updated
 from alance.format.table.operations import REWRITE_COLUMNS
 from alance.format.table.roaring import parse_roaring
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from alance.arrays import Int64s
     from alance.format.proto import table_pb2
     from alance.format.table.apply_state import Draft
@@ -182,9 +184,17 @@ def _rewritten(
             coverage.update(new)
     if translated is None:
         return index if coverage == set(covered_before or ()) else with_coverage(index, coverage)
-    copy = with_coverage(index, coverage)
+    copy = with_files(index, translated, coverage)
     if covered_before is None:
         copy.ClearField("fragment_bitmap")
+    return copy
+
+
+def with_files(
+    index: table_pb2.IndexMetadata, translated: RewrittenIndex, coverage: Iterable[int]
+) -> table_pb2.IndexMetadata:
+    """An entry whose files were written again, for the rows of other fragments."""
+    copy = with_coverage(index, coverage)
     copy.ClearField("base_id")  # its new files are in the table's own folder
     copy.uuid.CopyFrom(translated.new_id)
     if translated.new_index_details is not None:

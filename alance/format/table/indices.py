@@ -26,6 +26,7 @@ MAX_FRAGMENT: Final = 1 << 22
 ADDRESSES_FROM: Final = 1  # the version of B-trees that hold addresses, whatever ids rows have
 _OF_ROW_IDS: Final = ("Bitmap", "LabelList", "NGram", "Inverted", "Vector")
 JSON: Final = "Json"
+FRAGMENT_REUSE: Final = "__lance_frag_reuse"  # an index that tells where rows went
 
 
 @dataclass(frozen=True, slots=True)

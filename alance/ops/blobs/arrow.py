@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from alance.checks import check_count
+from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.encode.blobs import DEDICATED_KEY, INLINE_KEY, PACK_KEY, PREPARED_TYPE
 from alance.format.field import BLOB, BLOB_V2
 from alance.format.types import EXTENSION_METADATA, EXTENSION_NAME, MAX_DEPTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 LOGICAL: Final = pa.struct(
     [
@@ -22,6 +25,74 @@ LOGICAL: Final = pa.struct(
         ("size", pa.uint64()),
     ]
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A value of a blob column: bytes, or a URI that names them; for `blob_array`.
+
+    Attributes:
+        data: the bytes.
+        uri: of an object, in the place of `data`.
+        position, size: of the part of that object which is the blob; None: all of it.
+
+    Raises:
+        InvalidInputError: both of `data` and `uri`, or none; a part that is none.
+    """
+
+    data: bytes | None = None
+    uri: str | None = None
+    position: int | None = None
+    size: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.data is None) == (self.uri is None) or self.uri == "":
+            raise InvalidInputError("blob: expected `data` or `uri`, and one of them alone")
+        if (self.position is None) != (self.size is None) or (self.size and self.uri is None):
+            raise InvalidInputError("blob: `position` and `size` go together, and with a `uri`")
+        if self.size is not None and self.position is not None:
+            check_count("position", self.position, 0)
+            check_count("size", self.size)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> Blob:
+        """A blob of these bytes."""
+        return cls(bytes(data))
+
+    @classmethod
+    def from_uri(cls, uri: str, position: int | None = None, size: int | None = None) -> Blob:
+        """A blob that an object is, or a part of it."""
+        return cls(uri=uri, position=position, size=size)
+
+    @classmethod
+    def empty(cls) -> Blob:
+        """A blob of no bytes; null is None."""
+        return cls(b"")
+
+
+def blob_array(values: Iterable[Blob | bytes | bytearray | memoryview | str | None]) -> pa.Array:
+    """Values of a blob column, of the type of `blob_field`.
+
+    Args:
+        values: bytes; URIs as text; `Blob`s; None for nulls.
+
+    Raises:
+        InvalidInputError: anything else.
+    """
+    return pa.array([_logical(value) for value in values], LOGICAL)
+
+
+def _logical(value: object) -> dict[str, object] | None:
+    """The struct of a value."""
+    if isinstance(value, str):
+        value = Blob(uri=value)
+    elif isinstance(value, bytes | bytearray | memoryview):
+        value = Blob(bytes(value))
+    if value is None:
+        return None
+    if not isinstance(value, Blob):
+        raise InvalidInputError(f"blob {value!r:.100}: expected bytes, a URI, a Blob or None")
+    return {name: getattr(value, name) for name in ("data", "uri", "position", "size")}
 
 
 def blob_field(
@@ -35,7 +106,7 @@ def blob_field(
     """The field of a blob column, for schemas of new tables.
 
     Its rows are binary values, or structs of `data` or `uri` (with `position` and `size` of a part
-    of that object), or `lance.blob_array`s.
+    of that object), as `blob_array` and `lance.blob_array` make them.
 
     Args:
         inline_size_threshold: larger ones do not go to the data file; 64 KiB.

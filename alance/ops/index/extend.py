@@ -9,6 +9,7 @@ from alance.checks import check_count
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import JSON, Index, json_target
 from alance.ops.index.build import SegmentBuilder
+from alance.ops.index.late import catch_up
 from alance.ops.index.manage import segments_of_name, zone_options
 from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.texts import texts_like
@@ -40,6 +41,7 @@ async def optimize_indices(
         check_count("num_indices_to_merge", merged, 0)
 
     async def attempt(base: Snapshot) -> Snapshot:
+        base = await catch_up(base, options)
         groups: dict[str, list[table_pb2.IndexMetadata]] = defaultdict(list)
         for message in base.manifest.indices:
             if message.name not in SYSTEM and (index_names is None or message.name in index_names):

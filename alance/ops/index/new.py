@@ -9,7 +9,8 @@ from alance.checks import check_text
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
 from alance.format.field import struct_paths
 from alance.format.paths import join_path
-from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM
+from alance.format.table.apply_indices import SYSTEM
+from alance.format.table.indices import FRAGMENT_REUSE
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.value_options import (
     OF_STABLE_JSON,
@@ -104,7 +105,8 @@ def refuse_reuse(base: Snapshot) -> None:
     """Raise `UnsupportedError` where addresses in indices would have to be translated."""
     if any(message.name == FRAGMENT_REUSE for message in base.manifest.indices):
         raise UnsupportedError(
-            "new index segments beside a fragment-reuse index: not written by this alance"
+            "new index segments beside a fragment-reuse index: have optimize_indices bring the "
+            "indices up to date before"
         )
 
 

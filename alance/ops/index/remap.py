@@ -36,11 +36,11 @@ from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, VER
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from alance.format.index.remap import NewFragment, OldFragment
+    from alance.format.index.remap import Moves, NewFragment, OldFragment
     from alance.ops.version.snapshot import Snapshot
 
     Group = tuple[Sequence[OldFragment], Sequence[NewFragment]]
-    Translate = Callable[[Snapshot, Index, AddressMap, SegmentFiles], Awaitable[None]]
+    Translate = Callable[[Snapshot, Index, Moves, SegmentFiles], Awaitable[None]]
 
 OF_ZONES: Final = (ZONES, BLOOM)
 TEXTS: Final = "Inverted"
@@ -88,7 +88,7 @@ def bound_fragments(snapshot: Snapshot) -> dict[str, frozenset[int]]:
         index = Index.from_protobuf(message)
         if message.name in SYSTEM or index.files_kind in OF_ZONES or not index.fragment_ids:
             continue
-        if not _follows(snapshot, index) and not _is_translated(snapshot, index):
+        if not _follows(snapshot, index) and not is_translated(snapshot, index):
             bound[message.name] = bound.get(message.name, frozenset()) | index.fragment_ids
     return bound
 
@@ -119,11 +119,11 @@ async def move_indices(
             index = Index.from_protobuf(message)
             if _follows(snapshot, index):
                 kept.add(message.uuid.uuid)
-            elif _is_translated(snapshot, index):
+            elif is_translated(snapshot, index):
                 new = SegmentFiles(snapshot)
                 files.append(new)
                 if await _translate(snapshot, index, inside, new, uncover=uncover):
-                    moved.append(_record(index, new))
+                    moved.append(record(index, new))
                     kept.add(message.uuid.uuid)
     except BaseException:
         await MovedIndices((), tuple(files), frozenset()).discard()
@@ -135,7 +135,8 @@ def _follows(snapshot: Snapshot, index: Index) -> bool:
     return snapshot.has_stable_row_ids and holds_row_ids(index.message)
 
 
-def _is_translated(snapshot: Snapshot, index: Index) -> bool:
+def is_translated(snapshot: Snapshot, index: Index) -> bool:
+    """Whether a segment's files are written again with other addresses."""
     if index.files_kind not in _KINDS or index.message.covering_fields:
         return False
     if index.kind == JSON and index.files_kind == BTREE and snapshot.has_stable_row_ids:
@@ -168,7 +169,6 @@ async def _translate(
     assert index.fragment_ids is not None
     staying = index.fragment_ids - moving
     moves = await snapshot.engine.pool.run(lambda: AddressMap.of(groups, staying))
-    translate = _KINDS[index.files_kind][1]
     try:
         await translate(snapshot, index, moves, new)
     except _UNREADABLE as error:
@@ -180,6 +180,15 @@ async def _translate(
     return True
 
 
+async def translate(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
+    """Write the files of a segment again, with the addresses that its rows have now.
+
+    Raises:
+        CorruptFileError, NotFoundError, UnsupportedError: a segment that cannot be read.
+    """
+    await _KINDS[index.files_kind][1](snapshot, index, moves, new)
+
+
 def _explain(error: AlanceError, index: Index) -> None:
     error.add_note(
         f"while index {index.name!r} was brought to the new addresses of its rows; "
@@ -187,7 +196,8 @@ def _explain(error: AlanceError, index: Index) -> None:
     )
 
 
-def _record(index: Index, new: SegmentFiles) -> RewrittenIndex:
+def record(index: Index, new: SegmentFiles) -> RewrittenIndex:
+    """What becomes of a segment whose files were written again."""
     message = index.message
     details = message.index_details if message.HasField("index_details") else None
     version = message.index_version

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from alance.format.index.bitmap import KeyedSets
-    from alance.format.index.remap import AddressMap
+    from alance.format.index.remap import Moves
     from alance.format.table.indices import Index
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.version.snapshot import Snapshot
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 SET_BYTES: Final = 4 << 20  # of row sets that are translated at once, about
 
 
-async def moved_tree(
-    snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles
-) -> None:
+async def moved_tree(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
     """Write a B-tree again: the same values, without those of rows that are gone.
 
     Raises:
@@ -68,9 +66,7 @@ async def moved_tree(
         await write_tree(new, type_, rows)
 
 
-async def moved_row_sets(
-    snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles
-) -> None:
+async def moved_row_sets(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
     """Write a bitmap or label index again; keys that no row has any more are left out.
 
     Raises:
@@ -79,9 +75,7 @@ async def moved_row_sets(
     await _moved_sets(snapshot, index, moves, new, ROW_SETS)
 
 
-async def moved_ngrams(
-    snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles
-) -> None:
+async def moved_ngrams(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
     """Write an n-gram index again; tokens that no row has any more are left out.
 
     Raises:
@@ -91,7 +85,7 @@ async def moved_ngrams(
 
 
 async def _moved_sets(
-    snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles, form: KeyedSets
+    snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles, form: KeyedSets
 ) -> None:
     """Write an index of keys with row sets again.
 
@@ -106,11 +100,12 @@ async def _moved_sets(
     covered = index.fragment_ids or frozenset()
     handles = [handle for handle in snapshot.handles if handle.id in covered]
     await snapshot.resolve_sizes(handles)
-    domain = RowSet.of_fragments((handle.id, handle.num_physical_rows) for handle in handles)
+    sizes = {handle.id: handle.num_physical_rows for handle in handles} | moves.old_sizes
+    domain, there = RowSet.of_fragments(sorted(sizes.items())), frozenset(sizes)
 
     def moved_set(content: memoryview) -> bytes | None:
         # A few bytes may claim billions of rows: those that are not there are found out first.
-        claimed = form.parse(content).within(domain, covered)
+        claimed = form.parse(content).within(domain, there)
         rows, _ = moves.moved(claimed.to_numpy())
         return form.to_bytes(rows) if len(rows) else None
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from alance.arrays import Int64s, Mask, UInt32s
-    from alance.format.index.remap import AddressMap
+    from alance.format.index.remap import Moves
     from alance.format.table.indices import Index
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.version.snapshot import Snapshot
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 LISTS: Final = 1024  # posting lists that are translated at once
 
 
-async def moved_texts(
-    snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles
-) -> None:
+async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
     """Write an inverted index again: without the documents of rows that are gone.
 
     Cost: a read and PUTs of its files; where no row is gone, tokens and posting lists are copied.
@@ -89,7 +87,7 @@ class _Part:
 
     @classmethod
     async def open(
-        cls, snapshot: Snapshot, index: Index, told: TextMetadata, number: int, moves: AddressMap
+        cls, snapshot: Snapshot, index: Index, told: TextMetadata, number: int, moves: Moves
     ) -> _Part:
         pool = snapshot.engine.pool
         docs = await StoredFile.open(snapshot, index, metadata.documents_file(number))

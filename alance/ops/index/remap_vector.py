@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
 
     from alance.arrays import Bytes, Int64s, Mask
-    from alance.format.index.remap import AddressMap
+    from alance.format.index.remap import Moves
     from alance.format.table.indices import Index
     from alance.ops.index.graphs import Graph
     from alance.ops.index.segment_files import SegmentFiles
@@ -39,9 +39,7 @@ if TYPE_CHECKING:
 _BUFFERS: Final = ("codebook_position", "rotate_mat_position")
 
 
-async def moved_vectors(
-    snapshot: Snapshot, index: Index, moves: AddressMap, new: SegmentFiles
-) -> None:
+async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
     """Write a vector index again: without the codes of rows that are gone.
 
     Graphs of partitions of which no row is gone stay, the others are linked anew.
@@ -167,7 +165,7 @@ class _Partitions:
 
     def __init__(
         self,
-        moves: AddressMap,
+        moves: Moves,
         ends: Int64s,
         reordered: dict[str, Order],
     ) -> None:

@@ -11,8 +11,7 @@ from alance.expr.json_values import path_steps
 from alance.expr.tree import Problem
 from alance.format.field import struct_paths
 from alance.format.row_set import RowSet
-from alance.format.table.apply_indices import FRAGMENT_REUSE
-from alance.format.table.indices import JSON, Index, holds_row_ids, json_target
+from alance.format.table.indices import FRAGMENT_REUSE, JSON, Index, holds_row_ids, json_target
 from alance.ops.lookup.files import IndexFiles
 
 if TYPE_CHECKING:

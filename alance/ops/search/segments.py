@@ -12,8 +12,7 @@ from alance.errors import CorruptFileError
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
 from alance.format.index.values import METRICS
 from alance.format.proto import vector_index_pb2
-from alance.format.table.apply_indices import FRAGMENT_REUSE
-from alance.format.table.indices import Index
+from alance.format.table.indices import FRAGMENT_REUSE, Index
 from alance.ops.read.plan import chosen
 
 if TYPE_CHECKING:

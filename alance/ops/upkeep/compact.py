@@ -24,6 +24,7 @@ from alance.format.table.operations import Rewrite, RewriteGroup
 from alance.format.table.operations_meta import ReserveFragments
 from alance.io.tasks import all_of
 from alance.ops.blobs.files import remove_blobs
+from alance.ops.index.late import catch_up
 from alance.ops.index.remap import bound_fragments, move_indices
 from alance.ops.upkeep import compact_plan
 from alance.ops.upkeep.compact_rewrite import rewrite
@@ -308,6 +309,7 @@ async def compact_files(
     snapshot: Snapshot, options: CompactionOptions, commit_options: CommitOptions
 ) -> Snapshot:
     """Plan, execute and commit. Where no version comes of it, no file stays."""
+    snapshot = await catch_up(snapshot, commit_options)
     return await carry_out(snapshot, await plan(snapshot, options), options, commit_options)
 
 

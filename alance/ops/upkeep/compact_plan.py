@@ -16,7 +16,8 @@ from alance.checks import check_choice, check_counts
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.numbers import distinct, offsets_of
-from alance.format.table.apply_indices import FRAGMENT_REUSE, SYSTEM, covered
+from alance.format.table.apply_indices import SYSTEM, covered
+from alance.format.table.indices import FRAGMENT_REUSE
 from alance.ops.version.options import MAX_BYTES_PER_FILE
 
 if TYPE_CHECKING:
@@ -245,8 +246,8 @@ def check_compactable(snapshot: Snapshot) -> None:
     """
     if any(index.name == FRAGMENT_REUSE for index in snapshot.manifest.indices):
         raise UnsupportedError(
-            f"compaction: the table has an index {FRAGMENT_REUSE!r}, which this alance does not "
-            "keep up to date"
+            f"compaction: the table has an index {FRAGMENT_REUSE!r}; have optimize_indices bring "
+            "its indices up to date before"
         )
 
 

@@ -1,0 +1,112 @@
+"""Indices that compactions left for later, brought to the addresses that their rows have now.
+
+A compaction by pylance with `defer_index_remap` moves rows and writes no index anew: the
+fragment-reuse index tells where they went. Here each segment is written again by what it tells;
+then the fragment-reuse index goes. Fragments are never numbered twice, so that to translate what is
+translated already changes nothing.
+
+Source: docs/format/table.md, "Deferred index remap".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import UnsupportedError
+from alance.format.index.remap import LateMoves
+from alance.format.table.apply_indices import SYSTEM, covered, reuse_index, with_coverage
+from alance.format.table.apply_rows import with_files
+from alance.format.table.indices import Index
+from alance.format.table.operations_meta import CreateIndex
+from alance.format.table.reuse import rounds_of, translated
+from alance.ops.index.remap import OF_ZONES, is_translated, record, translate
+from alance.ops.index.segment_files import SegmentFiles
+from alance.ops.version.commits import commit_change
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.arrays import Int64s
+    from alance.format.proto import table_pb2
+    from alance.format.table.reuse import Round
+    from alance.ops.version.options import CommitOptions
+    from alance.ops.version.snapshot import Snapshot
+
+
+async def catch_up(snapshot: Snapshot, options: CommitOptions) -> Snapshot:
+    """The version whose indices have the addresses of their rows; the same, where they have.
+
+    Cost: a read of the files of the indices, PUTs as large, and a commit.
+
+    Raises:
+        UnsupportedError: an index of a kind that is not written here, or details that are not read.
+        CorruptFileError, NotFoundError: an index that cannot be read. No file stays.
+        RetryableConflictError: others compacted meanwhile.
+    """
+    reuse = reuse_index(snapshot.manifest.indices)
+    if reuse is None:
+        return snapshot
+    rounds = await snapshot.engine.pool.run(lambda: rounds_of(reuse))
+    old = [message for message in snapshot.manifest.indices if message.name not in SYSTEM]
+    files: list[SegmentFiles] = []
+
+    async def discard() -> None:
+        for written in files:
+            await written.discard()
+
+    try:
+        new = [await _caught_up(snapshot, message, rounds, files) for message in old]
+    except BaseException:
+        await discard()
+        raise
+    change = CreateIndex(new_indices=tuple(new), removed_indices=(*old, reuse))
+    return await commit_change(snapshot, change, options, discard=discard)
+
+
+async def _caught_up(
+    snapshot: Snapshot,
+    message: table_pb2.IndexMetadata,
+    rounds: Sequence[Round],
+    files: list[SegmentFiles],
+) -> table_pb2.IndexMetadata:
+    """A segment's entry as it is to be; its new files are added to `files`.
+
+    Raises:
+        UnsupportedError: of a kind that is not written here.
+    """
+    index, coverage = Index.from_protobuf(message), covered(message)
+    if index.files_kind in OF_ZONES:
+        groups = [group for each in rounds for group in each.groups]
+        moved = {digest.id for group in groups for digest in group.new_fragments}
+        return with_coverage(message, (coverage or frozenset()) - moved)  # as in any compaction
+    if coverage is None or not is_translated(snapshot, index):
+        raise UnsupportedError(
+            f"index {index.name!r}: a compaction left it for later, and it is of a kind that is "
+            "not written by this alance; drop it, or have pylance optimize it"
+        )
+    now = translated(coverage, rounds)
+    moves = await snapshot.engine.pool.run(lambda: LateMoves.of(rounds, now))
+    new = SegmentFiles(snapshot)
+    files.append(new)
+    await translate(snapshot, index, moves, new)
+    return with_files(message, record(index, new), now)
+
+
+async def remap(snapshot: Snapshot, addresses: Int64s) -> pa.Array | None:
+    """The addresses that rows have now; see `Dataset.remap_row_addrs`."""
+    reuse = reuse_index(snapshot.manifest.indices)
+    if reuse is None:
+        return None
+
+    def moved() -> pa.Array:
+        rounds = rounds_of(reuse)
+        kept = {*np.unique(addresses >> 32).tolist(), *snapshot.manifest.fragments.ids.tolist()}
+        rows, mask = LateMoves.of(rounds, kept).moved(addresses)
+        values = np.zeros(len(addresses), np.uint64)
+        values[mask] = rows
+        return pa.array(values, mask=~mask)
+
+    return await snapshot.engine.pool.run(moved)
