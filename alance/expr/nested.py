@@ -70,7 +70,7 @@ def made_list(name: str, args: list[Node]) -> Node:
             for value in values
         ]
         places = np.arange(len(columns) * num_rows).reshape(len(columns), num_rows)
-        ends = np.arange(0, places.size + 1, len(columns), np.int32)
+        ends = np.arange(num_rows + 1, dtype=np.int32) * np.int32(len(columns))
         items = pa.concat_arrays(columns).take(to_arrow(places.T.ravel()))
         return pa.ListArray.from_arrays(to_arrow(ends), items)
 

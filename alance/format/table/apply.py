@@ -27,7 +27,7 @@ from alance.format.table.flags import check_writable, flags_of, settle_file_vers
 from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, whole_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from alance.format.table.lineage import Lineage
@@ -195,6 +195,7 @@ def _check_bases(draft: Draft, name: str) -> None:
     before = () if draft.previous is None else draft.previous.indices
     uuids = {index.uuid.uuid for index in before}
     drafted = draft.fragments.drafted
+    records: Iterable[table_pb2.DataFile | table_pb2.DeletionFile | table_pb2.IndexMetadata]
     records = chain(
         chain.from_iterable(fragment.files for fragment in drafted),
         (fragment.deletion_file for fragment in drafted),
