@@ -1568,7 +1568,7 @@ class TextPostings:
         places: npt.NDArray[np.uint32],
     ) -> None: ...
     # The lists from `first` on that have about so many bytes, one at least, as of
-    # `encode_postings`, and behind which they end. They are gone then, with their memory.
+    # `encode_postings`, and behind which they end. They are gone then, with the last their memory.
     def take(
         self,
         first: int,

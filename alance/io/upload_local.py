@@ -14,7 +14,7 @@ from alance.io.upload import Upload
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-JOB_BYTES: Final = 8 << 20  # a hop to the pool costs 100 us, the writing of 8 MiB 8 ms
+JOB_BYTES: Final = 2 << 20  # a hop to the pool costs 100 us, the writing of 2 MiB 2 ms
 
 
 class LocalUpload(Upload):

@@ -79,14 +79,18 @@ class BlockReader {
   uint32_t u32() { return load32(take(4)); }
 
   uint32_t varint() {
+    const uint64_t value = long_varint();
+    if (value > UINT32_MAX) corrupt("text index: a number of more than 32 bits");
+    return static_cast<uint32_t>(value);
+  }
+
+  // Of 35 bits at most.
+  uint64_t long_varint() {
     uint64_t value = 0;
     for (unsigned shift = 0; shift < 35; shift += 7) {
       const uint8_t next = byte();
       value |= static_cast<uint64_t>(next & 0x7F) << shift;
-      if (next < 0x80) {
-        if (value > UINT32_MAX) break;
-        return static_cast<uint32_t>(value);
-      }
+      if (next < 0x80) return value;
     }
     corrupt("text index: a number of more than 32 bits");
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "owned.hpp"
 #include "text_blocks.hpp"
@@ -219,10 +220,86 @@ nb::tuple encode_postings(In<int64_t> starts, In<uint32_t> docs, In<uint32_t> fr
   return out.columns();
 }
 
+// Bytes of many lists that grow side by side, in slabs that all share: a list is a chain of blocks,
+// each twice as long as the one before it, up to a bound. So no list is ever moved, and next to
+// nothing is kept for what may come.
+class Chains {
+ public:
+  struct Chain {
+    uint32_t first = 0;  // a block's number, 0: none; of the chain's blocks the first and the last
+    uint32_t last = 0;
+    uint16_t room = 0;  // bytes that are left in the last one
+    uint16_t size = 0;  // of which it has so many
+  };
+
+  void append(Chain& chain, const uint8_t* bytes, size_t size) {
+    while (size) {
+      if (!chain.room) add_block(chain);
+      const size_t part = std::min<size_t>(size, chain.room);
+      std::memcpy(at(chain.last) + chain.size - chain.room, bytes, part);
+      chain.room = static_cast<uint16_t>(chain.room - part);
+      bytes += part;
+      size -= part;
+    }
+  }
+
+  // Puts all bytes of a chain in the place of others.
+  void read(const Chain& chain, std::vector<uint8_t>& out) const {
+    out.clear();
+    size_t size = kLeast;
+    for (uint32_t block = chain.first; block; size = longer(size)) {
+      const uint8_t* data = at(block);
+      const size_t stop = block == chain.last ? chain.size - chain.room : size;
+      out.insert(out.end(), data + kLink, data + stop);
+      block = block == chain.last ? 0 : load32(data);
+    }
+  }
+
+  int64_t num_bytes() const { return num_bytes_; }
+  void clear() { *this = Chains(); }
+
+ private:
+  static constexpr size_t kSlab = size_t{1} << 20, kUnit = 16;  // blocks are numbered by units
+  static constexpr size_t kLink = 4;                            // the number of the next block
+  static constexpr size_t kLeast = 16, kMost = 512;
+
+  static size_t longer(size_t size) { return std::min(kMost, 2 * size); }
+
+  uint8_t* at(uint32_t block) const {
+    const size_t begin = block * kUnit;
+    return const_cast<Owned<uint8_t>&>(slabs_[begin / kSlab]).data() + begin % kSlab;
+  }
+
+  void add_block(Chain& chain) {
+    const size_t size = chain.first ? longer(chain.size) : kLeast;
+    if (slabs_.empty() || used_ + size > kSlab) {
+      if (slabs_.size() >= UINT32_MAX / (kSlab / kUnit)) throw std::bad_alloc();
+      slabs_.emplace_back(static_cast<int64_t>(kSlab));
+      used_ = slabs_.size() > 1 ? 0 : kUnit;  // no block has the number 0
+    }
+    const size_t begin = (slabs_.size() - 1) * kSlab + used_;
+    const auto block = static_cast<uint32_t>(begin / kUnit);
+    used_ += size;
+    num_bytes_ += static_cast<int64_t>(size);
+    if (chain.first)
+      std::memcpy(at(chain.last), &block, kLink);
+    else
+      chain.first = block;
+    chain.last = block;
+    chain.size = static_cast<uint16_t>(size);
+    chain.room = static_cast<uint16_t>(size - kLink);
+  }
+
+  std::vector<Owned<uint8_t>> slabs_;
+  size_t used_ = 0;  // bytes of the last slab
+  int64_t num_bytes_ = 0;
+};
+
 // The posting lists of documents that come one after the other.
 class TextPostings {
  public:
   explicit TextPostings(bool with_positions) : with_positions_(with_positions) {}
+  TextPostings(const TextPostings&) = delete;
 
   // Adds documents: of each the number of its tokens; of all the tokens' numbers and places.
   void add(In<int64_t> counts, In<uint32_t> tokens, In<uint32_t> places) {
@@ -252,7 +329,9 @@ class TextPostings {
     }
   }
 
-  int64_t num_bytes() const { return num_bytes_; }
+  int64_t num_bytes() const {
+    return chains_.num_bytes() + static_cast<int64_t>(lists_.capacity() * sizeof(List));
+  }
   int64_t num_tokens() const { return static_cast<int64_t>(lists_.size()); }
 
   // The lists of some tokens: where each begins, documents, frequencies, positions.
@@ -272,7 +351,7 @@ class TextPostings {
   }
 
   // The columns of the lists from `first` on that have about so many bytes, one at least, and
-  // behind which list they end. These lists are gone then, with their memory.
+  // behind which list they end. These lists are gone then; with the last all are, and their memory.
   nb::tuple take(int64_t first, int64_t num_bytes, In<uint32_t> doc_lengths, float mean_length) {
     if (first < 0 || first >= num_tokens())
       corrupt("text: token " + std::to_string(first) + " of " + std::to_string(num_tokens()));
@@ -286,16 +365,17 @@ class TextPostings {
       nb::gil_scoped_release release;
       std::vector<uint32_t> docs, frequencies, positions;
       for (int64_t held = 0; stop < num_tokens() && (stop == first || held < num_bytes); ++stop) {
-        List list;
-        std::swap(list, lists_[stop]);
-        if (list.bytes.empty()) corrupt("text: a posting list without documents");
-        held += static_cast<int64_t>(list.bytes.size());
         docs.clear();
         frequencies.clear();
         positions.clear();
-        read_list(list, docs, frequencies, positions);
+        held += read_list(std::exchange(lists_[stop], {}), docs, frequencies, positions);
+        if (docs.empty()) corrupt("text: a posting list without documents");
         const uint32_t* position = positions.data();
         out.add(docs.data(), frequencies.data(), static_cast<int64_t>(docs.size()), position);
+      }
+      if (stop == num_tokens()) {
+        lists_.assign(lists_.size(), {});
+        chains_.clear();
       }
     }
     return nb::make_tuple(out.columns(), stop);
@@ -303,47 +383,51 @@ class TextPostings {
 
  private:
   struct List {
-    std::vector<uint8_t> bytes;
-    uint32_t last = 0;
+    Chains::Chain chain;
+    uint32_t doc = 0;  // the last one
   };
 
-  // Adds what a list has: documents, frequencies, positions.
-  void read_list(const List& list, std::vector<uint32_t>& docs, std::vector<uint32_t>& frequencies,
-                 std::vector<uint32_t>& positions) const {
-    BlockReader in(list.bytes.data(), list.bytes.data() + list.bytes.size());
+  // Adds what a list has: documents, frequencies, positions; gives its bytes.
+  int64_t read_list(const List& list, std::vector<uint32_t>& docs,
+                    std::vector<uint32_t>& frequencies, std::vector<uint32_t>& positions) const {
+    std::vector<uint8_t> bytes;
+    chains_.read(list.chain, bytes);
+    BlockReader in(bytes.data(), bytes.data() + bytes.size());
     uint32_t doc = 0;
     while (!in.is_done()) {
-      docs.push_back(doc += in.varint());
-      frequencies.push_back(in.varint());
+      const uint64_t step = in.long_varint();
+      docs.push_back(doc += static_cast<uint32_t>(step >> 1));
+      frequencies.push_back(step & 1 ? 1 : in.varint());
       uint32_t position = 0;
       for (uint32_t i = 0; with_positions_ && i < frequencies.back(); ++i)
         positions.push_back(position += in.varint());
     }
+    return static_cast<int64_t>(bytes.size());
   }
 
+  // Adds a document: how far it is from the one before, and whether it has the token once; if not,
+  // how often.
   void add_one(uint64_t token, const uint64_t* sorted, size_t frequency) {
-    if (token >= lists_.size()) {
-      num_bytes_ += static_cast<int64_t>((token + 1 - lists_.size()) * (sizeof(List) + 16));
-      lists_.resize(token + 1);
-    }
+    if (token >= lists_.size()) lists_.resize(token + 1);
     List& list = lists_[token];
-    const size_t before = list.bytes.capacity();
-    put_varint(num_docs_ - list.last, list.bytes);
-    list.last = static_cast<uint32_t>(num_docs_);
-    put_varint(frequency, list.bytes);
+    entry_.clear();
+    put_varint(static_cast<uint64_t>(num_docs_ - list.doc) << 1 | (frequency == 1), entry_);
+    list.doc = static_cast<uint32_t>(num_docs_);
+    if (frequency > 1) put_varint(frequency, entry_);
     uint32_t position = 0;
     for (size_t i = 0; with_positions_ && i < frequency; ++i) {
       const auto here = static_cast<uint32_t>(sorted[i]);
-      put_varint(here - position, list.bytes);
+      put_varint(here - position, entry_);
       position = here;
     }
-    num_bytes_ += static_cast<int64_t>(list.bytes.capacity() - before);
+    chains_.append(list.chain, entry_.data(), entry_.size());
   }
 
   bool with_positions_;
   size_t num_docs_ = 0;
-  int64_t num_bytes_ = 0;
+  Chains chains_;
   std::vector<List> lists_;
+  std::vector<uint8_t> entry_;
 };
 
 }  // namespace

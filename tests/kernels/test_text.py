@@ -111,6 +111,33 @@ def test_lists_that_are_taken_are_those_that_are_encoded(
         start = stop
 
 
+def test_lists_of_many_blocks_lie_side_by_side() -> None:
+    rng = np.random.default_rng(3)
+    counts = rng.integers(0, 20, 100_000)
+    total = int(counts.sum())
+    tokens = (rng.zipf(1.3, total) % 1000).astype(np.uint32)
+    docs, begins = np.repeat(np.arange(len(counts)), counts), np.cumsum(counts) - counts
+    places = (np.arange(total) - begins[docs]).astype(np.uint32)
+    postings = _kernels.TextPostings(True)
+    for part in np.array_split(np.arange(len(counts)), 7):
+        first = int(begins[part[0]])
+        stop = first + int(counts[part].sum())
+        postings.add(counts[part], tokens[first:stop], places[first:stop])
+    assert postings.num_bytes() > 2 << 20  # of slabs that have 1 MiB
+    order = np.lexsort((places, docs, tokens))
+    pairs, frequencies = np.unique(
+        np.stack((tokens[order], docs[order])), axis=1, return_counts=True
+    )
+    starts, *rest = postings.lists(0, postings.num_tokens())
+    assert np.diff(starts).tolist() == np.bincount(pairs[0]).tolist()
+    for ours, right in zip(rest, (pairs[1], frequencies, places[order]), strict=True):
+        np.testing.assert_array_equal(ours, right)
+    lengths = counts.astype(np.uint32)
+    postings.take(postings.num_tokens() - 1, 1, lengths, 1.0)  # the last: then all are gone
+    with pytest.raises(ValueError, match="without documents"):
+        postings.take(0, 1, lengths, 1.0)
+
+
 def as_lists(stored: Any) -> Any:
     return [as_lists(part) if isinstance(part, tuple) else part.tolist() for part in stored]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROWS = 50_000
 WORDS = 200  # of a text
-REST = 75  # megabytes: pages, batches, and what allocators keep of these
+REST = 30  # megabytes: pages, batches, and what allocators keep of these
 PROGRAM = """
 import sys
 import alance.sync

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import UnsupportedError
@@ -35,8 +36,6 @@ from alance.ops.version.projection import ROW_ID
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence
 
-    import pyarrow as pa
-
     from alance.arrays import UInt32s, UInt64s
     from alance.format.index.text.params import TextParams
     from alance.format.proto import table_pb2
@@ -51,6 +50,7 @@ AHEAD_SHARE: Final = 256  # of the memory: what is read ahead; some four times t
 PAGE_SHARE: Final = 128  # of the memory: a page of posting lists; encoding it takes four times that
 LEAST_PAGE_BYTES: Final = 256 << 10
 ROWS_BYTES: Final = 256 << 10  # of packed posting lists that are written at once
+KEPT_BYTES: Final = 2 << 20  # of blocks that reading texts uses again
 
 
 async def create_text_index(
@@ -176,12 +176,13 @@ class TextSegmentBuilder(NewSegment):
 
     async def _write(self, part: _NewPartition, number: int) -> None:
         pool = self.snapshot.engine.pool
-        words = await pool.run(part.words)
-        await self.files.write(metadata.tokens_file(number), columns.TOKENS, _rows_of(words))
-        rows = await pool.run(part.documents)
+        words = _rows_of(await pool.run(part.words))
+        await self.files.write(metadata.tokens_file(number), columns.TOKENS, words)
+        documents = _rows_of(await pool.run(part.documents))
         end = FileEnd({metadata.TOTAL: str(part.num_tokens)})
         name = metadata.documents_file(number)
-        await self.files.write(name, rows.schema, _rows_of(rows), lambda: end)
+        schema = columns.DOCUMENTS_OF_ELEMENTS if self.of_elements else columns.DOCUMENTS
+        await self.files.write(name, schema, documents, lambda: end)
         with_positions = self.params.with_position
         told = columns.layout(with_positions=with_positions)
         schema = columns.postings_schema(told, with_positions=with_positions)
@@ -239,16 +240,22 @@ class _NewPartition:
         self._lengths.append(counts.astype(np.uint32))
         self.num_docs += len(counts)
         self.num_tokens += len(tokens.numbers)
+        _release()
 
     def words(self) -> pa.RecordBatch:
-        """The rows of the tokens' file."""
-        return columns.token_rows(self._analyzer.words)
+        """The rows of the tokens' file; nothing can be added then, and their memory is free."""
+        words = self._analyzer.words
+        del self._analyzer
+        _release()
+        return columns.token_rows(words)
 
     def documents(self) -> pa.RecordBatch:
-        """The rows of the documents' file."""
+        """The rows of the documents' file; only their lengths are kept."""
+        ids, self._ids = np.concatenate(self._ids), []
         self._lengths = [np.concatenate(self._lengths)]
-        elements = None if self._elements is None else np.concatenate(self._elements)
-        return columns.document_rows(np.concatenate(self._ids), self._lengths[0], elements)
+        elements, self._elements = self._elements, None
+        places = None if elements is None else np.concatenate(elements)
+        return columns.document_rows(ids, self._lengths[0], places)
 
     def lists(self, first: int, schema: pa.Schema) -> tuple[pa.RecordBatch, int]:
         """Some rows of the file of posting lists, after `documents`; and where the next begin.
@@ -258,7 +265,14 @@ class _NewPartition:
         (lengths,) = self._lengths
         mean = self.num_tokens / self.num_docs
         stored, stop = self._postings.take(first, ROWS_BYTES, lengths, mean)
+        _release()
         return columns.stored_rows(stored, schema), stop
+
+
+def _release() -> None:
+    """Give back what reading and encoding keep of blocks of all sizes; they use few of them again."""
+    _kernels.trim_memory(KEPT_BYTES)
+    pa.default_memory_pool().release_unused()
 
 
 async def _rows_of(batch: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
