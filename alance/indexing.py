@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from alance.ops.index.parts import IndexPlan, IndexSegment, IndexTask
     from alance.ops.index.ranges import IndexPages, IndexRange
     from alance.ops.index.runs import IndexPart
+    from alance.ops.index.value_options import ValueIndexArguments
     from alance.ops.version.options import CommitArguments
 else:
     index_new = Deferred("alance.ops.index.new")
@@ -57,8 +58,8 @@ if not TYPE_CHECKING:  # else any name would check
 
 
 class IndexBuild:
-    """An index in parts, of ordered values, vectors or texts: one process plans, any number execute
-    tasks, one merges and commits. Of texts there is nothing to merge: tasks write its partitions.
+    """An index in parts, of values, vectors or texts: one process plans, any number execute tasks,
+    one merges and commits. Of texts there is nothing to merge: tasks write its partitions.
 
         plan = await IndexBuild.plan(dataset, "user", "BTREE")
         parts = [await task.execute(dataset) for task in plan.tasks]
@@ -87,6 +88,7 @@ class IndexBuild:
         metric: str = "l2",
         vectors: VectorIndexArguments | None = None,
         texts: TextIndexArguments | None = None,
+        values: ValueIndexArguments | None = None,
     ) -> IndexPlan:
         """Tasks over all fragments of a version, of about equal bytes of values and row numbers.
 
@@ -95,7 +97,7 @@ class IndexBuild:
 
         Args:
             column: name or dotted path.
-            index_type: "BTREE", "BITMAP" or "INVERTED"; of vectors as for `Dataset.create_index`.
+            index_type: as for `Dataset.create_index`, but "JSON".
             name: default: `{column}_idx`.
             replace: an index of that name on that column is replaced; False: an error.
             task_bytes: of a task, about; a fragment is never cut.
@@ -107,9 +109,10 @@ class IndexBuild:
             metric: of vectors, as for `Dataset.create_index`.
             vectors: options of a vector index; see `VectorIndexOptions`.
             texts: options of an inverted index, as for `Dataset.create_index`.
+            values: options of an index of values, as for `Dataset.create_scalar_index`.
 
         Raises:
-            InvalidInputError: an unknown column, or one whose values have no order; of vectors
+            InvalidInputError: an unknown column, or one that such an index cannot be of; of vectors
                 or texts what does not suit them.
             UnsupportedError: another type of index, or addresses that are translated late.
             AlreadyExistsError: the name is in use.
@@ -122,7 +125,7 @@ class IndexBuild:
             chosen = index_new_vector.VectorIndexOptions(**vectors or {})
             new = index_new_vector.NewVectorIndex(column, index_type, name, metric, replace, chosen)
         else:
-            new = index_new.NewIndex(column, index_type, name, replace)
+            new = index_new.NewIndex(column, index_type, name, replace, arguments=values or {})
         return await index_parts.plan(
             dataset._snapshot,
             new,

@@ -122,6 +122,8 @@ from alance.types import (
     Transaction,
     Transforms,
     Updates,
+    ValueIndexArguments,
+    ValueOptions,
     VectorIndexArguments,
     VersionInfo,
 )
@@ -1040,6 +1042,7 @@ class IndexBuild:
         metric: str = ...,
         vectors: VectorIndexArguments | None = ...,
         texts: TextIndexArguments | None = ...,
+        values: ValueIndexArguments | None = ...,
     ) -> IndexPlan: ...
     @classmethod
     def ranges(
@@ -1121,6 +1124,8 @@ class IndexTask:
     def kind(self) -> str: ...
     @property
     def memory_bytes(self) -> int: ...
+    @property
+    def options(self) -> ValueOptions: ...
     @property
     def read_version(self) -> int: ...
     @property

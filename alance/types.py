@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         VectorIndexArguments,
     )
     from alance.ops.index.train import IndexProgress
-    from alance.ops.index.value_options import IndexConfig, ValueIndexArguments
+    from alance.ops.index.value_options import IndexConfig, ValueIndexArguments, ValueOptions
     from alance.ops.read.explain import Explanation
     from alance.ops.read.keys import KeyColumn, Missing
     from alance.ops.read.options import (
@@ -162,6 +162,7 @@ _PLACES: Final = {
     "NewTextIndex": "alance.ops.index.new_text",
     "NewVectorIndex": "alance.ops.index.new_vector",
     "ValueIndexArguments": "alance.ops.index.value_options",
+    "ValueOptions": "alance.ops.index.value_options",
     "VectorIndexArguments": "alance.ops.index.new_vector",
     "VersionInfo": "alance.versioning.load",
 }
@@ -247,6 +248,7 @@ __all__ = [
     "Transforms",
     "Updates",
     "ValueIndexArguments",
+    "ValueOptions",
     "VectorIndexArguments",
     "VersionInfo",
 ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import pickle
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -17,6 +19,7 @@ import alance
 from alance.errors import InvalidInputError
 from alance.format.index.addresses import parse_rows
 from alance.format.index.ngram import parse_postings
+from alance.ops.index import runs as index_runs
 from tests.indices.further_cases import COLUMNS, FILTERS, KINDS, by_alance, by_pylance, rows
 from tests.indices.index_cases import (
     TYPED_FILTERS,
@@ -73,6 +76,56 @@ async def test_files_are_those_of_pylance(tmp_path: Path, stable: bool) -> None:
         assert left.fields == right.fields
         assert left.fragment_bitmap == right.fragment_bitmap
     await agree(tmp_path / "ours", FILTERS)
+
+
+async def executed(
+    dataset: alance.Dataset, plan: alance.IndexPlan
+) -> tuple[alance.IndexPlan, list[alance.IndexPart]]:
+    """A plan and the parts of its tasks, last first, as other processes get and give them."""
+    plan = pickle.loads(pickle.dumps(plan))
+    parts = [await task.execute(dataset) for task in reversed(plan.tasks)]
+    return plan, pickle.loads(pickle.dumps(parts))
+
+
+@pytest.mark.parametrize("stable", [False, True])
+async def test_in_parts_they_are_those_made_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stable: bool
+) -> None:
+    monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
+    monkeypatch.setattr(index_runs, "READ_BYTES", 5_000)
+    dataset = await by_alance(tmp_path / "t", enable_stable_row_ids=stable)
+    for column, kind in COLUMNS.items():
+        dataset = await dataset.create_scalar_index(column, kind)
+    at_once = contents(tmp_path / "t")
+    for column, kind in COLUMNS.items():
+        plan = await alance.IndexBuild.plan(dataset, column, kind, task_bytes=1)
+        assert plan.num_tasks() == 3
+        plan, parts = await executed(dataset, plan)
+        assert await alance.IndexBuild.ranges(dataset, plan, parts, range_bytes=1) == []
+        segment = await alance.IndexBuild.merge(dataset, plan, parts, memory_bytes=1 << 16)
+        dataset = await alance.IndexBuild.commit(dataset, plan, segment)
+    assert contents(tmp_path / "t") == at_once
+    await dataset.validate()
+    await agree(tmp_path / "t", FILTERS[::2])
+    assert not list((tmp_path / "t" / "_indices").glob("*/*.run"))
+
+
+async def test_parts_of_other_options_do_not_hold(tmp_path: Path) -> None:
+    dataset = await by_alance(tmp_path / "t")
+    plan_of_zones = partial(alance.IndexBuild.plan, dataset, "z", "ZONEMAP", task_bytes=1)
+    few: alance.types.ValueIndexArguments = {"rows_per_zone": 100}
+    first, parts = await executed(dataset, await plan_of_zones(values=few))
+    assert not (await plan_of_zones(values=few, done=parts)).tasks
+    other = await plan_of_zones(done=parts)
+    assert other.num_tasks() == 3
+    assert other.parts == ()
+    with pytest.raises(InvalidInputError, match="options of the plan"):
+        await alance.IndexBuild.merge(dataset, other, parts)
+    segment = await alance.IndexBuild.merge(dataset, first, parts)
+    dataset = await alance.IndexBuild.commit(dataset, first, segment)
+    assert (await dataset.index_statistics("z_idx"))["indices"][0]["rows_per_zone"] == 100
+    with pytest.raises(TypeError, match="unexpected arguments rows_per_zone"):
+        await alance.IndexBuild.plan(dataset, "s", "NGRAM", values=few)
 
 
 @pytest.mark.parametrize("version", ["legacy", "2.0", "2.2"])
@@ -158,8 +211,6 @@ async def test_columns_that_do_not_suit_are_refused(tmp_path: Path) -> None:
     for column, kind in wrong.items():
         with pytest.raises(alance.InvalidInputError, match=r"no .* index of it; expected"):
             await dataset.create_scalar_index(column, kind)
-    with pytest.raises(alance.UnsupportedError, match="not built in parts"):
-        await alance.IndexBuild.plan(dataset, "s", "NGRAM")
     with pytest.raises(alance.UnsupportedError, match="expected BTREE, BITMAP, LABEL_LIST"):
         await dataset.create_scalar_index("s", "RTREE")
 

@@ -136,6 +136,24 @@ def test_ranges_of_values_are_merged_by_tasks_of_which_one_dies(spark, tmp_path,
     assert "index k_idx" in str(ours.scanner(filter="k = 77").explain())
 
 
+def test_labels_and_zones(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    tags = [None if n % 5 == 0 else [f"t{n % 7}", f"u{n % 3}"] for n in range(9_000)]
+    table = pa.table({"k": range(9_000), "tags": tags})
+    lance.write_dataset(table, uri, max_rows_per_file=3_000)
+    done = jobs.build_index(spark, uri, "tags", "LABEL_LIST", task_bytes=1)
+    assert done.counts["rows"] == 9_000
+    assert done.counts["tasks"] == 3 + 1
+    jobs.build_index(spark, uri, "k", "ZONEMAP", task_bytes=1, values={"rows_per_zone": 500})
+    theirs, ours = lance.dataset(uri), sync.dataset(uri)
+    for condition, name in (("array_has(tags, 't3')", "tags_idx"), ("k between 9 and 20", "k_idx")):
+        rows = theirs.to_table(filter=condition)
+        assert rows == theirs.scanner(filter=condition, use_scalar_index=False).to_table()
+        assert ours.count_rows(condition) == len(rows) > 0
+        assert name in theirs.scanner(filter=condition).explain_plan()
+        assert f"index {name}" in str(ours.scanner(filter=condition).explain())
+
+
 def test_a_driver_that_dies_before_the_commit(spark, uri, tmp_path, monkeypatch):
     async def dies(*_):
         raise RuntimeError("killed")

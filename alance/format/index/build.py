@@ -12,6 +12,7 @@ from alance.format.index.addresses import joined_rows
 from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.btree import LOOKUP_COLUMNS, PAGE_ROWS
 from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.row_set import RowSet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +86,7 @@ class RowSetBuilder:
         type_: of the values.
         sort_key: values that are equal exactly where two rows have the same key.
         form: how keys and row sets are stored.
-        of_sets: what passes by are keys with row sets, of several parts of the rows.
+        of_sets: what passes by are keys with row sets of that form, of several parts of the rows.
     """
 
     def __init__(
@@ -156,11 +157,12 @@ class RowSetBuilder:
     def _set(self) -> bytes:
         if not self._of_sets:
             return self._form.to_bytes(np.concatenate(self._open))
-        sets = [rows.as_buffer() for part in self._open for rows in part]
+        sets = [memoryview(rows.as_buffer()) for part in self._open for rows in part]
         if len(sets) == 1:
             return bytes(sets[0])
-        assert self._form is ROW_SETS
-        return joined_rows([memoryview(rows) for rows in sets])
+        if self._form is ROW_SETS:
+            return joined_rows(sets)
+        return self._form.to_bytes(RowSet.union(map(self._form.parse, sets)).to_numpy())
 
     def _batch(self, keys: list[pa.Array]) -> pa.RecordBatch:
         ends = np.cumsum([0, *map(len, self._sets)]).astype(np.int32)

@@ -29,20 +29,23 @@ BATCH_BYTES: Final = 8 << 20  # of bloom filters
 class ZoneBuilder:
     """Cuts rows into zones of so many rows of one fragment, and sums each up.
 
+    Attributes:
+        has_filters: bloom filters, else the bounds of each zone.
+        null_rows: the addresses of rows that are null.
+
     Args:
         type_: of the values.
         options: of the zones.
-        has_filters: bloom filters, else the bounds of each zone.
     """
 
     def __init__(self, type_: pa.DataType, options: ZoneOptions, *, has_filters: bool) -> None:
-        self._has_filters = has_filters
+        self.has_filters = has_filters
         self._options = options
         self._filter_bytes = bloom.filter_bytes(options.rows, options.wrong) if has_filters else 0
         self._batch_zones = min(BATCH_ZONES, BATCH_BYTES // max(1, self._filter_bytes)) or 1
         self._open: list[tuple[pa.Array, Int64s]] = []  # rows of the last zone, which may go on
         self._num_open = 0
-        self._null_rows: list[Int64s] = []
+        self.null_rows: list[Int64s] = []
         self._zones: list[tuple[Any, ...]] = []
         places = [pa.field(name, pa.uint64(), nullable=False) for name in PLACES]
         if has_filters:
@@ -60,7 +63,7 @@ class ZoneBuilder:
         """Note the next rows. Gives batches of zones that are ready. CPU."""
         values, rows = plain(values), as_numbers(addresses).astype(np.int64)
         if values.null_count:
-            self._null_rows.append(rows[~as_mask(values.is_valid())])
+            self.null_rows.append(rows[~as_mask(values.is_valid())])
         for start, stop in self._cuts(rows):
             self._open.append((values.slice(start, stop - start), rows[start:stop]))
             self._num_open += stop - start
@@ -86,9 +89,9 @@ class ZoneBuilder:
 
     def end(self) -> tuple[dict[str, str], Bytes]:
         """The metadata of the file, and its global buffer: the rows that are null."""
-        rows = np.concatenate([np.empty(0, np.int64), *self._null_rows])
+        rows = np.concatenate([np.empty(0, np.int64), *self.null_rows])
         metadata = {NULLS: "1"}
-        if self._has_filters:
+        if self.has_filters:
             wrong = np.format_float_positional(self._options.wrong, trim="-")
             metadata |= {bloom.ITEMS: str(self._options.rows), bloom.PROBABILITY: wrong}
         else:
@@ -103,7 +106,7 @@ class ZoneBuilder:
         self._open, self._num_open = [], 0
         fragment, start = first >> HALF, first & ((1 << HALF) - 1)
         place = (fragment, start, last - first + 1)
-        if self._has_filters:
+        if self.has_filters:
             content = np.zeros(self._filter_bytes, np.uint8)
             _kernels.bloom_add(bloom.hashes_of(values), content)
             self._zones.append((*place, values.null_count > 0, content.tobytes()))

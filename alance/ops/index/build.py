@@ -35,13 +35,15 @@ if TYPE_CHECKING:
         Callable,
         Collection,
         Mapping,
+        Sequence,
     )
 
     import pyarrow as pa
 
+    from alance.arrays import Int64s
     from alance.format.index.bitmap import KeyedSets
-    from alance.format.index.zones import ZoneOptions
     from alance.format.proto import table_pb2
+    from alance.io.pool import DecodePool
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.version.snapshot import Snapshot
 
@@ -96,19 +98,34 @@ class SegmentBuilder(NewSegment):
 
     async def _build_of(self, values: ColumnValues, fragment_ids: Collection[int]) -> None:
         if self.kind in (ZONES, BLOOM):
-            await write_zones(self.files, values, self.kind, self.options.zones, fragment_ids)
+            zones = zones_of(self.kind, values.type, self.options)
+            await write_zones(
+                self.files, zones, zone_batches(self.snapshot, values, zones, fragment_ids)
+            )
             return
         keys = RowKeys.of(self.kind, values.type)
         async with aclosing(sorted_rows(self.snapshot, values, keys, fragment_ids)) as rows:
             await self._write(keys, rows)
 
     async def build_from(
-        self, merged: AsyncGenerator[pa.RecordBatch, None], fragment_ids: Collection[int]
+        self,
+        merged: AsyncGenerator[pa.RecordBatch, None],
+        null_rows: Sequence[Int64s],
+        fragment_ids: Collection[int],
     ) -> table_pb2.IndexMetadata:
-        """The same from the runs of all these fragments, merged: nothing is scanned."""
-        keys = RowKeys.of(self.kind, self.leaf.arrow_type)
+        """The same from the runs of all these fragments, merged: nothing is scanned.
+
+        Args:
+            null_rows: of labels and zones the rows that are null.
+        """
+        if self.kind in (ZONES, BLOOM):
+            zones = zones_of(self.kind, self.leaf.arrow_type, self.options)
+            zones.null_rows += null_rows
+            await write_zones(self.files, zones, merged)
+            return self.of_files(fragment_ids)
+        keys = RowKeys.of(self.kind, self.leaf.arrow_type, null_rows)
         async with aclosing(merged):
-            await self._write(keys, merged, of_sets=self.kind == BITMAP)
+            await self._write(keys, merged, of_sets=self.kind != BTREE)
         return self.of_files(fragment_ids)
 
     async def _write(
@@ -193,15 +210,7 @@ async def write_row_sets(
         of_sets: the second column has row sets instead.
         end: gives what else the file's end has, when all rows have passed.
     """
-    pool = files.snapshot.engine.pool
     sets = RowSetBuilder(type_, sort_key, form, of_sets=of_sets)
-
-    async def set_batches() -> AsyncGenerator[pa.RecordBatch, None]:
-        async for batch in rows:
-            for ready in await pool.run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
-                yield ready
-        for ready in await pool.run(sets.finish):
-            yield ready
 
     def whole_end() -> FileEnd:
         others = end()
@@ -210,41 +219,63 @@ async def write_row_sets(
         counts = json.dumps({"num_bitmaps": sets.num_keys}, separators=(",", ":"))
         return FileEnd({bitmap.STATS: counts, **others.metadata}, others.buffers)
 
-    await files.write(form.file, sets.schema, set_batches(), whole_end)
+    batches = set_batches(files.snapshot.engine.pool, rows, sets)
+    await files.write(form.file, sets.schema, batches, whole_end)
+
+
+async def set_batches(
+    pool: DecodePool, rows: AsyncIterable[pa.RecordBatch], sets: RowSetBuilder
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Keys with their row sets, as these are ready."""
+    async for batch in rows:
+        for ready in await pool.run(partial(sets.add, batch)):
+            yield ready
+    for ready in await pool.run(sets.finish):
+        yield ready
+
+
+def zones_of(kind: str, type_: pa.DataType, options: ValueOptions) -> ZoneBuilder:
+    """What makes the zones of a zone map, or of bloom filters."""
+    return ZoneBuilder(type_, options.zones, has_filters=kind == BLOOM)
 
 
 async def write_zones(
-    files: SegmentFiles,
-    values: ColumnValues,
-    kind: str,
-    options: ZoneOptions,
-    fragment_ids: Collection[int],
+    files: SegmentFiles, zones: ZoneBuilder, batches: AsyncGenerator[pa.RecordBatch, None]
 ) -> None:
-    """Write the file of a zone map, or of bloom filters. Cost: a scan of the column.
+    """Write the file of a zone map, or of bloom filters.
 
-    Memory: 8 MiB of filters, or a filter where that is more, and a bit for each null.
+    Args:
+        zones: knows the rows that are null, when all batches have passed.
+        batches: of zones, as it makes them.
     """
-    pool, has_filters = files.snapshot.engine.pool, kind == BLOOM
-    zones = ZoneBuilder(values.type, options, has_filters=has_filters)
-
-    def summed(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        return zones.add(values.of(batch.column(0)), batch.column(1))
-
-    async def zone_batches() -> AsyncGenerator[pa.RecordBatch, None]:
-        scanned = _scanned(files.snapshot, values.column, ROW_ADDRESS, fragment_ids)
-        async with aclosing(scanned) as batches:
-            async for batch in batches:
-                for ready in await pool.run(partial(summed, batch)):
-                    yield ready
-        for ready in await pool.run(zones.finish):
-            yield ready
 
     def end() -> FileEnd:
         metadata, null_rows = zones.end()
         return FileEnd(metadata, [null_rows])
 
-    name = bloom.FILE if has_filters else MAP_FILE
-    await files.write(name, zones.schema, zone_batches(), end)
+    name = bloom.FILE if zones.has_filters else MAP_FILE
+    await files.write(name, zones.schema, batches, end)
+
+
+async def zone_batches(
+    snapshot: Snapshot, values: ColumnValues, zones: ZoneBuilder, fragment_ids: Collection[int]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The zones of some fragments, batch by batch. Cost: a scan of the column.
+
+    Memory: 8 MiB of filters, or a filter where that is more, and a bit for each null.
+    """
+    pool = snapshot.engine.pool
+
+    def summed(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        return zones.add(values.of(batch.column(0)), batch.column(1))
+
+    scanned = _scanned(snapshot, values.column, ROW_ADDRESS, fragment_ids)
+    async with aclosing(scanned) as batches:
+        async for batch in batches:
+            for ready in await pool.run(partial(summed, batch)):
+                yield ready
+    for ready in await pool.run(zones.finish):
+        yield ready
 
 
 async def sorted_rows(

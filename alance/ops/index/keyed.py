@@ -18,13 +18,15 @@ from alance.format.index import bitmap
 from alance.format.index.addresses import rows_bytes
 from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.ngram import POSTING_LISTS, token_rows
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.index.runs import run_schema
 from alance.ops.index.segment_files import NO_END, FileEnd
 from alance.ops.lookup.segments import BTREE, LABELS, NGRAMS
 
 if TYPE_CHECKING:
-    from alance.arrays import UInt64s
+    from collections.abc import Iterable
+
+    from alance.arrays import Int64s
     from alance.expr.json_values import Step
     from alance.format.index.bitmap import KeyedSets
 
@@ -101,14 +103,14 @@ class RowKeys:
 
     kind: str
     type: pa.DataType
-    null_rows: list[UInt64s] = field(default_factory=list)
+    null_rows: list[Int64s] = field(default_factory=list)
 
     @classmethod
-    def of(cls, kind: str, type_: pa.DataType) -> RowKeys:
+    def of(cls, kind: str, type_: pa.DataType, null_rows: Iterable[Int64s] = ()) -> RowKeys:
         """Of an index of a kind on values of a type."""
         if kind == LABELS:
-            return cls(kind, plain_type(plain_type(type_).value_type))
-        return cls(kind, pa.uint32() if kind == NGRAMS else type_)
+            type_ = plain_type(plain_type(type_).value_type)
+        return cls(kind, pa.uint32() if kind == NGRAMS else type_, list(null_rows))
 
     @property
     def form(self) -> KeyedSets:
@@ -119,6 +121,11 @@ class RowKeys:
     def schema(self) -> pa.Schema:
         """Keys, each with the number of a row."""
         return run_schema(BTREE, self.type)
+
+    @property
+    def run_schema(self) -> pa.Schema:
+        """Of a sorted run: of a B-tree the same, else each key with its rows as they are stored."""
+        return self.schema if self.kind == BTREE else self.form.schema(self.type)
 
     def add(self, values: pa.Array, rows: pa.Array) -> pa.RecordBatch:
         """The keys of the next rows. CPU.
@@ -132,7 +139,7 @@ class RowKeys:
             return self._batch(to_arrow(tokens), to_arrow(numbers))
         if self.kind == LABELS:
             if values.null_count:
-                self.null_rows.append(as_numbers(rows)[~as_mask(values.is_valid())])
+                self.null_rows.append(as_numbers(rows.filter(values.is_null())).astype(np.int64))
             return self._batch(plain(values.flatten()), rows.take(pc.list_parent_indices(values)))
         return self._batch(values, rows)
 
@@ -143,6 +150,6 @@ class RowKeys:
         """What the file has behind the keys."""
         if self.kind != LABELS:
             return NO_END
-        rows = np.concatenate([np.empty(0, np.uint64), *self.null_rows]).astype(np.int64)
+        rows = np.concatenate([np.empty(0, np.int64), *self.null_rows])
         content = np.frombuffer(rows_bytes(rows), np.uint8)
         return FileEnd({bitmap.LABEL_NULLS: "1"}, [content])

@@ -11,24 +11,33 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from alance.checks import check_count
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.format.index.addresses import parse_rows, rows_bytes
 from alance.format.index.build import RowSetBuilder
 from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex
-from alance.ops.index.build import SegmentBuilder, sorted_rows
+from alance.ops.index.build import (
+    SegmentBuilder,
+    set_batches,
+    sorted_rows,
+    zone_batches,
+    zones_of,
+)
 from alance.ops.index.keyed import ColumnValues, RowKeys
 from alance.ops.index.merge import RunMerger
-from alance.ops.index.new import NewIndex, check_new
+from alance.ops.index.new import Checked, NewIndex, check_new
 from alance.ops.index.new_text import CheckedText, NewTextIndex, check_new_text
 from alance.ops.index.new_vector import KINDS, CheckedVectors, check_new_vectors
 from alance.ops.index.ranges import RANGE_BYTES, cut_ranges, in_order, join_pages, pack_firsts
-from alance.ops.index.runs import IndexPart, run_schema, write_run
+from alance.ops.index.runs import IndexPart, run_batches, write_run
 from alance.ops.index.segment_files import discard_files, discard_others, is_part
 from alance.ops.index.sort import MEMORY
 from alance.ops.index.text_parts import name_partitions, write_partitions
+from alance.ops.index.value_options import PLAIN
 from alance.ops.index.vector_parts import (
     LINKING,
     MergedGraphs,
@@ -39,7 +48,7 @@ from alance.ops.index.vector_parts import (
     write_training,
 )
 from alance.ops.lookup.files import sort_key
-from alance.ops.lookup.segments import BITMAP, BTREE
+from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, ZONES
 from alance.ops.version.commits import commit_change
 from alance.ops.version.objects import discard_objects
 from alance.ops.version.opening import at_version
@@ -47,13 +56,15 @@ from alance.ops.version.opening import at_version
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
+    from alance.arrays import Int64s
     from alance.datasets import Dataset
     from alance.format.field import Field
+    from alance.format.index.zone_build import ZoneBuilder
     from alance.format.proto import table_pb2
     from alance.format.table.fragment import Fragment
-    from alance.ops.index.new import Checked
     from alance.ops.index.new_vector import NewVectorIndex
     from alance.ops.index.ranges import IndexPages, IndexRange
+    from alance.ops.index.value_options import ValueOptions
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
@@ -75,6 +86,7 @@ class IndexTask:
         fragments: as the manifest has them, in order.
         memory_bytes: that are sorted at once; more go to the local disk.
         texts: of an inverted index, what becomes of them.
+        options: of an index of values, how it is made.
     """
 
     column: str
@@ -84,6 +96,7 @@ class IndexTask:
     fragments: tuple[table_pb2.DataFragment, ...]
     memory_bytes: int
     texts: NewTextIndex | None = None
+    options: ValueOptions = PLAIN
 
     async def execute(self, dataset: Dataset) -> IndexPart:
         """Read the column in these fragments, and write its values in order with their rows.
@@ -153,7 +166,9 @@ async def plan(
     checked = _checked(snapshot, new)
     new = replace(new, column=checked.column)
     kind = checked.index_type
+    options = checked.options if isinstance(checked, Checked) else PLAIN
     kept = [part for part in done if _holds(snapshot, part, new.column, kind)]
+    kept = [part for part in kept if part.options == options]
     place = str(uuid.uuid4())
     if kind in KINDS:
         # The codes of a segment are of one training: that of the first part, while it is there.
@@ -182,6 +197,7 @@ async def plan(
                 tuple(fragment.message for fragment in group),
                 memory_bytes,
                 new if isinstance(new, NewTextIndex) else None,
+                options,
             )
             for group in _groups(left, sizes, target)
         ]
@@ -198,7 +214,7 @@ def _checked(snapshot: Snapshot, new: New) -> AnyChecked:
         return check_new_text(snapshot, new)
     if isinstance(new, NewIndex):
         checked = check_new(snapshot, new)
-        if checked.kind not in (BTREE, BITMAP) or checked.options.path is not None:
+        if checked.options.path is not None:
             raise UnsupportedError(f"index of type {new.kind!r}: not built in parts")
         return checked
     return check_new_vectors(snapshot, new)
@@ -218,30 +234,55 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
     if task.texts is not None:
         return await _text_part(snapshot, task, task.texts, leaf, ids)
     if task.kind in KINDS:
-        memory = task.memory_bytes
-        rows = await coded_rows(snapshot, task.column, leaf, task.build, ids, memory)
+        return await _vector_part(snapshot, task, leaf, ids)
+    return await _value_part(snapshot, task, leaf, ids)
+
+
+async def _value_part(
+    snapshot: Snapshot, task: IndexTask, leaf: Field, ids: Sequence[int]
+) -> IndexPart:
+    values = ColumnValues(task.column, leaf.arrow_type)
+    source: RowKeys | ZoneBuilder
+    if task.kind in (ZONES, BLOOM):
+        source = zones_of(task.kind, leaf.arrow_type, task.options)
+        rows = zone_batches(snapshot, values, source, ids)
     else:
-        keys = RowKeys.of(task.kind, leaf.arrow_type)
-        rows = sorted_rows(
-            snapshot, ColumnValues(task.column, leaf.arrow_type), keys, ids, task.memory_bytes
-        )
-    pool, num_rows = snapshot.engine.pool, 0
+        source = RowKeys.of(task.kind, leaf.arrow_type)
+        rows = sorted_rows(snapshot, values, source, ids, task.memory_bytes)
+    async with aclosing(rows):
+        batches = rows
+        if isinstance(source, RowKeys) and task.kind != BTREE:
+            sets = RowSetBuilder(source.type, sort_key, source.form)
+            batches = set_batches(snapshot.engine.pool, rows, sets)
+        part = await _run_part(snapshot, task, batches)
+    num_rows = sum([await snapshot.live_count(snapshot.handle(number)) for number in ids])
+    nulls = [np.empty(0, np.int64), *source.null_rows]
+    content = await snapshot.engine.pool.run(lambda: rows_bytes(np.concatenate(nulls)))
+    return replace(part, num_rows=num_rows, options=task.options, null_rows=content)
+
+
+async def _vector_part(
+    snapshot: Snapshot, task: IndexTask, leaf: Field, ids: Sequence[int]
+) -> IndexPart:
+    rows = await coded_rows(snapshot, task.column, leaf, task.build, ids, task.memory_bytes)
+    num_rows = 0
 
     async def counted() -> AsyncGenerator[pa.RecordBatch, None]:
         nonlocal num_rows
-        sets = RowSetBuilder(leaf.arrow_type, sort_key) if task.kind == BITMAP else None
-        async with aclosing(rows):
-            async for batch in rows:
-                num_rows += batch.num_rows
-                if sets is None:
-                    yield batch
-                    continue
-                for ready in await pool.run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
-                    yield ready
-        for ready in [] if sets is None else await pool.run(sets.finish):
-            yield ready
+        async for batch in rows:
+            num_rows += batch.num_rows
+            yield batch
 
-    path, blocks, values = await write_run(snapshot, task.build, counted())
+    async with aclosing(rows):
+        part = await _run_part(snapshot, task, counted())
+    return replace(part, num_rows=num_rows)
+
+
+async def _run_part(
+    snapshot: Snapshot, task: IndexTask, batches: AsyncGenerator[pa.RecordBatch, None]
+) -> IndexPart:
+    """A part whose run has these batches; its rows are not yet told."""
+    path, blocks, values = await write_run(snapshot, task.build, batches)
     firsts, stride = pack_firsts(values)
     return IndexPart(
         task.column,
@@ -249,7 +290,7 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
         task.read_version,
         task.fragments,
         path,
-        num_rows,
+        0,
         blocks,
         firsts=firsts,
         stride=stride,
@@ -291,6 +332,9 @@ def _in_order(
         raise InvalidInputError(
             f"index parts: not all are of {new.index_type} on {plan.new.column!r}"
         )
+    options = new.options if isinstance(new, Checked) else PLAIN
+    if any(part.options != options for part in all_parts):
+        raise InvalidInputError("index parts: not all are made with the options of the plan")
     is_of_build = new.index_type in KINDS or isinstance(plan.new, NewTextIndex)
     if is_of_build and any(part.build != plan.build for part in all_parts):
         raise InvalidInputError("index parts: not all are coded as those of the plan")
@@ -360,17 +404,27 @@ async def merge(
         graphs = MergedGraphs(base, pages, new.links, memory_bytes) if pages and new.links else None
         record = await merge_coded(base, new, plan.build, merged, ids, graphs)
         return IndexSegment(record, tuple(all_parts), runs)
-    builder = SegmentBuilder(base, plan.new.column, new.leaf, new.name, new.kind)
+    builder = SegmentBuilder(base, plan.new.column, new.leaf, new.name, new.kind, new.options)
     if pages and not runs:
         builder.files = await join_pages(base, pages, new.leaf.arrow_type)
         return IndexSegment(builder.of_files(ids), tuple(all_parts))
     try:
-        schema = run_schema(new.kind, new.leaf.arrow_type)
-        record = await builder.build_from(merged(schema), ids)
+        null_rows = await base.engine.pool.run(lambda: _null_rows(all_parts))
+        if new.kind in (ZONES, BLOOM):
+            schema = zones_of(new.kind, new.leaf.arrow_type, new.options).schema
+            rows = run_batches(base, all_parts, schema)
+        else:
+            rows = merged(RowKeys.of(new.kind, new.leaf.arrow_type).run_schema)
+        record = await builder.build_from(rows, null_rows, ids)
     except BaseException:
         await builder.discard()
         raise
     return IndexSegment(record, tuple(all_parts), runs)
+
+
+def _null_rows(parts: Sequence[IndexPart]) -> list[Int64s]:
+    """The rows of parts that are null. CPU work."""
+    return [parse_rows(memoryview(part.null_rows)).to_numpy() for part in parts]
 
 
 async def commit(

@@ -11,24 +11,28 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.format.index import bitmap, btree
 from alance.format.plans import ByteRange
 from alance.format.table.naming import INDICES
+from alance.ops.index.value_options import PLAIN
 from alance.ops.lookup.segments import BTREE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable
+    from collections.abc import AsyncGenerator, AsyncIterable, Sequence
     from typing import TypeAlias
 
     from alance.format.proto import table_pb2
+    from alance.ops.index.value_options import ValueOptions
     from alance.ops.version.snapshot import Snapshot
 
     Block: TypeAlias = tuple[int, int, int]
 
 BLOCK_BYTES: Final = 256 << 10
+READ_BYTES: Final = 8 << 20  # at once, where runs are read one after the other
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,8 @@ class IndexPart:
         partitions: of an inverted index: numbers of those that were written, which have no blocks.
         files: of these: names and bytes, in the folder of `path`.
         details: and how their texts became tokens.
+        options: of an index of values, how it is made.
+        null_rows: of labels and zones the rows that are null, as a row set.
     """
 
     column: str
@@ -62,6 +68,8 @@ class IndexPart:
     start: int = 0
     firsts: bytes = b""
     stride: int = 1
+    options: ValueOptions = PLAIN
+    null_rows: bytes = b""
 
     def cut(self, first: int, last: int) -> IndexPart:
         """Some of its blocks, for who only reads them."""
@@ -122,6 +130,25 @@ async def write_run(
                 await upload.write(memoryview(content))
         await upload.finish()
     return path, tuple(blocks), firsts
+
+
+async def run_batches(
+    snapshot: Snapshot, parts: Sequence[IndexPart], schema: pa.Schema
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The batches of runs, one run after the other. Cost: a GET for some 8 MiB.
+
+    Raises:
+        CorruptFileError, NotFoundError, StoreError: a part that cannot be read.
+    """
+    for part in parts:
+        ends = np.cumsum([size for _, size, _ in part.blocks])
+        start = 0
+        while start < len(ends):
+            before = int(ends[start - 1]) if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, before + READ_BYTES, "right")))
+            for batch in await read_blocks(snapshot, part, start, stop, schema):
+                yield batch
+            start = stop
 
 
 async def read_blocks(

@@ -270,7 +270,7 @@ class _NewPartition:
 
 
 def _release() -> None:
-    """Give back what reading and encoding keep of blocks of all sizes; they use few of them again."""
+    """Give back what reading and encoding keep: blocks of all sizes, few of which suit again."""
     _kernels.trim_memory(KEPT_BYTES)
     pa.default_memory_pool().release_unused()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from alance.spark.jobs.base import OnProgress, Summary
     from alance.spark.options import WriteOptions
-    from alance.types import TextIndexArguments, VectorIndexArguments
+    from alance.types import TextIndexArguments, ValueIndexArguments, VectorIndexArguments
 
 SORT_BYTES: Final = 128 << 20
 MERGE_BYTES: Final = 256 << 20
@@ -49,6 +49,7 @@ def build_index(
     metric: str = "l2",
     vectors: VectorIndexArguments | None = None,
     texts: TextIndexArguments | None = None,
+    values: ValueIndexArguments | None = None,
     storage_options: Mapping[str, str] | None = None,
     on_progress: OnProgress | None = None,
 ) -> Summary:
@@ -64,7 +65,7 @@ def build_index(
     rest is merged anew.
 
     Args:
-        index_type: "BTREE", "BITMAP" or "INVERTED"; of vectors as for `Dataset.create_index`.
+        index_type: as for `Dataset.create_index`, but "JSON".
         name: default: `{column}_idx`.
         replace: an index of that name on that column is replaced; False: an error.
         task_bytes: values and row numbers of a task, about.
@@ -76,6 +77,7 @@ def build_index(
         metric, vectors: of a vector index, as for `IndexBuild.plan`.
         texts: options of an inverted index. A partition is written where it has `sort_bytes`, or
             its `memory_bytes`, in memory.
+        values: options of an index of values, as for `Dataset.create_scalar_index`.
 
     Raises:
         InvalidInputError: an unknown column, or one whose values have no order; of vectors what
@@ -103,6 +105,7 @@ def build_index(
                 metric=metric,
                 vectors=vectors,
                 texts=texts,
+                values=values,
             )
             plan = run(planning)
             rounds, tasks = rounds + 1, tasks + plan.num_tasks()
