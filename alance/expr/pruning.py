@@ -48,13 +48,22 @@ if TYPE_CHECKING:
 # 20 us each and batch: up to here the checks cost less than what they may save.
 MAX_CHECKS: Final = 256
 
-__all__ = ["Check", "Zones", "check_of", "may_match", "num_checks"]
+__all__ = ["Check", "Zones", "check_of", "may_match", "num_checks", "num_listed"]
 
 
 def check_of(condition: object) -> Check | None:
     """The check of a condition; None where it would never rule out a zone."""
     check = _limited(_check(condition))
     return check if num_checks(check) or isinstance(check, Constant) else None
+
+
+def num_listed(condition: object) -> int:
+    """How many values the lists of a condition have, which is what it costs to sort them."""
+    if isinstance(condition, Call) and isinstance(condition.meaning, Membership):
+        return len(condition.meaning.items)
+    if isinstance(condition, Call | Junction):
+        return sum(map(num_listed, condition.args))
+    return 0
 
 
 def num_checks(check: Check) -> int:

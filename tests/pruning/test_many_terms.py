@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import alance
@@ -14,6 +16,8 @@ from alance.testing.stalls import Stalls
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from alance.expr.pruning import Check
 
 ROWS = 400
 FRAGMENTS = 40
@@ -95,3 +99,28 @@ async def test_small_fragments_are_read_unasked(
     asked = (await large.scanner(filter="a = 30000").explain()).skipped
     assert asked is not None
     assert asked.num_fragments == 4
+
+
+@pytest.mark.parametrize("form", ["parameter", "expression", "keys"])
+async def test_long_lists_that_the_text_does_not_show_are_sorted_off_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    dataset = await write(tmp_path)
+    threads = []
+
+    def check_of(condition: object) -> Check | None:
+        threads.append(threading.current_thread())
+        return pruning_of(condition)
+
+    pruning_of = pruning.check_of
+    monkeypatch.setattr(pruning, "check_of", check_of)
+    texts = [f"text{n:04}" for n in range(0, 20_000, 2)]
+    if form == "parameter":
+        count = await dataset.count_rows("t in :texts", params={"texts": texts})
+    elif form == "expression":
+        count = await dataset.count_rows(pc.field("t").isin(texts))
+    else:
+        count = (await dataset.get_many(texts, "t", missing="skip")).num_rows
+    assert count == ROWS // 2
+    assert threads
+    assert threading.main_thread() not in threads
