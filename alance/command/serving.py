@@ -123,6 +123,8 @@ async def serve(given: argparse.Namespace) -> None:
         service.app,
         host=given.host,
         port=given.port,
+        http="h11",  # bounds the heads of requests; uvicorn's other one, of httptools, does not
+        ws="none",
         lifespan="off",
         access_log=False,
         log_level="warning",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 
     from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
 
     from alance import Dataset
 
@@ -30,7 +31,12 @@ def plain_answer(dataset: Dataset, **values: Any) -> Response:
 
 
 async def rows_answer(request: Request, dataset: Dataset, rows: pa.Table) -> Response:
-    """The rows of a table."""
+    """The rows of a table: few of them in one piece."""
+    if rows.nbytes <= STEP_BYTES:
+        is_arrow = _accepts_arrow(request)
+        write = _writer(is_arrow, dataset, rows.schema)
+        content = b"".join(map(write, [None, *rows.to_batches(), None]))
+        return Response(content, **_described(is_arrow, dataset))
 
     async def batches() -> AsyncGenerator[pa.RecordBatch, None]:
         for batch in rows.to_batches():
@@ -63,7 +69,7 @@ async def stream_answer(
     if schema is None:
         assert first is not None
         schema = first.schema
-    write = _arrow(schema) if is_arrow else _json(dataset.version)
+    write = _writer(is_arrow, dataset, schema)
 
     async def chunks() -> AsyncIterator[bytes]:
         async with aclosing(batches):
@@ -78,8 +84,20 @@ async def stream_answer(
                 batch = await anext(batches, None)
             yield write(None)
 
-    kind = ARROW if is_arrow else JSON
-    return StreamingResponse(chunks(), media_type=kind, headers={VERSION: str(dataset.version)})
+    return _Streamed(chunks(), **_described(is_arrow, dataset))
+
+
+class _Streamed(StreamingResponse):
+    """Without a watch of its own for a caller that leaves: the gate watches, and cancels."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.stream_response(send)
+
+
+def _described(is_arrow: bool, dataset: Dataset) -> dict[str, Any]:
+    """What the head of an answer says of its form and version."""
+    headers = {VERSION: str(dataset.version)}
+    return {"media_type": ARROW if is_arrow else JSON, "headers": headers}
 
 
 def _accepts_arrow(request: Request) -> bool:
@@ -99,6 +117,13 @@ def _steps(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = max(1, batch.num_rows * STEP_BYTES // max(batch.nbytes, 1))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
+
+
+def _writer(
+    is_arrow: bool, dataset: Dataset, schema: pa.Schema
+) -> Callable[[pa.RecordBatch | None], bytes]:
+    """What writes rows; None: begins, then ends them."""
+    return _arrow(schema) if is_arrow else _json(dataset.version)
 
 
 def _json(version: int) -> Callable[[pa.RecordBatch | None], bytes]:

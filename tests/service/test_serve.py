@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -368,10 +370,10 @@ async def test_a_long_answer_is_written_in_parts_without_holding_the_loop(tmp_pa
         assert max(parts) < 200_000
 
 
-def serve(*arguments: str) -> tuple[subprocess.Popen[bytes], str]:
+def serve(*arguments: str, **variables: str) -> tuple[subprocess.Popen[bytes], str]:
     """A process that serves on a free port, and its address."""
     command = [sys.executable, "-m", "alance", "serve", *arguments, "--port", "0"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command, env={**os.environ, **variables}, stderr=subprocess.PIPE)
     assert process.stderr is not None
     return process, process.stderr.readline().decode().split()[0]
 
@@ -407,6 +409,28 @@ async def test_the_command_serves_several_tables_with_a_token_until_it_is_told(
         process.send_signal(signal.SIGTERM)
         _, told = await asyncio.to_thread(process.communicate, None, 60)
     assert (process.returncode, told) == (0, b"")
+
+
+async def test_the_head_of_a_request_is_bounded_whatever_else_is_installed(
+    uri: str, tmp_path: Path
+) -> None:
+    """uvicorn prefers httptools, which keeps headers until the memory is full."""
+    (tmp_path / "httptools.py").write_text("raise RuntimeError('this parser is used')\n")
+    process, url = await asyncio.to_thread(serve, uri, PYTHONPATH=str(tmp_path))
+    try:
+        port = int(url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /tables HTTP/1.1\r\nhost: localhost\r\n")
+        with suppress(ConnectionError):  # closed with bytes that were not read
+            for number in range(256):
+                writer.write(b"x-%d: %s\r\n" % (number, b"a" * 1000))
+                await writer.drain()
+            await reader.read()
+        writer.close()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, told = await asyncio.to_thread(process.communicate, None, 60)
+    assert (process.returncode, told.split()[0]) == (0, b"WARNING:")
 
 
 @pytest.mark.parametrize(

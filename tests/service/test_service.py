@@ -80,7 +80,7 @@ async def service(lab: Lab, request: pytest.FixtureRequest) -> AsyncIterator[Run
     limits = httpx.Limits(max_connections=CALLERS)
     try:
         async with httpx.AsyncClient(base_url=url, timeout=120, limits=limits) as client:
-            await module.until_ready(client)
+            await asyncio.to_thread(module.wait_until_ready, url)
             yield Running(request.param, process, client)
     finally:
         if process.poll() is None:
@@ -153,3 +153,13 @@ async def check_the_rest(client: httpx.AsyncClient) -> None:
     (appends,) = re.findall(r"committed_appends_total\{.*\} (\d+)", text)
     assert 1 <= int(commits) <= int(appends) <= CALLERS
     assert "alance_cache_hits_total{}" in text
+
+
+async def test_the_load_is_driven_and_told(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = load()
+    monkeypatch.setattr(module, "ROWS", 5000)
+    await module.main(latency_ms=0, num_callers=4, seconds=0.1)
+    _, _, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split(" | ")[0].strip("| ") for row in rows] == list(module.CALLS)
