@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         Mapping,
     )
 
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow.compute as pc
 
     from alance.torch.tensors import Fill
@@ -47,12 +49,12 @@ class IterableDataset(torch.utils.data.IterableDataset):
     once an epoch, whatever the number of workers.
 
     With `shuffle` the table is cut into chunks of rows next to each other, which are shuffled;
-    `window_rows` of them are read at once, by one take, and shuffled again. The next window is read
+    `window_rows` of them are read at once, and shuffled again. The next window is read
     while batches of this one are given, also without workers. In memory are two or three windows.
 
     Cost: one LIST and one GET for a URI, and with a filter a scan of its columns, when it is made:
-    8 bytes are kept for each row. Then a take for each window; without `shuffle` and `filter`, a
-    scan of the rows.
+    8 bytes are kept for each row. Then a scan for each chunk of a window, or a take for each
+    window if chunks are small or there is a filter; without `shuffle` and `filter`, a scan.
 
     Args:
         source: a URI or path; or an open dataset of `alance` or `alance.sync`. Forked workers read
@@ -285,9 +287,9 @@ class IterableDataset(torch.utils.data.IterableDataset):
     def _batches(
         self, order: Order, first: int, last: int
     ) -> Generator[pa.RecordBatch, None, None]:
-        """Batches of the rows of windows, in the memory of these where they lie in one."""
+        """Batches of the rows of windows; in memory of these where they are not shuffled."""
         size, rest = order.batch_size, None
-        windows: AsyncIterator[pa.RecordBatch]
+        windows: AsyncIterator[pa.RecordBatch | Shuffled]
         if order.seed is None and self._table.has_all_rows:
             places = order.places(first, last)
             start = order.part.start
@@ -314,11 +316,13 @@ class IterableDataset(torch.utils.data.IterableDataset):
 
     async def _windows(
         self, order: Order, first: int, last: int
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        reads: deque[asyncio.Task[pa.RecordBatch]] = deque()
+    ) -> AsyncGenerator[pa.RecordBatch | Shuffled, None]:
+        reads: deque[asyncio.Task[pa.RecordBatch | Shuffled]] = deque()
 
-        async def read(number: int, places: range) -> pa.RecordBatch:
-            return await self._table.read(await asyncio.to_thread(order.rows, number, places))
+        async def read(number: int, places: range) -> pa.RecordBatch | Shuffled:
+            rows, picks = await asyncio.to_thread(order.window, number, places)
+            window = await self._table.read(rows)
+            return window if picks is None else Shuffled(window, picks)
 
         try:
             for number, places in order.windows(first, last):
@@ -331,6 +335,27 @@ class IterableDataset(torch.utils.data.IterableDataset):
             for ahead in reads:
                 ahead.cancel()
             await asyncio.gather(*reads, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class Shuffled:
+    """A window in another order, in which only the rows of a batch are put when it is given.
+
+    So a batch is written while the processor has it at hand, and the memory of the last one is
+    used again: that costs half of putting the whole window in order.
+    """
+
+    window: pa.RecordBatch
+    picks: npt.NDArray[np.int64]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.picks)
+
+    def slice(self, start: int, length: int | None = None) -> pa.RecordBatch:
+        """Rows as `pa.RecordBatch.slice` gives them, in memory of their own."""
+        stop = None if length is None else start + length
+        return self.window.take(pa.array(self.picks[start:stop]))
 
 
 def _worker() -> tuple[int, int]:

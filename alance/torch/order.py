@@ -83,22 +83,32 @@ class Order:
             for number in range(start // size, -(-stop // size) if places else 0)
         ]
 
-    def rows(self, number: int, wanted_rows: range) -> npt.NDArray[np.int64]:
-        """Numbers of rows of the table, in the order of a window; shape (len(wanted_rows),).
+    def window(
+        self, number: int, wanted: range
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
+        """The rows of a window: how they are read, and how they are given.
 
         Args:
             number: of the window.
-            wanted_rows: places in the window.
+            wanted: places in the window.
+
+        Returns:
+            Numbers of rows of the table, those of a chunk next to each other; and which of these
+            stands at each place that is wanted, None: the same one.
         """
         start = self.part.start + number * self.window_rows
         places = np.arange(start, min(start + self.window_rows, self.part.stop), dtype=np.int64)
-        if self.seed is not None:
-            # Chunks first, rows of the window then: each has its own stream of random numbers.
-            random = np.random.default_rng([self.seed, self.epoch, 1, self.rank, number])
-            places = random.permutation(self._chunk_starts(places))
-        return places[wanted_rows.start : wanted_rows.stop]
+        if self.seed is None:
+            return places[wanted.start : wanted.stop], None
+        # Chunks first, rows of the window then: each has its own stream of random numbers.
+        random = np.random.default_rng([self.seed, self.epoch, 1, self.rank, number])
+        picks = random.permutation(len(places))[wanted.start : wanted.stop]
+        if len(picks) < len(places):
+            kept = np.sort(picks)
+            places, picks = places[kept], np.searchsorted(kept, picks)
+        return self._rows_of(places), picks
 
-    def _chunk_starts(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _rows_of(self, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """What stands at places of the shuffled chunks."""
         chunks, ends = self._chunks
         of_place = np.searchsorted(ends, places, "right")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -13,7 +14,7 @@ from alance.blocking import OwnLoop
 from alance.distributed import ROW_ADDRESS, fragment_bytes, fragments_of, in_any_loop
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 
     import numpy.typing as npt
     import pyarrow.compute as pc
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | alance.Dataset | sync.Dataset"
 
 loop: Final = OwnLoop("alance.torch")
+RUN_ROWS: Final = 4096  # of a run: a take of fewer rows costs less than a scan, of more rows more
 
 
 class Table:
@@ -98,13 +100,12 @@ class Table:
     async def read(self, rows: npt.NDArray[np.int64]) -> pa.RecordBatch:
         """Rows by their number among those kept, in this order, in memory of their own.
 
-        Cost: one take, or a scan of rows that follow each other.
+        Cost: one take, or a scan for each run of rows that follow each other, if these are long.
         """
         if self._addresses is not None:
             table = await self.dataset.take_addresses(self._addresses[rows], self.columns)
-        elif len(rows) > 1 and rows[-1] - rows[0] + 1 == len(rows) and (np.diff(rows) == 1).all():
-            first = int(rows[0])  # a scan takes half of the work
-            table = await self.dataset.to_table(self.columns, offset=first, limit=len(rows))
+        elif len(rows) >= RUN_ROWS * (1 + len(cuts := np.flatnonzero(np.diff(rows) != 1) + 1)):
+            table = pa.concat_tables(await _all(map(self._run, np.split(rows, cuts))))
         else:
             table = await self.dataset.take(rows, self.columns)
         arrays = (
@@ -116,3 +117,17 @@ class Table:
             else [pa.array([], field.type) for field in table.schema]
         )
         return pa.RecordBatch.from_arrays(arrays, schema=table.schema)
+
+    async def _run(self, rows: npt.NDArray[np.int64]) -> pa.Table:
+        return await self.dataset.to_table(self.columns, offset=int(rows[0]), limit=len(rows))
+
+
+async def _all(reads: Iterable[Coroutine[Any, Any, pa.Table]]) -> list[pa.Table]:
+    """What all reads give; if one fails, the others are cancelled."""
+    tasks = [asyncio.create_task(read) for read in reads]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

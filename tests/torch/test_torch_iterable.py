@@ -37,7 +37,12 @@ def ids(batches: Iterable[Any]) -> list[int]:
 
 
 def rows_of(order: Order, first: int, last: int) -> list[int]:
-    return [row for window in order.windows(first, last) for row in order.rows(*window).tolist()]
+    rows: list[int] = []
+    for window in order.windows(first, last):
+        read, picks = order.window(*window)
+        assert len(read) == len(window[1])  # a worker reads no rows of the others
+        rows += (read if picks is None else read[picks]).tolist()
+    return rows
 
 
 @given(
@@ -80,6 +85,18 @@ def test_rows_are_in_the_order_of_the_table_or_in_another_each_epoch(table: Writ
     second = ids(dataset)
     assert first != second != sorted(second)
     assert ids(IterableDataset(uri, 16, ["id"], shuffle=True, seed=4, **SMALL)) != first
+
+
+def test_windows_are_read_by_takes_or_by_scans_of_long_runs(
+    table: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = IterableDataset(table(200), 16, ["id", "v"], shuffle=True, seed=3, **SMALL)
+    taken = list(dataset)
+    monkeypatch.setattr("alance.torch.table.RUN_ROWS", 4)
+    monkeypatch.setattr(alance.Dataset, "take", None)
+    scanned = list(dataset)
+    assert ids(scanned) == ids(taken)
+    assert all(torch.equal(batch["v"][:, 3], batch["id"].float()) for batch in scanned)
 
 
 def test_filtered_batches_have_the_rows_that_pylance_keeps(table: Write) -> None:
