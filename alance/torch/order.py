@@ -84,13 +84,13 @@ class Order:
         ]
 
     def window(
-        self, number: int, wanted: range
+        self, number: int, wanted_rows: range
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64] | None]:
         """The rows of a window: how they are read, and how they are given.
 
         Args:
             number: of the window.
-            wanted: places in the window.
+            wanted_rows: places in the window.
 
         Returns:
             Numbers of rows of the table, those of a chunk next to each other; and which of these
@@ -99,10 +99,10 @@ class Order:
         start = self.part.start + number * self.window_rows
         places = np.arange(start, min(start + self.window_rows, self.part.stop), dtype=np.int64)
         if self.seed is None:
-            return places[wanted.start : wanted.stop], None
+            return places[wanted_rows.start : wanted_rows.stop], None
         # Chunks first, rows of the window then: each has its own stream of random numbers.
         random = np.random.default_rng([self.seed, self.epoch, 1, self.rank, number])
-        picks = random.permutation(len(places))[wanted.start : wanted.stop]
+        picks = random.permutation(len(places))[wanted_rows.start : wanted_rows.stop]
         if len(picks) < len(places):
             kept = np.sort(picks)
             places, picks = places[kept], np.searchsorted(kept, picks)
