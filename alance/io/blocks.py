@@ -96,6 +96,8 @@ class BlockCache:
             everywhere: not only where something of a block is here.
         """
         blocks = self._blocks.get(location, {})
+        if not (blocks or everywhere):
+            return starts, stops
         firsts, ends = starts // BLOCK_BYTES, -(-stops // BLOCK_BYTES)
         begins = firsts * BLOCK_BYTES
         reach = np.maximum(stops, np.minimum(ends * BLOCK_BYTES, self._ends.get(location, 0)))
@@ -161,7 +163,8 @@ class BlockCache:
             buffer = memoryview(bytes(buffer))
         kept = _Kept(location, begin, buffer)
         self.num_puts += 1
-        self._drop_inside(kept)
+        if location in self._blocks:
+            self._drop_inside(kept)
         blocks = self._blocks.setdefault(location, {})
         for number in kept.numbers:
             blocks.setdefault(number, []).append(kept)
@@ -171,7 +174,7 @@ class BlockCache:
             self._drop(next(iter(self._kept.values())))
 
     def _drop_inside(self, kept: _Kept) -> None:
-        blocks = self._blocks.get(kept.location, {})
+        blocks = self._blocks[kept.location]
         near = {old.key: old for number in kept.numbers for old in blocks.get(number, ())}
         for old in near.values():
             if kept.begin <= old.begin and old.stop <= kept.stop:
