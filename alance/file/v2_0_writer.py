@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import AlanceError
-from alance.file.waiting import joined, largest
+from alance.file.waiting import groups, joined, largest
 from alance.file.writer import DataFileWriter, WrittenFile, check_version
 from alance.format.layouts.fields import leaf_columns
 from alance.format.v2_0.encode import blob_page
@@ -109,12 +109,11 @@ class ArrayWriter(DataFileWriter):
         ]
 
     async def _flush_units(self, units: Sequence[_Waiting]) -> None:
-        """Write the rows that wait, a few units at a time."""
+        """Write the rows that wait, about a page for each thread at a time."""
         filled = [waiting for waiting in units if waiting.parts]
-        for start in range(0, len(filled), self._threads):
-            some = filled[start : start + self._threads]
-            groups = await self._in_threads([partial(self._pages_of, waiting) for waiting in some])
-            for number, output in (output for group in groups for output in group):
+        for group in groups(filled, self._threads * self._page_bytes):
+            pages = await self._in_threads([partial(self._pages_of, waiting) for waiting in group])
+            for number, output in (output for of_unit in pages for output in of_unit):
                 await self._put_output(number, output)
 
     async def _put_output(self, number: int, output: EncodedArrayPage | Blobs | HeaderRows) -> None:

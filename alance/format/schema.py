@@ -8,6 +8,7 @@ Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -85,22 +86,19 @@ class UnbuiltFields:
         """All of them."""
         return tuple([self._at(number) for number in range(len(self._fields))])
 
-    def logical_arrow(self) -> list[pa.Field]:
-        """The Arrow fields of all, for which only those with metadata are made."""
+    def logical_arrow(self) -> pa.Schema:
+        """The Arrow schema of all, for which only those with metadata are made."""
         told = self._fields
         kinds = [
             _build(file_pb2.Field(logical_type=text), {}, 0).logical_arrow() for text in told.types
         ]
-        types = [kind.type for kind in kinds]
-        is_always = [kind.nullable for kind in kinds]  # of a type that has nothing but nulls
-        each = zip(told.names, told.type_numbers, told.nullable, strict=True)
-        fields = [
-            pa.field(name, types[number], nullable or is_always[number])
-            for name, number, nullable in each
-        ]
-        for number in told.marked:
-            fields[number] = self._at(number).logical_arrow()
-        return fields
+        schema = told.arrow(kinds)
+        if told.marked:
+            fields = [*schema]
+            for number in told.marked:
+                fields[number] = self._at(number).logical_arrow()
+            schema = pa.schema(fields)
+        return schema
 
     def _at(self, number: int) -> Field:
         field = self._built.get(number)
@@ -230,9 +228,8 @@ class Schema:
                 of an extension type that are no UTF-8.
         """
         messages: list[file_pb2.Field] = []
-        names = [field.name for field in schema]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(field.name for field in schema).items():
+            if count > 1:
                 raise InvalidInputError(f"field {name!r} is there twice")
             if "." in name:
                 raise InvalidInputError(f"field {name!r}: top-level names have no dots")
@@ -246,11 +243,10 @@ class Schema:
         return self.remember(Schema, self._to_arrow)
 
     def _to_arrow(self) -> pa.Schema:
+        metadata = dict(self.metadata) or None
         if self._fields is None and self._unbuilt is not None:
-            fields = self._unbuilt.logical_arrow()
-        else:
-            fields = [field.logical_arrow() for field in self.fields]
-        return pa.schema(fields, metadata=dict(self.metadata) or None)
+            return self._unbuilt.logical_arrow().with_metadata(metadata)
+        return pa.schema([field.logical_arrow() for field in self.fields], metadata=metadata)
 
     def read_arrow(self) -> pa.Schema:
         """The Arrow schema of what is read; made once."""

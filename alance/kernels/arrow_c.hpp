@@ -9,6 +9,15 @@
 #include "owned.hpp"
 
 extern "C" {
+struct ArrowSchema {
+  const char *format, *name, *metadata;
+  int64_t flags, n_children;
+  ArrowSchema** children;
+  ArrowSchema* dictionary;
+  void (*release)(ArrowSchema*);
+  void* private_data;
+};
+
 struct ArrowArray {
   int64_t length, null_count, offset, n_buffers, n_children;
   const void** buffers;

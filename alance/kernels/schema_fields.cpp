@@ -10,6 +10,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "arrow_c.hpp"
 #include "proto_wire.hpp"
 #include "utf8.hpp"
 
@@ -20,6 +21,28 @@ bool is_text(std::string_view part) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(part.data());
   return is_utf8(bytes, bytes + part.size());
 }
+
+constexpr int64_t IS_NULLABLE = 2;  // flag of the Arrow C data interface
+
+// Arrow fields that their owner has told of, which go when this does.
+class Told {
+ public:
+  explicit Told(const nb::list& fields) : all_(fields.size()) {
+    for (size_t i = 0; i < all_.size(); ++i)
+      fields[i].attr("_export_to_c")(reinterpret_cast<uintptr_t>(&all_[i]));
+  }
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
+  ~Told() {
+    for (ArrowSchema& field : all_)
+      if (field.release) field.release(&field);
+  }
+  const ArrowSchema& operator[](size_t number) const { return all_[number]; }
+  size_t size() const { return all_.size(); }
+
+ private:
+  std::vector<ArrowSchema> all_;
+};
 
 class SchemaFields {
  public:
@@ -54,9 +77,27 @@ class SchemaFields {
     return all;
   }
   const std::vector<std::string>& names() const { return names_; }
-  // Of each field the number of its type, and whether it may be null.
-  const std::vector<uint32_t>& type_numbers() const { return type_of_; }
-  const std::vector<bool>& nullable() const { return nullable_; }
+  // All fields as one Arrow schema, without metadata. `kinds` are Arrow fields of the types; one that
+  // may be null makes fields of its type so.
+  nb::object arrow(const nb::list& kinds) const {
+    const Told told(kinds);
+    if (told.size() != types_.size()) corrupt("schema: one Arrow field a type");
+    std::vector<ArrowSchema> fields(names_.size());
+    std::vector<ArrowSchema*> children(names_.size());
+    for (size_t i = 0; i < names_.size(); ++i) {
+      // The importer reads them, and releases none but the root.
+      fields[i] = told[type_of_[i]];
+      fields[i].name = names_[i].c_str();
+      if (nullable_[i]) fields[i].flags |= IS_NULLABLE;
+      fields[i].release = [](ArrowSchema* field) { field->release = nullptr; };
+      children[i] = &fields[i];
+    }
+    ArrowSchema root{"+s",           "", nullptr, 0, static_cast<int64_t>(children.size()),
+                     children.data(), nullptr,
+                     [](ArrowSchema* schema) { schema->release = nullptr; }, nullptr};
+    return nb::module_::import_("pyarrow").attr("Schema").attr("_import_from_c")(
+        reinterpret_cast<uintptr_t>(&root));
+  }
   // The numbers of the fields that have metadata.
   const std::vector<uint32_t>& marked() const { return marked_; }
   // The number of the first field of a name; -1: none has it.
@@ -97,6 +138,7 @@ class SchemaFields {
       }
     }
     if (!field.ok || id > INT32_MAX || parent != UINT64_MAX || !is_text(name)) return false;
+    if (name.find('\0') != name.npos) return false;  // which ends a name in Arrow's C interface
     ids_.push_back(id);
     if (is_marked) marked_.push_back(static_cast<uint32_t>(names_.size()));
     names_.emplace_back(name);
@@ -144,8 +186,7 @@ void register_schema_fields(nanobind::module_& m) {
       .def_prop_ro("key", &SchemaFields::key)
       .def_prop_ro("types", &SchemaFields::types)
       .def_prop_ro("names", &SchemaFields::names)
-      .def_prop_ro("type_numbers", &SchemaFields::type_numbers)
-      .def_prop_ro("nullable", &SchemaFields::nullable)
+      .def("arrow", &SchemaFields::arrow, nb::arg("kinds"))
       .def_prop_ro("marked", &SchemaFields::marked)
       .def("find", &SchemaFields::find, nb::arg("name"));
   m.def("schema_fields", &schema_fields, nb::arg("manifest"));

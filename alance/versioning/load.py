@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ONE_RANGE: Final = 8 << 20  # a larger range would be split into several requests
+AS_FAST: Final = 2  # as columns are decoded: 128 KiB take a third of a millisecond
 TRUSTED: Final = "version"  # entity of manifests that nothing but their number tells apart
 
 
@@ -254,7 +255,7 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
             lambda: read_object(engine, where.location, where.num_bytes, "manifest"),
         )
         manifest = await engine.decode(
-            lambda: parse_manifest(content, where.location), len(content)
+            lambda: parse_manifest(content, where.location), len(content) // AS_FAST
         )
         if keep and (is_it or where.is_trusted):
             keep_object(engine, where.location, where.entity, content)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-NAMES = st.sampled_from(["a", "b", "a.b", "ü", ""])
+NAMES = st.sampled_from(["a", "b", "a.b", "ü", "", "a\0b"])
 TYPES = st.sampled_from(
     [
         *("int64", "string", "null", "json", "fixed_size_list:float:3"),
@@ -181,3 +181,5 @@ def test_a_field_is_made_once() -> None:
     assert schema.top("b") is schema.fields[1]
     assert schema.project(["c"]).fields[0] is schema.fields[2]
     assert (len(fields), fields.types) == (3, ["int64"])
+    with pytest.raises(ValueError, match="one Arrow field a type"):
+        fields.arrow([])

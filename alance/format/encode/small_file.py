@@ -10,7 +10,7 @@ Source: kernels/small_file.cpp.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -32,6 +32,8 @@ from alance.format.layouts.fields import owns_column
 if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.schema import Schema
+
+    _Kind: TypeAlias = tuple[int, int, str, bool]
 
 WIDTHS: Final = (1, 8, 16, 32, 64, 128)  # bits of values
 
@@ -65,8 +67,13 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
     if version not in (FileVersion.V2_1, FileVersion.V2_2) or not schema.fields:
         return None
     kinds = []
+    known: dict[tuple[str, bool], _Kind | None] = {}  # of fields without children and metadata
     for field in schema.fields:
-        kind = _kind(field)
+        key = field.logical_type, field.nullable
+        if field.metadata or field.children:
+            kind = _kind(field)
+        else:
+            kind = known[key] if key in known else known.setdefault(key, _kind(field))
         if kind is None:
             return None
         kinds.append(kind)
@@ -83,7 +90,7 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
     return SmallFiles(pa.schema(names), dict(schema.metadata), kernel)
 
 
-def _kind(field: Field) -> tuple[int, int, str, bool] | None:
+def _kind(field: Field) -> _Kind | None:
     """Bits of values, bytes of offsets, kind of bounds, whether nulls may be."""
     special = field.is_blob_v1 or field.is_blob_v2 or field.is_packed or field.is_json
     if special or not field.is_leaf or not owns_column(field):
