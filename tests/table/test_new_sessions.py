@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from itertools import count as count_from
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.io import futures, local
+from alance.io import futures, local, system
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -62,7 +63,7 @@ async def test_python_calls_of_a_new_session(
     most: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(local, "QUICK_S", float("inf"))  # whatever else the machine does
+    monkeypatch.setattr(system, "held", lambda: system.Held(0.0, 0))  # whatever else it does
     counts: Counter[str] = Counter()
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -84,11 +85,14 @@ async def test_python_calls_of_a_new_session(
     assert counts.total() <= most, counts.most_common(40)
 
 
-@pytest.mark.parametrize(("seconds", "hops"), [(float("inf"), 0), (-1.0, 2)])
-async def test_a_folder_that_was_listed_fast_is_listed_without_a_thread(
-    indexed: Path, seconds: float, hops: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("seconds", "waits", "hops"), [(0.0, 0, 0), (1.0, 0, 2), (0.0, 1, 2)])
+async def test_a_folder_that_was_at_hand_is_listed_without_a_thread(
+    indexed: Path, seconds: float, waits: int, hops: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "QUICK_S", seconds)
+    times = count_from(0)
+    monkeypatch.setattr(
+        system, "held", lambda: system.Held(seconds * (number := next(times)), waits * number)
+    )
     async with alance.Session() as session:
         store, path = session.engine.registry.open(indexed)
         folder = path + "/_versions"

@@ -67,13 +67,13 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
     if version not in (FileVersion.V2_1, FileVersion.V2_2) or not schema.fields:
         return None
     kinds = []
-    known: dict[tuple[str, bool], _Kind | None] = {}  # of fields without children and metadata
+    kind_of: dict[tuple[str, bool], _Kind | None] = {}  # of fields without children and metadata
     for field in schema.fields:
         key = field.logical_type, field.nullable
         if field.metadata or field.children:
             kind = _kind(field)
         else:
-            kind = known[key] if key in known else known.setdefault(key, _kind(field))
+            kind = kind_of[key] if key in kind_of else kind_of.setdefault(key, _kind(field))
         if kind is None:
             return None
         kinds.append(kind)
