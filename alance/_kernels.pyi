@@ -651,7 +651,11 @@ def plan_rows(
 
 class RowBatch:
     def __init__(
-        self, columns: Sequence[int], widths: Sequence[int], texts: Sequence[bool]
+        self,
+        columns: Sequence[int],
+        widths: Sequence[int],
+        texts: Sequence[bool],
+        order: npt.NDArray[np.int64] | None = None,
     ) -> None: ...
     @property
     def address(self) -> int: ...

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
+
+from alance.format.numbers import to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from alance.arrays import Int64s
     from alance.format.field import Field
     from alance.format.layouts.fields import LeafColumn
     from alance.format.schema import Schema
+
+
+RowsT = TypeVar("RowsT", pa.Array, pa.RecordBatch)
 
 
 def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
@@ -24,6 +30,18 @@ def empty_columns(num_rows: int) -> pa.RecordBatch:
     """A batch of no columns that still knows its number of rows."""
     struct = pa.StructArray.from_buffers(pa.struct([]), num_rows, [None])
     return pa.RecordBatch.from_struct_array(struct)
+
+
+def in_order(rows: RowsT, order: Int64s | None) -> RowsT:
+    """Some rows of an array or batch, by their numbers; None: all as they are."""
+    if order is None:
+        return rows
+    if isinstance(rows, pa.RecordBatch) and not rows.num_columns:
+        return empty_columns(len(order))
+    from pyarrow.compute import call_function
+
+    # What `rows.take` calls, which takes as long again to make the options that are usual.
+    return call_function("take", [rows, to_arrow(order)])
 
 
 def side_by_side(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -7,11 +7,11 @@ as null. All files of a fragment have the same rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from alance.errors import AlanceError, CorruptFileError
-from alance.file.batches import completed, empty_columns, leaf_bytes, one_array
+from alance.file.batches import completed, empty_columns, in_order, leaf_bytes, one_array
 from alance.file.leaves import OpenLeaf, Parts
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
 from alance.file.open import ColumnsOf, FileOf, open_columns_of, open_files
@@ -88,22 +88,25 @@ class FragmentTask(NamedTuple):
             if isinstance(part, PagedRows) and part.placed.content is None
         ]
 
-    def decode(self, read: Reader = all_read) -> pa.RecordBatch:
-        """The rows as Arrow, in the order of the plan.
+    def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
+        """The rows as Arrow, in the order of the plan, or in another one.
 
         Args:
             read: brings what is `unread`.
+            order: the rows that are wanted, by their numbers among these.
 
         Raises:
             CorruptFileError: bytes that contradict the format.
         """
         if not self.schema.fields:
-            return empty_columns(self.num_rows)
-        if self.columns:
-            decoded = [(own.fields, own.decode(read, self.schema)) for own in self.columns]
-            batch = completed(self.schema, decoded, lambda field: self.column(field, read))
-        else:
-            batch = self.ranged.batch(self.schema, lambda field: self.column(field, read))
+            return empty_columns(self.num_rows if order is None else len(order))
+        column = partial(self.column, read=read)
+        if not self.columns:
+            batch = self.ranged.batch(self.schema, column)
+            assert batch is not None
+            return in_order(batch, order)
+        decoded = [(own.fields, own.decode(read, self.schema, order)) for own in self.columns]
+        batch = completed(self.schema, decoded, lambda field: in_order(column(field), order))
         assert batch is not None
         return batch
 

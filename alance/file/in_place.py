@@ -133,10 +133,7 @@ class LocalRows:
         if isinstance(asked, ByteRange):
             content, is_held = files.read_held(self._file(asked.path), (asked.start, asked.stop))
         else:
-            opened = {
-                path: files.FileNow(file := self._file(path), file.num_bytes)
-                for path in asked.paths
-            }
+            opened = {path: (file := self._file(path), file.num_bytes) for path in asked.paths}
             content = files.read_pieces(opened, "", asked)
             is_held = content is not None
         if content is not None:

@@ -12,6 +12,7 @@ from alance.errors import AlanceError, UnsupportedError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from alance.arrays import Int64s
     from alance.format.field import Field
     from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Reader
@@ -57,12 +58,13 @@ class PlacedColumns(NamedTuple):
             texts=[self.texts[number] for number in kept],
         )
 
-    def decode(self, read: Reader, schema: Schema) -> pa.RecordBatch:
-        """The values, in the order of the rows.
+    def decode(self, read: Reader, schema: Schema, order: Int64s | None = None) -> pa.RecordBatch:
+        """The values, in the order of the rows, or in another one.
 
         Args:
             read: brings what was not read before.
             schema: of the rows; of its fields these are some, or all, in their order.
+            order: the rows that are wanted, by their numbers among these.
 
         Raises:
             CorruptFileError: the bytes contradict the format.
@@ -70,7 +72,7 @@ class PlacedColumns(NamedTuple):
         """
         placed = self.placed
         plan, content = placed.plan, placed.content
-        batch = _kernels.RowBatch(self.columns, self.widths, self.texts)
+        batch = _kernels.RowBatch(self.columns, self.widths, self.texts, order)
         try:
             if content is not None:
                 batch.decode(plan, content)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import UnsupportedError
-from alance.file.batches import empty_columns
+from alance.file.batches import empty_columns, in_order
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import all_read
 from alance.format.schema import Schema
@@ -16,6 +16,7 @@ from alance.format.schema import Schema
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask
     from alance.format.field import Field
     from alance.format.layouts.paged_rows import PlacedRows
@@ -64,26 +65,27 @@ class TakenRows(NamedTuple):
         """The bytes that are still to be read."""
         return [pieces for task in self.tasks for pieces in task.unread_pieces]
 
-    def decode(self, read: Reader = all_read) -> pa.RecordBatch:
-        """The rows as Arrow, in the order of the plans.
+    def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
+        """The rows as Arrow, in the order of the plans, or in another one.
 
         Args:
             read: brings what is `unread`.
+            order: the rows that are wanted, by their numbers among these.
 
         Raises:
             CorruptFileError: bytes that contradict the format.
             UnsupportedError: more bytes of strings than 32-bit offsets can say.
         """
-        if not self.schema.fields:
-            return empty_columns(self.num_rows)
+        if len(self.tasks) == 1:
+            return self.tasks[0].decode(read, order)
         batches = [task.decode(read) for task in self.tasks]
-        if len(batches) == 1:
-            return batches[0]
+        if not self.schema.fields:
+            return in_order(empty_columns(self.num_rows), order)
         columns = [
             _joined(field, [batch.column(number) for batch in batches])
             for number, field in enumerate(self.schema.fields)
         ]
-        return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)
+        return in_order(pa.RecordBatch.from_arrays(columns, schema=batches[0].schema), order)
 
 
 def _size(field: Field, by_leaf: Mapping[int, int]) -> int:

@@ -94,15 +94,7 @@ class SearchCache:
 
     def peek(self, key: Hashable) -> Any | None:
         """The value of a key; None where it is not there."""
-        value = self._entries.get(key)
-        if value is None:
-            self._misses += 1
-        else:
-            self._hits += 1
-            self._entries.move_to_end(key)
-        if trace.active:
-            trace.look("search cache", hit=value is not None, key=key)
-        return value
+        return self.peek_all((key,))[0]
 
     def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
         """The values of keys; None for one that is not there."""

@@ -11,7 +11,7 @@ import os
 import threading
 from collections import OrderedDict
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from alance import _kernels
 from alance.errors import StoreError
@@ -29,7 +29,6 @@ ARENA_RANGE_BYTES: Final = 16 << 10  # smaller ranges share an allocation, which
 
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
 _FD, _IDENTITY, _NAME, _NOWAITS = map(attrgetter, ("fd", "identity", "name", "nowait"))
-_FILE, _SIZE = map(attrgetter, ("file", "num_bytes"))
 _NO_NOWAIT: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -56,11 +55,7 @@ class OpenFile:
             os.close(fd)
 
 
-class FileNow(NamedTuple):
-    """An open file and its size, as it was looked at just now."""
-
-    file: OpenFile
-    num_bytes: int
+FileNow: TypeAlias = tuple[OpenFile, int]  # an open file and its size, as it was just now
 
 
 class FileCache:
@@ -83,7 +78,7 @@ class FileCache:
     def peek(self, path: str) -> OpenFile | None:
         """The open file, if there is one and it is still what the path names. Costs a stat."""
         opened = self.peek_all((path,))
-        return None if opened is None else opened[path].file
+        return None if opened is None else opened[path][0]
 
     def peek_all(self, paths: Collection[str]) -> dict[str, FileNow] | None:
         """Open files by path, if there are all of them and each is still what its path names.
@@ -107,7 +102,7 @@ class FileCache:
                 ]
             )
             return None
-        return dict(zip(paths, map(FileNow, opened, sizes), strict=True))
+        return dict(zip(paths, zip(opened, sizes, strict=True), strict=True))
 
     def might_answer(self, paths: Iterable[str]) -> bool:
         """Whether an inline read is worth trying: the files are open and know RWF_NOWAIT."""
@@ -271,7 +266,7 @@ def read_pieces(
     """
     paths, ends, starts, stops, _ = pieces
     held = [*map(opened.__getitem__, paths)]
-    files, sizes = [*map(_FILE, held)], [*map(_SIZE, held)]
+    files, sizes = [file for file, _ in held], [size for _, size in held]
     if not wait and not all(map(_NOWAITS, files)):
         return None
     status, number, content = _kernels.read_pieces(

@@ -202,7 +202,7 @@ class LocalStore:
                     opened = {}
                     for path in dict.fromkeys(part.paths):
                         file = self._files.open(path)
-                        opened[path] = files.FileNow(file, file.num_bytes)
+                        opened[path] = file, file.num_bytes
                     content = files.read_pieces(opened, self.root, part, wait=True)
                 except OSError as error:
                     failure = translate(error, self.root + path)

@@ -166,6 +166,15 @@ def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
             _kernels.RowBatch(columns, widths, [False]).decode(plan, memoryview(chunk * 2))
     with pytest.raises(ValueError, match="forms of other columns"):
         _kernels.RowBatch([0], [1, 1], [False])
+    order = np.array([1, 0, 1], np.int64)
+    batch = _kernels.RowBatch([0, 1], [1, 1], [False, False], order)
+    batch.decode(plan, memoryview(chunk * 2))
+    rows = pa.RecordBatch._import_from_c(batch.address, schema)
+    assert rows.to_pydict() == {"a": [8, 6, 8], "b": [8, 6, 8]}
+    for other in (2, -1):
+        batch = _kernels.RowBatch([0], [1], [False], np.array([other]))
+        with pytest.raises(ValueError, match="order of other rows"):
+            batch.decode(plan, memoryview(chunk * 2))
 
 
 def test_a_field_is_made_once() -> None:

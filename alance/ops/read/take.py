@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, RowNotFoundError
-from alance.file.batches import empty_batch, empty_columns, one_batch
-from alance.format.numbers import to_arrow
+from alance.file.batches import empty_batch, in_order, one_batch
 from alance.io.joined import Joint
 from alance.ops.read.positions import as_positions, by_key, by_position
 from alance.ops.read.rows import with_meta
@@ -165,7 +164,7 @@ async def _take_placed(
     projection, schema = choice.projection, choice.schema
     positions, rows, cuts, places = placed
     if not positions:
-        return [in_order(_nothing(projection, schema), None)] * len(counts)
+        return [pa.Table.from_batches([_nothing(projection, schema)])] * len(counts)
     handles = snapshot.handles.at(positions)
     await snapshot.recall(handles)
     await prepare_take(snapshot, handles, schema)
@@ -179,18 +178,24 @@ async def _take_placed(
         physical = [handle.physical(own_rows) for handle, own_rows in asked.by_fragment()]
         asked = asked._replace(offsets=np.concatenate(physical))
 
+    # In the order asked for they are decoded at once, unless they are looked at before.
+    order, left = (places, None) if len(counts) == 1 and not projection.meta else (None, places)
+
     def finish(batch: pa.RecordBatch) -> list[pa.Table]:
         if projection.meta:
             batch = _with_meta(batch, asked, projection)
         batch = projection.apply(batch)
         if len(counts) == 1:
-            return [in_order(batch, places)]
+            return [pa.Table.from_batches([in_order(batch, left)])]
         # Rows of their own: a caller that keeps few rows does not keep those of all.
-        order = np.arange(batch.num_rows) if places is None else places
-        return [in_order(batch, own) for own in np.split(order, np.cumsum(counts)[:-1])]
+        rows = np.arange(batch.num_rows) if left is None else left
+        parts = np.split(rows, np.cumsum(counts)[:-1])
+        return [pa.Table.from_batches([in_order(batch, part)]) for part in parts]
 
     module = None if places is None and len(counts) == 1 else ARROW
-    return await read_rows(snapshot, asked, choice, finish, callers=len(counts), module=module)
+    return await read_rows(
+        snapshot, asked, choice, finish, order=order, callers=len(counts), module=module
+    )
 
 
 def _check_live(handle: FragmentHandle, rows: Int64s) -> None:
@@ -225,18 +230,6 @@ def _nothing(projection: Projection, schema: Schema) -> pa.RecordBatch:
     for name in projection.meta:
         batch = batch.append_column(name, pa.nulls(0, pa.uint64()))
     return projection.apply(batch)
-
-
-def in_order(batch: pa.RecordBatch, places: Int64s | None) -> pa.Table:
-    """The fetched rows in the order asked for: `places` are positions among them; None: as is."""
-    if places is not None and batch.num_columns:
-        from pyarrow.compute import call_function
-
-        # What `batch.take` calls, which takes as long again to make the options that are usual.
-        batch = call_function("take", [batch, to_arrow(places)])
-    elif places is not None:
-        batch = empty_columns(len(places))
-    return pa.Table.from_batches([batch])
 
 
 async def sample(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from alance.file.batches import one_batch, side_by_side
+from alance.file.batches import in_order, one_batch, side_by_side
 from alance.file.fragment import open_fragments
 from alance.file.fragment import take_rows as take_fragments
 from alance.file.open import FileOf, open_files
@@ -95,15 +95,17 @@ async def read_rows(
     choice: TakenColumns,
     finish: Callable[[pa.RecordBatch], T],
     *,
+    order: Int64s | None = None,
     callers: int = 1,
     module: str | None = None,
 ) -> T:
-    """What is made of rows of fragments, in their order.
+    """What is made of rows of fragments, in their order or in another one.
 
     Small ones are decoded on the loop, larger ones in the pool, large ones by all its threads.
 
     Args:
         finish: makes the answer of the batch, where it was decoded.
+        order: the rows that are wanted, by their numbers among these.
         callers: how many it is for.
         module: that `finish` needs.
 
@@ -117,12 +119,12 @@ async def read_rows(
     num_bytes = taken.num_bytes
     if num_bytes <= INLINE_BYTES and callers <= FEW_CALLERS:
         read = await engine.reader(taken.unread, "take", inline=True, takes=callers)
-        answer = finish(taken.decode(read))
+        answer = finish(taken.decode(read, order))
         await pool.share_turn()
         return answer
     if num_bytes <= SHARED_BYTES:
         read = await engine.reader(taken.unread, "take", takes=callers)
-        return await pool.run(lambda: finish(taken.decode(read)))
+        return await pool.run(lambda: finish(taken.decode(read, order)))
     most = max(room.num_bytes // 2, SHARED_BYTES)  # so that others come in beside
     decoded_bytes = _decoded_bytes(rows, opened)
     if callers > 1 and 2 * decoded_bytes > most:
@@ -132,13 +134,13 @@ async def read_rows(
     if largest > most and rows.num_rows > 1:
         ranges = rows.ranges(min(rows.num_rows, -(-largest // most)))
         batches = [await read_rows(snapshot, part, choice, _as_is) for part in ranges]
-        return await pool.run(lambda: finish(one_batch(batches)))
+        return await pool.run(lambda: finish(in_order(one_batch(batches), order)))
     ahead_bytes = max(largest, min(sum(sizes), most))
     batches_of: list[pa.RecordBatch | None] = [None] * len(parts)
     left = [*range(len(parts))]
 
     def decode(number: int, read: Reader) -> T | None:
-        batches_of[number] = parts[number].decode(read)
+        batches_of[number] = parts[number].decode(read, order)
         is_last = left.pop() == 0  # each thread has another answer
         return finish(side_by_side(cast("list[pa.RecordBatch]", batches_of))) if is_last else None
 
