@@ -117,28 +117,6 @@ nb::object edit_distances(const In<int64_t>& ends, const In<uint32_t>& codes,
   return nb::cast(out.numpy());
 }
 
-// Vectors; one alone stands for that of each row.
-template <typename T>
-struct Vectors {
-  const int64_t* ends;
-  const T* values;
-  bool is_one;
-
-  Vectors(const In<int64_t>& ends_, const In<T>& values_, int64_t rows)
-      : ends(ends_.data()), values(values_.data()), is_one(ends_.size() == 2) {
-    const auto count = static_cast<int64_t>(ends_.size()) - 1;
-    if (count != rows && count != 1) corrupt("vectors: one for each");
-    for (int64_t i = 0; i < count; ++i)
-      check_ends(ends[i], ends[i + 1], static_cast<int64_t>(values_.size()), "numbers");
-  }
-
-  const T* at(int64_t row) const { return values + ends[is_one ? 0 : row]; }
-  int64_t size(int64_t row) const {
-    const int64_t place = is_one ? 0 : row;
-    return ends[place + 1] - ends[place];
-  }
-};
-
 // Three sums over each pair of vectors of equal length, one number after the other: of the
 // products, and of the squares of either; or, `apart`, of the squares of the differences alone.
 template <typename T, typename U>
@@ -151,16 +129,17 @@ nb::object vector_sums(const In<int64_t>& ends, const In<T>& values, const In<in
   Owned<double> sums(product(rows, apart ? 1 : 3, "sums"));
   {
     nb::gil_scoped_release release;
-    const Vectors<T> vectors(ends, values, rows);
-    const Vectors<U> others(other_ends, other_values, rows);
+    const Lists<T> vectors(ends, values, rows);
+    const Lists<U> others(other_ends, other_values, rows);
     for (int64_t row = 0; row < rows; ++row) {
       double first = apart ? -0.0 : 0.0, second = 0, third = 0;
       if (there.size() == 0 || there.data()[row]) {
-        const int64_t size = vectors.size(row);
-        if (others.size(row) != size) corrupt("vectors of different lengths");
-        const T* left = vectors.at(row);
-        const U* right = others.at(row);
-        for (int64_t i = 0; i < size; ++i) {
+        const auto [start, stop] = vectors.at(row);
+        const auto [begin, end] = others.at(row);
+        if (end - begin != stop - start) corrupt("vectors of different lengths");
+        const T* left = vectors.values + start;
+        const U* right = others.values + begin;
+        for (int64_t i = 0; i < stop - start; ++i) {
           const auto a = static_cast<double>(left[i]), b = static_cast<double>(right[i]);
           first += apart ? (a - b) * (a - b) : a * b;
           if (apart) continue;

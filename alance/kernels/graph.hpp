@@ -166,6 +166,25 @@ void follow(Nearest& nearest, const In<int32_t>& numbers, const Rows& rows, cons
   }
 }
 
+// Adds the nearest rows of queries: what a walk over a graph finds, or of all rows, by blocks.
+// `few(number, start, stop)`: a block was dealt with, without the distances of all its rows.
+template <class Distances, class Few>
+void add_rows(Nearest& nearest, const In<int32_t>& numbers, const Rows& rows, const Graph* graph,
+              int64_t ef, Distances& distances, const Few& few) {
+  if (graph) return follow(nearest, numbers, rows, *graph, ef, distances);
+  float block[kBlock];
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const int64_t number = numbers.data()[i];
+    distances.ask(number);
+    for (int64_t start = 0; start < rows.count; start += kBlock) {
+      const int64_t stop = std::min(rows.count, start + kBlock);
+      if (!rows.any(start, stop) || few(number, start, stop)) continue;
+      distances.run(start, stop - start, block);
+      nearest.offer(number, block, rows, start, stop);
+    }
+  }
+}
+
 // Checked before the GIL is released.
 inline void check_graph(const Graph* graph, int64_t ef, const Rows& rows) {
   if (graph && (graph->num_rows() != rows.count || ef < 1))

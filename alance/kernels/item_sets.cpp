@@ -58,26 +58,6 @@ class Keys {
   size_t mask_ = 0;
 };
 
-// Lists of keys; one alone stands for that of each row.
-struct Lists {
-  const int64_t* ends;
-  const int64_t* keys;
-  bool is_one;
-
-  Lists(const In<int64_t>& ends_, const In<int64_t>& keys_, int64_t rows)
-      : ends(ends_.data()), keys(keys_.data()), is_one(ends_.size() == 2) {
-    const auto count = static_cast<int64_t>(ends_.size()) - 1;
-    if (count != rows && count != 1) corrupt("item sets: one list for each");
-    for (int64_t i = 0; i < count; ++i)
-      check_ends(ends[i], ends[i + 1], static_cast<int64_t>(keys_.size()), "items");
-  }
-
-  std::pair<int64_t, int64_t> at(int64_t row) const {
-    const int64_t place = is_one ? 0 : row;
-    return {ends[place], ends[place + 1]};
-  }
-};
-
 // Where the items are that a function of two lists gives, behind one another, and how many each
 // pair has; those of the other lists are behind all keys of the first ones. Items with equal keys
 // are the same one; given is the first. `there` has a byte for each pair, 0: nothing; or no byte.
@@ -98,7 +78,7 @@ nb::object item_sets(int kind, const In<int64_t>& ends, const In<int64_t>& keys,
   std::vector<int64_t> places;
   {
     nb::gil_scoped_release release;
-    const Lists lists(ends, keys, rows), others(other_ends, other_keys, rows);
+    const Lists<int64_t> lists(ends, keys, rows), others(other_ends, other_keys, rows);
     Keys seen;
     for (int64_t row = 0; row < rows; ++row) {
       const size_t before = places.size();

@@ -83,18 +83,8 @@ void add_sq(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes mask,
   ScaledBytes scaled(nearest, rows.count, codes, low, high, metric, scale);
   check_graph(graph, ef, rows);
   nb::gil_scoped_release release;
-  if (graph) return follow(nearest, numbers, rows, *graph, ef, scaled);
-  float distances[kBlock];
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const int64_t number = numbers.data()[i];
-    scaled.ask(number);
-    for (int64_t start = 0; start < rows.count; start += kBlock) {
-      const int64_t stop = std::min(rows.count, start + kBlock);
-      if (!rows.any(start, stop)) continue;
-      scaled.run(start, stop - start, distances);
-      nearest.offer(number, distances, rows, start, stop);
-    }
-  }
+  const auto none = [](int64_t, int64_t, int64_t) { return false; };
+  add_rows(nearest, numbers, rows, graph, ef, scaled, none);
 }
 
 }  // namespace

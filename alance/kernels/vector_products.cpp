@@ -397,20 +397,11 @@ void ProductBook::add(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, B
   const Sift sift = baseline ? nullptr : sift_here();
   ProductCodes product(*this, nearest, {codes.data(), rows.count}, is_dot_ ? nullptr : terms.data(),
                        centroid.data());
-  if (graph) return follow(nearest, numbers, rows, *graph, ef, product);
-  float distances[kBlock];
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    const int64_t number = numbers.data()[i];
-    product.ask(number);
-    for (int64_t start = 0; start < rows.count; start += kBlock) {
-      const int64_t stop = std::min(rows.count, start + kBlock);
-      if (!rows.any(start, stop)) continue;
-      const float bound = nearest.bound(number);
-      if (std::isfinite(bound) && product.offer_few(number, rows, start, stop, bound, sift)) continue;
-      product.run(start, stop - start, distances);
-      nearest.offer(number, distances, rows, start, stop);
-    }
-  }
+  const auto few = [&](int64_t number, int64_t start, int64_t stop) {
+    const float bound = nearest.bound(number);
+    return std::isfinite(bound) && product.offer_few(number, rows, start, stop, bound, sift);
+  };
+  add_rows(nearest, numbers, rows, graph, ef, product, few);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ def test_wrong_ends_are_refused() -> None:
     for wrong in ([0, 4, 3], [0, 2, 4], [-1, 2, 3], [2, 1, 3]):
         with pytest.raises(ValueError, match="items"):
             _kernels.item_sets(0, np.array(wrong), keys, ends, keys, ALL)
-        with pytest.raises(ValueError, match="numbers"):
+        with pytest.raises(ValueError, match="items"):
             _kernels.vector_sums(ends, numbers, np.array(wrong), numbers, ALL, True)
     for few in ([0, 1, 2, 3], []):
         with pytest.raises(ValueError, match=r"one list for each|no ends"):

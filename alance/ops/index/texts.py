@@ -204,7 +204,6 @@ class _NewPartition:
     def __init__(self, params: TextParams, of_elements: bool) -> None:
         self._analyzer = Analyzer(params)
         self._postings = _kernels.TextPostings(params.with_position)
-        self._with_positions = params.with_position
         self._ids: list[UInt64s] = [np.empty(0, np.uint64)]
         self._lengths: list[UInt32s] = [np.empty(0, np.uint32)]
         self._elements: list[UInt32s] | None = None
