@@ -16,7 +16,7 @@ from alance.io import trace
 from alance.io.generators import outermost
 from alance.ops.read import count, ordering
 from alance.ops.read.options import BlobMode, split_arguments
-from alance.ops.read.plan import in_large_batches, plan_scan
+from alance.ops.read.plan import computing_work, in_large_batches, plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.read.window import cut_table
 from alance.ops.version.first_use import load_readers
@@ -159,7 +159,11 @@ class Scanner:
     async def to_table(self) -> pa.Table:
         """All rows in memory."""
         batches = [batch async for batch in self.to_batches()]
-        return pa.Table.from_batches(batches, schema=self.projected_schema)
+        if work := computing_work(self._columns):
+            schema = await self._snapshot.engine.decode(lambda: self.projected_schema, work)
+        else:
+            schema = self.projected_schema
+        return pa.Table.from_batches(batches, schema=schema)
 
     async def to_pandas(
         self, *, blob_mode: BlobMode = "lazy", **options: Unpack[FrameArguments]

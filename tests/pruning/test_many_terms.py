@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import alance
-from alance.expr import pruning_checks
+from alance.expr import parse_projection, pruning_checks
 from alance.ops.read import pruning
 from alance.testing.stalls import Stalls
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from alance.expr import Computed
     from alance.expr.pruning import Check
 
 ROWS = 400
@@ -122,5 +123,23 @@ async def test_long_lists_that_the_text_does_not_show_are_sorted_off_the_loop(
     else:
         count = (await dataset.get_many(texts, "t", missing="skip")).num_rows
     assert count == ROWS // 2
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+async def test_many_computed_columns_are_parsed_off_the_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = await write(tmp_path)
+    threads = []
+
+    def parsed(*arguments: Any) -> Computed:
+        threads.append(threading.current_thread())
+        return parse_projection(*arguments)
+
+    monkeypatch.setattr("alance.expr.parse_projection", parsed)
+    columns = {f"column{number}": f"a + {number}" for number in range(200)}
+    table = await dataset.to_table(columns, limit=1)
+    assert table.to_pylist() == [{f"column{number}": number for number in range(200)}]
     assert threads
     assert threading.main_thread() not in threads

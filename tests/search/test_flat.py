@@ -253,6 +253,8 @@ async def test_an_empty_table_has_no_neighbours(tmp_path: Path) -> None:
         ({"q": 3}, "dimension 16"),
         ({"q": ["a"] * DIM}, "expected numbers"),
         ({"q": None}, "dimension 16|expected numbers"),
+        ({"q": [1j] * DIM}, "expected numbers"),
+        ({"k": 1 << 63}, "k=9223372036854775808"),
         ({"q": [float("nan")] * DIM}, "NaN"),
         ({"q": [float("inf")] * DIM}, "infinite"),
         ({"k": 0}, "k=0"),
