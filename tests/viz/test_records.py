@@ -43,7 +43,7 @@ async def test_callers_share_requests_and_are_named(lineitem_lab: Lab) -> None:
 
 
 async def test_requests_name_their_columns(lineitem_lab: Lab) -> None:
-    async with alance.Session() as session:
+    async with alance.Session(block_cache_bytes=0) as session:
         dataset = await opened(lineitem_lab, session)
         await dataset.take([1], ["l_comment", "l_tax"])
         with alance.trace() as recorder:
@@ -59,12 +59,13 @@ async def test_requests_name_their_columns(lineitem_lab: Lab) -> None:
 
 
 async def test_bytes_that_nobody_asked_for_are_counted(lineitem_lab: Lab) -> None:
-    async with alance.Session() as session:
+    async with alance.Session(block_cache_bytes=0) as session:
         dataset = await opened(lineitem_lab, session)
         rows = [0, 3000]
         await dataset.take(rows, ["l_comment"])
         with alance.trace() as recorder:
             await dataset.take(rows, ["l_comment"])
+        assert recorder.events
         for event in recorder.events:
             assert event.num_used + event.num_wasted == event.num_bytes == event.stop - event.start
             assert event.num_used == sum(stop - start for start, stop in event.asked)
