@@ -22,7 +22,6 @@ from alance.format.numbers import distinct
 from alance.format.schema import Schema
 from alance.io.generators import outermost
 from alance.ops.read.positions import as_positions
-from alance.ops.read.take import in_order
 from alance.ops.version.first_use import OLDER_FILES
 from alance.session import Session
 
@@ -190,7 +189,9 @@ class FileReader:
             return (yield from opened.take(unique, engine.cache))
 
         task = await engine.drive(plan(), "take")
-        return await engine.decode(lambda: in_order(task.decode(), places), task.num_bytes)
+        return await engine.decode(
+            lambda: pa.Table.from_batches([task.decode(order=places)]), task.num_bytes
+        )
 
     @outermost
     async def to_batches(
