@@ -95,7 +95,7 @@ async def test_the_parts_of_a_query_share_a_round(lab: Lab) -> None:
 
 
 async def test_searches_at_once_share_the_take_of_their_rows(lab: Lab) -> None:
-    async with alance.Session() as session:
+    async with alance.Session(block_cache_bytes=0) as session:
         options = lab.lance_options()
         dataset = await alance.dataset(URI, storage_options=options, session=session)
         texts = [f"w{number} w{2 * number}" for number in range(64)]
