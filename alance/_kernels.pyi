@@ -868,9 +868,9 @@ def text_to_jsonb(
 
 # --- row_order.cpp ---
 
-# The ids in ascending order, and where they were; ids that span over 32 bits raise ValueError.
+# Numbers in ascending order, and where they were; equal ones stay in their order.
 def order_of(
-    ids: npt.NDArray[np.uint64],
+    keys: npt.NDArray[np.uint64],
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint32]]: ...
 
 # --- digests.cpp ---

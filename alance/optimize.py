@@ -187,21 +187,23 @@ class Optimize:
     ) -> Dataset:
         """Bring indices to all fragments; those of kinds that are not written here stay.
 
-        The new segment of an index takes the place of its latest one: it is built again, from the
-        fragments of that and those that were not covered. Where all are, no version is made. Of a
-        vector index it takes the place of the latest ones that are not larger than what comes
-        behind them, so that there are few of them, and a row is written again a few times at most;
-        their codes are carried over, and only vectors that were not covered are read. Where its
-        partitions would have more than four times the rows that they had when their centroids were
-        found, these and the codes are found anew, and all of its vectors are read.
+        The new segment of an index takes the place of its latest one: it is of the fragments of
+        that and of those that were not covered. Where all are, no version is made. Of B-trees and
+        bitmap indices the files of the latest one are merged with the rows that were not covered,
+        without stable row ids; others of values are built again from the column. Of a vector index
+        it takes the place of the latest ones that are not larger than what comes behind them, so
+        that there are few of them, and a row is written again a few times at most; their codes are
+        carried over, and only vectors that were not covered are read. Where its partitions would
+        have more than four times the rows that they had when their centroids were found, these and
+        the codes are found anew, and all of its vectors are read.
         `summary` has `indices`, the number of new segments, and `warnings`.
 
         Indices that a compaction by pylance left for later (`defer_index_remap`) are first written
         again, with the addresses that their rows have now: a version of its own, whatever
         `index_names` are.
 
-        Cost: a scan of each indexed column in these fragments; of vectors the files of the segments
-        that are merged; the files' PUTs; one commit.
+        Cost: a scan of each indexed column in these fragments, or, where files are merged, in those
+        that were not covered, and the files; the new files' PUTs; one commit.
 
         Args:
             num_indices_to_merge: latest segments whose place the new one takes; 0: it is of the
@@ -213,6 +215,7 @@ class Optimize:
             NotFoundError: no such index.
             UnsupportedError: an index was left for later, and is of a kind that is not written
                 here.
+            CorruptFileError: a segment that cannot be read; with `retrain` it is not.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
         await self._dataset._load(index_extend)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Int64s, Mask
+    from alance.arrays import Bytes, Int64s, Mask, UInt64s
 
 
 def as_numbers(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
@@ -84,6 +84,13 @@ def positions_of(starts: Int64s, counts: Int64s) -> Int64s:
     shifts = np.repeat(starts - (np.cumsum(counts) - counts), counts)
     positions: Int64s = shifts + np.arange(len(shifts))
     return positions
+
+
+def unsigned(numbers: npt.NDArray[np.integer[Any]]) -> UInt64s:
+    """Whole numbers as unsigned ones of 64 bits in the same order."""
+    if numbers.dtype.kind == "u":
+        return numbers.astype(np.uint64)
+    return numbers.astype(np.int64).view(np.uint64) ^ np.uint64(1 << 63)
 
 
 def _bits(buffer: pa.Buffer, offset: int, count: int) -> Mask:

@@ -8,7 +8,7 @@ of equal values.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,6 @@ from alance.format.row_set import RowSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    import numpy.typing as npt
 
     from alance.arrays import Int64s, Mask, UInt32s, UInt64s
 
@@ -153,7 +151,7 @@ class RowIdIndex:
         total = int(lengths.sum(dtype=np.int64))
         del runs
         if len(ids) and not (ids[1:] > ids[:-1]).all():
-            ids, order = _sorted(ids)
+            ids, order = _kernels.order_of(ids)
             addresses = addresses[order]
             if len(ids) < total:
                 lengths = lengths[order]
@@ -239,14 +237,6 @@ def _starts(index: RowIdIndex) -> UInt64s:
     """The first id of each run; shape (n,)."""
     uppers = np.repeat(index.highs << HALF, np.diff(index.bounds))
     return uppers | index.lows
-
-
-def _sorted(ids: UInt64s) -> tuple[UInt64s, npt.NDArray[np.integer[Any]]]:
-    """The ids in ascending order, and where they were."""
-    if int(ids.max()) - int(ids.min()) <= 0xFFFF_FFFF and len(ids) <= 0xFFFF_FFFF:
-        return _kernels.order_of(ids)
-    order = np.argsort(ids, kind="stable")
-    return ids[order], order
 
 
 def _joined(ids: UInt64s, addresses: UInt64s, lengths: UInt32s) -> tuple[UInt64s, UInt64s, UInt32s]:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.proto import rowids_pb2
 from alance.format.table.row_ids import parse_row_id_runs, parse_row_ids, runs_of_ids
@@ -123,17 +122,6 @@ def test_ids_of_any_kind(ids: list[int], num_fragments: int, data: st.DataObject
     found, missing = index.find(asked)
     for one, address, is_missing in zip(asked.tolist(), found, missing, strict=True):
         assert (None if is_missing else int(address)) == where.get(one)
-
-
-def test_order() -> None:
-    draw = np.random.default_rng(2)
-    for count, span in ((0, 1), (1, 1), (1000, 3), (50_000, 1 << 20), (50_000, 1 << 32)):
-        ids = draw.integers(0, span, count).astype(np.uint64) + np.uint64(1 << 40)
-        found, order = _kernels.order_of(ids)
-        assert (order == np.argsort(ids, kind="stable")).all()
-        assert (found == np.sort(ids)).all()
-    with pytest.raises(ValueError, match="too far apart"):
-        _kernels.order_of(np.array([0, 1 << 32], np.uint64))
 
 
 def test_an_id_twice_in_a_run() -> None:

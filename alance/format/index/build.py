@@ -50,9 +50,9 @@ class PageTableBuilder:
     def add(self, batch: pa.RecordBatch) -> None:
         """Note the next rows: values in the first column, nulls before all others."""
         values = batch.column(0)
-        rows = np.arange(self._num_rows, self._num_rows + len(values))
-        starts = np.flatnonzero(rows % self._page_rows == 0)
-        ends = np.flatnonzero(rows % self._page_rows == self._page_rows - 1)
+        page = self._page_rows
+        starts = np.arange(-self._num_rows % page, len(values), page)
+        ends = np.arange((-1 - self._num_rows) % page, len(values), page)
         self._lows.append(values.take(to_arrow(starts)))
         self._highs.append(values.take(to_arrow(ends)))
         self._last = values.slice(len(values) - 1, 1) if len(values) else self._last

@@ -9,6 +9,7 @@ from alance.checks import check_count
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import JSON, Index, json_target
 from alance.ops.index.build import SegmentBuilder
+from alance.ops.index.carried_values import carrying
 from alance.ops.index.late import catch_up
 from alance.ops.index.manage import segments_of_name, zone_options
 from alance.ops.index.new import commit_segments, indexed_column
@@ -52,7 +53,8 @@ async def optimize_indices(
         old: list[table_pb2.IndexMetadata] = []
         warnings = []
         for name, segments in groups.items():
-            builder: NewSegment | None = await _builder_like(base, segments)
+            builder: NewSegment | None
+            builder = of_values = await _builder_like(base, segments)
             of_vectors = builder is None
             least = merged if merged is not None else 1
             if merged is None and of_vectors:
@@ -73,6 +75,8 @@ async def optimize_indices(
                     "vectors to train by: as it was"
                 )
             elif fragments is not None:
+                if of_values is not None and not retrain:
+                    builder = await carrying(of_values, replaced)
                 new[builder] = fragments
                 old += replaced
         summary = {"indices": len(new), "warnings": warnings}

@@ -7,8 +7,10 @@ are; so equal values keep the order of the runs.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import deque
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,8 +24,9 @@ from alance.ops.index.sort import BATCH_ROWS, sort_parts
 from alance.ops.lookup.files import sort_key
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
+    from alance.io.pool import DecodePool
     from alance.ops.index.runs import IndexPart
     from alance.ops.version.snapshot import Snapshot
 
@@ -72,30 +75,20 @@ class _Block:
 
 
 @dataclass(slots=True, eq=False)
-class _Run:
-    """A part while it is merged."""
+class _Run(ABC):
+    """Sorted rows while they are merged, of which some batches are held."""
 
-    part: IndexPart
+    pool: DecodePool
     low: Any = None
     high: Any = None
-    next_block: int = 0
+    is_read: bool = False
     held_bytes: int = 0
     blocks: deque[_Block] = field(default_factory=deque)
     nulls: deque[pa.RecordBatch] = field(default_factory=deque)
 
-    @property
-    def is_read(self) -> bool:
-        return self.next_block == len(self.part.blocks)
-
-    def wanted(self, budget: int) -> int:
-        """The block before which reading stops now, to hold a budget or one block."""
-        sizes, stop, room = self.part.blocks, self.next_block, budget - self.held_bytes
-        while stop < len(sizes) and (
-            room >= sizes[stop][1] or not (self.blocks or stop > self.next_block)
-        ):
-            room -= sizes[stop][1]
-            stop += 1
-        return stop
+    @abstractmethod
+    async def fill(self, budget: int) -> None:
+        """Read rows, if there are any, to hold a budget or one batch."""
 
     def put(self, batches: Sequence[pa.RecordBatch]) -> None:
         for batch in batches:
@@ -113,7 +106,6 @@ class _Run:
                     keys = keys_of(batch.column(0))
                 self.blocks.append(_Block(batch, keys))
                 self.held_bytes += batch.nbytes
-        self.next_block += len(batches)
 
     def last(self) -> Any:
         return self.blocks[-1].keys[len(self.blocks[-1].keys) - 1]
@@ -131,6 +123,49 @@ class _Run:
                 break
             self.held_bytes -= self.blocks.popleft().batch.nbytes
         return taken
+
+
+@dataclass(slots=True, eq=False)
+class _PartRun(_Run):
+    """A part of an index that is built by several."""
+
+    snapshot: Snapshot = field(kw_only=True)
+    schema: pa.Schema = field(kw_only=True)
+    part: IndexPart = field(kw_only=True)
+    next_block: int = 0
+
+    async def fill(self, budget: int) -> None:
+        start, stop = self.next_block, self._wanted(budget)
+        if stop > start:
+            blocks = await read_blocks(self.snapshot, self.part, start, stop, self.schema)
+            await self.pool.run(lambda: self.put(blocks))
+        self.next_block = stop
+        self.is_read = stop == len(self.part.blocks)
+
+    def _wanted(self, budget: int) -> int:
+        """The block before which reading stops now, to hold a budget or one block."""
+        sizes, stop, room = self.part.blocks, self.next_block, budget - self.held_bytes
+        while stop < len(sizes) and (
+            room >= sizes[stop][1] or not (self.blocks or stop > self.next_block)
+        ):
+            room -= sizes[stop][1]
+            stop += 1
+        return stop
+
+
+@dataclass(slots=True, eq=False)
+class _StreamRun(_Run):
+    """Batches that somebody else reads, in order."""
+
+    batches: AsyncIterator[pa.RecordBatch] = field(kw_only=True)
+
+    async def fill(self, budget: int) -> None:
+        while not self.is_read and (self.held_bytes < budget or not self.blocks):
+            batch = await anext(self.batches, None)
+            if batch is None:
+                self.is_read = True
+            elif batch.num_rows:
+                self.put([batch])
 
 
 @dataclass(slots=True, eq=False)
@@ -163,9 +198,29 @@ class RunMerger:
         Raises:
             CorruptFileError, NotFoundError, StoreError: a part that cannot be read.
         """
+        pool = self.snapshot.engine.pool
+        runs = [
+            _PartRun(pool, low, high, snapshot=self.snapshot, schema=self.schema, part=part)
+            for part in parts
+            if part.blocks
+        ]
+        async with aclosing(self._merged(runs)) as rows:
+            async for batch in rows:
+                yield batch
+
+    async def merged_streams(
+        self, streams: Sequence[AsyncIterator[pa.RecordBatch]]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """The same of streams, each in order for sure."""
+        pool = self.snapshot.engine.pool
+        async with aclosing(self._merged([_StreamRun(pool, batches=s) for s in streams])) as rows:
+            async for batch in rows:
+                yield batch
+
+    async def _merged(self, runs: Sequence[_Run]) -> AsyncGenerator[pa.RecordBatch, None]:
         waiting: list[pa.RecordBatch] = []
         num_rows = 0
-        async for piece in self._pieces([_Run(part, low, high) for part in parts if part.blocks]):
+        async for piece in self._pieces(runs):
             waiting.append(piece)
             num_rows += piece.num_rows
             if num_rows >= BATCH_ROWS:
@@ -182,17 +237,17 @@ class RunMerger:
             return pieces[0]
         return await self.snapshot.engine.pool.run(lambda: pa.concat_batches(pieces))
 
-    async def _pieces(self, runs: list[_Run]) -> AsyncGenerator[pa.RecordBatch, None]:
+    async def _pieces(self, runs: Sequence[_Run]) -> AsyncGenerator[pa.RecordBatch, None]:
         pool = self.snapshot.engine.pool
         share = self.memory // (HELD_SHARE * max(1, len(runs)))
         for run in runs:
             while not run.blocks and not run.is_read:
-                await self._fill(run, share)
+                await run.fill(share)
                 while run.nulls:
                     yield run.nulls.popleft()
         while True:
             hungry = [run for run in runs if not run.is_read and run.held_bytes <= share // 2]
-            await all_of(self._fill(run, share) for run in hungry)
+            await all_of(run.fill(share) for run in hungry)
             self.peak_bytes = max(self.peak_bytes, sum(run.held_bytes for run in runs))
             runs = [run for run in runs if run.blocks]
             if not runs:
@@ -213,10 +268,4 @@ class RunMerger:
                         yield piece
                     if run.blocks or run.is_read:
                         break
-                    await self._fill(run, share)
-
-    async def _fill(self, run: _Run, budget: int) -> None:
-        start, stop = run.next_block, run.wanted(budget)
-        if stop > start:
-            blocks = await read_blocks(self.snapshot, run.part, start, stop, self.schema)
-            await self.snapshot.engine.pool.run(lambda: run.put(blocks))
+                    await run.fill(share)

@@ -25,7 +25,7 @@ from alance.format.index.build import PageTableBuilder, RowSetBuilder
 from alance.format.index.hnsw import Links
 from alance.format.numbers import to_arrow
 from alance.format.proto import table_pb2
-from alance.ops.index.build import write_lookup, write_pages
+from alance.ops.index.build import set_batches, write_lookup, write_pages
 from alance.ops.index.keyed import RowKeys
 from alance.ops.index.merge import RunMerger, keys_of
 from alance.ops.index.runs import IndexPart, run_schema, write_run
@@ -102,19 +102,12 @@ class IndexRange:
     async def _sets(self, base: Snapshot) -> IndexPages:
         """The row sets of each value as one, in a run beside those of the parts."""
         type_, counts = base.schema.field(self.column).arrow_type, list[int]()
-        sets, run = RowSetBuilder(type_, sort_key, of_sets=True), base.engine.pool.run
+        sets = RowSetBuilder(type_, sort_key, of_sets=True)
         merger = RunMerger(base, run_schema(BITMAP, type_), self.memory_bytes, counts.append)
-
-        async def joined() -> AsyncGenerator[pa.RecordBatch, None]:
-            async with aclosing(merger.merged(self.parts, self.low, self.high)) as rows:
-                async for batch in rows:
-                    for ready in await run(lambda batch=batch: sets.add(batch)):  # type: ignore[misc]
-                        yield ready
-            for ready in await run(sets.finish):
-                yield ready
-
         build = self.parts[0].build if self.parts else self.segment
-        path, blocks, _ = await write_run(base, build, joined())
+        async with aclosing(merger.merged(self.parts, self.low, self.high)) as rows:
+            joined = set_batches(base.engine.pool, rows, sets)
+            path, blocks, _ = await write_run(base, build, joined)
         part = IndexPart(self.column, BITMAP, self.read_version, (), path, sum(counts), blocks)
         return IndexPages(self.segment, self.number, sum(counts), run=part)
 

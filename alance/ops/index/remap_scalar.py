@@ -24,6 +24,7 @@ from alance.ops.lookup.segments import BITMAP, BTREE
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
+    from alance.arrays import Int64s, Mask
     from alance.format.index.bitmap import KeyedSets
     from alance.format.index.remap import Moves
     from alance.format.table.indices import Index
@@ -39,31 +40,43 @@ async def moved_tree(snapshot: Snapshot, index: Index, moves: Moves, new: Segmen
     Raises:
         CorruptFileError, UnsupportedError: a tree that cannot be read.
     """
+    type_ = (await IndexFiles(snapshot, index).page_table()).low.type
+    async with aclosing(tree_rows(snapshot, index, moves.moved)) as rows:
+        await write_tree(new, type_, rows)
+
+
+async def tree_rows(
+    snapshot: Snapshot, index: Index, moved: Callable[[Int64s], tuple[Int64s, Mask]]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The rows of a B-tree, as `write_tree` takes them.
+
+    Args:
+        moved: gives the new numbers of those of some rows that stay, and which these are.
+
+    Raises:
+        CorruptFileError, UnsupportedError: a tree that cannot be read.
+    """
     table = await IndexFiles(snapshot, index).page_table()  # says that the files belong together
     type_ = table.low.type
     schema = run_schema(BTREE, type_)
 
-    def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
+    def kept(batch: pa.RecordBatch) -> pa.RecordBatch:
         values, ids = batch.columns
         if ids.null_count:
             raise CorruptFileError("B-tree index: a row number is null")
-        rows, is_kept = moves.moved(as_numbers(ids).astype(np.int64))
+        rows, is_kept = moved(as_numbers(ids).view(np.int64))
         if not is_kept.all():
             values = values.filter(to_arrow(is_kept))
         return pa.RecordBatch.from_arrays([values, to_arrow(rows.view(np.uint64))], schema=schema)
 
-    async def whole() -> AsyncGenerator[pa.RecordBatch, None]:
-        for name in table.files:
-            data = await StoredFile.open(snapshot, index, name)
-            _check_columns(data, [btree.VALUES, btree.IDS], pa.uint64())
-            if data.schema.field(btree.VALUES).type != type_:
-                raise CorruptFileError(f"B-tree index: {name} is not of {type_}, as its table says")
-            async with aclosing(_batches(data, moved)) as batches:
-                async for batch in batches:
-                    yield batch
-
-    async with aclosing(whole()) as rows:
-        await write_tree(new, type_, rows)
+    for name in table.files:
+        data = await StoredFile.open(snapshot, index, name)
+        _check_columns(data, [btree.VALUES, btree.IDS], pa.uint64())
+        if data.schema.field(btree.VALUES).type != type_:
+            raise CorruptFileError(f"B-tree index: {name} is not of {type_}, as its table says")
+        async with aclosing(_batches(data, kept)) as batches:
+            async for batch in batches:
+                yield batch
 
 
 async def moved_row_sets(snapshot: Snapshot, index: Index, moves: Moves, new: SegmentFiles) -> None:
@@ -92,11 +105,7 @@ async def _moved_sets(
     Raises:
         CorruptFileError, UnsupportedError: an index that cannot be read.
     """
-    stored = await StoredFile.open(snapshot, index, form.file)
-    _check_columns(stored, [form.keys, form.sets], pa.binary())
-    type_ = stored.schema.field(form.keys).type
-    schema = run_schema(BITMAP, type_)
-
+    stored = await _open_sets(snapshot, index, form)
     covered = index.fragment_ids or frozenset()
     handles = [handle for handle in snapshot.handles if handle.id in covered]
     await snapshot.resolve_sizes(handles)
@@ -109,6 +118,47 @@ async def _moved_sets(
         rows, _ = moves.moved(claimed.to_numpy())
         return form.to_bytes(rows) if len(rows) else None
 
+    ends = NO_END
+    if (number := stored.metadata.get(bitmap.LABEL_NULLS)) is not None:
+        nulls = memoryview(await stored.buffer(_number(number)))
+        content = await snapshot.engine.pool.run(lambda: moved_set(nulls) or rows_bytes(_NO_ROWS))
+        ends = FileEnd({bitmap.LABEL_NULLS: "1"}, [np.frombuffer(content, np.uint8)])
+    async with aclosing(_changed_sets(stored, moved_set)) as rows:
+        type_ = stored.schema.field(form.keys).type
+        await write_row_sets(new, type_, rows, form, of_sets=True, end=lambda: ends)
+
+
+_NO_ROWS: Final = np.empty(0, np.int64)
+
+
+async def set_rows(
+    snapshot: Snapshot, index: Index, moved_set: Callable[[memoryview], bytes | None]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The keys and row sets of a bitmap index, as `write_row_sets` takes them.
+
+    Args:
+        moved_set: gives the new set; None: no row is left.
+
+    Raises:
+        CorruptFileError: an index that cannot be read.
+    """
+    stored = await _open_sets(snapshot, index, ROW_SETS)
+    async with aclosing(_changed_sets(stored, moved_set)) as batches:
+        async for batch in batches:
+            yield batch
+
+
+async def _open_sets(snapshot: Snapshot, index: Index, form: KeyedSets) -> StoredFile:
+    stored = await StoredFile.open(snapshot, index, form.file)
+    _check_columns(stored, [form.keys, form.sets], pa.binary())
+    return stored
+
+
+def _changed_sets(
+    stored: StoredFile, moved_set: Callable[[memoryview], bytes | None]
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    schema = run_schema(BITMAP, stored.schema.field(0).type)
+
     def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
         keys, sets = batch.columns
         if sets.null_count:
@@ -117,16 +167,7 @@ async def _moved_sets(
         whole = pa.RecordBatch.from_arrays([keys, contents], schema=schema)
         return whole.filter(contents.is_valid()) if contents.null_count else whole
 
-    ends = NO_END
-    if (number := stored.metadata.get(bitmap.LABEL_NULLS)) is not None:
-        nulls = memoryview(await stored.buffer(_number(number)))
-        content = await snapshot.engine.pool.run(lambda: moved_set(nulls) or rows_bytes(_NO_ROWS))
-        ends = FileEnd({bitmap.LABEL_NULLS: "1"}, [np.frombuffer(content, np.uint8)])
-    async with aclosing(_batches(stored, moved, SET_BYTES // stored.bytes_per_row + 1)) as rows:
-        await write_row_sets(new, type_, rows, form, of_sets=True, end=lambda: ends)
-
-
-_NO_ROWS: Final = np.empty(0, np.int64)
+    return _batches(stored, moved, SET_BYTES // stored.bytes_per_row + 1)
 
 
 async def _batches(
@@ -134,13 +175,11 @@ async def _batches(
     moved: Callable[[pa.RecordBatch], pa.RecordBatch],
     step: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    pool = stored.snapshot.engine.pool
     spans = spans_of(stored.num_rows, step) if step else spans_of(stored.num_rows)
-    async with aclosing(stored.batches(spans)) as batches:
+    async with aclosing(stored.batches(spans, moved)) as batches:
         async for batch in batches:
-            kept = await pool.run(lambda batch=batch: moved(batch))  # type: ignore[misc]
-            if kept.num_rows:
-                yield kept
+            if batch.num_rows:
+                yield batch
 
 
 def _check_columns(stored: StoredFile, names: list[str], second: pa.DataType) -> None:

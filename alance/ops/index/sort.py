@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.casts import is_bytes, is_text
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.expr.pruning_sets import whole_numbers
+from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
 from alance.ops.lookup.files import sort_key
+from alance.ops.read.sorting import stable_order
 from alance.ops.write.spool import Scratch, Spool
 
 if TYPE_CHECKING:
@@ -122,14 +124,11 @@ def sort_parts(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _order(keys: pa.Array) -> pa.Array:
-    """The stable order of keys, nulls first; for wide integers numpy takes half of Arrow's time."""
-    if keys.type != pa.int64():
+    """The stable order of keys, nulls first."""
+    numbers = whole_numbers(keys)
+    if numbers is None:
         return pc.array_sort_indices(keys, null_placement="at_start")
-    order = np.argsort(as_numbers(keys.drop_null()), kind="stable")
-    if keys.null_count:
-        valid = as_mask(pc.is_valid(keys))
-        order = np.concatenate([np.flatnonzero(~valid), np.flatnonzero(valid)[order]])
-    return to_arrow(order)
+    return to_arrow(stable_order(numbers, validity_of(keys)))
 
 
 def _by_codes(batch: pa.RecordBatch) -> pa.RecordBatch | None:

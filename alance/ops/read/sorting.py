@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance import _kernels
 from alance.errors import UnsupportedError
+from alance.expr.compare import float_values
+from alance.expr.pruning_sets import whole_numbers
+from alance.format.numbers import to_arrow, unsigned, validity_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy.typing as npt
+
+    from alance.arrays import Mask, UInt32s
     from alance.ops.read.options import ColumnOrdering
 
 
@@ -28,6 +36,9 @@ def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:
     Raises:
         UnsupportedError: a column of a type whose values have no order.
     """
+    order = _order_of_numbers(table, orderings)
+    if order is not None:
+        return table.take(to_arrow(order))
     arrays: list[pa.ChunkedArray] = []
     keys: list[tuple[str, str]] = []
     for ordering in orderings:
@@ -50,6 +61,61 @@ def in_order(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> pa.Table:
         )
         raise UnsupportedError(f"order_by: values without an order ({types})") from error
     return table.take(places)
+
+
+def _order_of_numbers(table: pa.Table, orderings: Sequence[ColumnOrdering]) -> UInt32s | None:
+    """The order of rows by keys that are all numbers; None: some are not.
+
+    A radix sort by the last key first: a tenth of the time of comparisons.
+    """
+    keys = []
+    for ordering in orderings:
+        values = _comparable(table.column(ordering.column_name)).combine_chunks()
+        numbers = _as_ordered(values)
+        if numbers is None:
+            return None
+        keys.append((ordering, numbers, validity_of(values)))
+    order: UInt32s | None = None
+    for ordering, numbers, valid in reversed(keys):
+        if order is not None:
+            numbers, valid = numbers[order], valid if valid is None else valid[order]
+        places = stable_order(
+            numbers, valid, ascending=ordering.ascending, nulls_first=ordering.nulls_first
+        )
+        order = places if order is None else order[places]
+    return order
+
+
+def stable_order(
+    numbers: npt.NDArray[np.integer[Any]],
+    valid: Mask | None,
+    *,
+    ascending: bool = True,
+    nulls_first: bool = True,
+) -> UInt32s:
+    """The order of whole numbers; equal ones, and nulls, stay as they are.
+
+    Args:
+        valid: false where they are null; None: nowhere.
+    """
+    keys = unsigned(numbers)
+    _, order = _kernels.order_of(keys if ascending else ~keys)
+    if valid is None:
+        return order
+    parts = [order[valid[order]], np.flatnonzero(~valid).astype(np.uint32)]
+    return np.concatenate(parts[::-1] if nulls_first else parts)
+
+
+def _as_ordered(values: pa.Array) -> npt.NDArray[np.integer[Any]] | None:
+    """Numbers as whole ones in the same order; None: they are none."""
+    if not pa.types.is_floating(values.type):
+        return whole_numbers(values)
+    floats = float_values(values) + 0  # of the two zeros one
+    floats[np.isnan(floats)] = np.nan
+    pattern = floats.view(np.dtype(f"i{floats.itemsize}"))
+    most = np.iinfo(pattern.dtype).max
+    keys: npt.NDArray[np.integer[Any]] = pattern ^ (pattern >> (8 * floats.itemsize - 1) & most)
+    return keys
 
 
 def _comparable(values: Values) -> Values:
