@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import gc
 import itertools
+import shutil
 import statistics
 import tempfile
 import time
@@ -161,6 +162,18 @@ async def reads(paths: dict[str, str], session: alance.Session) -> list[Row]:
             lambda: their_scan(theirs["narrow"], filter="x < 0.01"),
         ),
         Row(
+            "narrow: count of texts like '%99%'",
+            1,
+            lambda: ours["narrow"].count_rows("name like '%99%'"),
+            lambda: theirs["narrow"].count_rows("name like '%99%'"),
+        ),
+        Row(
+            "narrow: all rows in the order of a number",
+            1,
+            lambda: ours["narrow"].to_table(["id", "x"], order_by=["x"]),
+            lambda: theirs["narrow"].scanner(["id", "x"], order_by=["x"]).to_table(),
+        ),
+        Row(
             "narrow: take 100 rows",
             10,
             lambda: ours["narrow"].take(some),
@@ -272,6 +285,36 @@ def writes(folder: Path) -> list[Row]:
     ]
 
 
+def indices(folder: Path, parts: str) -> list[Row]:
+    """Rows that build an index, and bring some up to date; of copies of an indexed table."""
+    path, their_path = (
+        str(shutil.copytree(parts, folder / f"{side}-parts.lance")) for side in ("ours", "theirs")
+    )
+    more = narrow().slice(0, NARROW_ROWS // 20)
+
+    async def build() -> object:
+        dataset = await alance.dataset(path)
+        return await dataset.create_scalar_index("id", "BTREE", replace=True)
+
+    async def extend() -> object:
+        dataset = await alance.write_dataset(more, path, mode="append")
+        return await dataset.optimize.optimize_indices()
+
+    def their_extend() -> object:
+        dataset = lance.write_dataset(more, their_path, mode="append")
+        return dataset.optimize.optimize_indices()
+
+    return [
+        Row(
+            "B-tree: build of a key in no order",
+            1,
+            build,
+            lambda: lance.dataset(their_path).create_scalar_index("id", "BTREE", replace=True),
+        ),
+        Row("append 5 %, bring a B-tree and a bitmap index up to date", 1, extend, their_extend),
+    ]
+
+
 async def measured(row: Row, seconds: float) -> tuple[float, float, float]:
     """Milliseconds of processor time of one work of ours and of theirs, and the ratio: medians."""
     begun, sides = time.perf_counter(), []
@@ -307,6 +350,7 @@ async def run(seconds: float) -> None:
             async with alance.Session() as session:
                 uri = f"s3://{folder.name}/narrow.lance"
                 rows = [*await reads(paths, session), remote(lab, uri), *writes(folder)]
+                rows += indices(folder, paths["parts"])
                 gc.collect()
                 gc.freeze()
                 for row in rows:
