@@ -23,6 +23,11 @@ NAMES = ["i32", "u64", "f32", "bool", "text", "fixed", "clock", "dec", "nothing"
 THEIRS = ["i32", "bool", "text", "nothing"]  # filters of `TYPED_FILTERS` that pylance parses
 
 
+@pytest.fixture(autouse=True)
+def _few_rows_are_carried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("alance.ops.index.carried_values.FEW_ROWS", 0)
+
+
 def some(number: int) -> pa.Table:
     """Rows of all types in an order of their own."""
     columns = {name: values for name, values in typed().items() if name in NAMES}

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 CARRIED: Final = (BTREE, BITMAP)
+FEW_ROWS: Final = 32 << 10  # are scanned and sorted in less time than the files are opened in
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +153,15 @@ async def carrying(
     snapshot = builder.snapshot
     if builder.kind not in CARRIED or builder.options.path or snapshot.has_stable_row_ids:
         return builder
-    seen = {handle.id for handle in snapshot.handles}
-    carried = []
+    counts = (await snapshot.live_counts()).tolist()
+    rows = {handle.id: count for handle, count in zip(snapshot.handles, counts, strict=True)}
+    seen, carried = set(rows), []
     for message in replaced:
         index = Index.from_protobuf(message)
         values = CarriedValues(index, (index.fragment_ids or frozenset()) & seen)
         seen -= values.covered
-        if message.covering_fields:
+        is_small = sum(rows[fragment] for fragment in values.covered) <= FEW_ROWS
+        if message.covering_fields or is_small:
             continue
         if values.covered and await values.has_type(snapshot, builder.leaf.arrow_type):
             carried.append(values)
