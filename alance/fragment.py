@@ -18,13 +18,15 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from typing import Unpack
 
     import pandas as pd
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from alance import data_files
+    from alance.datasets import Dataset
     from alance.file_version import FileVersion
     from alance.format.proto.file_pb2 import Field as FieldMessage
     from alance.format.proto.table_pb2 import DataFragment
@@ -47,11 +49,12 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
     from alance.ops.write import options as write_options
     from alance.ops.write import write as writer
-    from alance.ops.write.options import Mode, Progress
+    from alance.ops.write.options import Mode, OnProgress
     from alance.ops.write.sources import Data
 else:
     columns_add = Deferred("alance.ops.columns.add")
     columns_join = Deferred("alance.ops.columns.join")
+    data_files = Deferred("alance.data_files")
     rows_delete = Deferred("alance.ops.rows.delete")
     validate = Deferred("alance.ops.upkeep.validate")
     write_options = Deferred("alance.ops.write.options")
@@ -172,7 +175,7 @@ class DatasetFragment(Framed):
         mode: Mode = "append",
         schema: pa.Schema | None = None,
         data_storage_version: str | FileVersion | None = None,
-        progress: Callable[[Progress], object] | None = None,
+        progress: OnProgress | None = None,
         blobs: BlobOptions | None = None,
         store: object | None = None,
         storage_options: StorageOptions | None = None,
@@ -212,6 +215,29 @@ class DatasetFragment(Framed):
             raise InvalidInputError(f"data: {len(fragments)} fragments, expected the rows of one")
         fragments[0].id = number
         return fragments[0]
+
+    @classmethod
+    async def create_from_file(
+        cls, filename: str, dataset: Dataset, fragment_id: int = 0
+    ) -> DataFragment:
+        """The record of a fragment of one data file that is there, for `operations.Append`.
+
+        The file was written by `FileWriter`, or was left by a lost version. Its columns are those
+        of the table that have their names; columns of the table that it has not are null.
+
+        Cost: one GET.
+
+        Args:
+            filename: in the folder `data` of this branch.
+            fragment_id: that it had; an append gives it a new one.
+
+        Raises:
+            NotFoundError: no such file.
+            InvalidInputError: a column that the table has not, or of another type.
+            CorruptFileError: no Lance file.
+        """
+        await dataset._snapshot.engine.pool.load(data_files)
+        return await data_files.create_from_file(dataset, filename, fragment_id)
 
     async def delete(
         self, predicate: str | pc.Expression, *, params: Params = None

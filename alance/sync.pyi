@@ -106,6 +106,7 @@ from alance.types import (
     NewIndex,
     NewTextIndex,
     NewVectorIndex,
+    OnProgress,
     PandasArguments,
     Params,
     Place,
@@ -233,6 +234,12 @@ class Dataset:
     def list_indices(self) -> list[dict[str, Any]]: ...
     def describe_indices(self) -> list[IndexDescription]: ...
     def index_statistics(self, name: str) -> dict[str, Any]: ...
+    def centroids(
+        self,
+        *,
+        index_name: str | None = ...,
+        column: str | None = ...,
+    ) -> pa.FixedSizeListArray: ...
     def remap_row_addrs(self, addrs: object) -> pa.Array | None: ...
     def prewarm_index(
         self,
@@ -399,7 +406,7 @@ class Dataset:
         mode: Literal["append", "overwrite"] = ...,
         max_rows_per_file: int = ...,
         max_bytes_per_file: int = ...,
-        progress: Callable[[Progress], object] | None = ...,
+        progress: OnProgress | None = ...,
         blobs: BlobOptions | None = ...,
         target_bases: Iterable[str] | None = ...,
         target_all_bases: bool | None = ...,
@@ -608,11 +615,18 @@ class DatasetFragment:
         mode: Mode = ...,
         schema: pa.Schema | None = ...,
         data_storage_version: str | FileVersion | None = ...,
-        progress: Callable[[Progress], object] | None = ...,
+        progress: OnProgress | None = ...,
         blobs: BlobOptions | None = ...,
         store: object | None = ...,
         storage_options: StorageOptions | None = ...,
         session: Session | None = ...,
+    ) -> DataFragment: ...
+    @classmethod
+    def create_from_file(
+        cls,
+        filename: str,
+        dataset: Dataset,
+        fragment_id: int = ...,
     ) -> DataFragment: ...
     def delete(
         self,
@@ -1238,7 +1252,7 @@ def write_dataset(
     data_storage_version: str | FileVersion | None = ...,
     stable_row_ids: bool = ...,
     v2_manifest_paths: bool = ...,
-    progress: Callable[[Progress], object] | None = ...,
+    progress: OnProgress | None = ...,
     blobs: BlobOptions | None = ...,
     statistics: bool = ...,
     auto_cleanup_options: AutoCleanupConfig | None = ...,

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from alance.ops.version.opening import Reference
     from alance.ops.version.options import CommitArguments
     from alance.ops.version.projection import Columns
-    from alance.ops.write.options import Mode
+    from alance.ops.write.options import FragmentWriteProgress, Mode, OnProgress
     from alance.ops.write.sources import Data
     from alance.versioning.external_store import Entry, ExternalStore
     from alance.versioning.load import VersionInfo
@@ -117,6 +117,7 @@ _PLACES: Final = {
     "FragmentArguments": "alance.writing",
     "FragmentPandasArguments": "alance.ops.read.options",
     "FragmentScanArguments": "alance.ops.read.options",
+    "FragmentWriteProgress": "alance.ops.write.options",
     "FrameArguments": "alance.ops.read.options",
     "Granularity": "alance.ops.search.text.query",
     "HybridArguments": "alance.ops.search.text.search_options",
@@ -131,6 +132,7 @@ _PLACES: Final = {
     "Mode": "alance.ops.write.options",
     "NewIndex": "alance.ops.index.new",
     "Occur": "alance.ops.search.text.query",
+    "OnProgress": "alance.ops.write.options",
     "Operator": "alance.ops.search.text.query",
     "OrderBy": "alance.ops.read.options",
     "OptionsProvider": "alance.io.credentials",
@@ -202,6 +204,7 @@ __all__ = [
     "FragmentArguments",
     "FragmentPandasArguments",
     "FragmentScanArguments",
+    "FragmentWriteProgress",
     "FrameArguments",
     "Granularity",
     "HybridArguments",
@@ -219,6 +222,7 @@ __all__ = [
     "NewTextIndex",
     "NewVectorIndex",
     "Occur",
+    "OnProgress",
     "Operator",
     "OptionsProvider",
     "OrderBy",

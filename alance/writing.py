@@ -19,7 +19,7 @@ from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from datetime import timedelta
     from typing import Unpack
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from alance.ops.cleanup.policy import AutoCleanupConfig
     from alance.ops.version.options import CommitArguments
     from alance.ops.write import write as writer
-    from alance.ops.write.options import Mode, Progress
+    from alance.ops.write.options import Mode, OnProgress
     from alance.ops.write.sources import Data
     from alance.versioning import outcome
     from alance.versioning.external_store import ExternalStore
@@ -62,7 +62,7 @@ async def write_dataset(
     data_storage_version: str | FileVersion | None = None,
     stable_row_ids: bool = False,
     v2_manifest_paths: bool = True,
-    progress: Callable[[Progress], object] | None = None,
+    progress: OnProgress | None = None,
     blobs: BlobOptions | None = None,
     statistics: bool = True,
     auto_cleanup_options: AutoCleanupConfig | None = None,
@@ -101,7 +101,8 @@ async def write_dataset(
             is unstable: it is written with a warning, and later releases may not read it.
         stable_row_ids: of a new table: rows get ids that compaction and updates keep.
         v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
-        progress: called with a `Progress` after each batch.
+        progress: called with a `Progress` after each batch; or an object with pylance's `begin` and
+            `complete`, told of each fragment (`types.FragmentWriteProgress`).
         blobs: how blobs of version 2 are written; see `BlobOptions`.
         statistics: files of 2.1 and 2.2 say what their zones of rows hold, by which filters skip
             them (docs/statistics.md); about 5 % of the time of writing.
@@ -171,7 +172,7 @@ class FragmentArguments(TypedDict, total=False):
     max_rows_per_file: int
     max_bytes_per_file: int
     data_storage_version: str | FileVersion | None
-    progress: Callable[[Progress], object] | None
+    progress: OnProgress | None
     blobs: BlobOptions | None
     statistics: bool
     initial_bases: Iterable[DatasetBasePath] | None
@@ -208,7 +209,7 @@ async def write_fragments(
     max_rows_per_file: int = MAX_ROWS_PER_FILE,
     max_bytes_per_file: int = MAX_BYTES_PER_FILE,
     data_storage_version: str | FileVersion | None = None,
-    progress: Callable[[Progress], object] | None = None,
+    progress: OnProgress | None = None,
     blobs: BlobOptions | None = None,
     statistics: bool = True,
     initial_bases: Iterable[DatasetBasePath] | None = None,

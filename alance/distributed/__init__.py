@@ -11,7 +11,8 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
 - commits that are made once, however often a driver repeats them: `producer_properties` and
   `last_sequence`; what an error says of a commit: `may_be_visible`; and what to do with files that
   no version will name: `remove_data_files`;
-- records of data files that were written one by one: `create_data_file`, `create_from_file`;
+- records of data files that were written one by one: `create_data_file`, and
+  `DatasetFragment.create_from_file`;
 - new columns, a fragment a task: `ColumnBackfill`;
 - rows that were found on executors and are deleted or replaced in one commit: `delete_rows`,
   `replace_rows`, `RowUpdate`, `SourceGaps`; the row ids of rows that are moved by hand:
@@ -22,8 +23,8 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
 Whatever is sent to tasks can be pickled. All take and give the objects of `alance`.
 """
 
+from alance.data_files import create_data_file
 from alance.distributed.changes import Added, added_by, last_sequence
-from alance.distributed.data_files import create_data_file, create_from_file
 from alance.distributed.folders import (
     is_table,
     list_folders,
@@ -82,7 +83,6 @@ __all__ = [
     "check_filter",
     "conform",
     "create_data_file",
-    "create_from_file",
     "delete_rows",
     "field_ids",
     "fragment_bytes",

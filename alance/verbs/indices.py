@@ -221,7 +221,8 @@ class IndexVerbs(Handle):
         `indices` has an entry for each segment: `num_pages`, `min` and `max` of B-trees,
         `num_bitmaps` of bitmap and label indices, `num_ngrams` of n-gram indices, `num_zones` and
         `rows_per_zone` of zone maps, `num_blocks`, `number_of_items` and `probability` of bloom
-        filters, `index_type` and `uuid` of others.
+        filters, `index_type` and `uuid` of others; of vectors also `metric_type`, `num_partitions`
+        and `partitions`, each with its `size` in rows, deleted ones counted in.
 
         Cost: the heads of the index's files, once; deletion files of unknown count.
 
@@ -231,6 +232,28 @@ class IndexVerbs(Handle):
         """
         await self._load(index_manage)
         return await index_manage.index_statistics(self._snapshot, name)
+
+    async def centroids(
+        self, *, index_name: str | None = None, column: str | None = None
+    ) -> pa.FixedSizeListArray:
+        """Where the partitions of an index of vectors are, by their numbers.
+
+        They are those of the index's first segment, of the type that they are stored in; of
+        `cosine` they have length one. `index_statistics` has the sizes of the partitions.
+
+        Cost: one or two GETs.
+
+        Args:
+            index_name: of the index.
+            column: in its place: the first index of vectors on this column.
+
+        Raises:
+            InvalidInputError: neither is given, or the index is not of vectors.
+            NotFoundError: no such index.
+            CorruptFileError: its files contradict the format.
+        """
+        await self._load(index_manage)
+        return await index_manage.centroids(self._snapshot, index_name, column)
 
     async def remap_row_addrs(self, addrs: object) -> pa.Array | None:
         """The addresses that rows have now which compactions with `defer_index_remap` moved.

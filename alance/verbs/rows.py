@@ -22,7 +22,7 @@ from alance.ops.version.options import (
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Self, Unpack
 
     import pyarrow as pa
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitArguments
     from alance.ops.write import options as write_options
     from alance.ops.write import write
-    from alance.ops.write.options import Progress
+    from alance.ops.write.options import OnProgress
     from alance.ops.write.sources import Data
 else:
     blob_files = Deferred("alance.ops.blobs.files")
@@ -68,7 +68,7 @@ class RowVerbs(Handle):
         mode: Literal["append", "overwrite"] = "append",
         max_rows_per_file: int = MAX_ROWS_PER_FILE,
         max_bytes_per_file: int = MAX_BYTES_PER_FILE,
-        progress: Callable[[Progress], object] | None = None,
+        progress: OnProgress | None = None,
         blobs: BlobOptions | None = None,
         target_bases: Iterable[str] | None = None,
         target_all_bases: bool | None = None,
@@ -82,6 +82,7 @@ class RowVerbs(Handle):
         Args:
             data: anything that `write_dataset` takes; columns that it lacks are null.
             mode: `append`, or `overwrite`: rows and schema are replaced, older versions stay.
+            progress: as of `write_dataset`.
             target_bases, target_all_bases: base paths that new data files go to, in turn.
 
         Raises:

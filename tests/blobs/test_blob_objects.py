@@ -12,9 +12,15 @@ from lance.file import LanceFileSession
 from lance.fragment import DataFile
 
 import alance
-from alance import BlobDescriptor, BlobDescriptorArrayBuilder, FileSession, InvalidInputError
+from alance import (
+    BlobDescriptor,
+    BlobDescriptorArrayBuilder,
+    DatasetFragment,
+    FileSession,
+    InvalidInputError,
+)
 from alance import operations as ops
-from alance.distributed import create_data_file, create_from_file
+from alance.distributed import create_data_file
 from tests.blobs.blob_tables import files_of
 
 if TYPE_CHECKING:
@@ -180,7 +186,7 @@ async def test_a_file_becomes_a_fragment(tmp_path: Path) -> None:
     async with files.open_writer("more.lance", schema) as writer:
         ids = pa.array(range(len(BLOBS)), pa.int64())
         await writer.write(pa.record_batch([array, ids], schema=schema))
-    fragment = await create_from_file(dataset, "more.lance", 7)
+    fragment = await DatasetFragment.create_from_file("more.lance", dataset, 7)
     assert (fragment.id, fragment.physical_rows) == (7, len(BLOBS))
     dataset = await alance.commit(dataset, ops.Append((fragment,)))
     table = await dataset.to_table(blob_handling="all_binary")
@@ -288,7 +294,7 @@ async def test_files_that_the_table_cannot_hold(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match=message):
             await create_data_file(dataset, f"{name}.lance")
     with pytest.raises(alance.NotFoundError):
-        await create_from_file(dataset, "nothing.lance")
+        await DatasetFragment.create_from_file("nothing.lance", dataset)
     for version in ("0.1", "2.0", "2.1", "2.2"):
         async with files.open_writer(f"{version}.lance", version=version) as writer:
             await writer.write(pa.table({"a": [1, 2], "s": [{"x": 1}, {"x": 2}]}))

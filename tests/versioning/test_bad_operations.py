@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import alance
-from alance import CorruptFileError, InvalidInputError, RetryableConflictError
-from alance.distributed import create_data_file, create_from_file
+from alance import CorruptFileError, DatasetFragment, InvalidInputError, RetryableConflictError
+from alance.distributed import create_data_file
 from alance.operations import Append, DataReplacement, DataReplacementGroup, Overwrite
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ async def test_records_of_files_are_asked_for_by_text_and_numbers(tmp_path: Path
             await create_data_file(dataset, wrong)  # type: ignore[arg-type]
     for number in (-1, 1 << 32, "x", 1.5):
         with pytest.raises(InvalidInputError, match=r"fragment_id=.*: expected an integer"):
-            await create_from_file(dataset, path, number)  # type: ignore[arg-type]
+            await DatasetFragment.create_from_file(path, dataset, number)  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match="base_id='x': expected an integer"):
         await create_data_file(dataset, path, base_id="x")  # type: ignore[arg-type]
     with pytest.raises(CorruptFileError, match="base path 7 is not in the manifest"):

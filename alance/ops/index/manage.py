@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from alance.errors import CorruptFileError, NotFoundError
+from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.index import bloom
 from alance.format.index.details import index_type
 from alance.format.index.ngram import POSTING_LISTS
@@ -13,6 +14,7 @@ from alance.format.numbers import python_value
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
+from alance.ops.index import partitions
 from alance.ops.index.build import SegmentBuilder
 from alance.ops.index.new import check_new, commit_segments
 from alance.ops.lookup.files import IndexFiles
@@ -27,6 +29,8 @@ from alance.ops.lookup.segments import (
 from alance.ops.version.commits import commit_change, with_retries
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from alance.format.proto import table_pb2
     from alance.ops.index.new import NewIndex
     from alance.ops.version.options import CommitOptions
@@ -84,6 +88,15 @@ async def index_statistics(snapshot: Snapshot, name: str) -> dict[str, Any]:
     }
 
 
+async def centroids(snapshot: Snapshot, name: str | None, column: str | None) -> pa.Array:
+    """Where the partitions of an index are. See `Dataset.centroids`."""
+    if name is None:
+        if column is None:
+            raise InvalidInputError("expected index_name= or column=")
+        name = partitions.name_on(snapshot, column)
+    return await partitions.centroids(snapshot, segments_of_name(snapshot, name))
+
+
 async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
     files, kind = IndexFiles(snapshot, index), index.files_kind
     if kind in (BITMAP, LABELS):
@@ -102,7 +115,11 @@ async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
             "probability": options.wrong,
         }
     if kind != BTREE:
-        return {"index_type": index_type(index.message), "uuid": str(index.uuid)}
+        told = {"index_type": index_type(index.message), "uuid": str(index.uuid)}
+        if kind == partitions.KIND and index.fragment_ids:
+            with suppress(UnsupportedError):  # of a kind that is not read
+                told |= await partitions.partition_details(snapshot, index)
+        return told
     table = await files.page_table()
     if not table.num_pages:
         return {"min": None, "max": None, "num_pages": 0}

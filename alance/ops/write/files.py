@@ -6,7 +6,8 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlanceError
 from alance.file.page_writer import older_writers, writer_of
@@ -17,10 +18,10 @@ from alance.format.table.flags import MANAGED_KEY
 from alance.format.table.naming import data_file_name
 from alance.io.tasks import all_of
 from alance.ops.blobs.files import BlobFiles
-from alance.ops.write.options import Limits, Progress
+from alance.ops.write.options import FragmentWriteProgress, Limits, Progress
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterable, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from alance.format.table.fragment import DatasetBasePath
     from alance.io.engine import Engine
     from alance.io.store import Store
+    from alance.ops.write.options import OnProgress
     from alance.session import Session
     from alance.versioning.table import Table
 
@@ -67,7 +69,7 @@ class DataFiles:
     schema: Schema
     version: FileVersion
     limits: Limits = field(default_factory=Limits)
-    on_progress: Callable[[Progress], object] | None = None
+    on_progress: OnProgress | None = None
     buffer_bytes: int | None = None
     bases: Mapping[int, DatasetBasePath] = field(default_factory=dict)
     targets: Sequence[DatasetBasePath | None] = (None,)
@@ -80,10 +82,16 @@ class DataFiles:
     _endings: deque[asyncio.Task[None]] = field(default_factory=deque, init=False)
     _engine: Engine = field(init=False)
     _has_blobs: bool = field(init=False)
+    _hooks: FragmentWriteProgress | None = field(default=None, init=False)
+    _tell_rows: Callable[[Progress], object] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._has_blobs = any(leaf.is_blob_v2 for leaf in self.schema.walk())
         self._engine = self.session.engine
+        if isinstance(self.on_progress, FragmentWriteProgress):
+            self._hooks = self.on_progress
+        else:
+            self._tell_rows = self.on_progress
 
     @property
     def num_rows(self) -> int:
@@ -211,6 +219,9 @@ class DataFiles:
             writer.attach(blobs)
         self._current = _File(writer, name, location, base, blobs)
         self._files.append(self._current)
+        if self._hooks is not None:
+            named = table_pb2.DataFile(path=name)
+            self._hooks.begin(table_pb2.DataFragment(files=[named]))
         return self._current
 
     async def _seal(self, file: _File) -> None:
@@ -224,7 +235,7 @@ class DataFiles:
                 await self._end_small()
         else:
             file.written = await file.writer.seal()
-            await self._end([file], file.writer.publish())
+            await self._end([file], file.writer.publish)
         self._ended_rows += file.written.num_rows
         self._ended_bytes += file.written.num_bytes
 
@@ -232,7 +243,7 @@ class DataFiles:
         """Put the small files that wait."""
         small, self._small, self._small_bytes = self._small, [], 0
         if small:
-            await self._end([file for file, _ in small], self._put(small))
+            await self._end([file for file, _ in small], partial(self._put, small))
 
     async def _put(self, small: Sequence[tuple[_File, bytes]]) -> None:
         if len(small) == 1:  # by an upload: a cancelled one takes back what has landed
@@ -245,15 +256,23 @@ class DataFiles:
             by_store.setdefault(store, []).append((path, content))
         await all_of([store.put_many(objects) for store, objects in by_store.items()])
 
-    async def _end(self, files: Sequence[_File], work: Coroutine[Any, Any, None]) -> None:
+    async def _end(self, files: Sequence[_File], publish: Callable[[], Awaitable[None]]) -> None:
         """Begin to make files visible; waits for those long before."""
-        ending = asyncio.create_task(work)
+        ending = asyncio.create_task(self._complete(files, publish))
         for file in files:
             file.ending = ending
         self._endings.append(ending)
         while len(self._endings) > FILES_ENDING:
             await asyncio.shield(self._endings[0])
             self._endings.popleft()
+
+    async def _complete(
+        self, files: Sequence[_File], publish: Callable[[], Awaitable[None]]
+    ) -> None:
+        await publish()
+        if self._hooks is not None:
+            for file in files:
+                self._hooks.complete(self._fragment(file))
 
     async def _remove(self, file: _File) -> None:
         paths = [] if file.blobs is None else await file.blobs.abort()
@@ -276,8 +295,8 @@ class DataFiles:
         return table_pb2.DataFragment(files=[data_file], physical_rows=written.num_rows)
 
     def _tell(self) -> None:
-        if self.on_progress is not None:
-            self.on_progress(Progress(self.num_rows, self.num_bytes, len(self._files)))
+        if self._tell_rows is not None:
+            self._tell_rows(Progress(self.num_rows, self.num_bytes, len(self._files)))
 
 
 def data_file_of(name: str, version: FileVersion, written: WrittenFile) -> table_pb2.DataFile:

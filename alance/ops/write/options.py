@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from alance.checks import check_count
+from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
 from alance.ops.version.options import (
@@ -18,6 +19,7 @@ from alance.ops.version.options import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from alance.format.proto import table_pb2
     from alance.format.table.manifest import Manifest
 
 Mode: TypeAlias = Literal["create", "append", "overwrite"]
@@ -46,6 +48,23 @@ class Progress:
     num_files: int
 
 
+@runtime_checkable
+class FragmentWriteProgress(Protocol):
+    """What `progress=` may be: told of each fragment, by the methods that pylance's has.
+
+    Files that no version takes, after an error or a cancellation, are removed, completed or not.
+    """
+
+    def begin(self, fragment: table_pb2.DataFragment) -> object:
+        """A fragment is begun: its record has the name of its file, and no rows yet."""
+
+    def complete(self, fragment: table_pb2.DataFragment) -> object:
+        """A fragment's file is there; its record is that of `write_fragments`."""
+
+
+OnProgress: TypeAlias = "Callable[[Progress], object] | FragmentWriteProgress"
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
     """How rows are written; the names are those of pylance.
@@ -56,7 +75,7 @@ class WriteOptions:
         stable_row_ids: of a new table: rows have ids of their own.
         v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
         config: of a new table.
-        on_progress: called after each batch.
+        on_progress: called after each batch, or told of each fragment.
         commit: how the version is made.
         bases: base paths of a new table, and those that new files go to.
     """
@@ -66,9 +85,16 @@ class WriteOptions:
     stable_row_ids: bool = False
     v2_manifest_paths: bool = True
     config: Mapping[str, str] = field(default_factory=dict)
-    on_progress: Callable[[Progress], object] | None = None
+    on_progress: OnProgress | None = None
     commit: CommitOptions = field(default_factory=CommitOptions)
     bases: BaseOptions = field(default_factory=BaseOptions)
+
+    def __post_init__(self) -> None:
+        told = self.on_progress
+        if not (told is None or callable(told) or isinstance(told, FragmentWriteProgress)):
+            raise InvalidInputError(
+                f"progress={told!r}: expected a function, or an object with `begin` and `complete`"
+            )
 
     @classmethod
     def of(
@@ -81,7 +107,7 @@ class WriteOptions:
         v2_manifest_paths: bool = True,
         config: Mapping[str, str] | None = None,
         commit: CommitOptions | None = None,
-        progress: Callable[[Progress], object] | None = None,
+        progress: OnProgress | None = None,
         blobs: BlobOptions | None = None,
         statistics: bool = True,
         bases: BaseOptions | None = None,

@@ -41,17 +41,8 @@ async def create_data_file(
     return (await _opened(dataset, path, base_id))[0]
 
 
-async def create_from_file(
-    dataset: Dataset, path: str, fragment_id: int = 0
-) -> table_pb2.DataFragment:
-    """The record of a fragment that consists of one data file, for `operations.Append` and others.
-
-    Columns of the table that the file has not are null. Arguments, cost and errors as of
-    `create_data_file`.
-
-    Args:
-        fragment_id: that it had; an append gives it a new one.
-    """
+async def create_from_file(dataset: Dataset, path: str, fragment_id: int) -> table_pb2.DataFragment:
+    """The record of a fragment of one data file. See `DatasetFragment.create_from_file`."""
     check_count("fragment_id", fragment_id, 0, MAX_ID)
     record, num_rows = await _opened(dataset, path, None)
     return table_pb2.DataFragment(id=fragment_id, files=[record], physical_rows=num_rows)

@@ -1,0 +1,68 @@
+"""What an index of vectors tells of its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError, NotFoundError
+from alance.format.index import ivf
+from alance.format.table.indices import Index
+from alance.ops.index.new import indexed_column
+from alance.ops.index.segment_files import StoredFile
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.format.proto import table_pb2
+    from alance.ops.version.snapshot import Snapshot
+
+KIND: Final = "Vector"
+
+
+def name_on(snapshot: Snapshot, column: str) -> str:
+    """The first index of vectors on a column.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    for message in snapshot.manifest.indices:
+        index = Index.from_protobuf(message)
+        if index.kind == KIND and indexed_column(snapshot, index) == column:
+            return index.name
+    raise NotFoundError(f"column {column!r}: no index of vectors in version {snapshot.version}")
+
+
+async def centroids(
+    snapshot: Snapshot, segments: Sequence[table_pb2.IndexMetadata]
+) -> pa.FixedSizeListArray:
+    """Those of an index's first segment. See `Dataset.centroids`."""
+    index = Index.from_protobuf(segments[0])
+    if index.kind != KIND:
+        raise InvalidInputError(f"index {index.name!r}: not of vectors")
+    _, message = await _told(snapshot, index, ivf.INDEX_FILE)
+    values = ivf.parse_centroids(message)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
+
+
+async def partition_details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
+    """The metric of a segment, and the rows of each partition; deleted ones count."""
+    (head, content), (rows, message) = await asyncio.gather(
+        _told(snapshot, index, ivf.INDEX_FILE), _told(snapshot, index, ivf.STORAGE_FILE)
+    )
+    told = ivf.Centroids.parse(head.metadata, content)
+    offsets = ivf.partition_offsets(message, len(told.values), rows.num_rows)
+    sizes = (offsets[1:] - offsets[:-1]).tolist()
+    return {
+        "metric_type": told.metric,
+        "num_partitions": len(sizes),
+        "partitions": [{"size": size} for size in sizes],
+    }
+
+
+async def _told(snapshot: Snapshot, index: Index, name: str) -> tuple[StoredFile, memoryview]:
+    """A file of a segment and its `IVF` message."""
+    file = await StoredFile.open(snapshot, index, name)
+    return file, memoryview(await file.buffer(ivf.buffer_number(file.metadata)))
