@@ -153,10 +153,12 @@ class DatasetFragment(Framed):
     async def validate(self) -> None:
         """Check that the fragment's files are what the version says; see `Dataset.validate`.
 
-        Looked at are, of each data file, that it is there, its size, footer and version, and the
-        rows of its columns; the deletion file, its rows and their count. Values are not read.
+        This checks that each data file is there, its size, footer and version, and the numbers of
+        rows of its columns; the rows of the deletion file and their count; and, where all that is
+        right, the objects that hold blobs of live rows. Other values are not read.
 
-        Cost: one GET a file (two where a footer is larger than 64 KiB).
+        Cost: one GET a file (two where a footer is larger than 64 KiB); a scan of the descriptions
+        of blobs, and a HEAD or LIST for their objects.
 
         Raises:
             CorruptFileError: with all findings, one a line.
@@ -181,11 +183,11 @@ class DatasetFragment(Framed):
         storage_options: StorageOptions | None = None,
         session: Session | None = None,
     ) -> DataFragment:
-        """Write rows as a fragment of one file, without a commit: `write_fragments` that cuts none.
+        """Write rows as one fragment with one data file, without a commit.
 
         Args:
-            dataset_uri: of the table, which need not be there yet.
-            fragment_id: of the record; an append gives it a new one. None: 0.
+            dataset_uri: of the table, which need not exist yet.
+            fragment_id: the id in the result; an append replaces it by a new one. None: 0.
             others: those of `write_fragments`.
 
         Returns:
@@ -220,21 +222,21 @@ class DatasetFragment(Framed):
     async def create_from_file(
         cls, filename: str, dataset: Dataset, fragment_id: int = 0
     ) -> DataFragment:
-        """The record of a fragment of one data file that is there, for `operations.Append`.
+        """A fragment of one existing data file, for `operations.Append`; a protobuf message.
 
-        The file was written by `FileWriter`, or was left by a lost version. Its columns are those
-        of the table that have their names; columns of the table that it has not are null.
+        The file was written by `FileWriter`, or was left by a lost version. Its columns are matched
+        to the table's by name; columns of the table that it lacks are null.
 
         Cost: one GET.
 
         Args:
             filename: in the folder `data` of this branch.
-            fragment_id: that it had; an append gives it a new one.
+            fragment_id: the id in the result; an append replaces it by a new one.
 
         Raises:
             NotFoundError: no such file.
-            InvalidInputError: a column that the table has not, or of another type.
-            CorruptFileError: no Lance file.
+            InvalidInputError: a column that the table lacks, or of another type.
+            CorruptFileError: not a Lance file.
         """
         await dataset._snapshot.engine.pool.load(data_files)
         return await data_files.create_from_file(dataset, filename, fragment_id)
@@ -244,9 +246,9 @@ class DatasetFragment(Framed):
     ) -> DataFragment | None:
         """Mark the rows for which a predicate is true as deleted, without a commit.
 
-        For deletes that many processes share: each gives what it did, and one commits
-        `operations.Delete(fragments, ids)` with the fragments of all, and the ids of those of which
-        nothing is left, on the version that they were made from.
+        Many processes can share a delete. Each calls this for its fragments. Then one of them
+        commits `operations.Delete(fragments, ids)` on the version that all of them read:
+        `fragments` are the results, `ids` those of fragments for which the result was None.
 
         Cost: a scan of the predicate's columns, and a PUT.
 
@@ -255,11 +257,11 @@ class DatasetFragment(Framed):
             params: values for its `?`, in their order, or by name for `:name`.
 
         Returns:
-            The fragment with its deletion file, a protobuf message; as it was, where no row
-            matches; None: no row is left.
+            The fragment with its new deletion file, a protobuf message. If no row matches, the
+            fragment as it was; if no row is left, None.
 
         Raises:
-            InvalidInputError: bad SQL, an unknown column, or no boolean.
+            InvalidInputError: bad SQL, an unknown column, or a predicate that is not boolean.
         """
         await self._snapshot.engine.pool.load(rows_delete)
         where = ScanOptions(filter=predicate, params=params, fragments=[self.fragment_id])
@@ -269,8 +271,8 @@ class DatasetFragment(Framed):
         """Mark rows by their physical offsets as deleted, without a commit; see `delete`.
 
         Args:
-            offsets: from 0, deleted rows counted in, in any order; a list, numpy or Arrow array of
-                integers. Those that are deleted already stay so.
+            offsets: from 0, in any order, with deleted rows counted in; a list, numpy or Arrow
+                array of integers. Rows that are deleted already stay deleted.
 
         Raises:
             InvalidInputError: an offset beyond the end.

@@ -95,8 +95,9 @@ class Optimize:
         Raises:
             RetryableConflictError: others deleted or changed rows of these fragments; no file of
                 the attempt stays.
-            UnsupportedError: files of a version that is not written, or an index that a compaction
-                left for later (see `optimize_indices`), of a kind that is not written here.
+            UnsupportedError: files of a version that alance does not write; or an index that has to
+                be rewritten after `defer_index_remap` (see `optimize_indices`), of a kind that
+                alance does not write.
             InvalidInputError: an option out of its range.
             CorruptFileError, NotFoundError: an index that cannot be read, without
                 `uncover_indices`.
@@ -149,14 +150,15 @@ class Optimize:
     async def enable_auto_cleanup(
         self, auto_cleanup_config: AutoCleanupConfig, **commit: Unpack[CommitArguments]
     ) -> Dataset:
-        """Have the table clean up after itself: all its writers do so from then on.
+        """Configure cleanup after commits: from then on, all writers of the table do it.
 
         Args:
-            auto_cleanup_config: `interval`, and `older_than_seconds`, `retain_versions` or both;
-                in the place of what the table's configuration has of it. See docs/upkeep.md.
+            auto_cleanup_config: `interval`, with `older_than_seconds`, `retain_versions` or both.
+                It replaces all earlier settings of `lance.auto_cleanup`. See docs/upkeep.md.
 
         Raises:
-            InvalidInputError: an unknown key, a value that is no count, or no bound.
+            InvalidInputError: an unknown key; a value that is not a whole number or too small; no
+                `interval`; or neither of the other two.
         """
         await self._dataset._load(cleanup_policy)
         keys = dict.fromkeys(self._auto_cleanup_keys())
@@ -164,7 +166,7 @@ class Optimize:
         return await self._dataset.update_config(values, **commit)
 
     async def disable_auto_cleanup(self, **commit: Unpack[CommitArguments]) -> Dataset:
-        """End what `enable_auto_cleanup` began. No version is made where the table did not do it.
+        """Remove the settings of `enable_auto_cleanup`. If there are none, no version is made.
 
         Args: see `CommitArguments`.
         """
@@ -185,37 +187,41 @@ class Optimize:
         retrain: bool = False,
         **commit: Unpack[CommitArguments],
     ) -> Dataset:
-        """Bring indices to all fragments; those of kinds that are not written here stay.
+        """Extend indices to all fragments; indices of kinds that alance does not write stay.
 
-        The new segment of an index takes the place of its latest one: it is of the fragments of
-        that and of those that were not covered. Where all are, no version is made. Of B-trees and
-        bitmap indices the files of the latest one are merged with the rows that were not covered,
-        without stable row ids; others of values are built again from the column. Of a vector index
-        it takes the place of the latest ones that are not larger than what comes behind them, so
-        that there are few of them, and a row is written again a few times at most; their codes are
-        carried over, and only vectors that were not covered are read. Where its partitions would
-        have more than four times the rows that they had when their centroids were found, these and
-        the codes are found anew, and all of its vectors are read.
+        A new segment replaces the latest one of each index. It covers the fragments of that and
+        those that were not covered. If all were covered, no version is made.
+
+        - B-trees and bitmap indices: the files of the latest segment are merged with the rows that
+          were not covered. Small segments are built again from the column. So are other scalar
+          indices, those of JSON values, and those of tables with stable row ids.
+        - Vector indices: the new segment replaces the latest ones that are not larger than those
+          after them. So an index has few segments, and a row is rewritten a few times at most.
+          Codes are kept, and only vectors that were not covered are read. If partitions would grow
+          to more than four times the rows for which centroids were computed, centroids and codes
+          are computed again, and all vectors of the segment are read.
+
         `summary` has `indices`, the number of new segments, and `warnings`.
 
-        Indices that a compaction by pylance left for later (`defer_index_remap`) are first written
-        again, with the addresses that their rows have now: a version of its own, whatever
-        `index_names` are.
+        If pylance compacted the table with `defer_index_remap`, all indices are first rewritten
+        with the new addresses of their rows, whatever `index_names` says. This makes a version of
+        its own.
 
-        Cost: a scan of each indexed column in these fragments, or, where files are merged, in those
-        that were not covered, and the files; the new files' PUTs; one commit.
+        Cost: a scan of each indexed column in the fragments of the new segment; where files are
+        merged, only in those that were not covered, and a read of the files; the new files' PUTs;
+        one commit.
 
         Args:
-            num_indices_to_merge: latest segments whose place the new one takes; 0: it is of the
-                fragments that were not covered, beside the others.
+            num_indices_to_merge: the number of latest segments that the new one replaces; 0: it
+                covers only fragments that were not covered, and replaces none.
             index_names: only these.
-            retrain: one new segment of all fragments, in the place of all.
+            retrain: one new segment of all fragments replaces all others.
 
         Raises:
             NotFoundError: no such index.
-            UnsupportedError: an index was left for later, and is of a kind that is not written
-                here.
-            CorruptFileError: a segment that cannot be read; with `retrain` it is not.
+            UnsupportedError: an index has to be rewritten after `defer_index_remap`, and alance
+                does not write its kind.
+            CorruptFileError: a segment that cannot be read; `retrain` does not read segments.
             RetryableConflictError: others rewrote the fragments at every attempt.
         """
         await self._dataset._load(index_extend)

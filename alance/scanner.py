@@ -291,15 +291,15 @@ class Scanner:
         """`explain` as a text.
 
         Args:
-            verbose: taken for the sake of code that says it: the text tells all in any case.
+            verbose: accepted as in pylance, without effect: the text always has all details.
         """
         return str(await self.explain())
 
     async def analyze_plan(self, count_rows: bool = False) -> str:
-        """Run the scan, and tell what `explain` says of it beside what it did: rows and batches,
-        requests, bytes and time by their reasons, hits of caches.
+        """Run the scan. The text has what `explain` says, and then what the run did: rows and
+        batches; requests, bytes and time by reason; cache hits.
 
-        The rows are dropped. `alance.trace` records the requests of any code one by one.
+        The rows are dropped. `alance.trace` records each request of any code.
 
         Cost: that of `explain`, and of the scan.
 

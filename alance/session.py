@@ -191,9 +191,7 @@ class Session:
         return self.engine.cache.stats
 
     def size_bytes(self) -> int:
-        """Bytes that the session's caches hold in memory: what `cache_stats` tells of, and blocks
-        of remote objects.
-        """
+        """Bytes that the search cache (see `cache_stats`) and the block cache hold in memory."""
         engine = self._engine
         return 0 if engine is None else engine.cache.stats.num_bytes + engine.scheduler.block_bytes
 

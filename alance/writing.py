@@ -219,29 +219,29 @@ async def write_fragments(
     storage_options: StorageOptions | None = None,
     session: Session | None = None,
 ) -> list[DataFragment] | Transaction:
-    """Write rows to data files without a commit: what many writers do for one `commit`.
+    """Write rows to data files without a commit. Many writers can do so for one `commit`.
 
-    Cost: the data. By URI a LIST and a GET before, to look for the table; not in mode `overwrite`
-    without `return_transaction` and base paths, where the URI alone says where files go.
+    Cost: the data. By URI also a LIST and a GET first, to look for the table. Mode `overwrite`
+    looks for it only with `return_transaction`, or if files go to base paths that it has already.
 
     Args:
         dataset_or_uri: the table.
-        return_transaction: give a transaction, for `commit` and `commit_batch`.
-        mode: `append`: rows are cast to the table's schema and get its field ids; where there is
-            no table, and in the other modes, they have a schema of their own. `create`: there must
-            be no table.
+        return_transaction: return a transaction, for `commit` and `commit_batch`.
+        mode: `append`: rows are cast to the table's schema and get its field ids; if there is no
+            table, and in the other modes, rows keep their own schema. `create`: there must be no
+            table.
         initial_bases: of a new table, with their ids; `operations.Overwrite` takes the same, as
             messages.
         others: those of `write_dataset`.
 
     Returns:
         Fragments for `operations.Append` or `operations.Overwrite`, protobuf messages; or the
-        transaction with this operation. Both can be pickled. In no version until they are
-        committed; cleanup removes what never is.
+        transaction with this operation. Both can be pickled. The rows are in no version until they
+        are committed. Cleanup removes files that never are.
 
     Raises:
         AlreadyExistsError: there is a table, and the mode is `create`.
-        others: those of `write_dataset`, without its commit.
+        others: those of `write_dataset`, except those of its commit.
     """
     options = WriteOptions.of(
         max_rows_per_file,
@@ -291,8 +291,8 @@ async def commit(
     Cost: by dataset two rounds; by URI a LIST and a GET more.
 
     Args:
-        operation: or a transaction, such as `write_fragments` gives. One that was committed
-            already is not committed again: its version is given, as long as it is there.
+        operation: an operation, or a transaction such as `write_fragments` returns. A transaction
+            that was committed is not committed again: its version is returned, while that exists.
         read_version: the version that the operation was computed from; None: that of the dataset,
             or the latest at the URI. A transaction has its own.
         detached: a version outside of the table's history, under a random number.
@@ -334,11 +334,11 @@ async def commit(
 
 
 class BulkCommitResult(TypedDict):
-    """What `commit_batch` gives.
+    """The result of `commit_batch`.
 
     Attributes:
-        dataset: the version that was made.
-        merged: the transaction that it was made by.
+        dataset: the new version.
+        merged: the transaction that made it.
     """
 
     dataset: Dataset
@@ -358,18 +358,18 @@ async def commit_batch(
     commit_lock: CommitLock | None = None,
     **arguments: Unpack[CommitArguments],
 ) -> BulkCommitResult:
-    """Make the appends of many writers one version of a table, in their order.
+    """Commit the appends of many writers as one version of a table, in the order given.
 
     Cost: a LIST and a GET, and two rounds.
 
     Args:
-        transactions: appends, such as `write_fragments` gives with `return_transaction`, computed
-            from any versions of the table.
+        transactions: appends, such as `write_fragments` returns with `return_transaction`. They may
+            be computed from any versions of the table.
         others: those of `commit`.
 
     Raises:
-        InvalidInputError: no transaction, one that is no append, or one twice.
-        RetryableConflictError: some of them are in a newer version already.
+        InvalidInputError: no transactions, one that is not an append, or the same one twice.
+        RetryableConflictError: a newer version already contains some of them.
         others: those of `commit`.
     """
     options = WriteOptions.of(

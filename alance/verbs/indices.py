@@ -236,19 +236,19 @@ class IndexVerbs(Handle):
     async def centroids(
         self, *, index_name: str | None = None, column: str | None = None
     ) -> pa.FixedSizeListArray:
-        """Where the partitions of an index of vectors are, by their numbers.
+        """The centroids of a vector index, in the order of its partitions.
 
-        They are those of the index's first segment, of the type that they are stored in; of
+        They are those of the first segment, in the type that they are stored in. With the metric
         `cosine` they have length one. `index_statistics` has the sizes of the partitions.
 
         Cost: one or two GETs.
 
         Args:
-            index_name: of the index.
-            column: in its place: the first index of vectors on this column.
+            index_name: the index.
+            column: instead of a name: the first vector index on this column.
 
         Raises:
-            InvalidInputError: neither is given, or the index is not of vectors.
+            InvalidInputError: neither is given, or the index is not a vector index.
             NotFoundError: no such index.
             CorruptFileError: its files contradict the format.
         """
@@ -256,19 +256,19 @@ class IndexVerbs(Handle):
         return await index_manage.centroids(self._snapshot, index_name, column)
 
     async def remap_row_addrs(self, addrs: object) -> pa.Array | None:
-        """The addresses that rows have now which compactions with `defer_index_remap` moved.
+        """The current addresses of rows that pylance's compactions with `defer_index_remap` moved.
 
-        They are told as long as such a compaction is not made up for: `optimize_indices` ends it.
+        This works until `optimize_indices` or `compact_files` has rewritten the indices.
 
         Args:
             addrs: as `_rowaddr` gave them; a list, numpy or Arrow array of integers.
 
         Returns:
-            Addresses in the same order, uint64; null for rows that such a compaction dropped, as
-            they were for others. None: there was no such compaction.
+            Addresses in the same order, uint64: null for rows that such a compaction dropped, and
+            unchanged for rows that none moved. None: there is no such compaction.
 
         Raises:
-            InvalidInputError: no addresses.
+            InvalidInputError: values that are not addresses.
         """
         await self._load(index_late)
         return await index_late.remap(self._snapshot, as_positions(addrs, "addrs"))

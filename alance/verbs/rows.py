@@ -369,14 +369,14 @@ class MergeInsert:
 
         Args:
             schema: of the data; None: that of the table.
-            verbose: taken for the sake of code that says it: the text tells all in any case.
+            verbose: accepted as in pylance, without effect: the text always has all details.
         """
         return str(await self.explain(schema))
 
     async def analyze_plan(self, data: Data, *, schema: pa.Schema | None = None) -> str:
-        """Run the merge without a commit, and tell what `explain` says of it beside what it did:
-        its rows; requests of its reads, bytes and time by their reasons. The files that it wrote
-        are removed.
+        """Run the merge without a commit, and remove the files that it wrote. The text has what
+        `explain` says, and then what the run did: rows; requests of its reads, bytes and time by
+        reason.
 
         Cost, arguments and errors: those of `execute`, without the commit.
         """

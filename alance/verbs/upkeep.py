@@ -227,13 +227,12 @@ class UpkeepVerbs(Handle):
         Looked at are: fields, fragments and their ids; of each data file that it is there, its
         size, footer and version, and the rows of its columns; deletion files, their rows and
         counts; row ids and versions of rows, their numbers and that no two live rows share an id;
-        indices, what they cover, and the sizes of their files; objects that have blobs of live
+        indices, what they cover, and the sizes of their files; the objects that hold blobs of live
         rows. Other values are not read.
 
         Cost: one GET a data file (two where a footer is larger than 64 KiB), one a deletion file,
         a HEAD an index file, or a LIST for a segment whose files are not listed; a scan of the
-        descriptions of blobs, and a HEAD or LIST for their objects. Nothing else is taken from
-        caches.
+        descriptions of blobs, and a HEAD or LIST for their objects. Only that scan uses caches.
 
         Raises:
             CorruptFileError: with all findings, one a line.
