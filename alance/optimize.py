@@ -80,24 +80,24 @@ class Optimize:
 
         Rows keep their order, their row ids where these are stable, and their versions. Deleted
         rows and dropped columns are gone after it. Two versions are made, none where there is
-        nothing to do. Indices follow the rows to their new addresses. Of an index that cannot,
-        the fragments stay as they are, unless `uncover_indices`; `summary["warnings"]` says so.
-        The other keys of `summary` are `fragments_removed`, `fragments_added`, `files_removed`,
-        `files_added`.
+        nothing to do. Indices follow the rows to their new addresses, or are left for later with
+        `defer_index_remap`. Of an index that cannot follow, the fragments stay as they are, unless
+        `uncover_indices`; `summary["warnings"]` says so. The other keys of `summary` are
+        `fragments_removed`, `fragments_added`, `files_removed`, `files_added`.
 
         Cost: a scan of the fragments, many at a time; the writing of their rows; two commits;
-        reading and writing the segments of indices that cover them. Memory: what is read ahead
-        and what fills the next pages, of each task done at once; 24 bytes a row with stable row
-        ids, 8 bytes a deleted one.
+        reading and writing the segments of indices that cover them, without `defer_index_remap`.
+        Memory: what is read ahead and what fills the next pages, of each task done at once; 24
+        bytes a row with stable row ids, 8 bytes a deleted one.
 
         Args: see `CompactionOptions` and `CommitArguments`. Appends go on meanwhile.
 
         Raises:
             RetryableConflictError: others deleted or changed rows of these fragments; no file of
                 the attempt stays.
-            UnsupportedError: files of a version that alance does not write; or an index that has to
+            UnsupportedError: files of a version that alance does not write; an index that has to
                 be rewritten after `defer_index_remap` (see `optimize_indices`), of a kind that
-                alance does not write.
+                alance does not write; `defer_index_remap` on a table with stable row ids.
             InvalidInputError: an option out of its range.
             CorruptFileError, NotFoundError: an index that cannot be read, without
                 `uncover_indices`.
@@ -203,9 +203,9 @@ class Optimize:
 
         `summary` has `indices`, the number of new segments, and `warnings`.
 
-        If pylance compacted the table with `defer_index_remap`, all indices are first rewritten
-        with the new addresses of their rows, whatever `index_names` says. This makes a version of
-        its own.
+        If the table was compacted with `defer_index_remap`, all indices are first rewritten with
+        the new addresses of their rows, whatever `index_names` says. This makes a version of its
+        own.
 
         Cost: a scan of each indexed column in the fragments of the new segment; where files are
         merged, only in those that were not covered, and a read of the files; the new files' PUTs;
@@ -307,7 +307,8 @@ class Compaction:
 
         Raises:
             InvalidInputError: an option out of its range.
-            UnsupportedError: files of a version that is not written, or a fragment-reuse index.
+            UnsupportedError: files of a version that is not written, or a fragment-reuse index,
+                without `defer_index_remap`.
         """
         await dataset._load(compact, compact_plan)
         return await compact.plan(dataset._snapshot, compact_plan.CompactionOptions(**options))
@@ -331,6 +332,7 @@ class Compaction:
         **commit: Unpack[CommitArguments],
     ) -> Dataset:
         """Put what was rewritten in the place of the fragments before; some results, or all.
+        Indices follow, or are left for later where the plan had `defer_index_remap`.
 
         Cost: two commits; reading and writing the segments of indices that cover them.
 

@@ -256,7 +256,7 @@ class IndexVerbs(Handle):
         return await index_manage.centroids(self._snapshot, index_name, column)
 
     async def remap_row_addrs(self, addrs: object) -> pa.Array | None:
-        """The current addresses of rows that pylance's compactions with `defer_index_remap` moved.
+        """The current addresses of rows that compactions with `defer_index_remap` moved.
 
         This works until `optimize_indices` or `compact_files` has rewritten the indices.
 

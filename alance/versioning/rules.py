@@ -15,8 +15,9 @@ from alance.versioning.sidecars import load_deletions, load_transaction
 from alance.versioning.tokens import Notes, noted_config
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from alance.format.proto import table_pb2
     from alance.format.table.conflict_case import Rows
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.lineage import Lineage
@@ -67,6 +68,7 @@ class TableRules:
             fragments.
         source: of Restore and Clone: the version that is restored or cloned.
         lineage: reads what `apply` needs of row ids that are not in the manifest.
+        left: of a Rewrite that leaves indices for later: makes what `apply` needs; it may write.
         now: the clock of the versions' timestamps.
     """
 
@@ -76,6 +78,7 @@ class TableRules:
     deleted: Rows | None = None
     source: Manifest | None = None
     lineage: Callable[[Manifest, Transaction], Awaitable[Mapping[int, Lineage]]] | None = None
+    left: Callable[[Manifest], Awaitable[Sequence[table_pb2.IndexMetadata] | None]] | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
     def transaction_bytes(self, transaction: Transaction) -> bytes | None:
@@ -122,6 +125,9 @@ class TableRules:
         lineage: Mapping[int, Lineage] | None = None
         if self.lineage is not None and previous is not None:
             lineage = await self.lineage(previous, transaction)
+        left: Sequence[table_pb2.IndexMetadata] | None = None
+        if self.left is not None and previous is not None:
+            left = await self.left(previous)
 
         config = {} if previous is None else previous.config
         noted = noted_config(config, Notes.of(transaction.properties))
@@ -136,6 +142,7 @@ class TableRules:
                 lineage=lineage,
                 settings=self.settings,
                 config=noted,
+                left=left,
             )
             return manifest_bytes(following)
 

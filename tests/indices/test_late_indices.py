@@ -1,4 +1,4 @@
-"""Tables that pylance compacted with `defer_index_remap`: indices follow, and never mislead."""
+"""Tables that were compacted with `defer_index_remap`: indices follow, and never mislead."""
 
 from __future__ import annotations
 
@@ -196,10 +196,15 @@ def test_the_details_of_pylance_are_read() -> None:
 def test_details_that_are_damaged_or_unknown() -> None:
     with pytest.raises(alance.CorruptFileError, match="details"):
         rounds_of(entry(b"\xff\xff"))
-    external = FragmentReuseDetails(external=b"")
+    external = FragmentReuseDetails(external=FragmentReuseDetails.External(path="x"))
     for message in (entry(DETAILS, version=1), entry(external.SerializeToString())):
         with pytest.raises(alance.UnsupportedError, match="later form"):
             rounds_of(message)
+    inline = FragmentReuseDetails.FromString(DETAILS).inline.SerializeToString()
+    told = entry(external.SerializeToString())
+    assert rounds_of(told, inline) == rounds_of(entry(DETAILS))
+    with pytest.raises(alance.CorruptFileError, match="details"):
+        rounds_of(told, inline[:-1])
     (one,) = rounds_of(entry(DETAILS))
     group = one.groups[0]
     content = group.changed_row_addrs

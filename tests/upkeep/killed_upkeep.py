@@ -30,6 +30,10 @@ async def _work(path: str, verb: str) -> None:
         dataset = await alance.dataset(path, session=session)
         if verb == "compact":
             await dataset.optimize.compact_files(target_rows_per_fragment=10)
+        elif verb == "defer":
+            await dataset.optimize.compact_files(
+                target_rows_per_fragment=10, defer_index_remap=True
+            )
         else:
             await dataset.cleanup_old_versions(timedelta(0))
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from alance.errors import CorruptFileError
+from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.numbers import places_in
 from alance.format.table.indices import FRAGMENT_REUSE
-from alance.format.table.reuse import surviving
+from alance.format.table.reuse import Digest, Group, surviving, surviving_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from alance.arrays import Int64s, Mask
-    from alance.format.table.reuse import Group, Round
+    from alance.format.table.reuse import Round
 
 
 class OldFragment(NamedTuple):
@@ -202,3 +202,22 @@ def _moves_of(group: Group) -> tuple[list[OldFragment], list[NewFragment]]:
             f"{sum(fragment.num_rows for fragment in new)} are in the new fragments"
         )
     return old, new
+
+
+def group_of(old: Sequence[OldFragment], new: Sequence[NewFragment]) -> Group:
+    """What a fragment-reuse index tells of fragments whose rows are in new ones; CPU work.
+
+    Raises:
+        InvalidInputError: the old ones are not in the order of their ids, by which readers count.
+    """
+    ids = [fragment.id for fragment in old]
+    if ids != sorted(ids):
+        raise InvalidInputError(f"fragments {ids} rewritten together: expected ascending ids")
+    return Group(
+        changed_row_addrs=surviving_bytes(old),
+        old_fragments=[
+            Digest(id=number, physical_rows=num_rows, num_deleted_rows=len(deleted))
+            for number, num_rows, deleted in old
+        ],
+        new_fragments=[Digest(id=number, physical_rows=num_rows) for number, num_rows in new],
+    )

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%alance/format/proto/reuse_index.proto\x12\x0blance.table\"\x98\x04\n\x14\x46ragmentReuseDetails\x12:\n\x06inline\x18\x01 \x01(\x0b\x32(.lance.table.FragmentReuseDetails.InlineH\x00\x12\x12\n\x08\x65xternal\x18\x02 \x01(\x0cH\x00\x1a\x45\n\x06\x44igest\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x15\n\rphysical_rows\x18\x02 \x01(\x04\x12\x18\n\x10num_deleted_rows\x18\x03 \x01(\x04\x1a\xa4\x01\n\x05Group\x12\x19\n\x11\x63hanged_row_addrs\x18\x01 \x01(\x0c\x12?\n\rold_fragments\x18\x02 \x03(\x0b\x32(.lance.table.FragmentReuseDetails.Digest\x12?\n\rnew_fragments\x18\x03 \x03(\x0b\x32(.lance.table.FragmentReuseDetails.Digest\x1a[\n\x07Version\x12\x17\n\x0f\x64\x61taset_version\x18\x01 \x01(\x04\x12\x37\n\x06groups\x18\x03 \x03(\x0b\x32\'.lance.table.FragmentReuseDetails.Group\x1aZ\n\x06Inline\x12;\n\x08versions\x18\x01 \x03(\x0b\x32).lance.table.FragmentReuseDetails.Version\x12\x13\n\x0btransitions\x18\x02 \x03(\x0c\x42\t\n\x07\x63ontentb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%alance/format/proto/reuse_index.proto\x12\x0blance.table\"\xfc\x04\n\x14\x46ragmentReuseDetails\x12:\n\x06inline\x18\x01 \x01(\x0b\x32(.lance.table.FragmentReuseDetails.InlineH\x00\x12>\n\x08\x65xternal\x18\x02 \x01(\x0b\x32*.lance.table.FragmentReuseDetails.ExternalH\x00\x1a\x45\n\x06\x44igest\x12\n\n\x02id\x18\x01 \x01(\x04\x12\x15\n\rphysical_rows\x18\x02 \x01(\x04\x12\x18\n\x10num_deleted_rows\x18\x03 \x01(\x04\x1a\xa4\x01\n\x05Group\x12\x19\n\x11\x63hanged_row_addrs\x18\x01 \x01(\x0c\x12?\n\rold_fragments\x18\x02 \x03(\x0b\x32(.lance.table.FragmentReuseDetails.Digest\x12?\n\rnew_fragments\x18\x03 \x03(\x0b\x32(.lance.table.FragmentReuseDetails.Digest\x1a[\n\x07Version\x12\x17\n\x0f\x64\x61taset_version\x18\x01 \x01(\x04\x12\x37\n\x06groups\x18\x03 \x03(\x0b\x32\'.lance.table.FragmentReuseDetails.Group\x1aZ\n\x06Inline\x12;\n\x08versions\x18\x01 \x03(\x0b\x32).lance.table.FragmentReuseDetails.Version\x12\x13\n\x0btransitions\x18\x02 \x03(\x0c\x1a\x36\n\x08\x45xternal\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04size\x18\x03 \x01(\x04\x42\t\n\x07\x63ontentb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,13 +32,15 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'alance.format.proto.reuse_i
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_FRAGMENTREUSEDETAILS']._serialized_start=55
-  _globals['_FRAGMENTREUSEDETAILS']._serialized_end=591
-  _globals['_FRAGMENTREUSEDETAILS_DIGEST']._serialized_start=159
-  _globals['_FRAGMENTREUSEDETAILS_DIGEST']._serialized_end=228
-  _globals['_FRAGMENTREUSEDETAILS_GROUP']._serialized_start=231
-  _globals['_FRAGMENTREUSEDETAILS_GROUP']._serialized_end=395
-  _globals['_FRAGMENTREUSEDETAILS_VERSION']._serialized_start=397
-  _globals['_FRAGMENTREUSEDETAILS_VERSION']._serialized_end=488
-  _globals['_FRAGMENTREUSEDETAILS_INLINE']._serialized_start=490
-  _globals['_FRAGMENTREUSEDETAILS_INLINE']._serialized_end=580
+  _globals['_FRAGMENTREUSEDETAILS']._serialized_end=691
+  _globals['_FRAGMENTREUSEDETAILS_DIGEST']._serialized_start=203
+  _globals['_FRAGMENTREUSEDETAILS_DIGEST']._serialized_end=272
+  _globals['_FRAGMENTREUSEDETAILS_GROUP']._serialized_start=275
+  _globals['_FRAGMENTREUSEDETAILS_GROUP']._serialized_end=439
+  _globals['_FRAGMENTREUSEDETAILS_VERSION']._serialized_start=441
+  _globals['_FRAGMENTREUSEDETAILS_VERSION']._serialized_end=532
+  _globals['_FRAGMENTREUSEDETAILS_INLINE']._serialized_start=534
+  _globals['_FRAGMENTREUSEDETAILS_INLINE']._serialized_end=624
+  _globals['_FRAGMENTREUSEDETAILS_EXTERNAL']._serialized_start=626
+  _globals['_FRAGMENTREUSEDETAILS_EXTERNAL']._serialized_end=680
 # @@protoc_insertion_point(module_scope)

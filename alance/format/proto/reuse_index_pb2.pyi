@@ -40,8 +40,17 @@ class FragmentReuseDetails(_message.Message):
         versions: _containers.RepeatedCompositeFieldContainer[FragmentReuseDetails.Version]
         transitions: _containers.RepeatedScalarFieldContainer[bytes]
         def __init__(self, versions: _Optional[_Iterable[_Union[FragmentReuseDetails.Version, _Mapping]]] = ..., transitions: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    class External(_message.Message):
+        __slots__ = ("path", "offset", "size")
+        PATH_FIELD_NUMBER: _ClassVar[int]
+        OFFSET_FIELD_NUMBER: _ClassVar[int]
+        SIZE_FIELD_NUMBER: _ClassVar[int]
+        path: str
+        offset: int
+        size: int
+        def __init__(self, path: _Optional[str] = ..., offset: _Optional[int] = ..., size: _Optional[int] = ...) -> None: ...
     INLINE_FIELD_NUMBER: _ClassVar[int]
     EXTERNAL_FIELD_NUMBER: _ClassVar[int]
     inline: FragmentReuseDetails.Inline
-    external: bytes
-    def __init__(self, inline: _Optional[_Union[FragmentReuseDetails.Inline, _Mapping]] = ..., external: _Optional[bytes] = ...) -> None: ...
+    external: FragmentReuseDetails.External
+    def __init__(self, inline: _Optional[_Union[FragmentReuseDetails.Inline, _Mapping]] = ..., external: _Optional[_Union[FragmentReuseDetails.External, _Mapping]] = ...) -> None: ...

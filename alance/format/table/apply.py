@@ -27,7 +27,7 @@ from alance.format.table.flags import check_writable, flags_of, settle_file_vers
 from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, whole_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from alance.format.table.lineage import Lineage
@@ -100,6 +100,7 @@ def apply(
     lineage: Mapping[int, Lineage] | None = None,
     settings: Settings = DEFAULT,
     config: Mapping[str, str] | None = None,
+    left: Sequence[table_pb2.IndexMetadata] | None = None,
 ) -> Next:
     """The version that a transaction makes of the one before it.
 
@@ -114,6 +115,8 @@ def apply(
         lineage: row ids and versions, by fragment, of fragments of `previous` that do not keep
             them inline; `lineage.spilled` says which are needed.
         config: entries that the configuration gets, whatever the operation.
+        left: of a `Rewrite` that leaves indices for later: all entries of the index section, of
+            which a fragment-reuse index tells what moved.
 
     Raises:
         InvalidInputError: the operation does not fit the previous version.
@@ -134,7 +137,7 @@ def apply(
     if version is None:
         version = 1 if previous is None else previous.version + 1
     draft = Draft.after(
-        previous, source=source, version=version, settings=settings, lineages=lineage
+        previous, source=source, version=version, settings=settings, lineages=lineage, left=left
     )
     STEPS[name](draft, change)
     draft.message.config.update(config or {})

@@ -11,7 +11,7 @@ import numpy as np
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
-from alance.format.table.apply_indices import covered, prune, with_coverage
+from alance.format.table.apply_indices import covered, prune, reuse_index, with_coverage
 from alance.format.table.drafted import DraftedFragments
 from alance.format.table.indices import FRAGMENT_REUSE, holds_row_ids
 from alance.format.table.lineage import mark_moved, mark_updated
@@ -127,13 +127,14 @@ def version_of(fragments: tuple[table_pb2.DataFragment, ...]) -> FileVersion | N
 
 
 def rewrite(draft: Draft, change: Rewrite) -> None:
-    """Groups of fragments become others with the same rows; indices follow, or lose them.
+    """Groups of fragments become others with the same rows; indices follow, or lose them, or are
+    left for later.
 
     Raises:
         InvalidInputError: a group that an index covers in part, or new fragments without row ids.
         UnsupportedError: an index is translated late, by a fragment-reuse index.
     """
-    if any(index.name == FRAGMENT_REUSE for index in draft.indices):
+    if draft.left is None and reuse_index(draft.indices) is not None:
         raise UnsupportedError(f"Rewrite: the table has an index {FRAGMENT_REUSE!r}")
     old_of_new: list[tuple[RewriteGroup, list[int]]] = []
     for group in change.all_groups:
@@ -147,6 +148,9 @@ def rewrite(draft: Draft, change: Rewrite) -> None:
                     f"expected {fragment.physical_rows}"
                 )
         old_of_new.append((group, [fragment.id for fragment in added]))
+    if draft.left is not None:
+        draft.indices = list(draft.left)
+        return
     translated = {rewritten.old_id.uuid: rewritten for rewritten in change.rewritten_indices}
     draft.indices = [
         _rewritten(

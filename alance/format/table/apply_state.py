@@ -19,7 +19,7 @@ from alance.format.table.row_ids import num_row_ids
 from alance.format.table.row_ids_encode import extended_row_ids
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from alance.file_version import FileVersion
     from alance.format.proto import file_pb2
@@ -61,6 +61,7 @@ class Draft:
         stable: rows have ids of their own.
         next_fragment_id: the lowest id that was never used.
         lineages: lineage of spilled fragments of the previous version.
+        left: of a Rewrite that leaves indices for later: the entries that it makes of them.
     """
 
     message: table_pb2.Manifest
@@ -73,6 +74,7 @@ class Draft:
     stable: bool
     next_fragment_id: int
     lineages: Mapping[int, Lineage] = field(default_factory=dict)
+    left: Sequence[table_pb2.IndexMetadata] | None = None
 
     @classmethod
     def after(
@@ -83,6 +85,7 @@ class Draft:
         version: int,
         settings: Settings,
         lineages: Mapping[int, Lineage] | None,
+        left: Sequence[table_pb2.IndexMetadata] | None = None,
     ) -> Draft:
         """The draft that has all of a previous version; None: nothing."""
         message = table_pb2.Manifest()
@@ -104,6 +107,7 @@ class Draft:
             stable,
             next_fragment_id,
             lineages or {},
+            left,
         )
 
     def new_fragment_id(self) -> int:

@@ -3,11 +3,12 @@
 Such a compaction writes no index anew. Addresses in the files of indices, and perhaps fragments in
 their bitmaps, are those of before; whoever reads them has to translate both.
 
-    details: one of inline (versions), external (a file)
+    details: one of inline (versions), external (a file in the index's folder, that has inline's)
     version: of a compaction, the oldest first: groups of old fragments that became new ones
     group: surviving rows, old fragments, new fragments. The n-th surviving row, in the order of the
         old fragments, is the n-th row of the new ones
-    surviving rows: u64 number of bitmaps, then each: u32 fragment, roaring bitmap of its offsets
+    surviving rows: u64 number of bitmaps, then each: u32 fragment, roaring bitmap of its offsets;
+        fragments ascend, and those without surviving rows have none
 
 Source: docs/format/table.md, "Deferred index remap".
 """
@@ -15,14 +16,16 @@ Source: docs/format/table.md, "Deferred index remap".
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
+import numpy as np
 from google.protobuf.message import DecodeError
+from pyroaring import BitMap
 
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.proto.reuse_index_pb2 import FragmentReuseDetails
 from alance.format.table.indices import FRAGMENT_REUSE
-from alance.format.table.roaring import end_of_roaring, parse_roaring
+from alance.format.table.roaring import end_of_roaring, parse_roaring, roaring_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -30,27 +33,57 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.proto import table_pb2
 
+DETAILS_TYPE: Final = "/lance.table.FragmentReuseIndexDetails"
+DETAILS_FILE: Final = "details.binpb"
+MAX_INLINE: Final = 200 << 10  # bytes of versions; more are in the file
 Round: TypeAlias = FragmentReuseDetails.Version
 Group: TypeAlias = FragmentReuseDetails.Group
+Digest: TypeAlias = FragmentReuseDetails.Digest
+Inline: TypeAlias = FragmentReuseDetails.Inline
+External: TypeAlias = FragmentReuseDetails.External
+M = TypeVar("M", FragmentReuseDetails, FragmentReuseDetails.Inline)
 
 
-def rounds_of(index: table_pb2.IndexMetadata) -> tuple[Round, ...]:
-    """The compactions that a fragment-reuse index tells of, the oldest first.
+def place_of(index: table_pb2.IndexMetadata) -> External | None:
+    """Where the details of a fragment-reuse index are; None: in its entry.
 
     Raises:
         CorruptFileError: details that are none.
-        UnsupportedError: they are in a file of their own, or of a later form.
     """
-    try:
-        details = FragmentReuseDetails.FromString(index.index_details.value)
-    except DecodeError as error:
-        raise CorruptFileError(f"index {FRAGMENT_REUSE}: details {error!r}") from error
-    if index.index_version or details.HasField("external") or details.inline.transitions:
+    details = _details(index)
+    return details.external if details.HasField("external") else None
+
+
+def rounds_of(index: table_pb2.IndexMetadata, content: bytes | None = None) -> tuple[Round, ...]:
+    """The compactions that a fragment-reuse index tells of, the oldest first.
+
+    Args:
+        content: of the file that `place_of` tells.
+
+    Raises:
+        CorruptFileError: details that are none.
+        UnsupportedError: they are of a later form, or in a file that was not given.
+    """
+    details = _details(index)
+    if content is not None:
+        details = FragmentReuseDetails(inline=_parsed(Inline, content))
+    if index.index_version or not details.HasField("inline") or details.inline.transitions:
         raise UnsupportedError(
             f"index {FRAGMENT_REUSE!r}: in a file of its own, or of a later form than this alance "
             "knows"
         )
     return tuple(details.inline.versions)
+
+
+def _details(index: table_pb2.IndexMetadata) -> FragmentReuseDetails:
+    return _parsed(FragmentReuseDetails, index.index_details.value)
+
+
+def _parsed(kind: type[M], content: bytes) -> M:
+    try:
+        return kind.FromString(content)
+    except DecodeError as error:
+        raise CorruptFileError(f"index {FRAGMENT_REUSE}: details {error!r}") from error
 
 
 def translated(fragment_ids: Iterable[int], rounds: Sequence[Round]) -> frozenset[int]:
@@ -84,3 +117,20 @@ def surviving(group: Group) -> dict[int, Int64s]:
     except (struct.error, KeyError) as error:
         raise CorruptFileError(f"index {FRAGMENT_REUSE}: surviving rows: {error!r}") from error
     return rows
+
+
+def surviving_bytes(fragments: Iterable[tuple[int, int, Int64s]]) -> bytes:
+    """What `surviving` reads, with runs, as pylance writes it; CPU work.
+
+    Args:
+        fragments: the id, the physical rows and the offsets of deleted rows of each; ids ascend.
+    """
+    parts: list[bytes] = []
+    for fragment_id, num_rows, deleted in fragments:
+        is_there = np.ones(num_rows, np.bool_)
+        is_there[deleted] = False
+        rows = BitMap.deserialize(roaring_bytes(np.flatnonzero(is_there)))
+        rows.run_optimize()
+        if rows:
+            parts.append(struct.pack("<I", fragment_id) + rows.serialize())
+    return struct.pack("<Q", len(parts)) + b"".join(parts)

@@ -1,6 +1,6 @@
 """Indices that compactions left for later, brought to the addresses that their rows have now.
 
-A compaction by pylance with `defer_index_remap` moves rows and writes no index anew: the
+A compaction with `defer_index_remap` moves rows and writes no index anew: the
 fragment-reuse index tells where they went. Here each segment is written again by what it tells;
 then the fragment-reuse index goes. Fragments are never numbered twice, so that to translate what is
 translated already changes nothing.
@@ -21,8 +21,9 @@ from alance.format.table.apply_indices import SYSTEM, covered, reuse_index, with
 from alance.format.table.apply_rows import with_files
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
-from alance.format.table.reuse import rounds_of, translated
+from alance.format.table.reuse import translated
 from alance.ops.index.remap import OF_ZONES, is_translated, record, translate
+from alance.ops.index.reuse import load_rounds
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.version.commits import commit_change
 
@@ -49,7 +50,7 @@ async def catch_up(snapshot: Snapshot, options: CommitOptions) -> Snapshot:
     reuse = reuse_index(snapshot.manifest.indices)
     if reuse is None:
         return snapshot
-    rounds = await snapshot.engine.pool.run(lambda: rounds_of(reuse))
+    rounds = await load_rounds(snapshot)
     old = [message for message in snapshot.manifest.indices if message.name not in SYSTEM]
     files: list[SegmentFiles] = []
 
@@ -97,12 +98,11 @@ async def _caught_up(
 
 async def remap(snapshot: Snapshot, addresses: Int64s) -> pa.Array | None:
     """The addresses that rows have now; see `Dataset.remap_row_addrs`."""
-    reuse = reuse_index(snapshot.manifest.indices)
-    if reuse is None:
+    if reuse_index(snapshot.manifest.indices) is None:
         return None
+    rounds = await load_rounds(snapshot)
 
     def moved() -> pa.Array:
-        rounds = rounds_of(reuse)
         kept = {*np.unique(addresses >> 32).tolist(), *snapshot.manifest.fragments.ids.tolist()}
         rows, mask = LateMoves.of(rounds, kept).moved(addresses)
         values = np.zeros(len(addresses), np.uint64)

@@ -17,7 +17,7 @@ from alance.errors import (
     InvalidInputError,
     RetryableConflictError,
 )
-from alance.format.index.remap import NewFragment, OldFragment
+from alance.format.index.remap import NewFragment, OldFragment, group_of
 from alance.format.proto import copied, table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.operations import Rewrite, RewriteGroup
@@ -26,12 +26,14 @@ from alance.io.tasks import all_of
 from alance.ops.blobs.files import remove_blobs
 from alance.ops.index.late import catch_up
 from alance.ops.index.remap import bound_fragments, move_indices
+from alance.ops.index.reuse import ReuseIndex, load_rounds
 from alance.ops.upkeep import compact_plan
 from alance.ops.upkeep.compact_rewrite import rewrite
 from alance.ops.version.commits import commit_change, latest
 from alance.ops.version.opening import at_version
 from alance.ops.version.snapshot import Snapshot
 from alance.versioning.outcome import may_be_visible
+from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -121,15 +123,17 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
     """
     manifest = snapshot.manifest
     resolved = options.resolved(manifest.config, manifest.data_storage_version)
-    compact_plan.check_compactable(snapshot)
+    compact_plan.check_compactable(snapshot, defers=resolved.defer_index_remap)
     counts = await snapshot.live_counts()
     stored = await snapshot.physical_counts()
     records = manifest.fragments.records
-    bound = {} if options.uncover_indices else bound_fragments(snapshot)
+    rounds = await load_rounds(snapshot)
+    loses_none = options.uncover_indices or resolved.defer_index_remap
+    bound = {} if loses_none else bound_fragments(snapshot)
 
     def build() -> list[CompactionTask]:
         excluded = frozenset(options.excluded_fragment_ids).union(*bound.values())
-        candidates = compact_plan.candidates(snapshot, stored, counts, resolved, excluded)
+        candidates = compact_plan.candidates(snapshot, stored, counts, resolved, excluded, rounds)
         groups = compact_plan.grouped(candidates, resolved.target_rows_per_fragment)
         return [
             CompactionTask(snapshot.version, records.part(*group), resolved)
@@ -162,7 +166,7 @@ async def execute(snapshot: Snapshot, task: CompactionTask) -> RewriteResult:
     originals = await snapshot.engine.pool.run(check)
     fragment_ids = [fragment.id for fragment in originals]
     fragments = await rewrite(snapshot, fragment_ids, task.options)
-    return RewriteResult(task.read_version, originals, tuple(fragments))
+    return RewriteResult.of(task, originals, fragments)
 
 
 async def commit(
@@ -198,8 +202,12 @@ async def commit(
     if not results:
         summary = _summary(metrics, warnings)
         return Snapshot(snapshot.session, snapshot.table, snapshot.manifest, summary)
+    defers = any(result.defer_index_remap for result in results)
+    compact_plan.check_compactable(snapshot, defers=defers)
 
     async def attempt(base: Snapshot) -> Snapshot:
+        if defers:
+            return await _commit_deferred(base, groups, moves, options, _summary(metrics, warnings))
         indices = await move_indices(base, moves, uncover=uncover_indices)
         summary = _summary(metrics, [*warnings, *_losses(base, ids, indices.kept)])
         change = Rewrite(groups, indices.translated)
@@ -224,6 +232,26 @@ async def commit(
         if discard is not None and not (has_begun and may_be_visible(error)):
             await discard()
         raise
+
+
+async def _commit_deferred(
+    base: Snapshot,
+    groups: tuple[RewriteGroup, ...],
+    moves: Sequence[tuple[list[OldFragment], list[NewFragment]]],
+    options: CommitOptions,
+    summary: Mapping[str, Any],
+) -> Snapshot:
+    """Commit a rewrite together with the fragment-reuse index that tells of it."""
+    told = await base.engine.pool.run(lambda: [group_of(old, new) for old, new in moves])
+    reuse = ReuseIndex(base, told)
+    return await commit_change(
+        base,
+        Rewrite(groups),
+        options,
+        rules=TableRules(base.engine, base.table, left=reuse.entries),
+        discard=reuse.discard,
+        summary=summary,
+    )
 
 
 def _are_there(snapshot: Snapshot, results: Sequence[RewriteResult]) -> bool:
@@ -309,7 +337,10 @@ async def compact_files(
     snapshot: Snapshot, options: CompactionOptions, commit_options: CommitOptions
 ) -> Snapshot:
     """Plan, execute and commit. Where no version comes of it, no file stays."""
-    snapshot = await catch_up(snapshot, commit_options)
+    manifest = snapshot.manifest
+    resolved = options.resolved(manifest.config, manifest.data_storage_version)
+    if not resolved.defer_index_remap:
+        snapshot = await catch_up(snapshot, commit_options)
     return await carry_out(snapshot, await plan(snapshot, options), options, commit_options)
 
 
@@ -329,7 +360,7 @@ async def carry_out(
             resolved = shared(task.options, at_once, snapshot.read_ahead_bytes)
             originals = await snapshot.engine.pool.run(lambda: tuple(task.fragments))
             fragments = await rewrite(snapshot, [old.id for old in originals], resolved)
-            result = RewriteResult(task.read_version, originals, tuple(fragments))
+            result = RewriteResult.of(task, originals, fragments)
             done.append(result)
             return result
 
@@ -385,11 +416,23 @@ class RewriteResult:
         read_version: the version that was rewritten.
         original_fragments: the fragments before, as the manifest has them.
         new_fragments: those that hold the same rows; their ids are given by the commit.
+        defer_index_remap: whether the commit leaves indices for later, as it was planned.
     """
 
     read_version: int
     original_fragments: tuple[table_pb2.DataFragment, ...]
     new_fragments: tuple[table_pb2.DataFragment, ...]
+    defer_index_remap: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        task: CompactionTask,
+        originals: tuple[table_pb2.DataFragment, ...],
+        new: Sequence[table_pb2.DataFragment],
+    ) -> RewriteResult:
+        """What a task has made."""
+        return cls(task.read_version, originals, tuple(new), task.options.defer_index_remap)
 
     @property
     def metrics(self) -> CompactionMetrics:

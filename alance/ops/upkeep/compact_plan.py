@@ -16,8 +16,9 @@ from alance.checks import check_choice, check_counts
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.numbers import distinct, offsets_of
-from alance.format.table.apply_indices import SYSTEM, covered
+from alance.format.table.apply_indices import SYSTEM, covered, reuse_index
 from alance.format.table.indices import FRAGMENT_REUSE
+from alance.format.table.reuse import translated
 from alance.ops.version.options import MAX_BYTES_PER_FILE
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s, Mask
     from alance.format.proto import table_pb2
+    from alance.format.table.reuse import Round
     from alance.ops.version.snapshot import Snapshot
 
     Group: TypeAlias = tuple[int, int]  # positions of neighbouring fragments, half-open
@@ -79,9 +81,12 @@ class CompactionOptions:
         excluded_fragment_ids: fragments that stay, and part the runs of neighbours.
         data_storage_version: of the new files; None: that of the table.
         compaction_mode: `reencode`, or `try_binary_copy`, which encodes anew as well.
-        defer_index_remap: False: this alance does not write fragment-reuse indices.
+        defer_index_remap: write no index anew, but what brings addresses of before to those of
+            now, for a later `optimize_indices`. pylance goes on using the indices, alance does not.
+            Not with stable row ids. Default False.
         uncover_indices: fragments of an index that cannot be brought to the new addresses are
-            rewritten, too; it then no longer covers them. False: they stay as they are.
+            rewritten, too; it then no longer covers them. False: they stay as they are. With
+            `defer_index_remap` all are rewritten, and nothing is lost.
     """
 
     target_rows_per_fragment: int | None = None
@@ -108,10 +113,9 @@ class CompactionOptions:
             *("num_threads", "batch_size", "io_buffer_bytes", "max_source_fragments"),
             *("max_source_rows", "max_source_bytes"),
         )
-        if self.materialize_deletions not in (None, True, False):
-            raise InvalidInputError(
-                f"materialize_deletions={self.materialize_deletions!r}: expected True or False"
-            )
+        for name in ("materialize_deletions", "defer_index_remap"):
+            if (value := getattr(self, name)) not in (None, True, False):
+                raise InvalidInputError(f"{name}={value!r}: expected True or False")
         if not isinstance(self.uncover_indices, bool):
             raise InvalidInputError(
                 f"uncover_indices={self.uncover_indices!r}: expected True or False"
@@ -123,10 +127,9 @@ class CompactionOptions:
             )
         if self.compaction_mode is not None:
             check_choice("compaction_mode", self.compaction_mode, get_args(CompactionMode))
-        if self.compaction_mode == "force_binary_copy" or self.defer_index_remap:
+        if self.compaction_mode == "force_binary_copy":
             raise UnsupportedError(
-                "compaction that copies pages as they are, or translates indices later: not done "
-                "by this alance"
+                "compaction that copies pages as they are: not done by this alance"
             )
 
     def resolved(
@@ -173,6 +176,7 @@ class ResolvedCompactionOptions:
     max_source_fragments: int | None
     max_source_rows: int | None
     max_source_bytes: int | None
+    defer_index_remap: bool
     version: FileVersion
 
 
@@ -190,6 +194,7 @@ _RESOLVED: Final = (
     ("max_source_fragments", None, int),
     ("max_source_rows", None, int),
     ("max_source_bytes", None, int),
+    ("defer_index_remap", False, _boolean),
 )
 
 
@@ -238,16 +243,24 @@ def grouped(candidates: Candidates, target_rows: int) -> list[Group]:
     ]
 
 
-def check_compactable(snapshot: Snapshot) -> None:
+def check_compactable(snapshot: Snapshot, *, defers: bool) -> None:
     """Make sure that a version can be rewritten by this alance.
 
+    Args:
+        defers: indices are left for later.
+
     Raises:
-        UnsupportedError: an index that translates addresses late.
+        UnsupportedError: an index that translates addresses late, or ids that no such index knows.
     """
-    if any(index.name == FRAGMENT_REUSE for index in snapshot.manifest.indices):
+    if defers and snapshot.has_stable_row_ids:
+        raise UnsupportedError(
+            "defer_index_remap=True: not on a table with stable row ids, whose indices follow "
+            "without being written anew, but for B-trees"
+        )
+    if not defers and reuse_index(snapshot.manifest.indices) is not None:
         raise UnsupportedError(
             f"compaction: the table has an index {FRAGMENT_REUSE!r}; have optimize_indices bring "
-            "its indices up to date before"
+            "its indices up to date before, or compact with defer_index_remap=True"
         )
 
 
@@ -257,12 +270,14 @@ def candidates(
     counts: Int64s,
     options: ResolvedCompactionOptions,
     excluded: Collection[int],
+    rounds: Sequence[Round] = (),
 ) -> Candidates:
     """The fragments that may be rewritten; CPU work.
 
     Args:
         stored: rows of each fragment, deleted ones included.
         counts: live rows of each.
+        rounds: compactions that the indices were left out of.
     """
     fragments = snapshot.manifest.fragments
     ids, records = fragments.ids, fragments.records
@@ -276,7 +291,7 @@ def candidates(
     coverage = np.zeros(len(ids), np.int64)  # equal where the same indices cover fragments
     for index in snapshot.manifest.indices:
         if index.name not in SYSTEM:
-            is_covered = _among(ids, covered(index) or ())
+            is_covered = _among(ids, translated(covered(index) or (), rounds))
             _, coverage = distinct(2 * coverage + is_covered)
     parts = np.append(True, stays[1:] | stays[:-1] | (coverage[1:] != coverage[:-1]))
     starts = np.flatnonzero(parts[: len(ids)])
