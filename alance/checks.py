@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MOST: Final = (1 << 63) - 1  # what the kernels and Arrow count to
 
 
-def check_count(name: str, value: object, least: int = 1, most: int = MOST) -> None:
+def check_count(name: str, value: object, least: int = 1, most: float = float("inf")) -> None:
     """Make sure that a value is an integer within bounds; truth values are none.
 
     Raises:
@@ -24,7 +24,7 @@ def check_count(name: str, value: object, least: int = 1, most: int = MOST) -> N
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if is_integer and least <= value <= most:  # type: ignore[operator]  # it is an integer
         return
-    if most != MOST or (is_integer and value > most):  # type: ignore[operator]
+    if most != float("inf") and (most != MOST or (is_integer and value > most)):  # type: ignore[operator]
         expected = f"an integer from {least} to {most}"
     else:
         expected = "a positive integer" if least == 1 else f"an integer of at least {least}"

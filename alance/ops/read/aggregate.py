@@ -117,7 +117,7 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
     calls = {name: parse_aggregate(text) for name, text in aggregates.items()}
     keys = _key_texts(snapshot, group_by)
     for name in (*keys, *calls):
-        check_text("name of an aggregate or a group_by", name)
+        check_text("name of an aggregate or a group_by:", name)
     for name in calls:
         if name in keys:
             raise InvalidInputError(f"{name!r} is the name of an aggregate and of a group_by")

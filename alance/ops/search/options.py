@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_choice, check_count
+from alance.checks import MOST, check_choice, check_count
 from alance.errors import InvalidInputError
 from alance.format.index.values import ALIASES, TYPES, VectorType
 from alance.ops.read.options import ScanOptions
@@ -307,7 +307,7 @@ def _range(asked: object) -> tuple[float, float]:
 def _count(name: str, value: object) -> int | None:
     if value is None:
         return None
-    check_count(name, value)
+    check_count(name, value, most=MOST)
     return min(int(value), MOST_ROWS)  # type: ignore[call-overload,no-any-return]  # an integer
 
 

@@ -73,7 +73,7 @@ class Hybrid:
         self.columns: Columns = left.pop("columns", None)
         column = left.pop("vector_column", None) or _vector_column(snapshot.schema)
         candidates = left.pop("candidates", None)
-        check_count("k", k)
+        check_count("k", k, most=MOST)
         if candidates is None:
             candidates = min(max(4 * k, LEAST_CANDIDATES), MOST)
         both = {name: left[name] for name in OF_BOTH if name in left}

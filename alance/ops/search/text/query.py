@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, get_args
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_choice, check_count
+from alance.checks import MOST, check_choice, check_count
 from alance.errors import InvalidInputError
 from alance.format.index.text.params import GRANULARITIES, LIST_ELEMENT, ROW
 
@@ -73,9 +73,9 @@ class MatchQuery(TextQuery):
         _check_number("boost", self.boost)
         check_choice("operator", self.operator, get_args(Operator))
         if self.fuzziness is not None:
-            check_count("fuzziness", self.fuzziness, 0)
-        check_count("max_expansions", self.max_expansions, 0)
-        check_count("prefix_length", self.prefix_length, 0)
+            check_count("fuzziness", self.fuzziness, 0, MOST)
+        check_count("max_expansions", self.max_expansions, 0, MOST)
+        check_count("prefix_length", self.prefix_length, 0, MOST)
         _check_granularity(self.document_granularity)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from alance.checks import check_count
+from alance.checks import MOST, check_count
 from alance.ops.read.options import ScanOptions
 from alance.ops.search.options import OF_SCANS, SearchArguments, scan_arguments
 
@@ -74,7 +74,7 @@ def asked_by(
         TypeError: an unknown argument.
         InvalidInputError: a k below 1.
     """
-    check_count("k", k)
+    check_count("k", k, most=MOST)
     columns, options, left = scan_arguments(arguments)
     asked = {"query": query, "columns": left.pop("on", None)}
     asked["use_index"] = left.pop("use_index", True)
