@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from alance.errors import AlanceError, StoreError
+from alance.io.futures import seen
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -208,5 +209,5 @@ def _result(task: asyncio.Task[T], cancelled: asyncio.CancelledError | None, wha
         if task.cancelled():
             raise StoreError(f"{what}: did not end in time", retryable=True)
         return task.result()
-    task.cancelled() or task.exception()  # seen, so that the loop does not report it
+    seen(task)
     raise cancelled

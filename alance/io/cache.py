@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from alance.io import observing, trace
+from alance.io.futures import seen
 from alance.io.observing import Reading
 from alance.io.tasks import Begun
 
@@ -266,7 +267,7 @@ class SearchCache:
                 under_way.values = begun.ended.value
                 return under_way
         under_way.task = asyncio.ensure_future(loading)
-        under_way.task.add_done_callback(_seen)
+        under_way.task.add_done_callback(seen)
         return under_way
 
     def _leave(self, load: _Load) -> bool:
@@ -282,9 +283,3 @@ class SearchCache:
         for key in load.keys:
             if self._loads.get(key) is load:
                 del self._loads[key]
-
-
-def _seen(task: asyncio.Task[Any]) -> None:
-    """Who began it has seen its failure, or is gone."""
-    if not task.cancelled():
-        task.exception()

@@ -25,6 +25,7 @@ from weakref import WeakValueDictionary
 
 from alance.errors import InvalidInputError
 from alance.io import lifecycle
+from alance.io.futures import seen
 
 if TYPE_CHECKING:
     from alance.io.profile import Kind
@@ -140,7 +141,7 @@ class Renewed:
         while (good := self._good(fresh=True)) is None:
             under_way = self._ask()
             answered = asyncio.wrap_future(under_way)
-            answered.add_done_callback(_seen)
+            answered.add_done_callback(seen)
             try:
                 async with asyncio.timeout(ANSWER_S):
                     await asyncio.shield(answered)
@@ -218,7 +219,7 @@ class Renewed:
             answer: object = ask()
         else:
             called = asyncio.wrap_future(self._called(ask))
-            called.add_done_callback(_seen)
+            called.add_done_callback(seen)
             try:
                 answer = await asyncio.shield(called)
             finally:
@@ -292,12 +293,6 @@ def _run(call: concurrent.futures.Future[object], ask: Callable[[], object]) -> 
         call.set_exception(error)
     else:
         call.set_result(answer)
-
-
-def _seen(answered: asyncio.Future[Any]) -> None:
-    """Look at an error whose caller may have gone; it is in the log."""
-    if not answered.cancelled():
-        answered.exception()
 
 
 def _no_answer() -> ProviderError:

@@ -34,6 +34,12 @@ def failed(error: Exception, loop: asyncio.AbstractEventLoop) -> asyncio.Future[
     return future
 
 
+def seen(ended: asyncio.Future[Any]) -> None:
+    """Look at the failure of a future whose caller may be gone, so that the loop reports none."""
+    if not ended.cancelled():
+        ended.exception()
+
+
 def done(result: T, loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
     """A future that has its result already."""
     future: asyncio.Future[T] = loop.create_future()

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from alance.io.futures import seen
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Generator, Iterable
 
@@ -42,7 +44,7 @@ async def whole(job: Job[T]) -> T:
             job.withdraw()
     if cancelled is None:
         return job.result()
-    job.cancelled() or job.exception()  # seen, so that the loop does not report it
+    seen(job)
     raise cancelled
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.io import publish
 from alance.io.background import LOCAL_GRACE_S
+from alance.io.futures import seen
 from alance.io.store import translate
 from alance.io.upload import Upload
 
@@ -75,7 +76,7 @@ class LocalUpload(Upload):
     async def _drop(self) -> None:
         if self._job is not None:
             await asyncio.wait([self._job])
-            self._job.cancelled() or self._job.exception()
+            seen(self._job)
         self._job = self._start(self._file.drop)
         await self._ended()
 

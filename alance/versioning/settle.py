@@ -29,6 +29,7 @@ from alance.errors import (
     StoreError,
     UnsupportedError,
 )
+from alance.io.futures import seen
 from alance.versioning.outcome import mark_as_not_made
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class _Puts:
             with suppress(asyncio.CancelledError):
                 ended, self.under_way = await asyncio.wait(self.under_way)
                 for put in ended:
-                    put.cancelled() or put.exception()
+                    seen(put)
 
     async def next_failure(self) -> Exception | None:
         """Put once more, and give what the first that is answered says; None: it is written."""
