@@ -1,86 +1,125 @@
-"""Where alance loses: the rows of all tables of the report that another side is ahead in."""
+"""Where alance loses: every row of the report in which another side is ahead."""
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LEAST: Final = 1.05  # ratios nearer to one are noise of the machine
 ABOUT: Final = """\
-All rows of this page in which alance takes more than {least:g} times what another takes: wall time,
-of small batches processor time, of callers by their queries a second. The worst come first. Vortex
-reads one file, tantivy and faiss an index of their own, none of them a table: the limit of what can
-be had.
+Every row of this page in which alance needs more than another side, by the heading that it stands
+under, worst first. Ratios are of wall times, except where the row says otherwise; of callers they
+are of the time per query. Those near one are within the noise of the machine. Vortex reads one
+file, tantivy and faiss an index of their own, none of them a table: they show what is possible.
 """
 
 
 class Row(NamedTuple):
-    """A row of a table of the report."""
+    """What a row of a table of the report compares.
 
-    part: str
+    Attributes:
+        heading: the heading of the report that the table stands under.
+        needs: what each side needs, in one unit; less is better.
+    """
+
+    heading: str
     work: str
-    times: dict[str, float]  # of each side, in one unit
+    needs: dict[str, float]
+
+
+class Loss(NamedTuple):
+    """A row in which `side` needs less than alance, by `ratio`."""
+
+    ratio: float
+    work: str
+    side: str
 
 
 def section(results: dict[str, Any]) -> str:
-    """A part of the report; empty where nobody is ahead."""
-    rows = sorted(
-        (
-            (row.times["alance"] / time, row, side)
-            for row in rows_of(results)
-            for side, time in row.times.items()
-            if row.times["alance"] > LEAST * time
-        ),
-        key=lambda ranked: -ranked[0],
-    )
-    if not rows:
+    """The last part of the report; empty where nobody is ahead."""
+    losses = losses_of(results)
+    if not losses:
         return ""
-    lines = ["| part | work | beside | ratio |", "|---|---|---|---:|"]
-    lines += [f"| {row.part} | {row.work} | {side} | {ratio:.2f} |" for ratio, row, side in rows]
-    return "\n".join(["## Where alance loses\n", ABOUT.format(least=LEAST), *lines, ""])
+    parts = ["## Where alance loses\n", ABOUT]
+    for heading, rows in losses.items():
+        parts += [f"**{heading}**\n", "| work | beside | ratio |", "|---|---|---:|"]
+        parts += [f"| {row.work} | {row.side} | {row.ratio:.2f} |" for row in rows]
+        parts.append("")
+    return "\n".join(parts)
+
+
+def losses_of(results: dict[str, Any]) -> dict[str, list[Loss]]:
+    """The losses under each heading that has any, worst first."""
+    losses: dict[str, list[Loss]] = {}
+    for row in rows_of(results):
+        for side, need in row.needs.items():
+            if (ratio := row.needs["alance"] / need) > 1:
+                losses.setdefault(row.heading, []).append(Loss(ratio, row.work, side))
+    return {
+        heading: sorted(rows, key=attrgetter("ratio"), reverse=True)
+        for heading, rows in losses.items()
+    }
 
 
 def rows_of(results: dict[str, Any]) -> Iterator[Row]:
-    """All rows of all tables that compare times."""
+    """The rows of all tables that compare times, and of those that compare memory."""
     for case in results["cases"]:
-        part = "lab" if case["remote"] else "local files"
-        yield Row(part, f"{case['table']}: {case['name']}", _milliseconds(case["sides"]))
+        heading = "On the lab" if case["remote"] else "Local files"
+        yield Row(heading, f"{case['table']}: {case['name']}", _of(case, "ms"))
     for case in results["alone"]:
         work = f"{case['name']} {case['table'] or ''}".rstrip()
-        yield Row("a process of its own", work, _milliseconds(case["sides"]))
+        yield Row("Memory and import", work, _of(case, "ms"))
+        yield Row("Memory and import", f"{work}, peak memory", _of(case, "megabytes"))
     for case in results["writes"]:
-        sides = {side: case["sides"][side] for side in ("alance", "pylance")}
-        yield Row("writing", case["table"], _milliseconds(sides))
+        for key, of in (
+            ("ms", ""),
+            ("megabytes", ", peak memory"),
+            ("file_megabytes", ", size of files"),
+        ):
+            yield Row("Writing local tables", f"{case['table']}{of}", _of_two(case, key))
     for case in results["small"]:
-        yield Row("small", case["name"], case["sides"])
-    for part in ("changes", "commits"):
-        for case in results[part]:
-            yield Row(part, case["name"], _milliseconds(case["sides"]))
+        yield Row("Small batches and files", f"{case['name']}, processor time", dict(case["sides"]))
+    for case in results["changes"]:
+        yield Row("Changing tables", case["name"], _of(case, "ms"))
+    for case in results["commits"]:
+        yield Row("Commits on the lab", case["name"], _of(case, "ms"))
+        if "p99_ms" in case["sides"]["alance"]:
+            yield Row("Commits on the lab", f"{case['name']}, p99", _of(case, "p99_ms"))
     yield from _searches(results["vectors"], results["texts"])
 
 
 def _searches(vectors: dict[str, Any], texts: dict[str, Any]) -> Iterator[Row]:
-    for case in vectors["builds"]:
-        yield Row("vectors", f"build {case['kind']}, {case['table']}", _milliseconds(case["sides"]))
-    for case in vectors["recall"]:
+    for case in vectors.get("builds", ()):
+        work = f"build {case['kind']}, {case['table']}"
+        yield Row("Vectors", work, _of(case, "ms"))
+        yield Row("Vectors", f"{work}, peak memory", _of(case, "megabytes"))
+    for case in vectors.get("recall", ()):
         refined = ", refined" if case["refine_factor"] else ""
         where = f"{case['table']}, {case['place']}, {case['when']}"
-        work = f"{where}, {case['nprobes']} partitions{refined}"
-        yield Row("vectors", work, _milliseconds(case["sides"]))
-    for case in vectors["callers"]:
+        yield Row("Vectors", f"{where}, {case['nprobes']} partitions{refined}", _of(case, "ms"))
+    for case in vectors.get("callers", ()):
         work = f"{case['table']}, {case['place']}, {case['callers']} callers"
-        yield Row("vectors", work, {side: 1 / rate for side, rate in case["sides"].items()})
+        yield Row("Vectors", work, _inverses(case["sides"]))
     for case in texts.get("searches", ()):
-        yield Row("texts", f"{case['place']}, {case['what']}", _milliseconds(case["sides"]))
+        yield Row("Texts", f"{case['place']}, {case['what']}", _of(case, "ms"))
     for case in texts.get("callers", ()):
-        sides = {side: 1 / told["rate"] for side, told in case["sides"].items()}
-        yield Row("texts", f"{case['place']}, {case['callers']} callers", sides)
-    if texts.get("builds"):
-        sides = {side: told["seconds"] for side, told in texts["builds"].items()}
-        yield Row("texts", "build", sides)
+        rates = {side: told["rate"] for side, told in case["sides"].items()}
+        yield Row("Texts", f"{case['place']}, {case['callers']} callers", _inverses(rates))
+    if builds := texts.get("builds"):
+        for key, of in (("seconds", ""), ("megabytes", ", peak memory")):
+            yield Row("Texts", f"build{of}", _of({"sides": builds}, key))
 
 
-def _milliseconds(sides: dict[str, dict[str, float]]) -> dict[str, float]:
-    return {side: told["ms"] for side, told in sides.items()}
+def _of(case: dict[str, Any], key: str) -> dict[str, float]:
+    return {side: told[key] for side, told in case["sides"].items()}
+
+
+def _of_two(case: dict[str, Any], key: str) -> dict[str, float]:
+    """Without the side that only reads the source."""
+    return {side: case["sides"][side][key] for side in ("alance", "pylance")}
+
+
+def _inverses(rates: dict[str, float]) -> dict[str, float]:
+    return {side: 1 / rate for side, rate in rates.items()}
