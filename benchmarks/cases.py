@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,10 +18,16 @@ from benchmarks.data import PIECE_ROWS, near_directions
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    import numpy.typing as npt
+
 
 @dataclass(frozen=True)
 class Opened:
-    """A table open in all of them, and the storage options it was opened with."""
+    """A table open in all of them, and the storage options it was opened with.
+
+    Attributes:
+        number: of the round; each asks for other rows and by other queries.
+    """
 
     uri: str
     ours: alance.Dataset
@@ -29,6 +35,7 @@ class Opened:
     options: dict[str, str] | None
     count: int
     vortex: vortex.VortexFile
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,8 +62,9 @@ class Case:
 
 
 def rows(opened: Opened, count: int) -> list[int]:
-    """The same random rows in every round of a run."""
-    return np.random.default_rng(count).integers(0, opened.count, count).tolist()
+    """Random rows, the same for all sides of a round."""
+    rng = np.random.default_rng((count, opened.number))
+    return rng.integers(0, opened.count, count).tolist()
 
 
 async def scan(opened: Opened, **options: Any) -> int:
@@ -133,16 +141,21 @@ def takes(
     columns: list[str] | None = None,
     *,
     remote: bool = False,
+    again: bool = False,
 ) -> Case:
-    """A take of random rows on an open handle."""
+    """A take of random rows on an open handle: other rows in each round, or the same `again`."""
+
+    def first(opened: Opened) -> Opened:
+        return replace(opened, number=0) if again else opened
+
     return Case(
         name,
         table,
-        lambda opened: opened.ours.take(rows(opened, count), columns),
-        lambda opened: opened.theirs.take(rows(opened, count), columns),
+        lambda opened: opened.ours.take(rows(first(opened), count), columns),
+        lambda opened: opened.theirs.take(rows(first(opened), count), columns),
         target,
         remote,
-        lambda opened: vortex_take(opened, count, columns),
+        lambda opened: vortex_take(first(opened), count, columns),
     )
 
 
@@ -180,18 +193,20 @@ def cold(
     )
 
 
-QUERIES: Final = near_directions(20, seed=6)
+def queries(opened: Opened) -> npt.NDArray[np.float32]:
+    """Twenty, the same for all sides of a round."""
+    return near_directions(20, seed=600 + opened.number)
 
 
 async def searches(opened: Opened, **options: Any) -> None:
     """Twenty searches, one after the other, on an open handle."""
-    for query in QUERIES:
+    for query in queries(opened):
         await opened.ours.nearest("vec", query, 10, columns=["id"], **options)
 
 
 def their_searches(opened: Opened, **options: Any) -> None:
     """As of `searches`."""
-    for query in QUERIES:
+    for query in queries(opened):
         nearest = {"column": "vec", "q": query, "k": 10, **options}
         opened.theirs.to_table(columns=["id", "_distance"], nearest=nearest)
 
@@ -204,7 +219,7 @@ def search(
     remote: bool = False,
     **options: Any,
 ) -> Case:
-    """Searches by vector; the queries are the same in every round."""
+    """Searches by vector, by other queries in each round."""
     return Case(
         f"20 searches, {name}",
         table,
@@ -387,6 +402,7 @@ CASES: Final = [
     cold("cold take 1, all columns", "lineitem", 1, 0.85, remote=True),
     cold("cold take 100, all columns", "lineitem", 100, 0.6, remote=True),
     takes("warm take 100, all columns", "lineitem", 100, 0.75, remote=True),
+    takes("the same 100 again, all columns", "lineitem", 100, None, remote=True, again=True),
     takes("warm take 100, all columns", "events", 100, 0.55, remote=True),
     takes("warm take 100, all columns", "embeddings", 100, 0.55, remote=True),
     scans("scan all", "lineitem", 0.7, remote=True),

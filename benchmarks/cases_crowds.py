@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from benchmarks.cases import QUERIES, Case, Opened
+from benchmarks.cases import Case, Opened, queries
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 CALLS: Final = 512
 LARGE_CALLERS: Final = 16
 
 
+def asked(opened: Opened) -> npt.NDArray[np.float32]:
+    """The query of each call: twenty, again and again."""
+    return np.resize(queries(opened), (CALLS, queries(opened).shape[1]))
+
+
 async def search_crowd(opened: Opened, callers: int) -> None:
     """Many callers, each searching again and again."""
-    numbers = iter(range(CALLS))
+    calls = iter(asked(opened))
 
     async def caller() -> None:
-        for number in numbers:
-            query = QUERIES[number % len(QUERIES)]
+        for query in calls:
             await opened.ours.nearest("vec", query, 10, columns=["id"], nprobes=20)
 
     await asyncio.gather(*(caller() for _ in range(callers)))
@@ -29,13 +36,12 @@ async def search_crowd(opened: Opened, callers: int) -> None:
 def their_search_crowd(opened: Opened, callers: int) -> None:
     """As of `search_crowd`, with threads."""
 
-    def ask(number: int) -> None:
-        query = QUERIES[number % len(QUERIES)]
+    def ask(query: npt.NDArray[np.float32]) -> None:
         nearest = {"column": "vec", "q": query, "k": 10, "nprobes": 20}
         opened.theirs.to_table(columns=["id", "_distance"], nearest=nearest)
 
     with ThreadPoolExecutor(callers) as pool:
-        list(pool.map(ask, range(CALLS)))
+        list(pool.map(ask, asked(opened)))
 
 
 def search_crowds(callers: int, *, remote: bool) -> Case:
@@ -53,7 +59,7 @@ def search_crowds(callers: int, *, remote: bool) -> Case:
 def picks(opened: Opened, callers: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """Ten random rows for each call of a crowd."""
     calls = max(CALLS, 2 * callers)
-    return np.random.default_rng(callers).integers(0, opened.count, (calls, 10))
+    return np.random.default_rng((callers, opened.number)).integers(0, opened.count, (calls, 10))
 
 
 async def crowd(opened: Opened, callers: int, column: str) -> None:
@@ -88,13 +94,17 @@ def crowds(callers: int, target: float | None, *, remote: bool) -> Case:
 
 async def large_crowd(opened: Opened) -> None:
     """Callers that take ten thousand rows each, all columns, at once."""
-    picked = np.random.default_rng(16).integers(0, opened.count, (LARGE_CALLERS, 10_000))
+    picked = np.random.default_rng((16, opened.number)).integers(
+        0, opened.count, (LARGE_CALLERS, 10_000)
+    )
     await asyncio.gather(*(opened.ours.take(rows) for rows in picked))
 
 
 def their_large_crowd(opened: Opened) -> None:
     """As of `large_crowd`, with threads."""
-    picked = np.random.default_rng(16).integers(0, opened.count, (LARGE_CALLERS, 10_000))
+    picked = np.random.default_rng((16, opened.number)).integers(
+        0, opened.count, (LARGE_CALLERS, 10_000)
+    )
     with ThreadPoolExecutor(LARGE_CALLERS) as pool:
         list(pool.map(lambda rows: opened.theirs.take(rows.tolist()), picked))
 

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import statistics
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -56,16 +56,18 @@ async def measure(case: Case, opened: Opened, lab: Lab, rounds: int) -> dict[str
     all sides would be, in the turn of the one that happens to fill a generation.
     """
     works: dict[str, Callable[[], Awaitable[Any]]] = {
-        "alance": lambda: case.ours(opened),
-        "pylance": lambda: asyncio.to_thread(case.theirs, opened),
+        "alance": lambda: case.ours(turned),
+        "pylance": lambda: asyncio.to_thread(case.theirs, turned),
     }
     if case.vortex is not None:
         run_vortex = case.vortex
-        works["vortex"] = lambda: asyncio.to_thread(run_vortex, opened)
+        works["vortex"] = lambda: asyncio.to_thread(run_vortex, turned)
     names = list(works)
     sides = {name: Side() for name in names}
+    turned = opened
     counts: set[int | None] = set()  # rows that a side gave
     for number in range(rounds + 1):
+        turned = replace(opened, number=number)
         if number == 1:
             gc.collect()
             gc.freeze()
