@@ -1,16 +1,20 @@
-"""Checks of what callers give: numbers and words of options."""
+"""Checks of what callers give: numbers and words of options, and the names of arguments."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import reprlib
+from dataclasses import fields
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterable
 
+T = TypeVar("T")
 
 MOST: Final = (1 << 63) - 1  # what the kernels and Arrow count to
 
@@ -49,7 +53,7 @@ def check_text(what: str, value: object) -> None:
         InvalidInputError: it is not.
     """
     if not isinstance(value, str):
-        raise InvalidInputError(f"{what} {value!r}: expected text")
+        raise InvalidInputError(f"{what} {reprlib.repr(value)}: expected text")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -64,3 +68,32 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """
     if value not in choices:
         raise InvalidInputError(f"{name}={value!r}: expected one of {', '.join(choices)}")
+
+
+def unexpected(names: Iterable[str], choices: Iterable[str], what: str = "") -> TypeError:
+    """The error for arguments that do not exist, with those that look like the first of them."""
+    from difflib import get_close_matches
+
+    first, *others = sorted(names)
+    close = get_close_matches(first, [*choices], n=3)
+    hint = f", did you mean {' or '.join(map(repr, close))}?" if close else ""
+    more = f" (nor are there {', '.join(map(repr, others))})" if others else ""
+    return TypeError(f"{what}unexpected keyword argument {first!r}{hint}{more}")
+
+
+def public_arguments(options: type[T]) -> type[T]:
+    """Let a dataclass that callers fill by the keywords of a method name a wrong keyword.
+
+    Python's own message names the class, which callers do not know, and nothing that looks alike.
+    """
+    accepted = frozenset(field.name for field in fields(options))  # type: ignore[arg-type]
+    init = options.__init__
+
+    @wraps(init)
+    def checked(self: T, *values: Any, **arguments: Any) -> None:
+        if not arguments.keys() <= accepted:
+            raise unexpected(arguments.keys() - accepted, accepted)
+        init(self, *values, **arguments)
+
+    options.__init__ = checked  # type: ignore[method-assign]
+    return options

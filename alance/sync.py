@@ -183,6 +183,8 @@ def _face(async_class: type) -> type:
     if hasattr(async_class, "__aenter__"):
         members["__enter__"] = _enter
         members["__exit__"] = _exit
+    if hasattr(async_class, "__getattr__"):  # which only says what is missing
+        members["__getattr__"] = async_class.__getattr__
     if hasattr(async_class, "_repr_html_"):
         members["_repr_html_"] = _blocking(async_class._repr_html_, is_method=True)
     if "to_pandas" in members:

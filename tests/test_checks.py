@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import alance
-from alance.checks import check_choice, check_count, check_counts
+from alance.checks import check_choice, check_count, check_counts, check_text, unexpected
 from alance.errors import InvalidInputError
 
 
@@ -62,3 +62,21 @@ def test_words_are_listed() -> None:
 async def test_writes_refuse_truth_values_for_numbers(name: str, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInputError, match=f"{name}=.*: expected"):
         await alance.write_dataset([{"a": 1}], "memory://checks", **options)
+
+
+def test_long_values_are_told_in_short() -> None:
+    with pytest.raises(InvalidInputError, match=r"^column \[0, 1, 2, .*\.\.\.\]: expected text$"):
+        check_text("column", list(range(1000)))
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (["limt"], "unexpected keyword argument 'limt', did you mean 'limit'?"),
+        (["xyz"], "unexpected keyword argument 'xyz'"),
+        (["limt", "xyz"], "unexpected keyword argument 'limt', did you mean 'limit'? (nor are "
+         "there 'xyz')"),
+    ],
+)  # fmt: skip
+def test_wrong_keywords_are_told_with_those_that_look_alike(names: list[str], message: str) -> None:
+    assert str(unexpected(names, ["limit", "offset"])) == message

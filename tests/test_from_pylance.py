@@ -27,7 +27,9 @@ from lance.dataset import (
 
 import alance
 import alance.operations
+import alance.sync
 import alance.types
+from alance.verbs.peer_names import COUNTERPARTS
 from tests.pages import ROOT
 
 PAGE: Final = (ROOT / "docs" / "from-pylance.md").read_text()
@@ -220,3 +222,28 @@ def test_where_alance_has_no_counterpart_the_page_says_why() -> None:
     rows = [row for table in TABLES.values() for row in table]
     assert [name for name, own, why in rows if own == "—" and not why] == []
     assert any(own == "—" for _, own, _ in rows)
+
+
+def test_errors_for_names_of_pylance_say_the_counterpart() -> None:
+    def of_page(cell: str) -> str:
+        name = CODE.findall(cell)[0]
+        is_function = hasattr(alance, name) and "." not in name
+        return f"alance.{name}" if is_function else name.removeprefix("Dataset.")
+
+    expected = {
+        CODE.findall(theirs)[0]: of_page(ours)
+        for theirs, ours, _ in TABLES["LanceDataset"]
+        if ours != NONE and not hasattr(alance.Dataset, CODE.findall(theirs)[0])
+    }
+    assert expected == COUNTERPARTS
+
+
+async def test_an_attribute_that_is_not_there_is_an_error_that_says_what_is(tmp_path: Path) -> None:
+    dataset = await alance.write_dataset({"x": [1]}, tmp_path / "t")
+    blocking = alance.sync.dataset(tmp_path / "t")
+    for each in (dataset, blocking):
+        with pytest.raises(AttributeError, match="'get_fragments'; its counterpart is `fragments`"):
+            each.get_fragments()  # type: ignore[attr-defined]
+        with pytest.raises(AttributeError, match=r"'Dataset' object has no attribute 'nothing'$"):
+            each.nothing  # type: ignore[attr-defined]  # noqa: B018
+        assert not hasattr(each, "has_index")

@@ -134,7 +134,7 @@ def _reader(paths: list[str], form: str | None) -> pa.RecordBatchReader:
 
     missing = [path for path in paths if not Path(path).exists()]
     if missing:
-        raise InvalidInputError(f"{missing[0]}: no such file")
+        raise InvalidInputError(f"{missing[0]}: no such file; the table comes before the files")
     forms = [form or _format_of(path) for path in paths]
     try:
         pairs = list(zip(paths, forms, strict=True))

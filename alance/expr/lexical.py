@@ -129,7 +129,7 @@ class Source:
 
     Attributes:
         text: the SQL.
-        what: "filter" or "projection", the first word of its error messages.
+        what: "filter" or "expression", the first word of its error messages.
         placeholders: its parameters, in their order, once it is parsed.
     """
 
@@ -223,8 +223,8 @@ class Source:
         start = first_offset(tree)
         if start is None and around is not None:
             start = first_offset(around)
-        place = "" if start is None else f" at {self.place(start)}"
-        return problem.public(f"{self.what}: {problem}{place}")
+        place = "" if start is None else f", {self.place(start)}"
+        return problem.public(f"{self.what}{place}: {problem}")
 
     def place(self, offset: int) -> str:
         """`line 1, column 5`; both count from one."""
@@ -254,7 +254,7 @@ class Source:
             reason = "an operand is missing"
         seen = f"near {highlight[:60]!r}" if highlight else "at the end"
         return InvalidInputError(
-            f"{self.what}: syntax error {seen} at {self.place(offset)}: {reason}"
+            f"{self.what}, {self.place(offset)}: syntax error {seen}: {reason}"
         )
 
     def _unterminated(self, error: TokenError) -> InvalidInputError:

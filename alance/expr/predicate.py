@@ -104,7 +104,7 @@ class Computed:
         Raises:
             InvalidInputError: values that the expression cannot take.
         """
-        return _evaluated(self.value, batch, f"projection {self.text!r}")
+        return _evaluated(self.value, batch, f"expression {self.text!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def parse_projection(sql: str, schema: pa.Schema, params: Params = None) -> Comp
     """
     from alance.expr.lexical import Source
 
-    source = Source(sql, "projection")
+    source = Source(sql, "expression")
     node = _build(source, source.parse(), schema, params)
     return Computed(sql, _columns(node), node)
 
@@ -189,7 +189,8 @@ def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Compute
     """
     if not isinstance(expression, pc.Expression):
         raise InvalidInputError(
-            f"expected SQL text or a pyarrow expression, found {type(expression).__name__}"
+            f"expected SQL text or a pyarrow expression, found {type(expression).__name__}; "
+            'a constant is SQL text, too: "1", "\'a text\'"'
         )
     value = ArrowCondition(expression)
     try:

@@ -51,6 +51,9 @@ class Problem(Exception):
         return (UnsupportedError if self.unsupported else InvalidInputError)(message)
 
 
+FEW_NAMES: Final = 12  # so many names of columns are listed in an error
+
+
 def unknown(kind: str, name: str, names: Iterable[str]) -> Problem:
     """The problem of a name that is not there, with names that look like it."""
     by_lower = {candidate.lower(): candidate for candidate in names}
@@ -58,6 +61,9 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> Problem:
     hint = ""
     if close:
         hint = "; did you mean " + " or ".join(repr(by_lower[match]) for match in close) + "?"
+    elif kind == "column":
+        columns = [candidate for candidate in by_lower.values() if not candidate.startswith("_row")]
+        hint = f"; the columns are {', '.join(columns)}" if len(columns) <= FEW_NAMES else ""
     column = name if kind in ("column", "field") else None
     return Problem(f"unknown {kind} {name!r}{hint}", column=column)
 

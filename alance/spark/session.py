@@ -14,8 +14,6 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 from alance import NotFoundError
-from alance.spark.jar import add_connector, server_has_connector
-from alance.spark.java import MISSING, find_java
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,6 +52,7 @@ def register(
         warehouse: path or URI of the folder whose tables the catalog has by name. None: as it was;
             where there is none, it has tables by their path alone.
     """
+    from alance.spark.jar import add_connector, server_has_connector
     from alance.spark.searching import Places, register_functions
     from alance.spark.source import AlanceSource, with_defaults
 
@@ -172,6 +171,9 @@ def session(
 
 
 def _prepare() -> None:
+    # Here, as `python -m alance.spark.java` warns of a module that its package has imported.
+    from alance.spark.java import MISSING, find_java
+
     home = find_java()
     if home is None:
         raise NotFoundError(MISSING)

@@ -25,6 +25,13 @@ class Handle:
         """Another version of the same dataset, scanned alike; this very object if it is in hand."""
         return self if snapshot is self._snapshot else type(self)(snapshot, self._scan_defaults)
 
+    if not TYPE_CHECKING:  # a type checker finds missing attributes by itself
+
+        def __getattr__(self, name: str) -> Any:
+            from alance.verbs.peer_names import no_attribute
+
+            raise no_attribute(type(self), name)
+
     async def _load(self, *modules: str | ModuleType) -> None:
         """Import what a verb needs beyond reading, in the pool; see `DecodePool.load`."""
         await self._snapshot.engine.pool.load(*modules)

@@ -80,3 +80,9 @@ def test_what_is_wrong_is_told_at_once(table: alance.sync.Dataset) -> None:
         to_datasets(table, version=1)
     with pytest.raises(alance.InvalidInputError, match="expected a URI"):
         to_datasets(7)  # type: ignore[arg-type]
+
+
+async def test_a_dict_of_splits_is_refused(tmp_path: Path) -> None:
+    splits = datasets.DatasetDict(train=datasets.Dataset.from_dict(ROWS))
+    with pytest.raises(alance.InvalidInputError, match="'train': a dataset; write each split"):
+        await alance.write_dataset(splits, tmp_path / "splits")

@@ -35,8 +35,9 @@ SX = pc.field("s", "x") == 1
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("prise > 1", r"unknown column 'prise'; did you mean 'price'\? at line 1, column 1"),
-        ("price > 1 and\nnam = 'x'", "unknown column 'nam'.*line 2, column 1"),
+        ("prise > 1", r"filter, line 1, column 1: unknown column 'prise'; did you mean 'price'\?"),
+        ("price > 1 and\nnam = 'x'", "line 2, column 1: unknown column 'nam'"),
+        ("q = 1", "unknown column 'q'; the columns are price, name, count, s$"),
         ("s.y = 1", "unknown field 's.y'"),
         ("price.x = 1", "'price' is double, it has no field 'x'"),
         ("lowr(name) = 'a'", "unknown function 'lowr'; did you mean 'lower'"),
@@ -45,7 +46,7 @@ SX = pc.field("s", "x") == 1
         ("price > 'a'", "type mismatch"),
         ('"price" > 1', '"price" is text; a column takes backticks: `price`'),
         ("\"name\" = 'a'", '"name" is text; a column takes backticks: `name`'),
-        ("regexp_like(name, '(')", "regexp_like: Invalid regular expression.*column 1"),
+        ("regexp_like(name, '(')", "column 1: regexp_like: Invalid regular expression"),
         ("regexp_like(name, 'a', 'q')", "flags 'q'"),
         ("array_has(name, 1)", "expected a column of lists, found string"),
         ("price", "expected a condition, found double"),
@@ -82,7 +83,7 @@ def test_sql_beyond_filters_is_unsupported(text: str) -> None:
 def test_values_that_an_expression_cannot_take() -> None:
     with pytest.raises(InvalidInputError, match="divide by zero"):
         parse_filter("1 / count = 1", SCHEMA).mask(BATCH)
-    with pytest.raises(InvalidInputError, match="projection"):
+    with pytest.raises(InvalidInputError, match=r"expression 'cast\(name as int\)'"):
         parse_projection("cast(name as int)", SCHEMA).evaluate(BATCH)
 
 

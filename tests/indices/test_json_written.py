@@ -196,7 +196,11 @@ async def test_fractions_behind_whole_numbers_make_an_index_of_fractions(tmp_pat
         ({"path": "$.a[*]"}, InvalidInputError, "expected .name"),
         ({"path": "a", "target_index_type": "LABEL_LIST"}, UnsupportedError, "expected BTREE"),
         ({"path": "a", "target_index_type": "BLOOMFILTER"}, UnsupportedError, "ZONEMAP"),
-        ({"path": "a", "rows_per_zone": 5}, TypeError, "unexpected arguments rows_per_zone"),
+        (
+            {"path": "a", "rows_per_zone": 5},
+            TypeError,
+            "unexpected keyword argument 'rows_per_zone'$",
+        ),
     ],
 )
 async def test_what_makes_no_sense_is_refused(

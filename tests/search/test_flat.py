@@ -243,6 +243,17 @@ async def test_an_empty_table_has_no_neighbours(tmp_path: Path) -> None:
     assert found.column_names == ["id", "_distance"]
 
 
+async def test_lists_of_numbers_are_refused_with_what_makes_vectors_of_them(tmp_path: Path) -> None:
+    rows = [{"v": [1.0, float(number)]} for number in range(3)]
+    dataset = await alance.write_dataset(rows, tmp_path / "t")
+    for call in (dataset.nearest("v", [1, 2], 1), dataset.create_index("v", "IVF_FLAT")):
+        with pytest.raises(alance.InvalidInputError, match=r"`alter_columns\(.*\)` makes vectors"):
+            await call
+    vectors = pa.list_(pa.float32(), 2)
+    dataset = await dataset.alter_columns({"path": "v", "data_type": vectors})
+    assert (await dataset.nearest("v", [1, 2], 1))["v"].to_pylist() == [[1.0, 2.0]]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

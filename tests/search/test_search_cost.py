@@ -87,7 +87,7 @@ async def test_explain_counts_partitions_requests_and_bytes(tmp_path: Path) -> N
         )
         told = await scanner.explain()
         assert "2 of 6 partitions:" in str(told)
-        assert "0 of 2 parts of them are in memory" in str(told)
+        assert "0 of 2 of their parts are in memory" in str(told)
         with alance.trace() as seen:
             await scanner.to_table()
         read = [event for event in seen.events if "partitions" in event.reasons]
@@ -95,7 +95,7 @@ async def test_explain_counts_partitions_requests_and_bytes(tmp_path: Path) -> N
         assert (step.reason, step.num_requests) == ("partitions", len(read))
         assert step.num_bytes == sum(event.num_bytes for event in read)
         told = await scanner.explain()
-        assert "2 of 2 parts of them are in memory" in str(told)
+        assert "2 of 2 of their parts are in memory" in str(told)
         assert told.steps == ()
         scanner = dataset.scanner(nearest={"column": "vec", "q": q, "k": 5})
         assert "up to 6 as long as there are fewer rows" in str(await scanner.explain())

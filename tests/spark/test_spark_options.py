@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
 import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -176,6 +177,12 @@ def test_java_of_the_environment_comes_first(tmp_path):
     path = os.pathsep.join([str(old / "bin"), str(new / "bin")])
     assert find_java({"JAVA_HOME": str(new), "PATH": path}) == new
     assert find_java({"JAVA_HOME": str(old), "PATH": str(new / "bin")}) == new
+
+
+@pytest.mark.parametrize("module", ["java", "jar"])
+def test_modules_that_are_run_are_not_imported_by_their_package(module):
+    program = f"import sys, alance.spark; sys.exit('alance.spark.{module}' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_no_java(tmp_path, monkeypatch):

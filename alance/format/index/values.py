@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
+from alance.errors import InvalidInputError
 from alance.format.numbers import as_mask, as_numbers, mask_bytes, validity_of
 from alance.format.types import BFLOAT16, EXTENSION_NAME
 
@@ -60,6 +61,19 @@ class VectorType:
     def dtype(self) -> np.dtype[Any]:
         """Of stored centroids and codebooks: that of the numbers, float32 for bfloat16."""
         return np.dtype("float32" if self.name == "bfloat16" else self.name)
+
+
+def not_of_vectors(column: str, type_: pa.DataType) -> InvalidInputError:
+    """The error for a column of another type; of lists of numbers, with what mends it."""
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+    remedy = ""
+    if is_list and pa.types.is_floating(type_.value_type):
+        new = f'{{"path": "{column}", "data_type": pa.list_(pa.float32(), dimension)}}'
+        remedy = f"; `alter_columns({new})` makes vectors of its lists"
+    return InvalidInputError(
+        f"column {column!r} is of type {type_}: expected a fixed-size list of "
+        f"{', '.join(TYPES)}, or lists of such{remedy}"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from alance.checks import check_choice
+from alance.checks import check_choice, unexpected
 from alance.errors import InvalidInputError
 from alance.format.field import struct_paths
 from alance.format.index.text.params import (
@@ -81,7 +81,7 @@ class NewTextIndex:
         """
         unknown = set(arguments) - set(TextIndexArguments.__annotations__)
         if unknown:
-            raise TypeError(f"index of texts: unexpected arguments {', '.join(sorted(unknown))}")
+            raise unexpected(unknown, TextIndexArguments.__annotations__, "index of texts: ")
         told = dict(arguments)
         memory = told.pop("memory_bytes", MEMORY)
         if type(memory) is not int or memory < 1 << 16:

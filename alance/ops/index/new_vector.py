@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import check_choice, check_count, check_counts
+from alance.checks import check_choice, check_count, check_counts, public_arguments
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.field import struct_paths
 from alance.format.index.encoders import BITS
 from alance.format.index.hnsw import DEFAULT, MOST, Links
-from alance.format.index.values import ALIASES, METRICS, TYPES, VectorType
+from alance.format.index.values import ALIASES, METRICS, TYPES, VectorType, not_of_vectors
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.new_text import TextIndexArguments
 from alance.ops.index.sort import MEMORY
@@ -54,6 +54,7 @@ class VectorIndexArguments(TypedDict, total=False):
     max_level: int
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorIndexOptions:
     """How a vector index is trained and built.
@@ -209,10 +210,7 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
 def _checked_type(column: str, arrow: pa.DataType, kind: str, metric: str) -> VectorType:
     type_ = VectorType.of(arrow)
     if type_ is None:
-        raise InvalidInputError(
-            f"column {column!r} of type {arrow}: expected vectors, fixed-size lists of numbers, or "
-            "lists of such"
-        )
+        raise not_of_vectors(column, arrow)
     is_bits = metric == "hamming"
     if is_bits and kind != "IVF_FLAT":
         raise InvalidInputError(f"metric='hamming': expected IVF_FLAT, not {kind}")

@@ -224,7 +224,7 @@ async def _centroids(
         return told.astype(checked.dtype)
     if len(points) < count:
         raise InvalidInputError(
-            f"num_partitions={count}: the column has {len(points)} vectors, expected as many"
+            f"num_partitions={count}: the column has {len(points)} vectors, expected no more"
         )
     step = Step(tell, "centroids", options.max_iters)
     means = await Clustering(

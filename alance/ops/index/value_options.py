@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_check
 
 import pyarrow as pa
 
-from alance.checks import check_count
+from alance.checks import check_count, unexpected
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.expr.json_values import path_steps
 from alance.expr.tree import Problem
@@ -126,7 +126,7 @@ def kind_and_options(index_type: str, arguments: Mapping[str, Any]) -> tuple[str
             )
         zones = ZoneOptions(_rows("number_of_items", left), wrong)
     if left:
-        raise TypeError(f"{kind} index: unexpected arguments {', '.join(sorted(left))}")
+        raise unexpected(left, (), f"{kind} index: ")
     return kind, ValueOptions(path, zones)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
-from alance.checks import check_choice, check_counts
+from alance.checks import check_choice, check_counts, public_arguments
 from alance.errors import InvalidInputError
 from alance.ops.version.conditions import bound
 
@@ -116,6 +116,7 @@ def split_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
     return scan, {name: value for name, value in arguments.items() if name in of_frame}
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
     """How to scan; each is an argument of `to_table`, `to_batches` and `scanner`.

@@ -49,7 +49,7 @@ async def explain_search(snapshot: Snapshot, columns: Columns, options: ScanOpti
     steps: list[Step] = []
     if way.segments:
         told_of, steps = await _of_index(snapshot, search, options, way)
-        lines += [*told_of, "below: this, and what is read of fragments without an index"]
+        lines += [*told_of, "the numbers below are of this, and of fragments without an index"]
         plain = replace(plain, fragments=[handle.id for handle in way.uncovered])
     told = await explain_scan(snapshot, [search.path, ROW_ID], plain)
     first = told.what[0].replace("scan of", "search of", 1)
@@ -119,7 +119,7 @@ async def _of_partitions(
         more = f", up to {most:,} as long as there are fewer rows than asked for" * (most > least)
         lines.append(
             f"{len(numbers):,} of {ivf.num_partitions:,} partitions{more}: {num_rows:,} rows; "
-            f"{len(parts) - len(missing):,} of {len(parts):,} parts of them are in memory"
+            f"{len(parts) - len(missing):,} of {len(parts):,} of their parts are in memory"
         )
         for rows in {id(part.opened): part.opened for part in missing}.values():
             await engine.drive(page_states(rows, engine.cache), "open index")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from alance.checks import MOST, check_choice, check_count
+from alance.checks import MOST, check_choice, check_count, unexpected
 from alance.errors import InvalidInputError
-from alance.format.index.values import ALIASES, TYPES, VectorType
+from alance.format.index.values import ALIASES, VectorType, not_of_vectors
 from alance.ops.read.options import ScanOptions
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def asked_by(
     columns, options, left = scan_arguments(arguments)
     unknown = set(left) - set(_NEAREST)
     if unknown:
-        raise TypeError(f"nearest: unexpected arguments {', '.join(sorted(unknown))}")
+        raise unexpected(unknown, SearchArguments.__annotations__, "nearest: ")
     return columns, ScanOptions(nearest={"column": column, "q": query, "k": k, **left}, **options)
 
 
@@ -210,7 +211,7 @@ def search_of(
         )
     column = asked.get("column")
     if not isinstance(column, str):
-        raise InvalidInputError(f"nearest: column {column!r}: expected a name")
+        raise InvalidInputError(f"nearest: column {reprlib.repr(column)}: expected a name")
     type_ = None if types is None else types.get(column)
     if type_ is None:
         type_ = vector_type(schema.field(column), column)
@@ -243,10 +244,7 @@ def vector_type(field: Field, column: str) -> VectorType:
     """
     type_ = VectorType.of(field.to_arrow().type)
     if type_ is None:
-        raise InvalidInputError(
-            f"column {column!r} is of type {field.arrow_type}: expected a fixed-size list of "
-            f"{', '.join(TYPES)}, or lists of such"
-        )
+        raise not_of_vectors(column, field.arrow_type)
     return type_
 
 

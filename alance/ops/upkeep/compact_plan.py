@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get
 
 import numpy as np
 
-from alance.checks import check_choice, check_counts
+from alance.checks import check_choice, check_counts, public_arguments
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.numbers import distinct, offsets_of
@@ -58,6 +58,7 @@ class CompactionArguments(TypedDict, total=False):
     uncover_indices: bool
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOptions:
     """What is rewritten, and how. Those of value None are taken from the table's configuration

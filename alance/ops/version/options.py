@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from alance.checks import check_count
+from alance.checks import check_count, public_arguments
 from alance.errors import InvalidInputError
 from alance.format.table.naming import MESSAGE_PROPERTY
 from alance.versioning.backoff import MAX_RETRIES
@@ -28,6 +28,7 @@ class CommitArguments(TypedDict, total=False):
     max_retries: int
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True)
 class CommitOptions:
     """How a transaction becomes a version.

@@ -169,6 +169,8 @@ def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
 def _column(name: object, values: Any, schema: pa.Schema | None) -> pa.Array:
     if not isinstance(name, str):
         raise InvalidInputError(f"column {name!r}: expected a name")
+    if not isinstance(values, list) and isinstance(values, Formatted):  # of a DatasetDict
+        raise InvalidInputError(f"column {name!r}: a dataset; write each split by itself")
     index = -1 if schema is None else schema.get_field_index(name)
     try:
         if isinstance(values, pa.Array | pa.ChunkedArray):
@@ -290,6 +292,7 @@ def _batches_of(rows: object) -> list[pa.RecordBatch]:
         ]
     raise InvalidInputError(
         f"an iterable of {type(rows).__name__}: expected Tables or RecordBatches"
+        + "; a list of dicts is accepted" * isinstance(rows, Mapping)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Unpack
 
+from alance.checks import unexpected
 from alance.errors import InvalidInputError
 from alance.format.index.text.analyzer import Analyzer
 from alance.format.index.text.params import TextParams, TokenArguments
@@ -41,6 +42,6 @@ def tokenize(text: str, **options: Unpack[TokenArguments]) -> Sequence[Token]:
         raise InvalidInputError(f"text={text!r}: expected a text")
     unknown = set(options) - set(TokenArguments.__annotations__)
     if unknown:
-        raise TypeError(f"tokenize: unexpected arguments {', '.join(sorted(unknown))}")
+        raise unexpected(unknown, TokenArguments.__annotations__, "tokenize: ")
     words = Analyzer(TextParams.of(options)).words_of([text])[0]
     return [Token(word, place - words[0][1]) for word, place in words]

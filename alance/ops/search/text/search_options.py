@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypedDict
 
-from alance.checks import MOST, check_count
+from alance.checks import MOST, check_count, unexpected
 from alance.ops.read.options import ScanOptions
 from alance.ops.search.options import OF_SCANS, SearchArguments, scan_arguments
 
@@ -79,5 +79,5 @@ def asked_by(
     asked = {"query": query, "columns": left.pop("on", None)}
     asked["use_index"] = left.pop("use_index", True)
     if left:
-        raise TypeError(f"search_text: unexpected arguments {', '.join(sorted(left))}")
+        raise unexpected(left, TextSearchArguments.__annotations__, "search_text: ")
     return columns, ScanOptions(full_text_query=asked, limit=k, **options)
