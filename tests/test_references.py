@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -140,3 +142,38 @@ def test_each_rule_of_the_matrix_has_a_line_and_each_line_a_rule() -> None:
         module, name = function.split(".")
         assert RULES[number].__name__ == name
         assert RULES[number].__module__ == f"alance.format.table.{module}"
+
+
+GUIDES: Final = [
+    path
+    for path in sorted((ROOT / "alance").glob("**/__init__.py"))
+    if "Where to change what:" in path.read_text()
+]
+
+
+def names_of(package: str) -> set[str]:
+    """The modules of a package, and what these define, alone and behind the module's name."""
+    folder = importlib.import_module(package)
+    modules = {found.name for found in pkgutil.iter_modules(folder.__path__)}
+    names = set(modules)
+    for module in modules:
+        values = vars(importlib.import_module(f"{package}.{module}"))
+        names |= {*values, *(f"{module}.{name}" for name in values)}
+    return names
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=lambda path: str(path.parent.relative_to(ROOT)))
+def test_the_guide_of_a_package_names_what_is_there(path: Path) -> None:
+    package = ".".join(path.parent.relative_to(ROOT).parts)
+    guide = path.read_text().partition("Where to change what:")[2].partition('"""')[0]
+    names = names_of(package)
+    rooms = {found.name for found in pkgutil.iter_modules([str(ROOT / "alance" / "ops")])}
+    for name in re.findall(r"`([\w.]+)`", guide):
+        room, _, rest = name.partition(".")
+        if name in names or name.startswith("dataset."):  # `dataset.tags`: what users have
+            continue
+        if room == "alance":
+            importlib.import_module(name)
+        else:
+            assert room in rooms, name
+            assert not rest or rest in names_of(f"alance.ops.{room}"), name

@@ -5,7 +5,7 @@ build segments by `build`, which sorts a column in bounded memory (`sort`, `runs
 indices is the room `lookup`, below the reads.
 
 Where to change what:
-    a new kind of index: `new.KINDS`, its files in `build`, its answers in `lookup`
-    what an index may be on: `new`
+    a new kind of index: see CONTRIBUTING.md, "An index kind"
+    what an index may be on: `value_options.COLUMNS`, of vectors `new_vector`
     how much is sorted in memory: `sort`
 """

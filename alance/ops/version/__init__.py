@@ -6,7 +6,7 @@ fetches and how its output comes from them, `commits` is where all verbs that ch
 
 Where to change what:
     how a version is named and found: `opening`
-    what a commit takes: `commit_options`; when a verb is computed again: `commits.with_retries`
+    what a commit takes: `options`; when a verb is computed again: `commits.with_retries`
     what is known of a fragment: `handle`
     a meta column: its name in `projection`, its values in `read.rows`
     what is imported late: `first_use`
