@@ -1171,19 +1171,34 @@ class Graph:
 
 # --- graph_build.cpp ---
 
-# Links vectors row by row. `m`: links of a row above level 0, of which there are twice as many;
-# `ef`: near rows of which these are chosen; `levels`: at most so many.
-class GraphBuilder:
+# The rows of a partition, compared with each other by what is stored of them, which is held.
+class GraphRows: ...
+
+# Vectors. By cosine one without length is at 1 from all others.
+class GraphVectors(GraphRows):
+    def __init__(self, values: npt.NDArray[np.uint8], type: int, dim: int, metric: int) -> None: ...
+
+# Scaled bytes, as `encode_sq` gives them.
+class GraphBytes(GraphRows):
+    def __init__(
+        self, codes: npt.NDArray[np.uint8], dim: int, low: float, high: float, by_product: bool
+    ) -> None: ...
+
+# Product codes, row after row, as `encode_pq` gives them, and its codebook.
+class GraphProducts(GraphRows):
     def __init__(
         self,
-        values: npt.NDArray[np.float32],
-        dim: int,
+        codes: npt.NDArray[np.uint8],
+        codebook: npt.NDArray[np.float32],
+        parts: int,
+        bits: int,
         by_product: bool,
-        m: int,
-        ef: int,
-        levels: int,
-        seed: int,
     ) -> None: ...
+
+# Links rows one by one. `m`: links of a row above level 0, of which there are twice as many; `ef`:
+# near rows of which these are chosen; `levels`: at most so many.
+class GraphBuilder:
+    def __init__(self, rows: GraphRows, m: int, ef: int, levels: int, seed: int) -> None: ...
     # Whether all rows are linked, after `count` more of them.
     def grow(self, count: int) -> bool: ...
     # The rows on each level, where the links of each begin, the links, how far these rows are,

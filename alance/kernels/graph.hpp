@@ -53,7 +53,7 @@ class Graph {
 class Walk {
  public:
   // The rows near to a query that `counts(place)` is true of, at most `most`, in no order.
-  // `links_of(row)`: a range of rows; `distances.at(row)`: how far it is. A row at no distance (NaN)
+  // `links_of(row)`: a span of rows; `distances.at(row)`: how far it is. A row at no distance (NaN)
   // is never among them.
   template <class LinksOf, class Distances, class Counts>
   std::vector<Place>& spread(uint32_t start, int64_t num_rows, size_t most, const LinksOf& links_of,
@@ -70,11 +70,13 @@ class Walk {
       waiting_.pop_back();
       fresh_.clear();
       for (const uint32_t row : links_of(here.row))
-        if (see(row)) {
-          distances.prefetch(row);
-          fresh_.push_back(row);
-        }
-      for (const uint32_t row : fresh_) meet({distances.at(row), row}, most, counts);
+        if (see(row)) fresh_.push_back(row);
+      if (!waiting_.empty()) prefetch(links_of(waiting_.front().row));
+      for (size_t i = 0; i < std::min(kAhead, fresh_.size()); ++i) distances.prefetch(fresh_[i]);
+      for (size_t i = 0; i < fresh_.size(); ++i) {
+        if (i + kAhead < fresh_.size()) distances.prefetch(fresh_[i + kAhead]);
+        meet({distances.at(fresh_[i]), fresh_[i]}, most, counts);
+      }
     }
     return nearest_;
   }
@@ -95,6 +97,12 @@ class Walk {
   }
 
  private:
+  static constexpr size_t kAhead = 4;  // rows that are on their way while others are compared
+
+  static void prefetch(std::span<const uint32_t> links) {
+    for (size_t i = 0; i < links.size(); i += 16) __builtin_prefetch(links.data() + i);
+  }
+
   bool see(uint32_t row) {
     uint64_t& word = seen_[row / 64];
     const uint64_t bit = uint64_t{1} << (row % 64);

@@ -4,40 +4,13 @@
 // that are nearer to it than to each other, so that links lead to all sides; others fill the rest.
 // A list may grow beyond its size by half before it is chosen anew. In the end links lead from the
 // entry to every row of level 0.
+#include <unordered_map>
+
 #include "graph.hpp"
-#include "vectors.hpp"
+#include "graph_rows.hpp"
 
 namespace alance::vectors {
 namespace {
-
-using Pair = float (*)(const float*, const float*, int64_t);
-
-template <Metric M>
-ALANCE_INLINE float pair_body(const float* left, const float* right, int64_t dim) {
-  float distance;
-  distances_of<Float32, M>(reinterpret_cast<const uint8_t*>(left), 1, dim, right, 1, &distance);
-  return distance;
-}
-
-template <Metric M>
-float pair_any(const float* left, const float* right, int64_t dim) {
-  return pair_body<M>(left, right, dim);
-}
-
-#ifdef ALANCE_AVX2
-template <Metric M>
-ALANCE_AVX2 float pair_avx2(const float* left, const float* right, int64_t dim) {
-  return pair_body<M>(left, right, dim);
-}
-#endif
-
-template <Metric M>
-Pair pair_of() {
-#ifdef ALANCE_AVX2
-  if (has_avx2()) return &pair_avx2<M>;
-#endif
-  return &pair_any<M>;
-}
 
 // Well mixed bits of a number (splitmix64).
 uint64_t mixed(uint64_t value) {
@@ -60,22 +33,15 @@ struct NearerTo {
 
 class GraphBuilder {
  public:
-  GraphBuilder(In<float> values, int64_t dim, bool by_product, int64_t m, int64_t ef, int64_t levels,
-               uint64_t seed)
-      : dim_(dim), ef_(ef), pair_(by_product ? pair_of<kDot>() : pair_of<kL2>()) {
-    if (dim < 1 || values.size() % static_cast<size_t>(dim) != 0 || m < 2 || m > 1024 || ef < 1 ||
-        levels < 1 || levels > 64)
-      corrupt("graph: " + std::to_string(values.size()) + " values of dimension " +
-              std::to_string(dim) + ", m " + std::to_string(m) + ", ef " + std::to_string(ef));
-    num_rows_ = static_cast<int64_t>(values.size()) / dim;
+  GraphBuilder(GraphRows& rows, int64_t m, int64_t ef, int64_t levels, uint64_t seed)
+      : rows_(rows), num_rows_(rows.count()), ef_(ef) {
+    if (m < 2 || m > 1024 || ef < 1 || levels < 1 || levels > 64)
+      corrupt("graph: m " + std::to_string(m) + ", ef " + std::to_string(ef) + ", levels " +
+              std::to_string(levels));
     // The links of all levels are counted in 31 bits: level 0 has most of them.
     if (num_rows_ > INT32_MAX / (4 * m))
       corrupt("graph: " + std::to_string(num_rows_) + " rows with " + std::to_string(2 * m) + " links");
     nb::gil_scoped_release release;
-    stride_ = (dim + kLanes - 1) / kLanes * kLanes;
-    values_.resize(static_cast<size_t>(num_rows_ * stride_));
-    for (int64_t row = 0; row < num_rows_; ++row)
-      std::copy_n(values.data() + row * dim, dim, values_.data() + row * stride_);
     place_rows(m, levels, seed);
   }
 
@@ -91,12 +57,15 @@ class GraphBuilder {
     {
       nb::gil_scoped_release release;
       for (Level& level : levels_)
-        for (size_t place = 0; place < level.rows.size(); ++place)
-          choose(level.rows[place], level.lists[place], level.most);
+        for (const uint32_t row : level.rows) {
+          level.get(row, list_);
+          choose(row, list_, level.most);
+          level.set(row, list_);
+        }
       connect(levels_[0]);
       for (const Level& level : levels_) {
         num_places += static_cast<int64_t>(level.rows.size());
-        for (const List& list : level.lists) num_links += static_cast<int64_t>(list.size());
+        for (const uint32_t size : level.sizes) num_links += size;
       }
     }
     Owned<uint32_t> rows(num_places), links(num_links);
@@ -105,12 +74,15 @@ class GraphBuilder {
     Owned<int64_t> levels(static_cast<int64_t>(levels_.size()) + 1);
     int64_t at = 0, link = 0;
     for (size_t number = 0; number < levels_.size(); ++number) {
-      const Level& level = levels_[number];
       levels[static_cast<int64_t>(number)] = at;
-      for (size_t place = 0; place < level.rows.size(); ++place) {
-        rows[at] = level.rows[place];
+      for (const uint32_t row : levels_[number].rows) {
+        rows[at] = row;
         starts[at++] = static_cast<int32_t>(link);
-        for (const Place& near : level.lists[place]) {
+        levels_[number].get(row, list_);
+        const auto further = number ? further_.end() : further_.find(row);
+        if (further != further_.end())
+          list_.insert(list_.end(), further->second.begin(), further->second.end());
+        for (const Place& near : list_) {
           links[link] = near.row;
           distances[link++] = near.distance;
         }
@@ -125,45 +97,57 @@ class GraphBuilder {
  private:
   using List = std::vector<Place>;
 
+  // The links of its rows: those of a row lie together, their distances apart from them, since a
+  // walk asks for links alone.
   struct Level {
-    size_t most;                     // links of a row, in the end
+    size_t most, room;               // links of a row in the end, and until they are chosen anew
     std::vector<uint32_t> rows;      // ascending
-    std::vector<uint32_t> place_of;  // of rows
-    std::vector<List> lists;         // by place
-  };
+    std::vector<uint32_t> place_of;  // of rows; empty on level 0, which has them all
+    std::vector<uint32_t> sizes;     // of the lists of links, and what there was no room for
+    std::vector<uint32_t> links;
+    std::vector<float> distances;
 
-  // The distances of all rows from one of them.
-  struct From {
-    const GraphBuilder& graph;
-    const float* query;
+    void make_room() {
+      sizes.resize(rows.size());
+      links.resize(rows.size() * room);
+      distances.resize(links.size());
+    }
 
-    float at(uint32_t row) const { return graph.pair_(graph.vector(row), query, graph.stride_); }
-    void prefetch(uint32_t row) const {
-      const float* vector = graph.vector(row);
-      for (int64_t i = 0; i < graph.stride_ && i < 128; i += 16) __builtin_prefetch(vector + i);
+    size_t place(uint32_t row) const { return place_of.empty() ? row : place_of[row]; }
+
+    std::span<const uint32_t> links_of(uint32_t row) const {
+      return {links.data() + place(row) * room, std::min<size_t>(sizes[place(row)], room)};
+    }
+
+    void get(uint32_t row, List& out) const {
+      const float* distance = distances.data() + place(row) * room;
+      out.clear();
+      for (const uint32_t link : links_of(row)) out.push_back({*distance++, link});
+    }
+
+    void set(uint32_t row, const List& list) {
+      sizes[place(row)] = 0;
+      for (const Place& near : list) add(row, near);
+    }
+
+    // False where there is no room for it.
+    bool add(uint32_t row, Place near) {
+      const size_t size = sizes[place(row)]++, at = place(row) * room + size;
+      if (size >= room) return false;
+      links[at] = near.row;
+      distances[at] = near.distance;
+      return true;
     }
   };
-
-  // The rows that a row is linked to.
-  struct Linked {
-    const List& list;
-    struct Iterator {
-      const Place* place;
-      uint32_t operator*() const { return place->row; }
-      Iterator& operator++() { return ++place, *this; }
-      bool operator!=(const Iterator& other) const { return place != other.place; }
-    };
-    Iterator begin() const { return {list.data()}; }
-    Iterator end() const { return {list.data() + list.size()}; }
-  };
-
-  const float* vector(uint32_t row) const { return values_.data() + int64_t{row} * stride_; }
 
   // Every row is on level 0, and of each level one of m on the next: by chance, the same each time.
   void place_rows(int64_t m, int64_t levels, uint64_t seed) {
     const double scale = 1 / std::log(static_cast<double>(m));
     for (int64_t number = 0; number < levels; ++number)
-      levels_.push_back({static_cast<size_t>(number ? m : 2 * m), {}, {}, {}});
+{
+      const size_t most = static_cast<size_t>(number ? m : 2 * m);
+      levels_.push_back({most, most + most / 2, {}, {}, {}, {}, {}});
+    }
     tops_.resize(static_cast<size_t>(num_rows_));
     for (int64_t row = 0; row < num_rows_; ++row) {
       const uint64_t bits = mixed(seed ^ mixed(static_cast<uint64_t>(row))) >> 11;
@@ -174,15 +158,13 @@ class GraphBuilder {
         levels_[number].rows.push_back(static_cast<uint32_t>(row));
     }
     for (Level& level : levels_) {
-      if (level.rows.empty()) continue;
-      level.lists.resize(level.rows.size());
+      level.make_room();
+      if (level.rows.size() == static_cast<size_t>(num_rows_)) continue;
       level.place_of.resize(static_cast<size_t>(num_rows_));
       for (size_t place = 0; place < level.rows.size(); ++place)
         level.place_of[level.rows[place]] = static_cast<uint32_t>(place);
     }
   }
-
-  List& list_of(Level& level, uint32_t row) { return level.lists[level.place_of[row]]; }
 
   void insert(uint32_t row) {
     const int top = tops_[row];
@@ -191,24 +173,23 @@ class GraphBuilder {
       top_ = top;
       return;
     }
-    const From distances{*this, vector(row)};
-    Place near{distances.at(entry_), entry_};
+    rows_.ask(row, true);
+    Place near{rows_.at(entry_), entry_};
     for (int number = top_; number >= 0; --number) {
       Level& level = levels_[static_cast<size_t>(number)];
-      const auto links_of = [&](uint32_t here) { return Linked{list_of(level, here)}; };
+      const auto links_of = [&](uint32_t here) { return level.links_of(here); };
       if (number > top) {
-        near = Walk::approach(near, links_of, distances);
+        near = Walk::approach(near, links_of, rows_);
         continue;
       }
-      List& near_rows = walk_.spread(near.row, num_rows_, static_cast<size_t>(ef_), links_of, distances,
-                                 [](const Place&) { return true; });
+      if (number < top) rows_.ask(row, true);  // others were asked for to choose
+      List& near_rows = walk_.spread(near.row, num_rows_, static_cast<size_t>(ef_), links_of, rows_,
+                                     [](const Place&) { return true; });
       if (near_rows.empty()) continue;  // nothing is near to NaN
       choose(row, near_rows, level.most);
       near = near_rows.front();
-      List& list = list_of(level, row);
-      list.reserve(level.most + level.most / 2 + 1);
-      list.assign(near_rows.begin(), near_rows.end());
-      for (const Place& place : list) link_back(level, place.row, {place.distance, row});
+      level.set(row, near_rows);
+      for (const Place& place : near_rows) link_back(level, place.row, {place.distance, row});
     }
     if (top > top_) {
       entry_ = row;
@@ -217,10 +198,11 @@ class GraphBuilder {
   }
 
   void link_back(Level& level, uint32_t row, Place place) {
-    List& list = list_of(level, row);
-    list.reserve(level.most + level.most / 2 + 1);
-    list.push_back(place);
-    if (list.size() > level.most + level.most / 2) choose(row, list, level.most);
+    if (level.add(row, place)) return;
+    level.get(row, list_);
+    list_.push_back(place);
+    choose(row, list_, level.most);
+    level.set(row, list_);
   }
 
   // Leaves `most` of the rows near to one of them, nearest first but for those that fill the rest.
@@ -231,10 +213,10 @@ class GraphBuilder {
     others_.clear();
     for (const Place& place : list) {
       if (chosen_.size() == most) break;
-      const From distances{*this, vector(place.row)};
+      rows_.ask(place.row, false);
       bool is_apart = true;
       for (const Place& other : chosen_)
-        if (!(distances.at(other.row) > place.distance)) {
+        if (!(rows_.at(other.row) > place.distance)) {
           is_apart = false;
           break;
         }
@@ -255,45 +237,46 @@ class GraphBuilder {
       while (!waiting.empty()) {
         const uint32_t here = waiting.back();
         waiting.pop_back();
-        for (const Place& near : level.lists[here])
-          if (!is_reached[near.row]) {
-            is_reached[near.row] = 1;
-            waiting.push_back(near.row);
+        for (const uint32_t row : level.links_of(here))
+          if (!is_reached[row]) {
+            is_reached[row] = 1;
+            waiting.push_back(row);
           }
       }
     };
     reach(entry_);
-    const auto links_of = [&](uint32_t here) { return Linked{level.lists[here]}; };
+    const auto links_of = [&](uint32_t here) { return level.links_of(here); };
     for (uint32_t row = 0; row < num_rows_; ++row) {
       if (is_reached[row]) continue;
       const Place* from = nullptr;  // of the rows that it leads to the one with the fewest links
-      for (const Place& near : level.lists[row])
-        if (is_reached[near.row] &&
-            (!from || level.lists[near.row].size() < level.lists[from->row].size()))
+      level.get(row, list_);
+      for (const Place& near : list_)
+        if (is_reached[near.row] && (!from || level.sizes[near.row] < level.sizes[from->row]))
           from = &near;
       Place nearest{0, entry_};
       if (from) {
         nearest = *from;
       } else {
-        const From distances{*this, vector(row)};
-        const List& near = walk_.spread(entry_, num_rows_, static_cast<size_t>(ef_), links_of,
-                                        distances, [](const Place&) { return true; });
+        rows_.ask(row, true);
+        const List& near = walk_.spread(entry_, num_rows_, static_cast<size_t>(ef_), links_of, rows_,
+                                        [](const Place&) { return true; });
         if (!near.empty()) nearest = *std::min_element(near.begin(), near.end());
       }
-      level.lists[nearest.row].push_back({nearest.distance, row});
+      const Place place{nearest.distance, row};
+      if (!level.add(nearest.row, place)) further_[nearest.row].push_back(place);
       reach(row);
     }
   }
 
-  int64_t dim_, ef_, num_rows_ = 0, stride_ = 0, next_ = 0;
-  Pair pair_;
-  std::vector<float> values_;  // followed by zeros up to a multiple of eight
+  GraphRows& rows_;
+  int64_t num_rows_, ef_, next_ = 0;
   std::vector<uint8_t> tops_;  // the highest level of each row
   std::vector<Level> levels_;
   uint32_t entry_ = 0;
   int top_ = -1;  // of the rows so far
   Walk walk_;
-  List chosen_, others_;
+  List list_, chosen_, others_;
+  std::unordered_map<uint32_t, List> further_;  // links of level 0 that its lists have no room for
 };
 
 }  // namespace
@@ -303,9 +286,9 @@ void register_graph_build(nanobind::module_& m) {
   namespace nb = nanobind;
   using alance::vectors::GraphBuilder;
   nb::class_<GraphBuilder>(m, "GraphBuilder")
-      .def(nb::init<alance::In<float>, int64_t, bool, int64_t, int64_t, int64_t, uint64_t>(),
-           nb::arg("values"), nb::arg("dim"), nb::arg("by_product"), nb::arg("m"), nb::arg("ef"),
-           nb::arg("levels"), nb::arg("seed"))
+      .def(nb::init<alance::vectors::GraphRows&, int64_t, int64_t, int64_t, uint64_t>(),
+           nb::keep_alive<1, 2>(), nb::arg("rows"), nb::arg("m"), nb::arg("ef"), nb::arg("levels"),
+           nb::arg("seed"))
       .def("grow", &GraphBuilder::grow, nb::arg("count"))
       .def("finish", &GraphBuilder::finish);
 }

@@ -69,6 +69,7 @@ void register_vector_products(nb::module_& m);
 void register_vectors(nb::module_& m);
 void register_graph(nb::module_& m);
 void register_graph_build(nb::module_& m);
+void register_graph_rows(nb::module_& m);
 void register_vector_codes(nb::module_& m);
 void register_vector_bits(nb::module_& m);
 void register_points(nb::module_& m);
@@ -138,6 +139,7 @@ NB_MODULE(_alance_kernels, m) {
   register_schema_fields(m);
   register_manifest_fragments(m);
   register_graph(m);
+  register_graph_rows(m);
   register_graph_build(m);
   register_vector_products(m);
   register_vectors(m);

@@ -13,6 +13,9 @@
 
 #if defined(__x86_64__)
 #define ALANCE_AVX2 __attribute__((target("avx2,fma,f16c,popcnt")))
+#define ALANCE_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define ALANCE_CLONES
 #endif
 
 namespace alance::vectors {
@@ -67,6 +70,16 @@ struct QueryTable {
   float size = 0;  // the sum of the largest parts, without their signs
 };
 
+// A vector that rows are compared with, in the types that loops compute with. Behind its values are
+// zeros up to a multiple of eight.
+struct Query {
+  int64_t dim;
+  const float* floats;
+  const double* exact;
+  const uint8_t* bytes;
+  double length;  // by cosine
+};
+
 // Queries with the rows nearest to each: by distance, then by id. Distances outside of
 // [lower, upper) are left out, and NaN. Threads may add to it at once.
 //
@@ -106,6 +119,10 @@ class Nearest {
   const float* floats(int64_t vector) const { return floats_.data() + vector * stride_; }
   const double* exact(int64_t vector) const { return exact_.data() + vector * stride_; }
   const uint8_t* bytes(int64_t vector) const { return bytes_.data() + vector * stride_; }
+
+  Query query(int64_t vector, double length = 0) const {
+    return {dim_, floats(vector), exact(vector), bytes(vector), length};
+  }
 
   // The rows that a kernel was given, and the queries that it is to answer; `width`: vectors that
   // it expects of a query.

@@ -194,7 +194,7 @@ void add_rabitq(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes m
     for (size_t i = 0; i < numbers.size(); ++i) {
       bits.sums(start, stop, tables.data() + i * static_cast<size_t>(4 * dim), distances);
       if (ex) {
-        products(nearest, numbers.data()[i], 0, codes.data(), here, more);
+        products(nearest.query(numbers.data()[i]), codes.data(), here, more);
         for (int64_t r = 0; r < here; ++r)
           distances[r] = unit * distances[r] + (1 - more[r] - halves[i]);
       }

@@ -19,12 +19,6 @@
 namespace alance::vectors {
 namespace {
 
-#ifdef ALANCE_AVX2
-#define ALANCE_CLONES __attribute__((target_clones("avx2", "default")))
-#else
-#define ALANCE_CLONES
-#endif
-
 using Floats = In<float>;
 constexpr int64_t kCodes = 256;  // values of a byte of codes
 constexpr int64_t kTablesBytes = 32 << 20;  // that are kept, of all queries

@@ -7,27 +7,24 @@ namespace alance::vectors {
 namespace {
 
 template <class T, Metric M>
-ALANCE_INLINE void body(const Nearest& nearest, int64_t number, double length, const uint8_t* rows,
-                        int64_t count, float* out) {
+ALANCE_INLINE void body(const Query& query, const uint8_t* rows, int64_t count, float* out) {
   if constexpr (M == kHamming)
-    bits_of(rows, count, nearest.dim(), nearest.bytes(number), out);
+    bits_of(rows, count, query.dim, query.bytes, out);
   else if constexpr (std::is_same_v<typename T::Real, double>)
-    distances_of<T, M>(rows, count, nearest.dim(), nearest.exact(number), length, out);
+    distances_of<T, M>(rows, count, query.dim, query.exact, query.length, out);
   else
-    distances_of<T, M>(rows, count, nearest.dim(), nearest.floats(number), length, out);
+    distances_of<T, M>(rows, count, query.dim, query.floats, query.length, out);
 }
 
 template <class T, Metric M>
-void loop_any(const Nearest& nearest, int64_t number, double length, const uint8_t* rows,
-              int64_t count, float* out) {
-  body<T, M>(nearest, number, length, rows, count, out);
+void loop_any(const Query& query, const uint8_t* rows, int64_t count, float* out) {
+  body<T, M>(query, rows, count, out);
 }
 
 #ifdef ALANCE_AVX2
 template <class T, Metric M>
-ALANCE_AVX2 void loop_avx2(const Nearest& nearest, int64_t number, double length,
-                           const uint8_t* rows, int64_t count, float* out) {
-  body<T, M>(nearest, number, length, rows, count, out);
+ALANCE_AVX2 void loop_avx2(const Query& query, const uint8_t* rows, int64_t count, float* out) {
+  body<T, M>(query, rows, count, out);
 }
 #endif
 
@@ -53,11 +50,11 @@ Loop by_metric(int metric, bool baseline) {
   }
 }
 
-double length_of(const Nearest& nearest, int64_t number) {
+Query query_of(const Nearest& nearest, int64_t number) {
   const double* query = nearest.exact(number);
   double squares = 0;
   for (int64_t d = 0; d < nearest.dim(); ++d) squares += query[d] * query[d];
-  return std::sqrt(squares);
+  return nearest.query(number, std::sqrt(squares));
 }
 
 // Vectors that a graph leads to, one by one.
@@ -65,17 +62,14 @@ struct LinkedVectors {
   const Nearest& nearest;
   Loop loop;
   const uint8_t* values;
-  int64_t row_bytes, number;
-  double length;
+  int64_t row_bytes;
+  Query query;
 
-  void ask(int64_t query) {
-    number = query;
-    length = length_of(nearest, query);
-  }
+  void ask(int64_t number) { query = query_of(nearest, number); }
 
   float at(int64_t row) const {
     float distance;
-    loop(nearest, number, length, values + row * row_bytes, 1, &distance);
+    loop(query, values + row * row_bytes, 1, &distance);
     return distance;
   }
 
@@ -97,21 +91,20 @@ void add_vectors(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes 
   check_graph(graph, ef, rows);
   nb::gil_scoped_release release;
   if (graph) {
-    LinkedVectors linked{nearest, loop, values.data(), row_bytes, 0, 0};
+    LinkedVectors linked{nearest, loop, values.data(), row_bytes, {}};
     return follow(nearest, numbers, rows, *graph, ef, linked);
   }
   float distances[kBlock];
   // A block stays in the processor's cache while all queries look at it.
   const int64_t step = std::clamp<int64_t>((64 << 10) / row_bytes, 1, kBlock);
-  std::vector<double> lengths(numbers.size());
-  for (size_t i = 0; i < numbers.size(); ++i) lengths[i] = length_of(nearest, numbers.data()[i]);
+  std::vector<Query> queries;
+  for (size_t i = 0; i < numbers.size(); ++i) queries.push_back(query_of(nearest, numbers.data()[i]));
   for (int64_t start = 0; start < rows.count; start += step) {
     const int64_t stop = std::min(rows.count, start + step);
     if (!rows.any(start, stop)) continue;
     for (size_t i = 0; i < numbers.size(); ++i) {
-      const int64_t number = numbers.data()[i];
-      loop(nearest, number, lengths[i], values.data() + start * row_bytes, stop - start, distances);
-      nearest.offer(number, distances, rows, start, stop);
+      loop(queries[i], values.data() + start * row_bytes, stop - start, distances);
+      nearest.offer(numbers.data()[i], distances, rows, start, stop);
     }
   }
 }
@@ -151,7 +144,7 @@ void add_lists(Nearest& nearest, In<int32_t> numbers, In<uint64_t> ids, Bytes ma
       std::fill_n(sums.begin(), stop - start, 0.0f);
       for (int64_t j = 0; j < width; ++j) {
         const int64_t vector = numbers.data()[i] * width + j;
-        loop(nearest, vector, length_of(nearest, vector), values.data() + first * row_bytes,
+        loop(query_of(nearest, vector), values.data() + first * row_bytes,
              static_cast<int64_t>(distances.size()), distances.data());
         for (int64_t row = start, at = 0; row < stop; ++row) {
           float least = std::numeric_limits<float>::quiet_NaN();

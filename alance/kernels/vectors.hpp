@@ -147,9 +147,13 @@ ALANCE_INLINE void bits_of(const uint8_t* rows, int64_t count, int64_t dim, cons
   }
 }
 
-// Distances of rows from query `number`, by the best loop of this processor.
-using Loop = void (*)(const Nearest&, int64_t number, double length, const uint8_t* rows,
-                      int64_t count, float* out);
+// The sums of squared differences of bytes, times a factor.
+void square_gaps(const uint8_t* rows, int64_t count, int64_t dim, const uint8_t* query, float factor,
+                 float* out);
+constexpr int64_t kMostBytes = 65536;  // of a row: such sums are counted in 32 bits
+
+// Distances of rows from a query, by the best loop of this processor.
+using Loop = void (*)(const Query& query, const uint8_t* rows, int64_t count, float* out);
 
 // The loop of a type and metric; null where there is none.
 Loop loop_of(int type, int metric, bool baseline);

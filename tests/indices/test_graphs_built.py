@@ -15,9 +15,11 @@ import alance
 from alance.errors import InvalidInputError
 from alance.format.index.encoders import ProductEncoder, ScalarEncoder
 from alance.format.index.hnsw import GRAPHS, LINKS, VECTORS
-from alance.format.index.values import Vectors
+from alance.format.index.vector_codes import untransposed
 from alance.format.proto import vector_index_pb2
+from alance.format.table.indices import Index
 from alance.ops.index.graphs import NewGraphs
+from alance.ops.index.train import training_of
 from tests.indices.test_indices_moved import index_files, unindexed
 from tests.indices.test_vectors_built import clustered, recall, search, table
 from tests.reference.thinned import thinned
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
+    from alance.format.index.encoders import Encoder
     from alance.types import SearchArguments
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -140,25 +143,41 @@ async def test_graphs_are_told_as_they_were_asked_for(tmp_path: Path) -> None:
     assert details.hnsw_index_config.max_level == 3
 
 
-async def test_distances_of_links_are_those_of_the_rows(tmp_path: Path) -> None:
-    values = clustered(600, 1)
-    for metric in ("l2", "cosine", "dot"):
-        path = tmp_path / metric
-        await built(path, table(values), "IVF_HNSW_FLAT", metric=metric, num_partitions=1)
-        rows, _ = await index_file(path)
-        stored, _ = await index_file(path, "auxiliary.idx")
-        vectors = np.array(stored["flat"].to_pylist())
-        lengths = np.linalg.norm(vectors, axis=1)
-        for row, links, distances in zip(
-            *(rows[name].to_pylist()[:50] for name in (VECTORS, LINKS, "_distance")), strict=True
-        ):
-            products = vectors[links] @ vectors[row]
-            right = {
-                "l2": ((vectors[links] - vectors[row]) ** 2).sum(1),
-                "cosine": 1 - products / lengths[links] / lengths[row],
-                "dot": 1 - products,
-            }[metric]
-            np.testing.assert_allclose(distances, right, rtol=1e-4, atol=1e-4)
+def stored_vectors(stored: pa.Table, encoder: Encoder) -> npt.NDArray[np.float64]:
+    """What the rows of a partition stand for."""
+    codes = np.array(stored[encoder.fields[0].name].to_pylist(), np.float64)
+    if isinstance(encoder, ScalarEncoder):
+        return codes / 255 * (encoder.high - encoder.low) + encoder.low
+    if isinstance(encoder, ProductEncoder):
+        parts = untransposed(codes.astype(np.uint8))
+        return encoder.codebook[np.arange(encoder.parts), parts].reshape(len(codes), -1)
+    return codes
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+async def test_distances_of_links_are_those_of_stored_rows(
+    tmp_path: Path, kind: str, metric: str
+) -> None:
+    path, options = tmp_path / "t", {"metric": metric, "num_partitions": 1}
+    dataset = await built(path, table(clustered(600, 1)), kind, **options)
+    rows, _ = await index_file(path)
+    stored, _ = await index_file(path, "auxiliary.idx")
+    index = Index.from_protobuf(dataset._snapshot.manifest.indices[0])
+    training = await training_of(dataset._snapshot, index, dataset._snapshot.schema.field("v"))
+    assert training is not None
+    vectors = stored_vectors(stored, training.encoder)
+    lengths = np.linalg.norm(vectors, axis=1)
+    for row, links, distances in zip(
+        *(rows[name].to_pylist()[:50] for name in (VECTORS, LINKS, "_distance")), strict=True
+    ):
+        products = vectors[links] @ vectors[row]
+        right = ((vectors[links] - vectors[row]) ** 2).sum(1)
+        if metric == "dot":
+            right = 1 - products
+        elif metric == "cosine" and kind == "IVF_HNSW_FLAT":  # codes are of vectors of length one
+            right = 1 - products / lengths[links] / lengths[row]
+        np.testing.assert_allclose(distances, right, rtol=1e-4, atol=1e-4)
 
 
 async def test_the_same_rows_give_the_same_graph_whatever_the_memory(
@@ -184,26 +203,6 @@ async def test_partitions_may_have_no_rows_or_few(tmp_path: Path) -> None:
     assert search(tmp_path / "t", values[0], nprobes=3)[0] == 0
     ours = await dataset.nearest("v", values[0], 300, columns=["id"], nprobes=3)
     assert sorted(ours["id"].to_pylist()) == list(range(300))
-
-
-def vectors_of(points: npt.NDArray[np.float32]) -> Vectors:
-    values = np.ascontiguousarray(points, np.float32).reshape(-1).view(np.uint8)
-    return Vectors(values, "float32", points.shape[1], "l2")
-
-
-def test_codes_stand_for_what_they_were_made_of() -> None:
-    points = clustered(500, 1)
-    scalar = ScalarEncoder.trained(points)
-    labels, centre = np.zeros(len(points), np.int64), np.zeros((1, points.shape[1]), np.float32)
-    (codes,) = scalar.encode(vectors_of(points), labels, centre)
-    assert np.abs(scalar.decoded([codes]) - points).max() < (scalar.high - scalar.low) / 254
-    for bits in (8, 4):
-        book = np.random.default_rng(bits).standard_normal((8, 1 << bits, 2)).astype(np.float32)
-        product = ProductEncoder(book, np.dtype(np.float32), of_residuals=False)
-        picked = np.random.default_rng(0).integers(0, 1 << bits, (100, 8))
-        values = np.concatenate([book[part][picked[:, part]] for part in range(8)], axis=1)
-        stored = product.laid_out(product.encode(vectors_of(values), labels[:100], centre))
-        np.testing.assert_array_equal(product.decoded(stored), values)
 
 
 def finds_itself(path: Path, vectors: np.ndarray, first: int) -> bool:

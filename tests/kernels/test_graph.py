@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance import _kernels
+from alance.format.index.values import METRICS, TYPES
 
 ALL = np.empty(0, np.uint8)
 DIM = 8
@@ -236,16 +237,25 @@ def reached(links: npt.NDArray[np.uint32], starts: npt.NDArray[np.int32], first:
     return len(seen)
 
 
+def vectors(values: npt.NDArray[Any], metric: int = 0) -> _kernels.GraphVectors:
+    kind = TYPES[values.dtype.name]
+    return _kernels.GraphVectors(values.reshape(-1).view(np.uint8), kind, values.shape[1], metric)
+
+
+def linked(rows: _kernels.GraphRows, m: int, ef: int) -> Any:
+    builder = _kernels.GraphBuilder(rows, m, ef, 7, 1)
+    while not builder.grow(100):
+        pass
+    return builder.finish()
+
+
 @pytest.mark.parametrize("by_product", [False, True])
 @pytest.mark.parametrize("spread", [0.0, 0.01, 1.0])
 def test_links_lead_to_all_rows_even_where_these_are_alike(spread: float, by_product: bool) -> None:
     rng = np.random.default_rng(1)
     centres = rng.standard_normal((5, 8))[rng.integers(0, 5, 1500)]
     values = (centres + spread * rng.standard_normal((1500, 8))).astype(np.float32)
-    builder = _kernels.GraphBuilder(values.reshape(-1), 8, by_product, 8, 60, 7, 1)
-    while not builder.grow(100):
-        pass
-    rows, starts, links, distances, levels, entry = builder.finish()
+    rows, starts, links, distances, levels, entry = linked(vectors(values, 2 * by_product), 8, 60)
     assert len(starts) == len(rows) + 1
     assert len(distances) == len(links) == starts[-1]
     _kernels.Graph(rows, starts, links, levels, entry, 1500)
@@ -253,19 +263,112 @@ def test_links_lead_to_all_rows_even_where_these_are_alike(spread: float, by_pro
     assert np.diff(starts).max() <= 48
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        (np.zeros(10, np.float32), 3, False, 4, 10, 7, 0),
-        (np.zeros(10, np.float32), 0, False, 4, 10, 7, 0),
-        (np.zeros(10, np.float32), 2, False, 1, 10, 7, 0),
-        (np.zeros(10, np.float32), 2, False, 4, 0, 7, 0),
-        (np.zeros(10, np.float32), 2, False, 4, 10, 0, 0),
-    ],
+def distances_between(
+    values: npt.NDArray[np.float64], metric: str, one: int, others: npt.NDArray[np.uint32]
+) -> npt.NDArray[np.float64]:
+    products = values[others] @ values[one]
+    if metric == "l2":
+        return ((values[others] - values[one]) ** 2).sum(axis=1)
+    if metric == "dot":
+        return 1 - products
+    lengths = np.linalg.norm(values, axis=1)
+    return 1 - np.divide(
+        products, lengths[others] * lengths[one], out=np.zeros(len(others)), where=products != 0
+    )
+
+
+def check_distances(
+    rows: _kernels.GraphRows, values: npt.NDArray[np.float64], metric: str, tolerance: float
+) -> None:
+    """Those of all links, which were found by tables or as of two rows."""
+    numbers, starts, links, distances, _, _ = linked(rows, 4, 20)
+    for place, row in enumerate(numbers.tolist()):
+        own = slice(starts[place], starts[place + 1])
+        right = distances_between(values, metric, row, links[own])
+        scale = 1 + np.abs(values).max() ** 2 * values.shape[1]
+        np.testing.assert_allclose(distances[own], right, atol=tolerance * scale)
+
+
+@given(
+    st.sampled_from(["float16", "float32", "float64"]),
+    st.sampled_from(["l2", "cosine", "dot"]),
+    st.integers(1, 90),
+    st.integers(0, 1 << 30),
 )
-def test_a_graph_of_no_such_form_is_refused(bad: tuple[Any, ...]) -> None:
-    with pytest.raises(ValueError, match="graph: 10 values"):
-        _kernels.GraphBuilder(*bad)
-    builder = _kernels.GraphBuilder(np.zeros(8, np.float32), 2, False, 4, 10, 7, 0)
+def test_vectors_are_compared_as_they_are(type_: str, metric: str, dim: int, seed: int) -> None:
+    values = np.random.default_rng(seed).standard_normal((60, dim)).astype(type_)
+    values[7] = 0  # by cosine at 1 from all others
+    rows = vectors(values, METRICS.index(metric))
+    check_distances(rows, values.astype(np.float64), metric, 1e-6)
+
+
+@given(st.booleans(), st.integers(1, 200), st.integers(0, 1 << 30))
+def test_scaled_bytes_are_compared_as_what_they_stand_for(
+    by_product: bool, dim: int, seed: int
+) -> None:
+    codes = np.random.default_rng(seed).integers(0, 256, (60, dim), np.uint8)
+    rows = _kernels.GraphBytes(codes.reshape(-1), dim, -3.0, 2.0, by_product)
+    values = codes.astype(np.float64) / 255 * 5 - 3
+    check_distances(rows, values, "dot" if by_product else "l2", 1e-6)
+
+
+@given(
+    st.booleans(),
+    st.sampled_from([4, 8]),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(0, 1 << 30),
+)
+def test_product_codes_are_compared_as_what_they_stand_for(
+    by_product: bool, bits: int, parts: int, width: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    parts *= 2
+    book = rng.standard_normal((parts, 1 << bits, width)).astype(np.float32)
+    codes = rng.integers(0, 1 << bits, (60, parts), np.uint8)
+    stored = codes if bits == 8 else codes[:, ::2] | codes[:, 1::2] << 4
+    rows = _kernels.GraphProducts(
+        np.ascontiguousarray(stored).reshape(-1), book.reshape(-1), parts, bits, by_product
+    )
+    values = book[np.arange(parts), codes].reshape(60, -1).astype(np.float64)
+    check_distances(rows, values, "dot" if by_product else "l2", 1e-6)
+
+
+def test_links_that_have_no_room_are_kept_beside_the_others() -> None:
+    values = np.zeros((200, 4), np.float32)
+    values[1:] = np.nan  # near to nothing, so that only the entry can lead to them
+    rows, starts, links, _, levels, entry = linked(vectors(values), 2, 4)
+    _kernels.Graph(rows, starts, links, levels, entry, 200)
+    assert reached(links, starts, entry) == 200
+
+
+@pytest.mark.parametrize("bad", [(1, 10, 7), (4, 0, 7), (4, 10, 0), (1025, 10, 7)])
+def test_a_graph_of_no_such_form_is_refused(bad: tuple[int, int, int]) -> None:
+    rows = vectors(np.zeros((4, 2), np.float32))
+    with pytest.raises(ValueError, match="graph: m "):
+        _kernels.GraphBuilder(rows, *bad, 0)
+    builder = _kernels.GraphBuilder(rows, 4, 10, 7, 0)
     with pytest.raises(ValueError, match="0 rows are linked"):
         builder.finish()
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "said"),
+    [
+        (_kernels.GraphVectors, (2, 3, 0), "40 bytes of rows of 12"),
+        (_kernels.GraphVectors, (2, 0, 0), "rows of 0"),
+        (_kernels.GraphVectors, (9, 2, 0), "rows of 0"),
+        (_kernels.GraphVectors, (4, 2, 3), "by hamming"),
+        (_kernels.GraphBytes, (3, 0.0, 1.0, False), "40 bytes of rows of 3"),
+        (_kernels.GraphBytes, (0, 0.0, 1.0, False), "rows of 0"),
+        (_kernels.GraphProducts, (np.zeros(1024, np.float32), 3, 8, False), "rows of 3"),
+        (_kernels.GraphProducts, (np.zeros(1000, np.float32), 4, 8, False), "of 1000 values"),
+        (_kernels.GraphProducts, (np.zeros(1024, np.float32), 4, 5, False), "4 codes of 5 bits"),
+        (_kernels.GraphProducts, (np.zeros(80, np.float32), 5, 4, False), "5 codes of 4 bits"),
+        (_kernels.GraphProducts, (np.zeros(0, np.float32), 4, 8, False), "of 0 values"),
+    ],
+    ids=str,
+)
+def test_rows_of_no_such_form_are_refused(kind: Any, arguments: tuple[Any, ...], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        kind(np.zeros(40, np.uint8), *arguments)

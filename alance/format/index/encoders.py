@@ -83,12 +83,8 @@ def list_of_bytes(codes: Bytes) -> pa.Array:
 class LinkableEncoder(Encoder, Protocol):
     """Codes by which the rows of a partition can be compared with each other, and so be linked."""
 
-    def decoded(self, columns: Sequence[pa.Array]) -> Float32s:
-        """What the stored columns of a whole partition stand for, but for a common offset.
-
-        Returns:
-            shape (n, dimension).
-        """
+    def graph_rows(self, columns: Sequence[pa.Array], metric: str) -> _kernels.GraphRows:
+        """The rows of a whole partition by its stored columns, whose memory is shared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +106,10 @@ class FlatEncoder:
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         return list(columns)
 
-    def decoded(self, columns: Sequence[pa.Array]) -> Float32s:
+    def graph_rows(self, columns: Sequence[pa.Array], metric: str) -> _kernels.GraphRows:
         values, _ = values_of(columns[0])
-        return Vectors(values, self.type.name, self.type.dim, "l2").points()
+        vectors = Vectors(values, self.type.name, self.type.dim, metric)
+        return _kernels.GraphVectors(values, *vectors.kind)
 
     def storage(self) -> Mapping[str, Any]:
         return {"dim": self.type.dim}
@@ -151,10 +148,9 @@ class ScalarEncoder:
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
         return list(columns)
 
-    def decoded(self, columns: Sequence[pa.Array]) -> Float32s:
-        codes = as_numbers(columns[0].flatten()).reshape(-1, self.dim)
-        step = np.float32((self.high - self.low) / 255)
-        return codes.astype(np.float32) * step + np.float32(self.low)
+    def graph_rows(self, columns: Sequence[pa.Array], metric: str) -> _kernels.GraphRows:
+        codes = as_numbers(columns[0].flatten())
+        return _kernels.GraphBytes(codes, self.dim, self.low, self.high, metric == "dot")
 
     def storage(self) -> Mapping[str, Any]:
         return {
@@ -221,15 +217,15 @@ class ProductEncoder:
         codes = as_numbers(column.flatten()).reshape(len(column), -1)
         return [list_of_bytes(transposed(codes))]
 
-    def decoded(self, columns: Sequence[pa.Array]) -> Float32s:
+    def graph_rows(self, columns: Sequence[pa.Array], metric: str) -> _kernels.GraphRows:
         (column,) = columns
         codes = as_numbers(column.flatten()).reshape(len(column), -1)
         if self.is_transposed:
             codes = untransposed(codes)
-        if self.bits == 4:
-            codes = np.stack([codes & 15, codes >> 4], axis=2).reshape(len(codes), -1)
-        values: Float32s = self.codebook[np.arange(self.parts), codes]
-        return values.reshape(len(codes), -1)
+        codebook, by_product = self.codebook.reshape(-1), metric == "dot"
+        return _kernels.GraphProducts(
+            codes.reshape(-1), codebook, self.parts, self.bits, by_product
+        )
 
     def storage(self) -> Mapping[str, Any]:
         return {

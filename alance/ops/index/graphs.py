@@ -18,7 +18,6 @@ from alance import _kernels
 from alance.errors import UnsupportedError
 from alance.format.index import hnsw, ivf
 from alance.format.index.encoders import LinkableEncoder
-from alance.format.index.values import Vectors
 from alance.format.numbers import to_arrow
 from alance.io.readahead import in_turn
 from alance.io.tasks import all_of
@@ -107,7 +106,7 @@ class NewGraphs:
     ) -> AsyncGenerator[tuple[Graph, pa.RecordBatch | None], None]:
         """The graph of each partition that has rows, and behind the last of a batch the batch.
 
-        Memory: one partition for each thread, in float32, and some 24 m bytes a row of it.
+        Memory: some 24 m bytes a row of a partition for each thread, beside the batches.
 
         Args:
             batches: whole partitions in each, as they are stored.
@@ -145,23 +144,12 @@ class NewGraphs:
         return (number, *await pool.run(lambda: self._finished(builder))), last
 
     def _builder(self, part: pa.RecordBatch) -> _kernels.GraphBuilder:
-        vectors = self._encoder.decoded(part.columns[1:])
-        if self._is_of_angles:
-            values = np.ascontiguousarray(vectors, np.float32).reshape(-1).view(np.uint8)
-            vectors = Vectors(values, "float32", vectors.shape[1], self._metric).points()
+        rows = self._encoder.graph_rows(part.columns[1:], self._metric)
         m, ef, levels = self._links
-        dim, by_product = vectors.shape[1], self._metric == "dot"
-        return _kernels.GraphBuilder(vectors.reshape(-1), dim, by_product, m, ef, levels, SEED)
-
-    @property
-    def _is_of_angles(self) -> bool:
-        """Whether what is stored has not the length one that cosine compares."""
-        return self._metric == "cosine" and self._encoder.KIND == "FLAT"
+        return _kernels.GraphBuilder(rows, m, ef, levels, SEED)
 
     def _finished(self, builder: _kernels.GraphBuilder) -> tuple[hnsw.Shape, pa.RecordBatch]:
         rows, starts, links, distances, levels, entry = builder.finish()
-        if self._is_of_angles:
-            distances = distances * np.float32(0.5)  # of vectors of length one that is 1 - cos
         offsets = to_arrow(starts)
         columns = [
             to_arrow(rows),
