@@ -11,20 +11,18 @@ import sys
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
-
 from alance import _kernels
 from alance.errors import AlanceError, UnsupportedError
 from alance.file.batches import completed
 from alance.file.columns import OpenColumn
+from alance.file.page_bytes import PageBytes
 from alance.file.page_tables import Hole, fill_known, learn
 from alance.file.ranged_columns import NO_COLUMNS
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.miniblock_chunks import CHUNKS
 from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import fetch
-from alance.format.numbers import offsets_of
-from alance.format.plans import Pieces, cut, together
+from alance.format.plans import together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
 
 LEARNED_AT_ONCE: Final = 64  # pages: a millisecond or two
-FEW_PARTS: Final = 16  # as many as a read answers on the loop
 
 
 class RangedRows(NamedTuple):
@@ -47,12 +44,12 @@ class RangedRows(NamedTuple):
 
     Attributes:
         plan: None: there are no columns.
-        contents: the bytes of each page of the plan; None: a source brings them.
+        held: the bytes of the files of the columns; None: a source brings them.
     """
 
     columns: RangedColumns
     plan: _kernels.RangePlan | None
-    contents: Sequence[memoryview] | None
+    held: Sequence[_kernels.HeldFile] | None
 
     @property
     def numbers(self) -> Sequence[int]:
@@ -62,7 +59,7 @@ class RangedRows(NamedTuple):
     @property
     def num_bytes(self) -> int:
         """Encoded bytes at hand."""
-        return sum(map(len, self.contents or ()))
+        return 0 if self.held is None or self.plan is None else self.plan.num_bytes
 
     def ranges(self) -> Sequence[ByteRange]:
         """Where the bytes of each page of the plan are."""
@@ -78,7 +75,7 @@ class RangedRows(NamedTuple):
 
         Args:
             column: gives each column that is not here.
-            source: brings bytes of the files by their numbers, where there are no `contents`.
+            source: brings bytes of the files by their numbers, where they are not `held`.
 
         Raises:
             CorruptFileError: bytes that contradict the format.
@@ -97,10 +94,12 @@ class RangedRows(NamedTuple):
     ) -> pa.RecordBatch | None:
         batch = _kernels.RangeBatch()
         try:
-            if self.contents is not None:
-                batch.decode(plan, self.contents)
-            elif source is None or not batch.read(plan, self.columns.files, source):
-                return None
+            if self.held is not None:
+                source = _kernels.HeldSource(self.held)
+            if source is None or not batch.read(plan, self.columns.files, source):
+                if self.held is None:
+                    return None
+                raise ValueError("bytes that the file has not")
         except OverflowError as error:
             raise UnsupportedError(f"{error}: read fewer rows at once") from error
         except ValueError as error:
@@ -172,31 +171,28 @@ def read_ranges(
     Args:
         spans: ascending, none of them empty.
     """
-    contents: dict[tuple[str, int], memoryview] = {}  # by path and first byte
+    content = PageBytes()
     while spans and (columns := fragment.tables.ranged).numbers:
         plan = columns.plan(spans)
         holes = _holes(fragment, plan, states)
-        ranges = columns.ranges(plan)
         if holes:
             plans, large = [], []
             for hole in holes:
                 if _is_small(hole, spans):
-                    plans.append(_read_whole(hole, contents))
+                    plans.append(_read_whole(hole, content))
                 else:
                     large.append(hole)
             if large:
                 plans.append(learn(large, states))
-            if ranges:
-                plans.append(_read_parts(columns, ranges, contents))
+            plans.append(content.read(columns, plan))
             yield from together(plans)
         elif plan.unknown:
             continue  # the caches knew them
         elif plan.others:
             fragment.tables.leave_out(columns.numbers[at] for at in plan.others)
         else:
-            yield from _read_parts(columns, ranges, contents)
-            parts = [contents[part.path, part.start][: part.num_bytes] for part in ranges]
-            return RangedRows(columns, plan, parts)
+            yield from content.read(columns, plan)
+            return RangedRows(columns, plan, content.files(columns))
     return NO_ROWS
 
 
@@ -222,63 +218,17 @@ def _is_small(hole: Hole, spans: Sequence[tuple[int, int]]) -> bool:
     )
 
 
-def _read_whole(hole: Hole, contents: dict[tuple[str, int], memoryview]) -> Plan[None]:
+def _read_whole(hole: Hole, content: PageBytes) -> Plan[None]:
     """Plan all of a small page: one round. Its state is not worth keeping elsewhere."""
     column = hole.leaf.column
     assert isinstance(column, OpenColumn)
     layout = column.layout(hole.number)
     assert isinstance(layout, MiniBlockPage)
     chunks = layout.place.whole(CHUNKS)
-    *buffers, content = yield from fetch([*layout.state_ranges(), chunks])
+    *buffers, of_chunks = yield from fetch([*layout.state_ranges(), chunks])
     try:
         hole.fill(layout.state_of(buffers))
     except AlanceError as error:
         column.add_place(error, hole.number)
         raise
-    contents[chunks.path, chunks.start] = content
-
-
-def _read_parts(
-    columns: RangedColumns, ranges: Sequence[ByteRange], contents: dict[tuple[str, int], memoryview]
-) -> Plan[None]:
-    """Plan parts of pages that are not there yet: one round, none of files that are kept whole."""
-    ranges = [part for part in ranges if (part.path, part.start) not in contents]
-    kept = {leaf.column.container.path: leaf.column.container for leaf in columns.leaves}
-    far = [part for part in ranges if not kept[part.path].is_whole]
-    buffers = iter((yield from _fetch_parts(far)) if far else ())
-    for part in ranges:
-        container = kept[part.path]
-        contents[part.path, part.start] = (
-            cut(part, container.content, container.content_start)
-            if container.is_whole
-            else next(buffers)
-        )
-
-
-def _fetch_parts(parts: Sequence[ByteRange]) -> Plan[Sequence[memoryview]]:
-    """Plan parts of files: one round. A few may join what others ask for; of many, which would each
-    cost what a request costs, one buffer a file is asked for.
-    """
-    if len(parts) <= FEW_PARTS:
-        return (yield parts)
-    by_path: dict[str, list[int]] = {}
-    for number, part in enumerate(parts):
-        by_path.setdefault(part.path, []).append(number)
-    asked, places = [], []
-    for path, numbers in by_path.items():
-        starts = np.array([parts[number].start for number in numbers], np.int64)
-        stops = np.array([parts[number].stop for number in numbers], np.int64)
-        order = np.argsort(starts, kind="stable")
-        starts, reach = starts[order], np.maximum.accumulate(stops[order])
-        # Parts that share a chunk overlap: they are cut from one piece.
-        is_first = np.append(True, starts[1:] >= reach[:-1])
-        pieces = Pieces.of(path, starts[is_first], reach[np.append(is_first[1:], True)])
-        asked.append(pieces)
-        piece = np.cumsum(is_first) - 1
-        begins = offsets_of(pieces.stops - pieces.starts)[piece] + starts - pieces.starts[piece]
-        places.append(zip(np.array(numbers)[order].tolist(), begins.tolist(), strict=True))
-    buffers = [memoryview(b"")] * len(parts)
-    for content, cuts in zip((yield asked), places, strict=True):
-        for number, begin in cuts:
-            buffers[number] = content[begin : begin + parts[number].num_bytes]
-    return buffers
+    content.add(chunks.path, chunks.start, of_chunks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
@@ -15,9 +16,11 @@ from alance.format.plans import ByteRange
 from alance.format.types import is_nested, leaf_type
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from alance.arrays import Int64s
     from alance.file.leaves import OpenLeaf
+    from alance.format.container import Container
 
 NO_FORM: Final = -1  # no width of values
 MOST_LIST_BYTES: Final = 255  # of longer lists pages are full-zip, which are views, not copied
@@ -30,7 +33,8 @@ class RangedColumns(NamedTuple):
         numbers: of the leaves, ascending.
         widths: bytes of a value, 0: a bit, -4 or -8: strings by the bytes of their offsets.
         texts: whether values are UTF-8.
-        files: of each, the number of its path.
+        files: of each, the number of its path; shape (n,).
+        containers: by their paths.
     """
 
     numbers: Sequence[int]
@@ -39,7 +43,8 @@ class RangedColumns(NamedTuple):
     widths: Sequence[int]
     texts: Sequence[bool]
     paths: Sequence[str]
-    files: Sequence[int]
+    files: Int64s
+    containers: Mapping[str, Container]
     schema: pa.Schema
     stored: pa.Schema  # as the kernel gives them: lists are bytes
 
@@ -58,8 +63,9 @@ class RangedColumns(NamedTuple):
                 widths.append(width)
                 texts.append(are_text)
         leaves = [leaves[number] for number in numbers]
-        paths = dict.fromkeys(leaf.column.container.path for leaf in leaves)
-        places = {path: place for place, path in enumerate(paths)}
+        paths = [leaf.column.container.path for leaf in leaves]
+        containers = {leaf.column.container.path: leaf.column.container for leaf in leaves}
+        places = {path: place for place, path in enumerate(containers)}
         fields = [leaf.leaf.field.to_arrow() for leaf in leaves]
         are_lists = [pa.types.is_fixed_size_list(field.type) for field in fields]
         schema = stored = pa.schema(fields)
@@ -74,8 +80,9 @@ class RangedColumns(NamedTuple):
             [table for number in numbers if (table := tables[number]) is not None],
             widths,
             texts,
-            [*paths],
-            [places[leaf.column.container.path] for leaf in leaves],
+            [*containers],
+            np.array([places[path] for path in paths], np.int64),
+            containers,
             schema,
             stored,
         )
@@ -108,7 +115,8 @@ class RangedColumns(NamedTuple):
     def ranges(self, plan: _kernels.RangePlan) -> list[ByteRange]:
         """The bytes of each page of a plan."""
         columns, starts, stops = (numbers.tolist() for numbers in plan.ranges)
-        paths = [self.paths[self.files[column]] for column in columns]
+        files = self.files.tolist()
+        paths = [self.paths[files[column]] for column in columns]
         return list(map(ByteRange, paths, starts, stops))
 
 
@@ -173,4 +181,6 @@ def _form(storage: pa.DataType) -> tuple[int, bool]:
 
 
 _NOTHING: Final = pa.schema([])
-NO_COLUMNS: Final = RangedColumns((), (), (), (), (), (), (), _NOTHING, _NOTHING)
+NO_COLUMNS: Final = RangedColumns(
+    (), (), (), (), (), (), np.empty(0, np.int64), {}, _NOTHING, _NOTHING
+)

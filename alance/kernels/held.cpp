@@ -1,61 +1,15 @@
 // Bytes of files that are in memory, in buffers that begin anywhere: what requests have brought.
+#include "held.hpp"
+
 #include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <numeric>
 #include <optional>
-#include <vector>
 
 #include "owned.hpp"
 #include "source.hpp"
 
 namespace alance {
 namespace {
-
-// The buffers of one file.
-class HeldFile {
- public:
-  // Buffer i holds the file's bytes from `begins[i]` on; they may overlap.
-  HeldFile(const std::vector<int64_t>& begins, std::vector<Bytes> buffers)
-      : buffers_(std::move(buffers)) {
-    if (begins.size() != buffers_.size()) corrupt("held bytes: a beginning for each buffer");
-    std::vector<size_t> order(begins.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return begins[a] < begins[b]; });
-    for (const size_t i : order) {
-      const int64_t begin = begins[i], size = static_cast<int64_t>(buffers_[i].size());
-      int64_t end;
-      if (begin < 0 || __builtin_add_overflow(begin, size, &end)) corrupt("held bytes: beginning");
-      if (!spans_.empty() && end <= spans_.back().end) continue;
-      spans_.push_back({begin, end, buffers_[i].data()});
-    }
-  }
-
-  // False: a byte is not held.
-  bool copy(int64_t start, int64_t stop, uint8_t* out) const {
-    while (start < stop) {
-      auto span = std::upper_bound(spans_.begin(), spans_.end(), start,
-                                   [](int64_t at, const Span& other) { return at < other.begin; });
-      if (span == spans_.begin()) return false;
-      --span;  // of those that begin before it, this one reaches farthest
-      if (span->end <= start) return false;
-      const int64_t end = std::min(stop, span->end);
-      std::memcpy(out, span->data + (start - span->begin), static_cast<size_t>(end - start));
-      out += end - start;
-      start = end;
-    }
-    return true;
-  }
-
- private:
-  struct Span {
-    int64_t begin, end;
-    const uint8_t* data;
-  };
-  std::vector<Bytes> buffers_;  // what the spans point into
-  std::vector<Span> spans_;     // both begins and ends ascend
-};
 
 // The bytes of pieces of held files, one behind the other; those of file f end at `ends[f]`.
 nb::object gather(const std::vector<const HeldFile*>& files, const std::vector<int64_t>& ends,
@@ -95,6 +49,10 @@ class HeldSource : public Source {
   }
 
   const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) override {
+    if (count == 1 && pieces->table < files_.size()) {
+      const uint8_t* bytes = files_[pieces->table]->view(pieces->start, pieces->stop);
+      if (bytes != nullptr) return bytes;
+    }
     if (!buffer_ || buffer_->size() < num_bytes) {
       buffer_.reset();  // to be used again
       buffer_.emplace(num_bytes);
@@ -123,7 +81,10 @@ void register_held(nanobind::module_& m) {
   using namespace alance;
   nb::class_<HeldFile>(m, "HeldFile")
       .def(nb::init<const std::vector<int64_t>&, std::vector<Bytes>>(), nb::arg("begins"),
-           nb::arg("buffers"));
+           nb::arg("buffers"))
+      .def("add", &HeldFile::add, nb::arg("begin"), nb::arg("buffer"))
+      .def("add_pieces", &HeldFile::add_pieces, nb::arg("starts"), nb::arg("stops"),
+           nb::arg("buffer"));
   nb::class_<HeldSource, Source>(m, "HeldSource")
       .def(nb::init<std::vector<nb::object>>(), nb::arg("files"));
   m.def("gather", &alance::gather, nb::arg("files"), nb::arg("ends"), nb::arg("starts"),

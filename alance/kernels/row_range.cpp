@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "held.hpp"
 #include "range_sink.hpp"
 #include "row_table.hpp"
 #include "source.hpp"
@@ -78,6 +79,47 @@ class RangePlan {
     return nb::make_tuple(columns.numpy(), starts.numpy(), stops.numpy());
   }
 
+  int64_t num_bytes() const {
+    int64_t total = 0;
+    for (const Hit& hit : hits) total += hit.stop - hit.start;
+    return total;
+  }
+
+  // What is not held of the pages, as pieces that ascend in each file, and where those of each file
+  // end. Bytes of pages that overlap, or lie at most `gap` bytes apart, are one piece.
+  nb::tuple missing(const std::vector<const HeldFile*>& held, const In<int64_t>& files,
+                    int64_t gap) const {
+    if (files.size() != ends.size()) corrupt("row range: files of other columns");
+    std::vector<std::vector<std::pair<int64_t, int64_t>>> pieces(held.size());
+    for (size_t column = 0; column < ends.size(); ++column) {
+      const size_t file = static_cast<size_t>(files.data()[column]);  // a negative one is too large
+      if (file >= held.size()) corrupt("row range: no such file");
+      for (size_t hit = first_hit(column); hit < ends[column]; ++hit)
+        if (!held[file]->holds(hits[hit].start, hits[hit].stop))
+          pieces[file].emplace_back(hits[hit].start, hits[hit].stop);
+    }
+    std::vector<int64_t> starts, stops;
+    nb::list bounds;
+    for (auto& own : pieces) {
+      std::sort(own.begin(), own.end());
+      const size_t first = stops.size();
+      for (const auto& [start, stop] : own) {
+        if (stops.size() > first && start - stops.back() <= gap) {
+          stops.back() = std::max(stops.back(), stop);
+        } else {
+          starts.push_back(start);
+          stops.push_back(stop);
+        }
+      }
+      bounds.append(stops.size());
+    }
+    const int64_t count = static_cast<int64_t>(starts.size());
+    Owned<int64_t> begins(count), ends_of(count);
+    std::copy(starts.begin(), starts.end(), begins.data());
+    std::copy(stops.begin(), stops.end(), ends_of.data());
+    return nb::make_tuple(bounds, begins.numpy(), ends_of.numpy());
+  }
+
   nb::object page(size_t hit) const {
     if (hit >= pages.size()) corrupt("row range: no such page");
     return pages[hit];
@@ -138,36 +180,14 @@ class RangePlan {
   std::vector<std::pair<size_t, size_t>> unknown_;  // column, page
 };
 
-// The bytes of a column's pages.
-class Content {
- public:
-  virtual ~Content() = default;
-  // One part a page; false: they cannot be read.
-  virtual bool bring(const RangePlan& plan, size_t column, std::vector<Part>& parts) = 0;
-};
-
-// They are in memory.
-class Held : public Content {
- public:
-  explicit Held(const std::vector<Bytes>& contents) : contents_(contents) {}
-
-  bool bring(const RangePlan& plan, size_t column, std::vector<Part>& parts) override {
-    for (size_t hit = plan.first_hit(column); hit < plan.ends[column]; ++hit)
-      parts.push_back({contents_[hit].data(), static_cast<int64_t>(contents_[hit].size())});
-    return true;
-  }
-
- private:
-  const std::vector<Bytes>& contents_;
-};
-
-// A source reads them, just before they are decoded.
-class Read : public Content {
+// The bytes of a column's pages, which a source reads just before they are decoded.
+class Read {
  public:
   // `files`: of each column, the number that the source knows it by.
-  Read(Source& source, const std::vector<int64_t>& files) : source_(source), files_(files) {}
+  Read(Source& source, const In<int64_t>& files) : source_(source), files_(files.data()) {}
 
-  bool bring(const RangePlan& plan, size_t column, std::vector<Part>& parts) override {
+  // One part a page; false: they cannot be read.
+  bool bring(const RangePlan& plan, size_t column, std::vector<Part>& parts) {
     pieces_.clear();
     int64_t total = 0;
     for (size_t hit = plan.first_hit(column); hit < plan.ends[column]; ++hit) {
@@ -186,7 +206,7 @@ class Read : public Content {
 
  private:
   Source& source_;
-  const std::vector<int64_t>& files_;
+  const int64_t* files_;
   std::vector<Piece> pieces_;
 };
 
@@ -206,22 +226,10 @@ class RangeBatch {
   // The number of the page, in the plan's list, that was decoded last: an error is in it.
   size_t page() const { return page_; }
 
-  // `contents`: of each page of `RangePlan.ranges`, its bytes.
-  void decode(const RangePlan& plan, const std::vector<Bytes>& contents) {
-    if (contents.size() != plan.hits.size()) corrupt("row range: bytes of other pages");
-    Held held(contents);
-    run(plan, held);
-  }
-
   // False: the source failed.
-  bool read(const RangePlan& plan, const std::vector<int64_t>& files, Source& source) {
+  bool read(const RangePlan& plan, const In<int64_t>& files, Source& source) {
     if (files.size() != plan.ends.size()) corrupt("row range: files of other columns");
-    Read reading(source, files);
-    return run(plan, reading);
-  }
-
- private:
-  bool run(const RangePlan& plan, Content& content) {
+    Read content(source, files);
     nb::gil_scoped_release release;
     auto batch = std::make_unique<arrow::Batch>(plan.num_rows);
     std::vector<Place> places;
@@ -251,6 +259,7 @@ class RangeBatch {
     return true;
   }
 
+ private:
   struct Place {
     int64_t values, validity;  // in the block
   };
@@ -286,11 +295,12 @@ void register_row_range(nanobind::module_& m) {
       .def_prop_ro("unknown", &RangePlan::unknown)
       .def_prop_ro("others", &RangePlan::others)
       .def_prop_ro("ranges", &RangePlan::ranges)
+      .def_prop_ro("num_bytes", &RangePlan::num_bytes)
+      .def("missing", &RangePlan::missing, nb::arg("held"), nb::arg("files"), nb::arg("gap"))
       .def("page", &RangePlan::page);
   nb::class_<RangeBatch>(m, "RangeBatch")
       .def(nb::init<>())
       .def_prop_ro("address", &RangeBatch::address)
       .def_prop_ro("page", &RangeBatch::page)
-      .def("decode", &RangeBatch::decode, nb::arg("plan"), nb::arg("contents"))
       .def("read", &RangeBatch::read, nb::arg("plan"), nb::arg("files"), nb::arg("source"));
 }

@@ -34,6 +34,38 @@ def test_what_buffers_cover_is_given(
             _kernels.gather([held(spans)], [len(pieces)], starts, stops)
 
 
+@given(st.lists(SPANS, max_size=12), st.lists(SPANS, max_size=12), SPANS)
+def test_bytes_that_are_added_later_are_held_as_well(
+    first: list[tuple[int, int]], later: list[tuple[int, int]], piece: tuple[int, int]
+) -> None:
+    file, together = held(first), held(first + later)
+    content = memoryview(b"".join(CONTENT[start:stop] for start, stop in later))
+    starts, stops = np.array(later, np.int64).reshape(-1, 2).T.copy()
+    file.add_pieces(starts, stops, content)
+    single = held(first)
+    for start, stop in later:
+        single.add(start, memoryview(CONTENT)[start:stop])
+
+    def bytes_of(file: _kernels.HeldFile) -> bytes | None:
+        try:
+            return bytes(_kernels.gather([file], [1], *np.array([piece]).T.copy()))
+        except ValueError:
+            return None
+
+    assert bytes_of(file) == bytes_of(single) == bytes_of(together)
+
+
+@pytest.mark.parametrize(
+    ("starts", "stops", "size"),
+    [([0], [1, 2], 1), ([0], [2], 1), ([0], [1], 2), ([3], [2], 1), ([-1], [0], 1)],
+)
+def test_pieces_whose_bytes_are_others(starts: list[int], stops: list[int], size: int) -> None:
+    file = held([(0, 10)])
+    with pytest.raises(ValueError, match="held bytes"):
+        file.add_pieces(np.array(starts), np.array(stops), memoryview(bytes(size)))
+    assert bytes(_kernels.gather([file], [1], np.array([0]), np.array([10]))) == CONTENT[:10]
+
+
 def test_pieces_of_several_files_lie_one_behind_the_other() -> None:
     files = [held([(0, 10)]), held([]), held([(500, 700), (600, 1000)])]
     starts, stops = np.array([2, 550, 990]), np.array([5, 750, 1000])
@@ -57,3 +89,5 @@ def test_buffers_that_begin_nowhere() -> None:
         _kernels.HeldFile([1, 2], [memoryview(b"a")])
     with pytest.raises(ValueError, match="beginning"):
         _kernels.HeldFile([-1], [memoryview(b"a")])
+    with pytest.raises(ValueError, match="beginning"):
+        held([]).add(-1, memoryview(b"a"))

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import numpy.typing as npt
+
 NAMES = st.sampled_from(["a", "b", "a.b", "ü", "", "a\0b"])
 TYPES = st.sampled_from(
     [
@@ -175,6 +177,69 @@ def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
         batch = _kernels.RowBatch([0], [1], [False], np.array([other]))
         with pytest.raises(ValueError, match="order of other rows"):
             batch.decode(plan, memoryview(chunk * 2))
+
+
+def test_ranges_of_rows_lie_in_any_buffers() -> None:
+    table = _kernels.RowTable(np.array([0, 4], np.int64))
+    page = _kernels.RowPage(
+        np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
+    )
+    table.set(0, page, page, 0, True)
+    plan = _kernels.RangePlan([table, table], [1, 1], [False, False], [(1, 3)])
+    columns, starts, stops = plan.ranges
+    assert (columns.tolist(), starts.tolist(), stops.tolist()) == ([0, 1], [0, 0], [16, 16])
+    assert plan.num_bytes == 32
+    chunk = b"\0\0\x04\0\0\0\0\0" + bytes([5, 6, 7, 8, 0, 0, 0, 0])
+    other = chunk.replace(bytes([5, 6, 7, 8]), bytes([1, 2, 3, 4]))
+    whole = _kernels.HeldFile([0], [memoryview(chunk + b"..")])
+    halves = _kernels.HeldFile([8, 0], [memoryview(other)[8:], memoryview(other)[:8]])
+    batch = _kernels.RangeBatch()
+    assert batch.read(plan, np.array([1, 0]), _kernels.HeldSource([whole, halves]))
+    schema = pa.schema([("a", pa.uint8()), ("b", pa.int8())])
+    rows = pa.RecordBatch._import_from_c(batch.address, schema)
+    assert rows.to_pydict() == {"a": [2, 3], "b": [6, 7]}
+    short = _kernels.HeldFile([0], [memoryview(chunk)[:-1]])
+    assert not _kernels.RangeBatch().read(plan, np.array([0, 0]), _kernels.HeldSource([short]))
+    with pytest.raises(ValueError, match="a piece that is none"):
+        _kernels.RangeBatch().read(plan, np.array([0, -1]), _kernels.HeldSource([whole]))
+    for read in (
+        lambda files: _kernels.RangeBatch().read(plan, files, _kernels.HeldSource([])),
+        lambda files: plan.missing([], files, 0),
+    ):
+        with pytest.raises(ValueError, match="files of other columns"):
+            read(np.array([0]))
+
+
+def test_missing_bytes_of_ranges_are_few_pieces() -> None:
+    tables = []
+    for start in (0, 16, 40, 100):
+        table = _kernels.RowTable(np.array([0, 4], np.int64))
+        page = _kernels.RowPage(
+            np.array([0, 4], np.int64), np.array([0, 16], np.int64), start, 16, 4, 0, 8, 0, 0, 0,
+            False,
+        )  # fmt: skip
+        table.set(0, page, page, 0, True)
+        tables.append(table)
+    plan = _kernels.RangePlan(tables, [1] * 4, [False] * 4, [(0, 4)])
+    nothing, files = _kernels.HeldFile([], []), np.zeros(4, np.int64)
+
+    def missing(
+        held: list[_kernels.HeldFile], files: npt.NDArray[np.int64], gap: int
+    ) -> tuple[list[int], list[tuple[int, int]]]:
+        ends, starts, stops = plan.missing(held, files, gap)
+        return ends, list(zip(starts.tolist(), stops.tolist(), strict=True))
+
+    assert missing([nothing], files, 0) == ([3], [(0, 32), (40, 56), (100, 116)])
+    assert missing([nothing], files, 8) == ([2], [(0, 56), (100, 116)])
+    first = _kernels.HeldFile([0], [memoryview(bytes(16))])
+    assert missing([first], files, 0) == ([3], [(16, 32), (40, 56), (100, 116)])
+    assert missing([first, nothing], np.array([0, 1, 0, 1]), 60) == (
+        [1, 3],
+        [(40, 56), (16, 32), (100, 116)],
+    )
+    for number in (-1, 2):
+        with pytest.raises(ValueError, match="no such file"):
+            plan.missing([first, nothing], np.array([0, 0, 0, number]), 0)
 
 
 def test_a_field_is_made_once() -> None:
