@@ -227,7 +227,7 @@ BAD: list[tuple[Any, Any, type[Exception], str]] = [
     ({"x": "sum(id) + 1"}, None, InvalidInputError, "expected count, min"),
     ({"x": "sum(id, tiny)"}, None, InvalidInputError, "expected count, min"),
     ({"x": "sum(*)"}, None, InvalidInputError, "expected count, min"),
-    ({"x": "sum(id"}, None, InvalidInputError, "aggregate: syntax error"),
+    ({"x": "sum(id"}, None, InvalidInputError, "aggregate, line 1, column 5: syntax error"),
     ({"x": 3}, None, InvalidInputError, "expected SQL text"),
     ({"x": "sum(idd)"}, None, ColumnNotFoundError, "unknown column 'idd'"),
     ({"x": "sum(id)"}, ["idd"], ColumnNotFoundError, "idd"),

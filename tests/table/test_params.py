@@ -141,7 +141,7 @@ def test_what_has_no_parameters_is_told_at_once(
         ([1], r"params: 1 values, the texts have 2 \?"),
         ([1, 2, 3], r"params: 3 values, the texts have 2 \?"),
         ({"a": 1}, "params: 'a', no text has such a name"),
-        (None, r"params: 0 values, the projection has 1 \?"),
+        (None, r"params: 0 values, the expression has 1 \?"),
     ],
 )
 async def test_an_update_needs_the_values_of_all_its_texts(
