@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance import _kernels
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.pruning_sets import whole_numbers
 from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
@@ -31,6 +32,7 @@ SAMPLES: Final = 64  # of a batch
 MANY: Final = 4096  # values of which nearly all differ where more than 2^15 are distinct
 MAX_RANGES: Final = 64
 BATCH_ROWS: Final = 64 << 10
+RELEASED_BYTES: Final = 16 << 20  # of rows whose unsorted copies are worth to be given back
 
 
 @dataclass(slots=True)
@@ -64,11 +66,11 @@ class RowSorter:
                 ranges = await self._cut(spool, scratch, schema)
             for bucket in ranges:
                 parts = [batch async for batch in bucket.batches()]
+                await bucket.close()
                 if parts:
-                    rows = await self.pool.run(lambda parts=parts: sort_parts(parts))  # type: ignore[misc]
+                    rows = await self.pool.run(lambda parts=parts: _alone(parts))  # type: ignore[misc]
                     for start in range(0, rows.num_rows, BATCH_ROWS):
                         yield rows.slice(start, BATCH_ROWS)
-                await bucket.close()
         finally:
             await scratch.remove()
 
@@ -85,6 +87,15 @@ class RowSorter:
                 await bucket.append(part)
         await spool.close()
         return buckets
+
+
+def _alone(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """The rows of batches in order; the memory of batches and of sorting is given back."""
+    rows = sort_parts(parts)
+    if rows.nbytes >= RELEASED_BYTES:
+        _kernels.trim_memory(0)
+        pa.default_memory_pool().release_unused()
+    return rows
 
 
 def _sample(batch: pa.RecordBatch) -> pa.Array:
@@ -113,8 +124,12 @@ def _parted(batch: pa.RecordBatch, ends: list[pa.Scalar]) -> list[pa.RecordBatch
 
 
 def sort_parts(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of batches in order, nulls first; rows of equal values keep theirs."""
+    """The rows of batches in order, nulls first; rows of equal values keep theirs.
+
+    Memory: the rows twice. The list is emptied, which would hold them a third time.
+    """
     rows = pa.concat_batches(parts)
+    parts.clear()
     values = rows.column(0)
     if is_text(values.type) or is_bytes(values.type):
         coded = _by_codes(rows)

@@ -351,9 +351,11 @@ class CodedRows:
                 await stack.enter_async_context(aclosing(source))
             parts = whole_partitions(joined(sources, pool))
             async for part in await stack.enter_async_context(aclosing(parts)):
-                yield await pool.run(lambda part=part: self._laid_out(part))  # type: ignore[misc]
+                num_rows = part.num_rows
+                part = await pool.run(lambda part=part: self._laid_out(part))  # type: ignore[misc]
+                yield part
                 step = step or Step(self._tell, "write", self._num_coded)
-                step.add(part.num_rows)
+                step.add(num_rows)
 
     async def sorted(
         self, rows: AsyncGenerator[pa.RecordBatch, None]
