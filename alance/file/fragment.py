@@ -274,13 +274,18 @@ class OpenFragment:
             for leaf, own in zip(leaves, parts, strict=True)
         }
 
-    def loads(self, start: int, stop: int, states: States) -> Iterator[Plan[None]]:
-        """Plans of what must be known of the pages before rows can be read: at most one round for
-        all. Each is little work, so that others run in between.
+    def loads(self, parts: Sequence[tuple[int, int]], states: States) -> Iterator[Plan[None]]:
+        """Plans of what must be known of the pages before parts of neighbouring rows can be read:
+        at most one round for all. Each is little work, so that others run in between.
+
+        Args:
+            parts: each begins where the one before it ends.
         """
-        yield from loads_of_range(self, start, stop, states)
+        if not parts:
+            return
+        yield from loads_of_range(self, parts, states)
         for leaf in self.leaves_beside():
-            yield leaf.load(start, stop, states)
+            yield leaf.load(parts[0][0], parts[-1][1], states)
 
 
 def take_rows(

@@ -132,17 +132,20 @@ def place_range(fragment: OpenFragment, start: int, stop: int, states: States) -
 
 
 def loads_of_range(
-    fragment: OpenFragment, start: int, stop: int, states: States
+    fragment: OpenFragment, parts: Sequence[tuple[int, int]], states: States
 ) -> Iterator[Plan[None]]:
-    """Plans of what must be known before neighbouring rows can be placed: at most one round.
+    """Plans of what must be known before parts of neighbouring rows can be placed: at most one
+    round.
 
-    Small pages inside the range are left out: `read_range` gets them whole.
+    Small pages inside a part are left out: `read_ranges` gets them whole.
+
+    Args:
+        parts: each begins where the one before it ends.
     """
     columns = fragment.tables.ranged
-    if start < stop and columns.numbers:
-        spans = [(start, stop)]
-        holes = _holes(fragment, columns.plan(spans), states)
-        large = [hole for hole in holes if not _is_small(hole, spans)]
+    if parts and columns.numbers:
+        holes = _holes(fragment, columns.plan([(parts[0][0], parts[-1][1])]), states)
+        large = [hole for hole in holes if not _is_small(hole, parts)]
         for first in range(0, len(large), LEARNED_AT_ONCE):
             yield learn(large[first : first + LEARNED_AT_ONCE], states)
 

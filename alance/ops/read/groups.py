@@ -93,15 +93,15 @@ class FragmentGroup(NamedTuple):
             and self.num_bytes <= LITTLE_BYTES
         )
 
-    def page_tables(self) -> Iterator[Plan[None]]:
-        """Plans of what must be known of the pages before a scan reads their rows."""
-        if self.is_small:
-            return
+    def page_tables(self, part_rows: int) -> Iterator[Plan[None]]:
+        """Plans of what must be known of the pages before a scan reads so many rows at a time."""
         (fragment,) = self.opened
-        for start, stop in self.spans:
-            yield from fragment.loads(start, stop, self.states)
-            if self.late is not None and start < min(self.eager_stop, stop):
-                yield from self.late.loads(start, min(self.eager_stop, stop), self.states)
+        for span in self.spans:
+            parts = cut_span(span, part_rows)
+            yield from fragment.loads(parts, self.states)
+            if self.late is not None:
+                eager = [part for part in parts if part[0] < self.eager_stop]
+                yield from self.late.loads(eager, self.states)
 
     def live_mask(self, start: int, stop: int) -> Mask | None:
         """Which rows of a range are live; of several fragments the range has all. None: all."""
@@ -200,6 +200,12 @@ def _take(schema: Schema, group: FragmentGroup, rows: Int64s, *, guess: bool) ->
     taken = TakenRows(schema, tasks)
     yield from fetch_placed(taken.unread)
     return taken
+
+
+def cut_span(span: tuple[int, int], part_rows: int) -> list[tuple[int, int]]:
+    """The parts of a span of rows that are read at a time."""
+    first, last = span
+    return [(start, min(last, start + part_rows)) for start in range(first, last, part_rows)]
 
 
 def is_small(handle: FragmentHandle, row_bytes: float) -> bool:

@@ -29,6 +29,7 @@ from alance.io.readahead import in_turn, readahead
 from alance.ops.read.groups import (
     FragmentGroup,
     Split,
+    cut_span,
     fixed_row_bytes,
     is_small,
     whole_groups,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from alance.io.engine import Engine
     from alance.io.readahead import Job
     from alance.ops.read.late import Rest
-    from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning import FragmentZones
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
@@ -172,7 +172,12 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
     ]
     groups = await reader.open_late(list(with_neighbours(single, row_bytes)))
     if snapshot.is_remote:  # of open local files the jobs that decode them learn it
-        loads = [load for group in groups for load in group.page_tables()]
+        loads = [
+            load
+            for group in groups
+            if not group.is_small
+            for load in group.page_tables(_part_rows(reader, group))
+        ]
         await engine.drive_all(loads, "page tables")
     return groups
 
@@ -250,9 +255,6 @@ def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:
 
 def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[Sequence[Rest]]]:
     """A job a span: what is done of it before its turn."""
-    most = PART_ROWS
-    if not reader.snapshot.is_remote and _has_narrow_late(reader.plan):
-        most *= NARROW_PARTS
     span_bytes = reader.snapshot.table.store.profile.span_bytes
     for group in groups:
         if group.is_small:
@@ -268,7 +270,7 @@ def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[
             continue
         (fragment,) = group.opened
         row_bytes = fragment.encoded_bytes / max(1, fragment.num_rows)
-        part_rows = _part_rows(fragment, reader.plan.options, most)
+        part_rows = _part_rows(reader, group)
         num_parts = int(min(64, max(1, span_bytes // max(1.0, row_bytes * part_rows))))
         for parts in _cut_spans(group.spans, part_rows, part_rows * num_parts):
             num_rows = sum(stop - start for start, stop in parts)
@@ -284,11 +286,14 @@ def _has_narrow_late(plan: ScanPlan) -> bool:
     return min(widths) > 0 and sum(widths) <= NARROW_BYTES
 
 
-def _part_rows(fragment: OpenFragment, options: ScanOptions, most: int) -> int:
+def _part_rows(reader: SplitReader, group: FragmentGroup) -> int:
     """Rows of a split: some MiB encoded, a multiple of the batch size where that fits.
 
     A split has no more bytes than may be read ahead: some of them are decoded at once.
     """
+    (fragment,), options, most = group.opened, reader.plan.options, PART_ROWS
+    if not reader.snapshot.is_remote and _has_narrow_late(reader.plan):
+        most *= NARROW_PARTS
     batch_size, ahead_bytes = options.batch_size, options.io_buffer_bytes
     part_bytes, part_decoded_bytes = PART_BYTES, PART_DECODED_BYTES
     if ahead_bytes is not None:
@@ -315,9 +320,8 @@ def _cut_spans(
     """Spans cut into parts, and parts together up to so many rows."""
     group: list[tuple[int, int]] = []
     num_rows = 0
-    for first, last in spans:
-        for start in range(first, last, part_rows):
-            stop = min(last, start + part_rows)
+    for span in spans:
+        for start, stop in cut_span(span, part_rows):
             if num_rows + stop - start > group_rows:
                 yield group
                 group, num_rows = [], 0

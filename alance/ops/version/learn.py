@@ -103,7 +103,7 @@ async def learn_values(snapshot: Snapshot, handle: FragmentHandle, name: str) ->
 
     def read() -> Plan[FragmentTask]:
         opened = yield from open_fragment(schema, handle.sources, rows, states)
-        yield from together([*opened.loads(0, rows, states)])
+        yield from together([*opened.loads([(0, rows)] if rows else [], states)])
         return (yield from opened.read(0, rows, states))
 
     task = await snapshot.engine.drive(read(), "row ids", bulk=True)
