@@ -12,10 +12,11 @@ import numpy as np
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
 T = TypeVar("T")
 
+NAMED: Final = 8  # values in a message: a table may have tens of thousands of fragments
 MOST: Final = (1 << 63) - 1  # what the kernels and Arrow count to
 
 
@@ -97,3 +98,9 @@ def public_arguments(options: type[T]) -> type[T]:
 
     options.__init__ = checked  # type: ignore[method-assign]
     return options
+
+
+def some_of(values: Sequence[object]) -> str:
+    """Values as a message names them: the first ones, and how many more there are."""
+    more = len(values) - NAMED
+    return f"{list(values[:NAMED])} and {more:,} more" if more > 0 else f"{list(values)}"

@@ -16,7 +16,7 @@ from alance.io import trace
 from alance.io.generators import outermost
 from alance.ops.read import count, ordering
 from alance.ops.read.options import BlobMode, split_arguments
-from alance.ops.read.plan import computing_work, in_large_batches, plan_scan
+from alance.ops.read.plan import in_large_batches, parsed, plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.read.window import cut_table
 from alance.ops.version.first_use import load_readers
@@ -91,6 +91,11 @@ class Scanner:
             return schema
         return blob_bytes.bytes_schema(schema, fields)
 
+    async def _schema(self) -> pa.Schema:
+        """`projected_schema`, without keeping the loop."""
+        await self._load()
+        return await parsed(self._snapshot, self._columns, lambda: self.projected_schema)
+
     async def _load(self) -> None:
         """Import what `projected_schema` parses with, so that it does not keep the loop."""
         await load_readers(self._snapshot, self._columns)
@@ -144,7 +149,7 @@ class Scanner:
             for batch in cut_table(table, options):
                 yield batch
             return
-        if options.order_by and self.projected_schema.names:  # rows without columns are alike
+        if options.order_by and (await self._schema()).names:  # rows without columns are alike
             table = await ordering.sorted_table(self._snapshot, self._columns, options)
             for batch in cut_table(table, options):
                 yield batch
@@ -159,11 +164,7 @@ class Scanner:
     async def to_table(self) -> pa.Table:
         """All rows in memory."""
         batches = [batch async for batch in self.to_batches()]
-        if work := computing_work(self._columns):
-            schema = await self._snapshot.engine.decode(lambda: self.projected_schema, work)
-        else:
-            schema = self.projected_schema
-        return pa.Table.from_batches(batches, schema=schema)
+        return pa.Table.from_batches(batches, schema=await self._schema())
 
     async def to_pandas(
         self, *, blob_mode: BlobMode = "lazy", **options: Unpack[FrameArguments]

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 import alance
-from alance.checks import check_choice, check_count, check_counts, check_text, unexpected
+from alance.checks import (
+    check_choice,
+    check_count,
+    check_counts,
+    check_text,
+    some_of,
+    unexpected,
+)
 from alance.errors import InvalidInputError
 
 
@@ -80,3 +87,9 @@ def test_long_values_are_told_in_short() -> None:
 )  # fmt: skip
 def test_wrong_keywords_are_told_with_those_that_look_alike(names: list[str], message: str) -> None:
     assert str(unexpected(names, ["limit", "offset"])) == message
+
+
+def test_many_values_are_named_by_the_first_ones() -> None:
+    assert some_of([1, 2]) == "[1, 2]"
+    assert some_of(range(8)) == "[0, 1, 2, 3, 4, 5, 6, 7]"
+    assert some_of(range(5000)) == "[0, 1, 2, 3, 4, 5, 6, 7] and 4,992 more"

@@ -58,9 +58,9 @@ class Ranges:
         Args:
             type_: of the values.
         """
-        firsts, stops = self.edges[::2].tolist(), self.edges[1::2].tolist()
-        if self.begins or len(firsts) > len(stops) or len(firsts) > most:
+        if self.begins or len(self.edges) % 2 or len(self.edges) > 2 * most:
             return None
+        firsts, stops = self.edges[::2].tolist(), self.edges[1::2].tolist()
         if pa.types.is_floating(type_):
             dtype = np.dtype(f"f{type_.bit_width // 8}").type
             stops_of = [float(np.nextafter(dtype(first), dtype(np.inf))) for first in firsts]
@@ -214,13 +214,16 @@ def _of_point(op: str, first: Value, after: Value | None, is_value: bool) -> Ran
 
 
 def _of_array(values: pa.Array) -> Ranges:
-    """Texts, bytes, or whole numbers, of which neighbours are one range."""
+    """Texts or bytes; or floats or whole numbers, of which neighbours are one range."""
     if is_text(values.type) or is_bytes(values.type):
         large = pa.large_string() if is_text(values.type) else pa.large_binary()
-        contents = as_bytes(pc.cast(values, large)).to_pylist()
-        contents.sort()
-        firsts, stops = _array(contents), _array([content + b"\0" for content in contents])
-    elif pa.types.is_floating(values.type):
+        # Arrow lets other threads go on while it sorts, a list does not: 0.1 s for 200 000 texts.
+        contents = pc.unique(as_bytes(pc.cast(values, large)))
+        texts = contents.take(pc.sort_indices(contents)).to_pylist()
+        edges = np.empty(2 * len(texts), np.object_)
+        edges[::2], edges[1::2] = texts, [text + b"\0" for text in texts]
+        return Ranges(False, edges)
+    if pa.types.is_floating(values.type):
         floats = np.sort(float_values(values))
         firsts = floats.astype(np.float64)
         stops = np.nextafter(floats, floats.dtype.type(np.inf)).astype(np.float64)

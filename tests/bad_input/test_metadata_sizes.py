@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.errors import CorruptFileError, InvalidInputError
+from alance.errors import CommitConflictError, CorruptFileError, InvalidInputError
 from alance.io.registry import StoreRegistry
 from alance.io.store import MAX_WHOLE_BYTES
 
@@ -160,3 +160,12 @@ async def test_manifests_with_texts_that_are_no_utf_8_are_refused_or_read(
         await found.to_table()
     except alance.AlanceError:
         pass
+
+
+async def test_an_error_names_few_of_many_keys(tmp_path: Path) -> None:
+    dataset = await alance.write_dataset(ROWS, tmp_path / "table")
+    values = {f"key{number}": "x" for number in range(5000)}
+    await dataset.update_config(values)
+    with pytest.raises(CommitConflictError, match=r"'key1001'.* and 4,992 more") as caught:
+        await dataset.update_config(dict.fromkeys(values, "y"))
+    assert len(str(caught.value)) < 400

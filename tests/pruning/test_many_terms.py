@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 import alance
-from alance.expr import parse_projection, pruning_checks
+from alance.expr import index_query, parse_projection, pruning_checks
 from alance.ops.read import pruning
 from alance.testing.stalls import Stalls
 
@@ -102,11 +102,14 @@ async def test_small_fragments_are_read_unasked(
     assert asked.num_fragments == 4
 
 
+@pytest.mark.parametrize("has_index", [False, True])
 @pytest.mark.parametrize("form", ["parameter", "expression", "keys"])
 async def test_long_lists_that_the_text_does_not_show_are_sorted_off_the_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str, has_index: bool
 ) -> None:
     dataset = await write(tmp_path)
+    if has_index:
+        dataset = await dataset.create_scalar_index("t", "BTREE")
     threads = []
 
     def check_of(condition: object) -> Check | None:
@@ -114,7 +117,7 @@ async def test_long_lists_that_the_text_does_not_show_are_sorted_off_the_loop(
         return pruning_of(condition)
 
     pruning_of = pruning.check_of
-    monkeypatch.setattr(pruning, "check_of", check_of)
+    monkeypatch.setattr(index_query if has_index else pruning, "check_of", check_of)
     texts = [f"text{n:04}" for n in range(0, 20_000, 2)]
     if form == "parameter":
         count = await dataset.count_rows("t in :texts", params={"texts": texts})
@@ -127,19 +130,25 @@ async def test_long_lists_that_the_text_does_not_show_are_sorted_off_the_loop(
     assert threading.main_thread() not in threads
 
 
+@pytest.mark.parametrize("way", ["in order", "sorted", "by keys"])
 async def test_many_computed_columns_are_parsed_off_the_loop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     dataset = await write(tmp_path)
     threads = []
 
-    def parsed(*arguments: Any) -> Computed:
-        threads.append(threading.current_thread())
-        return parse_projection(*arguments)
+    def parsed(text: str, schema: pa.Schema) -> Computed:
+        if text.strip("`") != "a":  # that of the order alone
+            threads.append(threading.current_thread())
+        return parse_projection(text, schema)
 
     monkeypatch.setattr("alance.expr.parse_projection", parsed)
     columns = {f"column{number}": f"a + {number}" for number in range(200)}
-    table = await dataset.to_table(columns, limit=1)
+    if way == "by keys":
+        table = await dataset.get_many([0], "a", columns)
+    else:
+        order = ["a"] if way == "sorted" else None
+        table = await dataset.to_table(columns, limit=1, order_by=order)
     assert table.to_pylist() == [{f"column{number}": number for number in range(200)}]
     assert threads
     assert threading.main_thread() not in threads

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from alance.checks import some_of
 from alance.errors import InvalidInputError
 from alance.format.field import check_primary_key
 from alance.format.proto import table_pb2
@@ -181,7 +182,7 @@ class Draft:
         """
         gone = set(fragment_ids)
         if missing := self.fragments.missing(gone):
-            raise InvalidInputError(f"fragments {missing} to be removed: not in the table")
+            raise InvalidInputError(f"fragments {some_of(missing)} to be removed: not in the table")
         self.fragments.remove(gone)
 
     def replace(self, fragments: Iterable[table_pb2.DataFragment]) -> None:
@@ -192,7 +193,7 @@ class Draft:
         """
         new = {fragment.id: fragment for fragment in fragments}
         if missing := self.fragments.missing(new.keys()):
-            raise InvalidInputError(f"fragments {missing} to be updated: not in the table")
+            raise InvalidInputError(f"fragments {some_of(missing)} to be updated: not in the table")
         for fragment in new.values():
             self.fragments.replace(fragment)
 

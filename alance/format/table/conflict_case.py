@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from alance.checks import some_of
 from alance.errors import CommitConflictError, InvalidInputError, RetryableConflictError
 from alance.format.proto import copied, table_pb2
 from alance.format.table.deletions import new_deletion_file
@@ -148,12 +149,12 @@ def check_merge(case: Case) -> CommitConflictError | None:
     if not case.shared:
         return None
     if gone := sorted(touched(case.ours) & removed(case.theirs)):
-        return case.retry(f"fragments {gone} were removed")
+        return case.retry(f"fragments {some_of(gone)} were removed")
     if gone := sorted(touched(case.theirs) & removed(case.ours)):
-        return case.retry(f"rows of fragments {gone}, which ours removes, were changed")
+        return case.retry(f"rows of fragments {some_of(gone)}, which ours removes, were changed")
     mergeable = to_merge(case)
     if unknown := sorted(set(case.shared) - set(mergeable)):
-        return case.retry(f"both change rows of fragments {unknown}")
+        return case.retry(f"both change rows of fragments {some_of(unknown)}")
     for fragment in updated(case.ours):
         if fragment.id not in mergeable:
             continue

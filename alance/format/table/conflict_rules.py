@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from alance.checks import some_of
 from alance.format.table.apply_indices import MEM_WAL, SYSTEM, covered, related
 from alance.format.table.conflict_case import (
     fields_of,
@@ -55,7 +56,7 @@ def nulls_of_theirs(case: Case) -> Found:
 
 def same_fragments(case: Case) -> Found:
     """3: two that cannot both change a fragment."""
-    return case.retry(f"both change fragments {case.shared}") if case.shared else None
+    return case.retry(f"both change fragments {some_of(case.shared)}") if case.shared else None
 
 
 def inserted_keys(case: Case) -> Found:
@@ -142,11 +143,11 @@ def overwrites(case: Case) -> Found:
     keys = set(case.ours.config_upsert_values)
     if isinstance(case.theirs, UpdateConfig):
         if shared := _shares_config(case.theirs, keys):
-            return case.conflict(f"both set configuration keys {shared}")
+            return case.conflict(f"both set configuration keys {some_of(shared)}")
         return None
     assert isinstance(case.theirs, Overwrite)
     if shared := sorted(keys & case.theirs.config_upsert_values.keys()):
-        return case.conflict(f"both set configuration keys {shared}")
+        return case.conflict(f"both set configuration keys {some_of(shared)}")
     return case.retry("both replace all rows")
 
 
@@ -184,7 +185,9 @@ def index_of_rewritten(case: Case) -> Found:
         if fragment_ids is None:
             return case.retry(f"which fragments index {entry.name!r} covers is not known")
         if shared := sorted(fragment_ids & moved):
-            return case.retry(f"index {entry.name!r} covers the rewritten fragments {shared}")
+            return case.retry(
+                f"index {entry.name!r} covers the rewritten fragments {some_of(shared)}"
+            )
     return None
 
 
@@ -264,7 +267,7 @@ def config_of_overwritten(case: Case) -> Found:
     if changes_schema(case.ours):
         return case.conflict("the schema whose metadata changes was replaced")
     if shared := _shares_config(case.ours, set(case.theirs.config_upsert_values)):
-        return case.conflict(f"both set configuration keys {shared}")
+        return case.conflict(f"both set configuration keys {some_of(shared)}")
     return None
 
 
@@ -283,7 +286,7 @@ def same_bases(case: Case) -> Found:
 def replaced_in_removed(case: Case) -> Found:
     """19: values of a fragment that was removed."""
     if gone := sorted(touched(case.ours) & removed(case.theirs)):
-        return case.conflict(f"fragments {gone} were removed")
+        return case.conflict(f"fragments {some_of(gone)} were removed")
     return None
 
 
@@ -296,7 +299,7 @@ def replaced_in_updated(case: Case) -> Found:
     if not case.shared:
         return None
     if theirs.new_fragments:
-        return case.retry(f"rows were moved out of fragments {case.shared}")
+        return case.retry(f"rows were moved out of fragments {some_of(case.shared)}")
     fields = replaced_fields(case.ours) & replaced_fields(theirs)
     return case.retry(f"both replace fields {sorted(fields)}") if fields else None
 
@@ -305,14 +308,16 @@ def both_replace(case: Case) -> Found:
     """22: both replace values of a fragment."""
     fields = replaced_fields(case.ours) & replaced_fields(case.theirs)
     if case.shared and fields:
-        return case.retry(f"both replace fields {sorted(fields)} of fragments {case.shared}")
+        return case.retry(
+            f"both replace fields {sorted(fields)} of fragments {some_of(case.shared)}"
+        )
     return None
 
 
 def overlaid_removed(case: Case) -> Found:
     """23: overlays of a fragment that was removed."""
     if gone := sorted(touched(case.ours) & removed(case.theirs)):
-        return case.retry(f"fragments {gone} were removed")
+        return case.retry(f"fragments {some_of(gone)} were removed")
     return None
 
 
@@ -353,4 +358,4 @@ def clash(ours: UpdateMap, theirs: UpdateMap, *, deletes_agree: bool = True) -> 
             for key in shared
             if ours.updates[key] is not None or theirs.updates[key] is not None
         }
-    return f"keys {sorted(shared)}" if shared else ""
+    return f"keys {some_of(sorted(shared))}" if shared else ""

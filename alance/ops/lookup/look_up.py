@@ -18,6 +18,7 @@ from alance.expr.arrow import ArrowCondition
 from alance.expr.arrow_parts import implied_by
 from alance.expr.index_query import AllOf, Ask, question_of
 from alance.expr.logic import Junction
+from alance.expr.pruning import num_listed
 from alance.expr.tree import FAILURES, Problem
 from alance.format.paths import join_path
 from alance.format.row_set import RowSet
@@ -25,6 +26,7 @@ from alance.io import trace
 from alance.io.tasks import all_of
 from alance.ops.lookup.ask import Asked, ask_segment, takes
 from alance.ops.lookup.segments import segments_of
+from alance.ops.version.conditions import CHARACTER_BYTES, KEY_BYTES, expression_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,7 +90,7 @@ async def look_up(
         StoreError: the store failed. An index that cannot be read is not used.
     """
     segments = await segments_of(snapshot)
-    asked = _asked(snapshot, predicate, segments.by_path)
+    asked = await _asked(snapshot, predicate, segments.by_path)
     if asked is None:
         return IndexUse(lines=[*segments.lines]) if segments.lines else None
     question, is_same = asked
@@ -104,7 +106,7 @@ async def look_up(
     )
 
 
-def _asked(
+async def _asked(
     snapshot: Snapshot, predicate: Predicate, indices: ByPath
 ) -> tuple[Question, bool] | None:
     """What of a filter is asked of indices, and whether that is all of it; remembered."""
@@ -117,13 +119,33 @@ def _asked(
             condition, is_same = (implied.node, implied.is_true) if implied else (None, False)
         else:
             condition = cast("Node", predicate.condition)
-        question = condition and question_of(condition, lambda ask: bool(_takers(ask, indices)))
+        question = condition and question_of(condition, lambda ask: _is_taken(ask, indices))
         return predicate, (question, is_same) if question else None
 
+    decode, work = snapshot.engine.decode, checking_work(predicate)
     if predicate.has_params:
-        return make()[1]
+        return (await decode(make, work))[1]
     # The id is the filter's as long as it is remembered, too.
-    return snapshot.remember((_asked, id(predicate)), make)[1]
+    key = _asked, id(predicate)
+    if key not in snapshot.remember:
+        await decode(lambda: snapshot.remember(key, make), work)
+    return snapshot.remember(key, make)[1]
+
+
+def checking_work(predicate: Predicate) -> int:
+    """The work of making of a filter what bounds are asked, as bytes to decode."""
+    work = CHARACTER_BYTES * len(predicate.text) + KEY_BYTES * num_listed(predicate.condition)
+    if isinstance(predicate.condition, ArrowCondition):
+        work += expression_work(predicate.text)
+    return work
+
+
+def _is_taken(ask: Ask, indices: ByPath) -> bool:
+    """Whether some index takes a question, whose values are then in order. CPU."""
+    if not _takers(ask, indices):
+        return False
+    ask.sort()
+    return True
 
 
 def _takers(ask: Ask, indices: ByPath) -> list[Sequence[Segment]]:

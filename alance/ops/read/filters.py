@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from alance.errors import InvalidInputError
-from alance.io.engine import INLINE_BYTES
-from alance.ops.version.conditions import Among, Bound
+from alance.ops.version.conditions import (
+    CHARACTER_BYTES,
+    KEY_BYTES,
+    Among,
+    Bound,
+    expression_work,
+)
 from alance.ops.version.projection import with_meta_fields
 
 if TYPE_CHECKING:
@@ -27,15 +32,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# The work of a character of a filter, to parse it or to make checks of it, as bytes to decode:
-# 500 characters take about 2 ms on the loop, on a busy machine 5.
-CHARACTER_BYTES: Final = 128
 # What is remembered of texts, in this process: nodes take some hundred bytes for a character.
 MAX_CHARACTERS: Final = 256 << 10
 MAX_TEXT: Final = 16 << 10
 MAX_TEXTS: Final = 1024
 VALUE_BYTES: Final = 1 << 10  # the work of a parameter; of one in a list a tenth
-KEY_BYTES: Final = 64  # of a key, as bytes to decode: 2 us
 MOMENTS: Final = re.compile(r"\b(now|today|current_)", re.IGNORECASE)  # mean another one each time
 
 
@@ -133,11 +134,6 @@ async def parsed_predicate(snapshot: Snapshot, condition: Condition | None) -> P
     return await snapshot.engine.decode(
         lambda: parsed.predicate(schema.arrow, params), VALUE_BYTES * _count(params) // 10
     )
-
-
-def expression_work(text: str) -> int:
-    """Bytes to decode that a pyarrow expression is worth; its text shows few values of a list."""
-    return INLINE_BYTES + 1 if "is_in(" in text else 0
 
 
 def _count(params: Sequence[object] | Mapping[str, object]) -> int:

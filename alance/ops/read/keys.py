@@ -20,12 +20,11 @@ import pyarrow as pa
 from alance.checks import check_choice
 from alance.errors import InvalidInputError, RowNotFoundError
 from alance.format.numbers import python_value, to_arrow
-from alance.ops.read.filters import KEY_BYTES
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.ordering import output_schema
-from alance.ops.read.plan import plan_scan
+from alance.ops.read.plan import parsed, plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.version.conditions import Among
+from alance.ops.version.conditions import KEY_BYTES, Among
 from alance.ops.version.first_use import FILTER
 from alance.ops.version.projection import plain_names
 
@@ -117,7 +116,7 @@ class KeyReads:
 
     Attributes:
         names: the output columns.
-        read: these, and those of the keys.
+        read: these, and those of the keys; `schema` is what a scan gives of them.
         key_names: what those are called there.
     """
 
@@ -125,6 +124,7 @@ class KeyReads:
     keys: KeyColumns
     names: tuple[str, ...]
     read: Columns
+    schema: pa.Schema
     key_names: tuple[str, ...]
     slots: asyncio.Semaphore
     gathering: list[_Batch]  # the batch that callers may still join, if there is one
@@ -144,7 +144,8 @@ class KeyReads:
         else:
             of_keys = keys.paths
             read = [*names, *(path for path in keys.paths if path not in names)]
-        return cls(snapshot, keys, names, read, of_keys, asyncio.Semaphore(AT_ONCE), [])
+        schema = output_schema(snapshot, read, ScanOptions())
+        return cls(snapshot, keys, names, read, schema, of_keys, asyncio.Semaphore(AT_ONCE), [])
 
     async def rows(self, arrays: Sequence[pa.Array]) -> tuple[pa.Table, Int64s, Mask]:
         """The rows with some keys, where among them that of each key is (-1: nowhere), and which
@@ -153,12 +154,10 @@ class KeyReads:
         from alance.expr.keys import places_of
 
         snapshot = self.snapshot
-        options = self.keys.options(arrays)
-        plan = await plan_scan(snapshot, self.read, options)
+        plan = await plan_scan(snapshot, self.read, self.keys.options(arrays))
         async with aclosing(scan(snapshot, plan)) as batches:
             parts = [batch async for batch in batches]
-        schema = output_schema(snapshot, self.read, options)
-        table = pa.Table.from_batches(parts, schema=schema)
+        table = pa.Table.from_batches(parts, schema=self.schema)
         if len(parts) > 1:
             table = table.combine_chunks()
 
@@ -260,7 +259,7 @@ async def _reads(snapshot: Snapshot, column: KeyColumn, columns: Columns) -> Key
     key: Hashable = column if column is None or isinstance(column, str) else tuple(column)
     names = plain_names(columns)
     if columns is not None and names is None:
-        return KeyReads.of(snapshot, column, columns)
+        return await parsed(snapshot, columns, lambda: KeyReads.of(snapshot, column, columns))
     # Of this loop: callers of another one wait there.
     place = KeyReads, asyncio.get_running_loop(), key, names
     return snapshot.remember(place, lambda: KeyReads.of(snapshot, column, columns))

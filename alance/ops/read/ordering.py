@@ -16,7 +16,7 @@ from alance.file.batches import empty_batch
 from alance.format.numbers import as_numbers
 from alance.format.paths import join_path
 from alance.ops.read.options import orderings_of
-from alance.ops.read.plan import plan_scan, projection_of
+from alance.ops.read.plan import parsed, plan_scan, projection_of
 from alance.ops.read.scan import scan
 from alance.ops.read.take import flat_rows
 from alance.ops.version.projection import META, ROW_ADDRESS, plain_names
@@ -76,14 +76,18 @@ async def sorted_table(
         InvalidInputError: a sort column that the table and the output have not.
         UnsupportedError: one whose values have no order.
     """
-    schema = output_schema(snapshot, columns, options)
-    scanned = scanned_columns(snapshot, columns, options)
     unsorted = unsorted_options(options)
+
+    def make() -> tuple[Projection, pa.Schema, Columns, pa.Schema]:
+        projection = projection_of(snapshot, columns, options)
+        schema = output_schema(snapshot, columns, options)
+        scanned = scanned_columns(snapshot, columns, options)
+        return projection, schema, scanned, output_schema(snapshot, scanned, unsorted)
+
+    projection, schema, scanned, of_scan = await parsed(snapshot, columns, make)
     stop = None if options.limit is None else options.limit + (options.offset or 0)
     await snapshot.engine.pool.load(sorting)
-    first = sorting.FirstRows(
-        output_schema(snapshot, scanned, unsorted), orderings_of(options.order_by), stop
-    )
+    first = sorting.FirstRows(of_scan, orderings_of(options.order_by), stop)
     plan = await plan_scan(snapshot, scanned, unsorted)
     plan = replace(plan, spans={**plan.spans, **(spans or {})})
     run = snapshot.engine.pool.run
@@ -94,7 +98,6 @@ async def sorted_table(
     if not takes_others(options):
         return table.select(schema.names).replace_schema_metadata(schema.metadata)
     rows = as_numbers(table.column(ROW_ADDRESS).combine_chunks())
-    projection = projection_of(snapshot, columns, options)
     batch = await flat_rows(snapshot, rows, projection, by_address=True)
     return pa.Table.from_batches([batch]).cast(schema)
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
+from alance.checks import some_of
 from alance.errors import InvalidInputError
 from alance.file.batches import leaf_bytes
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
-from alance.ops.read.filters import CHARACTER_BYTES, parsed_predicate, visible_schema
+from alance.ops.read.filters import parsed_predicate, visible_schema
 from alance.ops.read.options import condition_of
 from alance.ops.read.rows import TAKEN_SHARE, ScanPlan, num_rows_of
+from alance.ops.version.conditions import CHARACTER_BYTES
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import META, plain_names, project
 from alance.ops.version.snapshot import Handles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
 
     from alance.arrays import Int64s
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
+
+T = TypeVar("T")
 
 LARGE_ROWS: Final = 1 << 19
 LARGE_BYTES: Final = 16 << 20  # of a batch, decoded
@@ -60,7 +64,9 @@ async def plan_scan(
     """
     await load_readers(snapshot, columns, condition_of(options))
     predicate = await parsed_predicate(snapshot, condition_of(options))
-    projection = await _projected(snapshot, columns, options, flat=flat)
+    projection = await parsed(
+        snapshot, columns, lambda: projection_of(snapshot, columns, options, flat=flat)
+    )
     key = (split_fields, projection.fields, predicate and (predicate.columns, predicate.documents))
     first, late = snapshot.schema.remember(
         (*key, options.late_materialization),
@@ -95,27 +101,17 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
         number: snapshot.manifest.fragments.position_of(number) for number in options.fragments
     }
     if missing := sorted(number for number, position in of_ids.items() if position is None):
-        raise InvalidInputError(f"fragments {missing}: not in version {snapshot.version}")
+        raise InvalidInputError(f"fragments {some_of(missing)}: not in version {snapshot.version}")
     positions = sorted(position for position in of_ids.values() if position is not None)
     return [snapshot.handles[position] for position in positions]
 
 
-def computing_work(columns: Columns) -> int:
-    """The work of parsing computed columns, as bytes to decode; none of plain ones."""
-    texts = columns.values() if isinstance(columns, Mapping) else ()
-    return CHARACTER_BYTES * sum(len(text) for text in texts if isinstance(text, str))
-
-
-async def _projected(
-    snapshot: Snapshot, columns: Columns, options: ScanOptions, *, flat: bool
-) -> Projection:
-    """`projection_of`, elsewhere where many columns are computed."""
-
-    def make() -> Projection:
-        return projection_of(snapshot, columns, options, flat=flat)
-
-    work = computing_work(columns)
-    return await snapshot.engine.decode(make, work) if work else make()
+async def parsed(snapshot: Snapshot, columns: Columns, make: Callable[[], T]) -> T:
+    """What is made of columns, elsewhere where parsing computed ones takes long."""
+    if not isinstance(columns, Mapping):
+        return make()
+    work = CHARACTER_BYTES * sum(len(text) for text in columns.values() if isinstance(text, str))
+    return await snapshot.engine.decode(make, work)
 
 
 def projection_of(

@@ -10,13 +10,13 @@ import numpy as np
 from alance.errors import CorruptFileError
 from alance.expr.arrow import ArrowCondition
 from alance.expr.arrow_parts import implied_by
-from alance.expr.pruning import Zones, check_of, may_match, num_checks, num_listed
+from alance.expr.pruning import Zones, check_of, may_match, num_checks
 from alance.expr.tree import plain_type
 from alance.file.zones import read_zones
 from alance.format.numbers import distinct
 from alance.format.plans import together
 from alance.format.statistics import Bounds, whole_bounds
-from alance.ops.read.filters import CHARACTER_BYTES, KEY_BYTES, expression_work
+from alance.ops.lookup.look_up import checking_work
 from alance.ops.read.groups import file_bytes
 from alance.ops.read.rows import num_rows_of
 
@@ -67,10 +67,7 @@ async def pruner_of(
         check = check_of(condition)
         return None if check is None else Pruner.of(check, snapshot.schema)
 
-    work = CHARACTER_BYTES * len(predicate.text) + KEY_BYTES * num_listed(predicate.condition)
-    if isinstance(predicate.condition, ArrowCondition):
-        work += expression_work(predicate.text)
-    return await snapshot.engine.decode(build, work)
+    return await snapshot.engine.decode(build, checking_work(predicate))
 
 
 @dataclass(slots=True)
