@@ -30,6 +30,46 @@ ALANCE_CLONES void add_component(const float* values, float value, int64_t count
   }
 }
 
+// The number of the value of a part.
+inline int64_t code_of(const uint8_t* codes, int bits, int64_t part) {
+  return bits == 8 ? codes[part] : codes[part / 2] >> (part % 2 * 4) & 15;
+}
+
+template <int Bits>
+float sum_of_table(const uint8_t* codes, const float* table, int64_t parts) {
+  float sums[4] = {};
+  int64_t part = 0;
+  for (; part + 4 <= parts; part += 4, table += 4 << Bits)
+    for (int64_t i = 0; i < 4; ++i) sums[i] += table[(i << Bits) + code_of(codes, Bits, part + i)];
+  for (; part < parts; ++part, table += 1 << Bits) sums[0] += table[code_of(codes, Bits, part)];
+  return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+// What the values that codes stand for add to the distance from a vector.
+ALANCE_CLONES float sum_of_values(const uint8_t* codes, int bits, const float* codebook,
+                                  const float* vector, int64_t parts, int64_t width,
+                                  bool by_product) {
+  Lanes sums[2] = {};
+  float rest = 0;
+  for (int64_t part = 0; part < parts; ++part, codebook += width << bits, vector += width) {
+    const float* value = codebook + code_of(codes, bits, part) * width;
+    int64_t i = 0;
+    for (; i + kLanes <= width; i += kLanes) {
+      Lanes left, right;
+      std::memcpy(&left, value + i, sizeof left);
+      std::memcpy(&right, vector + i, sizeof right);
+      sums[i / kLanes % 2] += by_product ? -left * right : (left - right) * (left - right);
+    }
+    for (; i < width; ++i) {
+      const float gap = value[i] - vector[i];
+      rest += by_product ? -value[i] * vector[i] : gap * gap;
+    }
+  }
+  sums[0] += sums[1];
+  for (int64_t i = 0; i < kLanes; ++i) rest += sums[0][i];
+  return rest;
+}
+
 // As they are (FLAT). By cosine a vector without length is at 1 from all others.
 class GraphVectors : public GraphRows {
  public:
@@ -99,7 +139,7 @@ class GraphProducts : public GraphRows {
   // `codes`: row after row; `codebook`: the values of each part, one behind the other.
   GraphProducts(Bytes codes, In<float> codebook, int64_t parts, int bits, bool by_product)
       : GraphRows(codes, bits == 8 ? parts : parts / 2), codebook_(codebook), parts_(parts),
-        bits_(bits), by_product_(by_product), loop_(loop_of(kFloat32, by_product ? kDot : kL2, false)) {
+        bits_(bits), by_product_(by_product) {
     const int64_t values = bits == 8 ? 256 : 16, size = static_cast<int64_t>(codebook.size());
     width_ = size / (parts * values);
     if ((bits != 8 && bits != 4) || (bits == 4 && parts % 2) || width_ < 1 ||
@@ -107,8 +147,7 @@ class GraphProducts : public GraphRows {
       corrupt("graph: " + std::to_string(parts) + " codes of " + std::to_string(bits) +
               " bits, a codebook of " + std::to_string(size) + " values");
     nb::gil_scoped_release release;
-    asked_.resize(static_cast<size_t>(padded(parts * width_)));
-    other_.resize(asked_.size());
+    asked_.resize(static_cast<size_t>(parts * width_));
     table_.resize(static_cast<size_t>(parts << bits));
     by_component_.resize(codebook.size());
     for (int64_t part = 0; part < parts; ++part)
@@ -131,32 +170,21 @@ class GraphProducts : public GraphRows {
   }
 
   float at(uint32_t row) const override {
-    if (has_table_) return sum_of_table(row);
-    float distance;
-    decode(row, other_.data());
-    loop_({parts_ * width_, asked_.data(), nullptr, nullptr, 0},
-          reinterpret_cast<const uint8_t*>(other_.data()), 1, &distance);
-    return distance;
+    const uint8_t* codes = stored(row);
+    const float first = by_product_ ? 1 : 0;
+    if (!has_table_)
+      return first + sum_of_values(codes, bits_, codebook_.data(), asked_.data(), parts_, width_,
+                                   by_product_);
+    return first + (bits_ == 8 ? sum_of_table<8>(codes, table_.data(), parts_)
+                               : sum_of_table<4>(codes, table_.data(), parts_));
   }
 
  private:
-  int64_t code_of(const uint8_t* codes, int64_t part) const {
-    return bits_ == 8 ? codes[part] : codes[part / 2] >> (part % 2 * 4) & 15;
-  }
-
   void decode(uint32_t row, float* out) const {
     const uint8_t* codes = stored(row);
     const float* values = codebook_.data();
     for (int64_t part = 0; part < parts_; ++part, values += width_ << bits_, out += width_)
-      std::memcpy(out, values + code_of(codes, part) * width_, static_cast<size_t>(4 * width_));
-  }
-
-  float sum_of_table(uint32_t row) const {
-    const uint8_t* codes = stored(row);
-    float sums[4] = {by_product_ ? 1.0f : 0.0f};
-    for (int64_t part = 0; part < parts_; ++part)
-      sums[part % 4] += table_[static_cast<size_t>((part << bits_) + code_of(codes, part))];
-    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+      std::memcpy(out, values + code_of(codes, bits_, part) * width_, static_cast<size_t>(4 * width_));
   }
 
   In<float> codebook_;
@@ -164,10 +192,8 @@ class GraphProducts : public GraphRows {
   int bits_;
   int64_t width_ = 0;  // components of a part
   bool by_product_, has_table_ = false;
-  Loop loop_;
   std::vector<float> by_component_;  // the codebook: the values of all codes side by side
   std::vector<float> asked_, table_;
-  mutable std::vector<float> other_;
 };
 
 }  // namespace
