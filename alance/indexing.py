@@ -97,7 +97,7 @@ class IndexBuild:
 
         Args:
             column: name or dotted path.
-            index_type: as for `Dataset.create_index`, but "JSON".
+            index_type: as for `Dataset.create_index`.
             name: default: `{column}_idx`.
             replace: an index of that name on that column is replaced; False: an error.
             task_bytes: of a task, about; a fragment is never cut.

@@ -23,7 +23,6 @@ from alance.errors import (
     CorruptFileError,
     InvalidInputError,
     RetryableConflictError,
-    UnsupportedError,
 )
 from alance.format.index import bitmap
 from alance.format.index.addresses import joined_rows, parse_rows, rows_bytes
@@ -291,10 +290,6 @@ async def test_what_is_refused(tmp_path: Path) -> None:
     for options in ({"task_bytes": 0}, {"max_tasks": -1}):
         with pytest.raises(InvalidInputError, match="expected a positive integer"):
             await IndexBuild.plan(dataset, "i", "BTREE", **options)  # type: ignore[arg-type]
-    table = pa.table({"j": pa.array(['{"a": 1}'], pa.json_())})
-    documents = await alance.write_dataset(table, tmp_path / "j")
-    with pytest.raises(UnsupportedError, match="'JSON': not built in parts"):
-        await IndexBuild.plan(documents, "j", "JSON", values={"path": "a"})
     plan = await IndexBuild.plan(dataset, "i", "BTREE", max_tasks=1)
     assert plan.num_tasks() == 1
     part = await plan.tasks[0].execute(dataset)

@@ -1,4 +1,4 @@
-"""B-trees and bitmap indices brought up to date: values of old segments are merged, not read."""
+"""Indices of values brought up to date: what old segments hold is carried over, not read again."""
 
 from __future__ import annotations
 
@@ -12,8 +12,22 @@ import pytest
 from lance.file import LanceFileReader, LanceFileWriter
 
 import alance
+from alance.format.index.zones import ZoneOptions
+from alance.ops.index import carried_values
 from alance.ops.index.carried_values import OrderCheck
-from tests.indices.index_cases import TYPED_FILTERS, content, coverage, entries, ids, typed
+from alance.ops.index.value_options import ValueOptions
+from tests.indices.further_cases import COLUMNS, FILTERS, rows
+from tests.indices.index_cases import (
+    TYPED_FILTERS,
+    agree,
+    content,
+    coverage,
+    entries,
+    ids,
+    plan_of,
+    typed,
+)
+from tests.indices.test_further_written import contents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +50,9 @@ def some(number: int) -> pa.Table:
     return rows.take(pa.array(order))
 
 
-@pytest.mark.parametrize(("kind", "stable"), [*((kind, False) for kind in KINDS), ("BTREE", True)])
+@pytest.mark.parametrize(
+    ("kind", "stable"), [(kind, stable) for kind in KINDS for stable in (False, True)]
+)
 async def test_what_is_merged_is_what_is_built_anew(
     tmp_path: Path, kind: str, stable: bool
 ) -> None:
@@ -69,10 +85,8 @@ async def test_what_is_merged_is_what_is_built_anew(
 async def test_only_new_rows_are_read(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "t"
     lance.write_dataset(some(0), path).create_scalar_index("i32", kind)  # type: ignore[arg-type]
-    dataset = await (await alance.dataset(path)).insert(some(1))
-    with alance.trace() as recorder:
-        await dataset.optimize.optimize_indices()
-    read = {event.location for event in recorder.events if "/data/" in event.location}
+    await (await alance.dataset(path)).insert(some(1))
+    _, read = await optimized(path)
     (new,) = lance.dataset(path).get_fragments()[-1].data_files()
     assert {location.split("/")[-1] for location in read} == {new.path}
     assert coverage(path) == {"i32_idx": [[0, 1]]}
@@ -82,18 +96,140 @@ async def test_many_rows_of_few_and_of_many_values(tmp_path: Path) -> None:
     path, other = tmp_path / "merged", tmp_path / "anew"
     draw = np.random.default_rng(1)
 
-    def rows(count: int) -> pa.Table:
+    def numbers(count: int) -> pa.Table:
         few = pa.array(draw.integers(0, 5, count))
         return pa.table({"few": few, "many": draw.random(count), "text": few.cast(pa.string())})
 
-    theirs = lance.write_dataset(rows(150_000), path)
+    theirs = lance.write_dataset(numbers(150_000), path)
     for name in ("few", "many", "text"):
         theirs.create_scalar_index(name, "BTREE")
-    dataset = await (await alance.dataset(path)).insert(rows(70_000))
+    dataset = await (await alance.dataset(path)).insert(numbers(70_000))
     await (await dataset.delete("few = 3")).optimize.optimize_indices()
     shutil.copytree(path, other)
     await (await alance.dataset(other)).optimize.optimize_indices(retrain=True)
     assert content(path) == content(other)
+
+
+async def optimized(path: Path, **options: int) -> tuple[alance.Dataset, set[str]]:
+    """The table with its indices up to date, by a session that has read nothing of it; and the
+    data files that were read."""
+    dataset = await alance.dataset(path, session=alance.Session())
+    with alance.trace() as recorder:
+        dataset = await dataset.optimize.optimize_indices(**options)
+    return dataset, {event.location for event in recorder.events if "/data/" in event.location}
+
+
+async def changed(path: Path, *, stable: bool, with_changes: bool) -> alance.Dataset:
+    """A table whose indices of pylance cover some fragments, in segments that are merged."""
+    theirs = lance.write_dataset(
+        rows(900), path, max_rows_per_file=400, enable_stable_row_ids=stable
+    )
+    for column, kind in COLUMNS.items():
+        theirs.create_scalar_index(column, kind)  # type: ignore[arg-type]
+    dataset = await (await alance.dataset(path)).insert(rows(300, 30_000))
+    dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=0)
+    if with_changes:
+        dataset = await dataset.delete("id % 7 = 1")
+        changes = {"z": "z + 5", "b": "b + 7", "s": "concat(s, 'xy 777')"}
+        dataset = await dataset.update(changes, where="id % 11 = 2")
+    await dataset.insert(rows(200, 31_000))
+    dataset, read = await optimized(path, num_indices_to_merge=2)
+    assert len(read) == 1 + with_changes
+    assert all(len(parts) == 1 for parts in coverage(path).values())
+    return dataset
+
+
+@pytest.mark.parametrize("stable", [False, True])
+async def test_labels_texts_and_zones_are_carried(tmp_path: Path, stable: bool) -> None:
+    path = tmp_path / "merged"
+    dataset = await changed(path, stable=stable, with_changes=True)
+    await dataset.validate()
+    await agree(path, FILTERS)
+    merged = contents(path)
+    await dataset.optimize.optimize_indices(retrain=True)
+    anew = contents(path)
+    for column, kind in COLUMNS.items():
+        if kind in ("LABEL_LIST", "NGRAM"):
+            assert merged[f"{column}_idx"] == anew[f"{column}_idx"], column
+        else:
+            assert merged[f"{column}_idx"][-1] == anew[f"{column}_idx"][-1], "rows that are null"
+
+
+async def test_zones_of_rows_that_stay_are_those_built_anew(tmp_path: Path) -> None:
+    dataset = await changed(tmp_path / "t", stable=False, with_changes=False)
+    merged = contents(tmp_path / "t")
+    await dataset.optimize.optimize_indices(retrain=True)
+    assert merged == contents(tmp_path / "t")
+
+
+async def test_zones_of_another_size_are_built_again(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    dataset = await alance.write_dataset(rows(600), path)
+    dataset = await dataset.create_scalar_index("z", "ZONEMAP", rows_per_zone=100)
+    (old,) = dataset._snapshot.manifest.indices
+    dataset = await (await dataset.insert(rows(300, 30_000))).create_scalar_index(
+        "z", "ZONEMAP", name="other", rows_per_zone=50
+    )
+    # Segments of one index, as a writer of another size leaves them.
+    record = next(each for each in dataset._snapshot.manifest.indices if each.name == "other")
+    builder = await carried_values.carrying(
+        carried_values.SegmentBuilder(
+            dataset._snapshot,
+            "z",
+            dataset._snapshot.schema.field("z"),
+            "z_idx",
+            "ZoneMap",
+            ValueOptions(None, ZoneOptions(50)),
+        ),
+        [old, record],
+    )
+    assert isinstance(builder, carried_values.CarryingBuilder)
+    assert [values.index.name for values in builder.carried] == ["other"]
+
+
+@pytest.mark.parametrize("target", ["BTREE", "BITMAP", "NGRAM", "ZONEMAP"])
+async def test_values_in_documents_are_carried(tmp_path: Path, target: str) -> None:
+    def table(first: int, value: str) -> pa.Table:
+        texts = [f'{{"a": {value.format(n)}}}' if n % 5 else "{}" for n in range(first, first + 90)]
+        return pa.table({"id": range(first, first + 90), "j": pa.array(texts, pa.json_())})
+
+    path, told = tmp_path / "t", contents if target in ("NGRAM", "ZONEMAP") else content
+    form, getter = ('"text{}"', "string") if target == "NGRAM" else ("{}", "int")
+    dataset = await alance.write_dataset(table(0, form), path)
+    dataset = await dataset.create_scalar_index("j", "JSON", path="a", target_index_type=target)
+    await dataset.insert(table(100, form))
+    dataset, read = await optimized(path)
+    assert len(read) == 1
+    merged = told(path)
+    dataset = await dataset.optimize.optimize_indices(retrain=True)
+    assert told(path) == merged
+    value = f"json_get_{getter}(j, 'a')"
+    asked = f"contains({value}, 'xt12')" if target == "NGRAM" else f"{value} between 88 and 104"
+    kept = await ids(dataset, asked)
+    assert kept == await ids(dataset, asked, use_scalar_index=False)
+    assert kept
+    if target != "NGRAM":  # whole numbers become others
+        dataset = await dataset.insert(table(200, "{}.5"))
+        dataset = await dataset.optimize.optimize_indices()
+        asked = "json_get_float(j, 'a') between 88 and 204"
+        assert (await plan_of(dataset, asked)).index_lines
+        kept = await ids(dataset, asked)
+        assert kept == await ids(dataset, asked, use_scalar_index=False)
+        assert {89, 104, 203} <= set(kept)
+
+
+@pytest.mark.parametrize("count", [32_768, 32_769])
+async def test_few_rows_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.undo()
+    table = pa.table({"v": np.random.default_rng(count).permutation(count)})
+    dataset = await alance.write_dataset(table, tmp_path / "t")
+    dataset = await dataset.create_scalar_index("v", "ZONEMAP")
+    await dataset.insert({"v": [-5]})
+    dataset, read = await optimized(tmp_path / "t")
+    assert len(read) == (1 if count > 32_768 else 2)
+    assert await dataset.count_rows("v < 3") == 4
 
 
 def test_values_out_of_order_are_refused_within_batches_and_between() -> None:

@@ -154,6 +154,26 @@ def test_labels_and_zones(spark, tmp_path):
         assert f"index {name}" in str(ours.scanner(filter=condition).explain())
 
 
+def test_values_in_documents(spark, tmp_path):
+    uri = str(tmp_path / "table")
+    texts = [f'{{"a": {n if n < 4_000 else n / 2}}}' if n % 5 else "{}" for n in range(9_000)]
+    table = pa.table({"k": range(9_000), "j": pa.array(texts, pa.json_())})
+    sync.write_dataset(table, uri, max_rows_per_file=3_000)
+    options = {"path": "a", "target_index_type": "BTREE"}
+    done = jobs.build_index(
+        spark, uri, "j", "JSON", task_bytes=1, range_bytes=20_000, values=options
+    )
+    assert (done.counts["rows"], done.counts["fragments"]) == (9_000, 3)
+    assert done.counts["tasks"] > 3 + 1
+    theirs, ours = lance.dataset(uri), sync.dataset(uri)
+    for condition, rows in (("= 3999", [3_999, 7_998]), ("between 2.5 and 4.5", [3, 4])):
+        condition = f"json_get_float(j, 'a') {condition}"
+        assert theirs.to_table(filter=condition)["k"].to_pylist() == rows
+        assert ours.to_table(filter=condition)["k"].to_pylist() == rows
+        assert "ScalarIndexQuery" in theirs.scanner(filter=condition).explain_plan()
+        assert "index j_idx" in str(ours.scanner(filter=condition).explain())
+
+
 def test_a_driver_that_dies_before_the_commit(spark, uri, tmp_path, monkeypatch):
     async def dies(*_):
         raise RuntimeError("killed")

@@ -13,7 +13,7 @@ from alance.expr.compare import float_values
 from alance.expr.tree import plain
 from alance.format.index import bloom
 from alance.format.index.addresses import rows_bytes
-from alance.format.index.zones import MAP_COLUMNS, MAP_ROWS, NULLS, PLACES, ZoneOptions
+from alance.format.index.zones import MAP_COLUMNS, MAP_FILE, MAP_ROWS, NULLS, PLACES, ZoneOptions
 from alance.format.numbers import as_mask, as_numbers, text_array, to_arrow
 from alance.format.row_set import HALF
 
@@ -58,6 +58,11 @@ class ZoneBuilder:
             low, high, *counts = MAP_COLUMNS[:4]
             own = [pa.field(name, pa.uint32(), nullable=False) for name in counts]
             self.schema = pa.schema([pa.field(low, type_), pa.field(high, type_), *own, *places])
+
+    @property
+    def file(self) -> str:
+        """The name of the file of such zones."""
+        return bloom.FILE if self.has_filters else MAP_FILE
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
         """Note the next rows. Gives batches of zones that are ready. CPU."""

@@ -6,15 +6,14 @@ import json
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from google.protobuf import wrappers_pb2
 
-from alance.format.index import bitmap, bloom, btree
+from alance.format.index import bitmap, btree
 from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.build import PageTableBuilder, RowSetBuilder
 from alance.format.index.zone_build import ZoneBuilder
-from alance.format.index.zones import MAP_FILE
 from alance.format.table.indices import ADDRESSES_FROM, json_details
 from alance.ops.index.keyed import ColumnValues, OtherTypeError, RowKeys
 from alance.ops.index.runs import run_schema
@@ -32,15 +31,14 @@ if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
         AsyncIterable,
+        Awaitable,
         Callable,
         Collection,
         Mapping,
-        Sequence,
     )
 
     import pyarrow as pa
 
-    from alance.arrays import Int64s
     from alance.format.index.bitmap import KeyedSets
     from alance.format.proto import table_pb2
     from alance.io.pool import DecodePool
@@ -57,6 +55,7 @@ DETAILS: Final = {
     BLOOM: (0, "/lance.index.pb.BloomFilterIndexDetails", b""),
 }
 
+T = TypeVar("T")
 TEXT_BYTES: Final = 4 << 20  # of texts whose n-grams are made at once: each byte may be one
 JSON_DETAILS: Final = "/lance.index.pb.JsonIndexDetails"
 
@@ -83,49 +82,35 @@ class SegmentBuilder(NewSegment):
             StoreError: the store failed.
             OSError: the local disk is full.
         """
-        path = self.options.path
-        values = ColumnValues(self.column, self.leaf.arrow_type)
-        if path is not None:
-            values = ColumnValues.of_json(self.column, path)
-        while True:
-            try:
-                await self._build_of(values, fragment_ids)
-                break
-            except OtherTypeError as other:
-                check_suits(self.column, self.kind, other.type)
-                values = ColumnValues(self.column, other.type, path, is_told=True)
+        values = ColumnValues.at(self.column, self.leaf.arrow_type, self.options.path)
+        await of_one_type(self.kind, values, partial(self._build_of, fragment_ids))
         return self.of_files(fragment_ids)
 
-    async def _build_of(self, values: ColumnValues, fragment_ids: Collection[int]) -> None:
-        if self.kind in (ZONES, BLOOM):
-            zones = zones_of(self.kind, values.type, self.options)
-            await write_zones(
-                self.files, zones, zone_batches(self.snapshot, values, zones, fragment_ids)
-            )
+    async def _build_of(self, fragment_ids: Collection[int], values: ColumnValues) -> None:
+        source = source_of(self.kind, values.type, self.options)
+        if isinstance(source, ZoneBuilder):
+            zones = zone_batches(self.snapshot, values, source, fragment_ids)
+            await write_zones(self.files, source, zones)
             return
-        keys = RowKeys.of(self.kind, values.type)
-        async with aclosing(sorted_rows(self.snapshot, values, keys, fragment_ids)) as rows:
-            await self._write(keys, rows)
+        async with aclosing(sorted_rows(self.snapshot, values, source, fragment_ids)) as rows:
+            await self._write(source, rows)
 
     async def build_from(
         self,
         merged: AsyncGenerator[pa.RecordBatch, None],
-        null_rows: Sequence[Int64s],
+        source: RowKeys | ZoneBuilder,
         fragment_ids: Collection[int],
     ) -> table_pb2.IndexMetadata:
         """The same from the runs of all these fragments, merged: nothing is scanned.
 
         Args:
-            null_rows: of labels and zones the rows that are null.
+            source: of the runs; knows the rows that are null, when all batches have passed.
         """
-        if self.kind in (ZONES, BLOOM):
-            zones = zones_of(self.kind, self.leaf.arrow_type, self.options)
-            zones.null_rows += null_rows
-            await write_zones(self.files, zones, merged)
+        if isinstance(source, ZoneBuilder):
+            await write_zones(self.files, source, merged)
             return self.of_files(fragment_ids)
-        keys = RowKeys.of(self.kind, self.leaf.arrow_type, null_rows)
         async with aclosing(merged):
-            await self._write(keys, merged, of_sets=self.kind != BTREE)
+            await self._write(source, merged, of_sets=self.kind != BTREE)
         return self.of_files(fragment_ids)
 
     async def _write(
@@ -151,6 +136,22 @@ class SegmentBuilder(NewSegment):
             content = json_details(self.options.path, type_url, content)
             type_url = JSON_DETAILS
         return self.record(fragment_ids, version=version, details=(type_url, content))
+
+
+async def of_one_type(
+    kind: str, values: ColumnValues, make: Callable[[ColumnValues], Awaitable[T]]
+) -> T:
+    """What is made of all values for an index of a kind; again where JSON values tell their type.
+
+    Raises:
+        InvalidInputError: JSON values of several types, or of one that such an index is not of.
+    """
+    while True:
+        try:
+            return await make(values)
+        except OtherTypeError as other:
+            values = other.values
+            check_suits(values.column, kind, values.type)
 
 
 async def write_tree(
@@ -234,9 +235,42 @@ async def set_batches(
         yield ready
 
 
-def zones_of(kind: str, type_: pa.DataType, options: ValueOptions) -> ZoneBuilder:
-    """What makes the zones of a zone map, or of bloom filters."""
-    return ZoneBuilder(type_, options.zones, has_filters=kind == BLOOM)
+def source_of(kind: str, type_: pa.DataType, options: ValueOptions) -> RowKeys | ZoneBuilder:
+    """What makes the rows of an index of values of a type."""
+    if kind in (ZONES, BLOOM):
+        return ZoneBuilder(type_, options.zones, has_filters=kind == BLOOM)
+    return RowKeys.of(kind, type_)
+
+
+def run_schema_of(source: RowKeys | ZoneBuilder) -> pa.Schema:
+    """The columns of a run of its rows."""
+    return source.schema if isinstance(source, ZoneBuilder) else source.run_schema
+
+
+async def run_rows(
+    snapshot: Snapshot,
+    values: ColumnValues,
+    source: RowKeys | ZoneBuilder,
+    fragment_ids: Collection[int],
+    memory: int = MEMORY,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The rows of a run of some fragments. Cost: a scan of the column.
+
+    Args:
+        memory: bytes that are sorted at once.
+    """
+    if isinstance(source, ZoneBuilder):
+        rows = zone_batches(snapshot, values, source, fragment_ids)
+    else:
+        rows = sorted_rows(snapshot, values, source, fragment_ids, memory)
+    async with aclosing(rows):
+        batches = rows
+        if isinstance(source, RowKeys) and source.kind != BTREE:
+            sets = RowSetBuilder(source.type, sort_key, source.form)
+            batches = set_batches(snapshot.engine.pool, rows, sets)
+        async with aclosing(batches):
+            async for batch in batches:
+                yield batch
 
 
 async def write_zones(
@@ -253,8 +287,7 @@ async def write_zones(
         metadata, null_rows = zones.end()
         return FileEnd(metadata, [null_rows])
 
-    name = bloom.FILE if zones.has_filters else MAP_FILE
-    await files.write(name, zones.schema, batches, end)
+    await files.write(zones.file, zones.schema, batches, end)
 
 
 async def zone_batches(

@@ -42,17 +42,25 @@ class LiveRows:
     Attributes:
         addresses: theirs.
         index: where stable row ids are; None: ids are addresses.
+        ids: all that rows may have.
     """
 
     addresses: RowSet
     index: RowIdIndex | None
+    ids: RowSet
 
     @classmethod
-    async def of(cls, snapshot: Snapshot, fragments: Collection[int]) -> LiveRows:
-        """Cost: a GET for each deletion vector that is not known; with stable ids all ids, once."""
+    async def of(
+        cls, snapshot: Snapshot, fragments: Collection[int], *, has_row_ids: bool
+    ) -> LiveRows:
+        """Cost: a GET for each deletion vector that is not known; with stable ids all ids, once.
+
+        Args:
+            has_row_ids: rows are told by stable ids.
+        """
         handles = [snapshot.handle(fragment) for fragment in fragments]
         await snapshot.prepare(handles)
-        index = await snapshot.row_index() if snapshot.has_stable_row_ids else None
+        index = await snapshot.row_index() if has_row_ids else None
 
         def gather() -> RowSet:
             rows = RowSet.of_fragments((handle.id, handle.num_physical_rows) for handle in handles)
@@ -63,7 +71,19 @@ class LiveRows:
             ]
             return rows - RowSet(np.concatenate(gone)) if gone else rows
 
-        return cls(await snapshot.engine.pool.run(gather), index)
+        addresses = await snapshot.engine.pool.run(gather)
+        if index is None:
+            return cls(addresses, None, addresses)
+        given = np.array([snapshot.manifest.head.next_row_id], np.int64)
+        return cls(addresses, index, RowSet.of_runs(np.zeros(1, np.int64), given))
+
+    def among(self, ids: RowSet) -> RowSet:
+        """Those of some row ids that are among them. CPU."""
+        ids &= self.ids  # a few bytes may claim billions of rows
+        if self.index is None:
+            return ids
+        numbers = ids.to_numpy()
+        return RowSet(numbers[self.mask_of(numbers)])
 
     def mask_of(self, ids: Int64s) -> Mask:
         """Which of some row ids are among them; shape (n,)."""
@@ -129,7 +149,8 @@ class CarriedSegment:
         stop = int(self.ends[partition])
         if first == stop:
             return np.empty(0, np.int64)
-        live = await LiveRows.of(self.stored.snapshot, self.covered)
+        snapshot = self.stored.snapshot
+        live = await LiveRows.of(snapshot, self.covered, has_row_ids=snapshot.has_stable_row_ids)
         async with aclosing(self.stored.batches([(first, stop)])) as batches:
             parts = [as_numbers(batch.column(ivf.ROW_IDS)) async for batch in batches]
         ids = np.concatenate(parts).view(np.int64)
@@ -142,7 +163,7 @@ class CarriedSegment:
             schema: the number of the partition, row ids, codes.
         """
         snapshot = self.stored.snapshot
-        live = await LiveRows.of(snapshot, self.covered)
+        live = await LiveRows.of(snapshot, self.covered, has_row_ids=snapshot.has_stable_row_ids)
         places = list(partition_spans(self.ends))
         spans = [(int(self.ends[a - 1]) if a else 0, int(self.ends[b - 1])) for a, b in places]
         async with aclosing(self.stored.batches(spans)) as batches:

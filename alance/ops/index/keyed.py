@@ -4,7 +4,7 @@ index has as keys of a row: the value, the items of its list, the n-grams of its
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,8 +24,6 @@ from alance.ops.index.segment_files import NO_END, FileEnd
 from alance.ops.lookup.segments import BTREE, LABELS, NGRAMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from alance.arrays import Int64s
     from alance.expr.json_values import Step
     from alance.format.index.bitmap import KeyedSets
@@ -34,9 +32,9 @@ if TYPE_CHECKING:
 class OtherTypeError(Exception):
     """Values at a path are of another type than those before them: all are to be read again."""
 
-    def __init__(self, type_: pa.DataType) -> None:
-        super().__init__(str(type_))
-        self.type = type_
+    def __init__(self, values: ColumnValues) -> None:
+        super().__init__(str(values.type))
+        self.values = values
 
 
 @dataclass(slots=True, eq=False)
@@ -53,15 +51,15 @@ class ColumnValues:
     type: pa.DataType
     path: str | None = None
     is_told: bool = False
-    _steps: tuple[Step, ...] = ()
+    _steps: tuple[Step, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self._steps = path_steps(self.path) if self.path is not None else ()
 
     @classmethod
-    def of_json(cls, column: str, path: str) -> ColumnValues:
-        """Of the values at a path: texts, as long as there are none."""
-        return cls(column, pa.string(), path)
+    def at(cls, column: str, type_: pa.DataType, path: str | None) -> ColumnValues:
+        """Of a column of a type; at a path of it texts, as long as there are no values."""
+        return cls(column, type_ if path is None else pa.string(), path)
 
     def of(self, values: pa.Array) -> pa.Array:
         """What is indexed of the next rows. CPU.
@@ -77,19 +75,27 @@ class ColumnValues:
         except (*FAILURES, Problem) as error:
             where = f"JSON index of {self.column!r}, path {self.path!r}"
             raise InvalidInputError(f"{where}: {error}") from error
-        if inside.type == pa.null():
-            return inside.cast(self.type)
-        # Whole numbers are among others.
-        both = {inside.type, self.type} == {pa.int64(), pa.float64()}
-        if inside.type == self.type or (both and pa.types.is_float64(self.type)):
+        if inside.type != pa.null():
+            joined = self.joined(inside.type)
+            if joined.type != self.type:
+                raise OtherTypeError(joined)
             self.is_told = True
-            return inside.cast(self.type)
-        if self.is_told and not both:
-            raise InvalidInputError(
-                f"JSON index of {self.column!r}: values at {self.path!r}: expected one type, "
-                f"found {self.type} and {inside.type}"
-            )
-        raise OtherTypeError(inside.type)
+        return inside.cast(self.type, safe=False)
+
+    def joined(self, type_: pa.DataType) -> ColumnValues:
+        """JSON values that are these and others of a type: whole numbers are among others.
+
+        Raises:
+            InvalidInputError: those would be of several types.
+        """
+        if self.is_told and type_ != self.type:
+            if {type_, self.type} != {pa.int64(), pa.float64()}:
+                raise InvalidInputError(
+                    f"JSON index of {self.column!r}: values at {self.path!r}: expected one type, "
+                    f"found {self.type} and {type_}"
+                )
+            type_ = pa.float64()
+        return replace(self, type=type_, is_told=True)
 
 
 @dataclass(slots=True, eq=False)
@@ -106,11 +112,11 @@ class RowKeys:
     null_rows: list[Int64s] = field(default_factory=list)
 
     @classmethod
-    def of(cls, kind: str, type_: pa.DataType, null_rows: Iterable[Int64s] = ()) -> RowKeys:
+    def of(cls, kind: str, type_: pa.DataType) -> RowKeys:
         """Of an index of a kind on values of a type."""
         if kind == LABELS:
             type_ = plain_type(plain_type(type_).value_type)
-        return cls(kind, pa.uint32() if kind == NGRAMS else type_, list(null_rows))
+        return cls(kind, pa.uint32() if kind == NGRAMS else type_)
 
     @property
     def form(self) -> KeyedSets:

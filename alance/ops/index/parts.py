@@ -15,19 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from alance.checks import check_count
-from alance.errors import InvalidInputError, UnsupportedError
+from alance.errors import InvalidInputError
 from alance.format.index.addresses import parse_rows, rows_bytes
-from alance.format.index.build import RowSetBuilder
 from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import (
     SegmentBuilder,
-    set_batches,
-    sorted_rows,
-    zone_batches,
-    zones_of,
+    of_one_type,
+    run_rows,
+    run_schema_of,
+    source_of,
 )
-from alance.ops.index.keyed import ColumnValues, RowKeys
+from alance.ops.index.keyed import ColumnValues
 from alance.ops.index.merge import RunMerger
 from alance.ops.index.new import Checked, NewIndex, check_new
 from alance.ops.index.new_text import CheckedText, NewTextIndex, check_new_text
@@ -47,7 +46,6 @@ from alance.ops.index.vector_parts import (
     merge_coded,
     write_training,
 )
-from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, ZONES
 from alance.ops.version.commits import commit_change
 from alance.ops.version.objects import discard_objects
@@ -59,7 +57,6 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.datasets import Dataset
     from alance.format.field import Field
-    from alance.format.index.zone_build import ZoneBuilder
     from alance.format.proto import table_pb2
     from alance.format.table.fragment import Fragment
     from alance.ops.index.new_vector import NewVectorIndex
@@ -213,10 +210,7 @@ def _checked(snapshot: Snapshot, new: New) -> AnyChecked:
     if isinstance(new, NewTextIndex):
         return check_new_text(snapshot, new)
     if isinstance(new, NewIndex):
-        checked = check_new(snapshot, new)
-        if checked.options.path is not None:
-            raise UnsupportedError(f"index of type {new.kind!r}: not built in parts")
-        return checked
+        return check_new(snapshot, new)
     return check_new_vectors(snapshot, new)
 
 
@@ -241,24 +235,35 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
 async def _value_part(
     snapshot: Snapshot, task: IndexTask, leaf: Field, ids: Sequence[int]
 ) -> IndexPart:
-    values = ColumnValues(task.column, leaf.arrow_type)
-    source: RowKeys | ZoneBuilder
-    if task.kind in (ZONES, BLOOM):
-        source = zones_of(task.kind, leaf.arrow_type, task.options)
-        rows = zone_batches(snapshot, values, source, ids)
-    else:
-        source = RowKeys.of(task.kind, leaf.arrow_type)
-        rows = sorted_rows(snapshot, values, source, ids, task.memory_bytes)
-    async with aclosing(rows):
-        batches = rows
-        if isinstance(source, RowKeys) and task.kind != BTREE:
-            sets = RowSetBuilder(source.type, sort_key, source.form)
-            batches = set_batches(snapshot.engine.pool, rows, sets)
-        part = await _run_part(snapshot, task, batches)
+    async def attempt(values: ColumnValues) -> IndexPart:
+        source = source_of(task.kind, values.type, task.options)
+        rows = run_rows(snapshot, values, source, ids, task.memory_bytes)
+        async with aclosing(rows):
+            part = await _run_part(snapshot, task, rows)
+        nulls = [np.empty(0, np.int64), *source.null_rows]
+        content = await snapshot.engine.pool.run(lambda: rows_bytes(np.concatenate(nulls)))
+        type_ = values.type if values.is_told else None
+        return replace(part, null_rows=content, type=type_, schema=run_schema_of(source))
+
+    at = ColumnValues.at(task.column, leaf.arrow_type, task.options.path)
+    part = await of_one_type(task.kind, at, attempt)
     num_rows = sum([await snapshot.live_count(snapshot.handle(number)) for number in ids])
-    nulls = [np.empty(0, np.int64), *source.null_rows]
-    content = await snapshot.engine.pool.run(lambda: rows_bytes(np.concatenate(nulls)))
-    return replace(part, num_rows=num_rows, options=task.options, null_rows=content)
+    return replace(part, num_rows=num_rows, options=task.options)
+
+
+def _type_of(new: AnyChecked, column: str, parts: Sequence[IndexPart]) -> pa.DataType:
+    """Of the values of all parts.
+
+    Raises:
+        InvalidInputError: JSON values of several types.
+    """
+    if not isinstance(new, Checked):
+        return new.leaf.arrow_type
+    values = ColumnValues.at(column, new.leaf.arrow_type, new.options.path)
+    for part in parts:
+        if part.type is not None:
+            values = values.joined(part.type)
+    return values.type
 
 
 async def _vector_part(
@@ -356,7 +361,7 @@ async def ranges(
     base = await at_version(snapshot, plan.read_version)
     new = _checked(base, plan.new)
     all_parts, _ = _in_order(base, plan, new, parts)
-    type_ = new.leaf.arrow_type
+    type_ = _type_of(new, plan.new.column, all_parts)
     if isinstance(new, CheckedVectors) and new.has_graphs:
         type_, range_bytes = pa.int64(), -(-range_bytes // LINKING)  # of numbers of partitions
     elif new.index_type not in (BTREE, BITMAP):
@@ -404,18 +409,18 @@ async def merge(
         graphs = MergedGraphs(base, pages, new.links, memory_bytes) if pages and new.links else None
         record = await merge_coded(base, new, plan.build, merged, ids, graphs)
         return IndexSegment(record, tuple(all_parts), runs)
+    type_ = _type_of(new, plan.new.column, all_parts)
     builder = SegmentBuilder(base, plan.new.column, new.leaf, new.name, new.kind, new.options)
     if pages and not runs:
-        builder.files = await join_pages(base, pages, new.leaf.arrow_type)
+        builder.files = await join_pages(base, pages, type_)
         return IndexSegment(builder.of_files(ids), tuple(all_parts))
     try:
-        null_rows = await base.engine.pool.run(lambda: _null_rows(all_parts))
-        if new.kind in (ZONES, BLOOM):
-            schema = zones_of(new.kind, new.leaf.arrow_type, new.options).schema
-            rows = run_batches(base, all_parts, schema)
-        else:
-            rows = merged(RowKeys.of(new.kind, new.leaf.arrow_type).run_schema)
-        record = await builder.build_from(rows, null_rows, ids)
+        source = source_of(new.kind, type_, new.options)
+        schema = run_schema_of(source)
+        source.null_rows += await base.engine.pool.run(lambda: _null_rows(all_parts))
+        is_zones = new.kind in (ZONES, BLOOM)
+        rows = run_batches(base, all_parts, schema) if is_zones else merged(schema)
+        record = await builder.build_from(rows, source, ids)
     except BaseException:
         await builder.discard()
         raise

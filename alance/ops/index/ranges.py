@@ -26,7 +26,6 @@ from alance.format.index.hnsw import Links
 from alance.format.numbers import to_arrow
 from alance.format.proto import table_pb2
 from alance.ops.index.build import set_batches, write_lookup, write_pages
-from alance.ops.index.keyed import RowKeys
 from alance.ops.index.merge import RunMerger, keys_of
 from alance.ops.index.runs import IndexPart, run_schema, write_run
 from alance.ops.index.segment_files import SegmentFiles
@@ -54,6 +53,7 @@ class IndexRange:
     Attributes:
         segment: its id, which names the folder of the files.
         number: its place among the ranges.
+        type: of the values.
         parts: blocks of the runs that have such values.
         low, high: keys: from `low` on, and before `high`; None: from the nulls on, to the end.
         memory_bytes: of the merge, about.
@@ -65,6 +65,7 @@ class IndexRange:
     read_version: int
     segment: str
     number: int
+    type: pa.DataType
     parts: tuple[IndexPart, ...]
     low: Any
     high: Any
@@ -89,21 +90,20 @@ class IndexRange:
             return await self._sets(base)
         if self.links is not None:
             return await self._graphs(base, Links(*self.links))
-        type_ = RowKeys.of(BTREE, base.schema.field(self.column).arrow_type).type
         files = SegmentFiles(base, uuid.UUID(self.segment))
         file, counts = uuid.uuid4().int >> NUMBER_SHIFT, list[int]()
-        merger = RunMerger(base, run_schema(BTREE, type_), self.memory_bytes, counts.append)
+        merger = RunMerger(base, run_schema(BTREE, self.type), self.memory_bytes, counts.append)
         async with aclosing(merger.merged(self.parts, self.low, self.high)) as rows:
-            table = await write_pages(files, btree.part_file(file), type_, rows)
+            table = await write_pages(files, btree.part_file(file), self.type, rows)
         (written,) = files.files
         content = table.serialize().to_pybytes()
         return IndexPages(self.segment, self.number, sum(counts), file, written.size_bytes, content)
 
     async def _sets(self, base: Snapshot) -> IndexPages:
         """The row sets of each value as one, in a run beside those of the parts."""
-        type_, counts = base.schema.field(self.column).arrow_type, list[int]()
-        sets = RowSetBuilder(type_, sort_key, of_sets=True)
-        merger = RunMerger(base, run_schema(BITMAP, type_), self.memory_bytes, counts.append)
+        counts = list[int]()
+        sets = RowSetBuilder(self.type, sort_key, of_sets=True)
+        merger = RunMerger(base, run_schema(BITMAP, self.type), self.memory_bytes, counts.append)
         build = self.parts[0].build if self.parts else self.segment
         async with aclosing(merger.merged(self.parts, self.low, self.high)) as rows:
             joined = set_batches(base.engine.pool, rows, sets)
@@ -175,8 +175,10 @@ class _Fences:
     def of(cls, part: IndexPart, type_: pa.DataType) -> _Fences:
         if not part.firsts:
             return cls(part, 0, [])
-        schema = pa.schema([pa.field(btree.VALUES, type_)])
-        values = pa.ipc.read_record_batch(pa.py_buffer(part.firsts), schema).column(0)
+        stored = part.schema.field(0).type if part.schema is not None else type_
+        schema = pa.schema([pa.field(btree.VALUES, stored)])
+        batch = pa.ipc.read_record_batch(pa.py_buffer(part.firsts), schema)
+        values = batch.column(0).cast(type_, safe=False)
         nulls = values.null_count
         keys = keys_of(values.slice(nulls))
         return cls(part, nulls, [keys[at] for at in range(len(keys))])
@@ -224,6 +226,7 @@ def cut_ranges(
                 read_version,
                 segment,
                 number,
+                type_,
                 blocks,
                 low,
                 high,

@@ -19,7 +19,7 @@ from alance.ops.index.build import write_row_sets, write_tree
 from alance.ops.index.runs import run_schema
 from alance.ops.index.segment_files import NO_END, FileEnd, StoredFile, spans_of
 from alance.ops.lookup.files import IndexFiles
-from alance.ops.lookup.segments import BITMAP, BTREE
+from alance.ops.lookup.segments import BTREE
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -119,11 +119,11 @@ async def _moved_sets(
         return form.to_bytes(rows) if len(rows) else None
 
     ends = NO_END
-    if (number := stored.metadata.get(bitmap.LABEL_NULLS)) is not None:
-        nulls = memoryview(await stored.buffer(_number(number)))
+    if bitmap.LABEL_NULLS in stored.metadata:
+        nulls = await stored.told_buffer(bitmap.LABEL_NULLS)
         content = await snapshot.engine.pool.run(lambda: moved_set(nulls) or rows_bytes(_NO_ROWS))
         ends = FileEnd({bitmap.LABEL_NULLS: "1"}, [np.frombuffer(content, np.uint8)])
-    async with aclosing(_changed_sets(stored, moved_set)) as rows:
+    async with aclosing(_changed_sets(stored, moved_set, form)) as rows:
         type_ = stored.schema.field(form.keys).type
         await write_row_sets(new, type_, rows, form, of_sets=True, end=lambda: ends)
 
@@ -132,9 +132,12 @@ _NO_ROWS: Final = np.empty(0, np.int64)
 
 
 async def set_rows(
-    snapshot: Snapshot, index: Index, moved_set: Callable[[memoryview], bytes | None]
+    snapshot: Snapshot,
+    index: Index,
+    moved_set: Callable[[memoryview], bytes | None],
+    form: KeyedSets,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The keys and row sets of a bitmap index, as `write_row_sets` takes them.
+    """The keys and row sets of an index, as `write_row_sets` takes them.
 
     Args:
         moved_set: gives the new set; None: no row is left.
@@ -142,8 +145,8 @@ async def set_rows(
     Raises:
         CorruptFileError: an index that cannot be read.
     """
-    stored = await _open_sets(snapshot, index, ROW_SETS)
-    async with aclosing(_changed_sets(stored, moved_set)) as batches:
+    stored = await _open_sets(snapshot, index, form)
+    async with aclosing(_changed_sets(stored, moved_set, form)) as batches:
         async for batch in batches:
             yield batch
 
@@ -155,9 +158,9 @@ async def _open_sets(snapshot: Snapshot, index: Index, form: KeyedSets) -> Store
 
 
 def _changed_sets(
-    stored: StoredFile, moved_set: Callable[[memoryview], bytes | None]
+    stored: StoredFile, moved_set: Callable[[memoryview], bytes | None], form: KeyedSets
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    schema = run_schema(BITMAP, stored.schema.field(0).type)
+    schema = form.schema(stored.schema.field(0).type)
 
     def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
         keys, sets = batch.columns
@@ -186,9 +189,3 @@ def _check_columns(stored: StoredFile, names: list[str], second: pa.DataType) ->
     schema = stored.schema
     if schema.names != names or schema.field(1).type != second:
         raise CorruptFileError(f"index file with columns {schema}, expected {names}")
-
-
-def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise CorruptFileError(f"index file: number {text!r} of a global buffer")
-    return int(text)

@@ -53,6 +53,8 @@ class IndexPart:
         details: and how their texts became tokens.
         options: of an index of values, how it is made.
         null_rows: of labels and zones the rows that are null, as a row set.
+        type: of JSON values: theirs, which may be another than in other parts; None: all are null.
+        schema: and of the run; None: as who merges knows it.
     """
 
     column: str
@@ -70,6 +72,8 @@ class IndexPart:
     stride: int = 1
     options: ValueOptions = PLAIN
     null_rows: bytes = b""
+    type: pa.DataType | None = None
+    schema: pa.Schema | None = None
 
     def cut(self, first: int, last: int) -> IndexPart:
         """Some of its blocks, for who only reads them."""
@@ -156,6 +160,9 @@ async def read_blocks(
 ) -> list[pa.RecordBatch]:
     """Some blocks of a part. Cost: one GET.
 
+    Args:
+        schema: of the batches: whole numbers may become others, and nulls of any type.
+
     Raises:
         CorruptFileError: bytes that are no such blocks.
         NotFoundError: the file is gone.
@@ -169,14 +176,15 @@ async def read_blocks(
     )
 
     def parse() -> list[pa.RecordBatch]:
+        stored = part.schema or schema
         batches, at = [], 0
         for number, (num_rows, size, told) in enumerate(blocks, start):
             block = content[at : at + size]
             if zlib.crc32(block) != told:
                 raise CorruptFileError(f"index run {part.path!r}: block {number} of {size} bytes")
-            batch = pa.ipc.read_record_batch(pa.py_buffer(block), schema)
+            batch = pa.ipc.read_record_batch(pa.py_buffer(block), stored)
             assert batch.num_rows == num_rows
-            batches.append(batch)
+            batches.append(batch if stored == schema else batch.cast(schema, safe=False))
             at += size
         return batches
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from alance.errors import CorruptFileError
 from alance.file.budgets import PAGE_BYTES
 from alance.file.fragment import open_fragment
 from alance.file.page_writer import older_writers, writer_of
@@ -276,6 +277,17 @@ class StoredFile:
         """
         plan = self.file.container.read_buffer(number)
         return bytes(await self.snapshot.engine.drive(plan, "index buffer"))
+
+    async def told_buffer(self, key: str) -> memoryview:
+        """The global buffer whose number the metadata has.
+
+        Raises:
+            CorruptFileError: the file has no such buffer.
+        """
+        text = self.metadata.get(key, "none")
+        if not text.isascii() or not text.isdigit():
+            raise CorruptFileError(f"index file: number {text!r} of a global buffer")
+        return memoryview(await self.buffer(int(text)))
 
     async def batches(
         self,

@@ -65,7 +65,7 @@ def build_index(
     rest is merged anew.
 
     Args:
-        index_type: as for `Dataset.create_index`, but "JSON".
+        index_type: as for `Dataset.create_index`.
         name: default: `{column}_idx`.
         replace: an index of that name on that column is replaced; False: an error.
         task_bytes: values and row numbers of a task, about.
