@@ -216,6 +216,10 @@ async def test_values_in_documents_are_carried(tmp_path: Path, target: str) -> N
         kept = await ids(dataset, asked)
         assert kept == await ids(dataset, asked, use_scalar_index=False)
         assert {89, 104, 203} <= set(kept)
+        await dataset.insert(table(300, "{}"))  # and are among them from then on
+        dataset, read = await optimized(path)
+        assert len(read) == 1
+        assert len(await ids(dataset, "json_get_float(j, 'a') > 203")) == 70 + 72
 
 
 @pytest.mark.parametrize("count", [32_768, 32_769])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import CorruptFileError
+from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.index import bitmap, bloom
 from alance.format.index.addresses import parse_rows
 from alance.format.index.ngram import POSTING_LISTS
@@ -192,7 +192,8 @@ class CarryingBuilder(SegmentBuilder):
         covered = frozenset[int]().union(*(values.covered for values in self.carried))
         others = [number for number in fragment_ids if number not in covered]
         source = source_of(self.kind, self.type, self.options)
-        values = ColumnValues(self.column, self.type, self.options.path)
+        is_wide = self.type == pa.float64()  # whole numbers are among them
+        values = ColumnValues(self.column, self.type, self.options.path, is_told=is_wide)
         streams = [segment.rows(self.snapshot, source) for segment in self.carried]
         streams.append(run_rows(self.snapshot, values, source, others))
         try:
@@ -203,7 +204,7 @@ class CarryingBuilder(SegmentBuilder):
                 is_zones = isinstance(source, ZoneBuilder)
                 merged = _chained(streams) if is_zones else merger.merged_streams(streams)
                 return await self.build_from(merged, source, fragment_ids)
-        except OtherTypeError:
+        except (OtherTypeError, InvalidInputError):  # what is there now decides
             return await SegmentBuilder.build(self, fragment_ids)
 
 

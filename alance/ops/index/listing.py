@@ -6,9 +6,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from alance.format.field import struct_paths
 from alance.format.index.details import details_of, index_type
-from alance.format.paths import join_path
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 
@@ -70,7 +68,7 @@ class IndexDescription:
 
 def list_indices(snapshot: Snapshot) -> list[dict[str, Any]]:
     """The segments of indices by name. See `Dataset.list_indices`."""
-    paths = _paths(snapshot)
+    paths = snapshot.schema.paths
     listed = []
     for message in _messages(snapshot):
         index = Index.from_protobuf(message)
@@ -97,7 +95,7 @@ async def describe_indices(snapshot: Snapshot) -> list[IndexDescription]:
         return []
     counts = await snapshot.live_counts()
     rows = {handle.id: int(count) for handle, count in zip(snapshot.handles, counts, strict=True)}
-    paths = _paths(snapshot)
+    paths = snapshot.schema.paths
     described = []
     for name, messages in groups.items():
         segments = tuple(map(_segment, messages))
@@ -141,7 +139,3 @@ def _total(segments: Sequence[IndexSegmentDescription]) -> int | None:
 def _messages(snapshot: Snapshot) -> list[table_pb2.IndexMetadata]:
     messages = sorted(snapshot.manifest.indices, key=lambda message: message.name)
     return [message for message in messages if message.name not in SYSTEM]
-
-
-def _paths(snapshot: Snapshot) -> dict[int, str]:
-    return {number: join_path(path) for number, path in struct_paths(snapshot.schema.fields)}

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-
 from alance.checks import check_choice, unexpected
 from alance.errors import InvalidInputError
-from alance.format.field import struct_paths
 from alance.format.index.text.params import (
     GRANULARITIES,
     LIST_ELEMENT,
@@ -17,6 +14,7 @@ from alance.format.index.text.params import (
     TextParams,
     TokenArguments,
 )
+from alance.format.index.text.source import TextSource
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.sort import MEMORY
 
@@ -101,9 +99,14 @@ class CheckedText:
     """
 
     column: str
-    leaf: Field
+    source: TextSource
     name: str
     old: tuple[table_pb2.IndexMetadata, ...]
+
+    @property
+    def leaf(self) -> Field:
+        """The field that the index is on."""
+        return self.source.leaf
 
     @property
     def index_type(self) -> str:
@@ -115,23 +118,18 @@ def check_new_text(base: Snapshot, new: NewTextIndex) -> CheckedText:
     """The index as it would be made of a version.
 
     Raises:
-        UnsupportedError: a table whose indices are translated late.
+        UnsupportedError: a table whose indices are translated late; elements of lists in structs in
+            lists as documents.
         InvalidInputError: an unknown column, or one without texts.
         AlreadyExistsError: the name is in use.
     """
     refuse_reuse(base)
     column = base.schema.in_this_case(new.column)
-    leaf = base.schema.field(column)
-    type_ = leaf.arrow_type
-    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
-    inner = type_.value_type if is_list else type_
-    is_text = pa.types.is_string(inner) or pa.types.is_large_string(inner)
-    if leaf.id not in dict(struct_paths(base.schema.fields)) or not is_text:
-        raise InvalidInputError(f"column {column!r} of type {type_}: expected texts")
-    if new.of_elements and not is_list:
-        raise InvalidInputError(f"column {column!r} of type {type_}: no lists, no list_element")
+    source = TextSource.of(base.schema, column)
+    if new.of_elements:
+        source.check_elements(column)
     name = new.name
     if name is None and new.of_elements:
         name = f"{'.'.join(base.schema.names_of(column))}_{LIST_ELEMENT}_idx"
-    name, old = check_name(base, name, column, leaf, replace=new.replace)
-    return CheckedText(column, leaf, name, old)
+    name, old = check_name(base, name, column, source.leaf, replace=new.replace)
+    return CheckedText(column, source, name, old)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from alance.checks import check_count
 from alance.errors import InvalidInputError
 from alance.format.index.addresses import parse_rows, rows_bytes
+from alance.format.index.text.source import TextSource
 from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.build import (
@@ -224,9 +225,9 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
                 f"{snapshot.version} of {snapshot.uri!r}; the task is of another dataset"
             )
     ids = [message.id for message in task.fragments]
-    leaf = snapshot.schema.field(task.column)
     if task.texts is not None:
-        return await _text_part(snapshot, task, task.texts, leaf, ids)
+        return await _text_part(snapshot, task, task.texts, ids)
+    leaf = snapshot.schema.field(task.column)
     if task.kind in KINDS:
         return await _vector_part(snapshot, task, leaf, ids)
     return await _value_part(snapshot, task, leaf, ids)
@@ -303,10 +304,13 @@ async def _run_part(
 
 
 async def _text_part(
-    snapshot: Snapshot, task: IndexTask, new: NewTextIndex, leaf: Field, ids: Sequence[int]
+    snapshot: Snapshot, task: IndexTask, new: NewTextIndex, ids: Sequence[int]
 ) -> IndexPart:
     memory = min(task.memory_bytes, new.memory_bytes)
-    numbers, files, num_rows = await write_partitions(snapshot, new, leaf, task.build, ids, memory)
+    source = TextSource.of(snapshot.schema, task.column)
+    numbers, files, num_rows = await write_partitions(
+        snapshot, new, source, task.build, ids, memory
+    )
     return IndexPart(
         task.column,
         task.kind,

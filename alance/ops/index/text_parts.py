@@ -17,7 +17,7 @@ from alance.ops.index.texts import TextSegmentBuilder
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from alance.format.field import Field
+    from alance.format.index.text.source import TextSource
     from alance.ops.index.new_text import CheckedText, NewTextIndex
     from alance.ops.index.runs import IndexPart
     from alance.ops.version.snapshot import Snapshot
@@ -29,7 +29,7 @@ PARTITION_BITS: Final = 16  # below them: partitions that one attempt may write
 async def write_partitions(
     snapshot: Snapshot,
     new: NewTextIndex,
-    leaf: Field,
+    source: TextSource,
     build: str,
     fragment_ids: Collection[int],
     memory_bytes: int,
@@ -41,7 +41,7 @@ async def write_partitions(
     Raises:
         StoreError: the store failed; no file stays.
     """
-    builder = _builder(snapshot, new, leaf, "", build, memory_bytes)
+    builder = _builder(snapshot, new, source, "", build, memory_bytes)
     first = secrets.randbits(ATTEMPT_BITS) << PARTITION_BITS
     try:
         numbers, num_rows = await builder.partitions(fragment_ids, first)
@@ -61,7 +61,7 @@ async def name_partitions(
     fragment_ids: Collection[int],
 ) -> table_pb2.IndexMetadata:
     """The record of an index of the partitions of all parts. Cost: a PUT."""
-    builder = _builder(base, new, checked.leaf, checked.name, build, new.memory_bytes)
+    builder = _builder(base, new, checked.source, checked.name, build, new.memory_bytes)
     builder.files.files += [
         table_pb2.IndexFile(path=name, size_bytes=size)
         for part in parts
@@ -71,10 +71,22 @@ async def name_partitions(
 
 
 def _builder(
-    snapshot: Snapshot, new: NewTextIndex, leaf: Field, name: str, build: str, memory_bytes: int
+    snapshot: Snapshot,
+    new: NewTextIndex,
+    source: TextSource,
+    name: str,
+    build: str,
+    memory_bytes: int,
 ) -> TextSegmentBuilder:
     builder = TextSegmentBuilder(
-        snapshot, new.column, leaf, name, new.params, memory_bytes, new.of_elements
+        snapshot,
+        new.column,
+        source.leaf,
+        name,
+        source,
+        new.params,
+        memory_bytes,
+        new.of_elements,
     )
     builder.files = SegmentFiles(snapshot, uuid.UUID(build))
     return builder

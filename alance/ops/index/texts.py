@@ -20,10 +20,12 @@ from alance.format.index.text import columns, metadata
 from alance.format.index.text.analyzer import Analyzer, Elements
 from alance.format.index.text.metadata import TextMetadata
 from alance.format.index.text.params import is_of_elements
+from alance.format.index.text.source import TextSource, text_paths
 from alance.format.numbers import as_numbers
+from alance.format.paths import join_path
 from alance.format.table.indices import Index
 from alance.io.readahead import in_turn
-from alance.ops.index.new import commit_segments, indexed_column
+from alance.ops.index.new import commit_segments
 from alance.ops.index.new_text import check_new_text
 from alance.ops.index.segment_files import FileEnd, NewSegment, StoredFile
 from alance.ops.index.sort import MEMORY
@@ -65,6 +67,7 @@ async def create_text_index(
             checked.column,
             checked.leaf,
             checked.name,
+            checked.source,
             new.params,
             new.memory_bytes,
             new.of_elements,
@@ -84,8 +87,8 @@ async def texts_like(
         CorruptFileError, NotFoundError: files that cannot be read.
     """
     index = Index.from_protobuf(segments[-1])
-    column = indexed_column(base, index)
-    if index.kind != KIND or column is None:
+    path = dict(text_paths(base.schema.fields)).get(index.fields[0])
+    if index.kind != KIND or path is None:
         return None
     try:
         head = await StoredFile.open(base, index, metadata.FILE)
@@ -93,8 +96,11 @@ async def texts_like(
     except UnsupportedError:
         return None
     of_elements = is_of_elements(index.message.index_details.value)
-    leaf = base.schema.field(column)
-    return TextSegmentBuilder(base, column, leaf, index.name, params, of_elements=of_elements)
+    column = join_path(path)
+    source = TextSource.of(base.schema, column)
+    return TextSegmentBuilder(
+        base, column, source.leaf, index.name, source, params, of_elements=of_elements
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -102,10 +108,12 @@ class TextSegmentBuilder(NewSegment):
     """Builds one segment.
 
     Attributes:
+        source: where the texts are.
         memory_bytes: of a partition before it is written.
         of_elements: its documents are the elements of lists, not rows.
     """
 
+    source: TextSource
     params: TextParams
     memory_bytes: int = MEMORY
     of_elements: bool = False
@@ -143,11 +151,12 @@ class TextSegmentBuilder(NewSegment):
                 batch_readahead=1,
                 io_buffer_bytes=max(1, self.memory_bytes // AHEAD_SHARE),
             )
-            plan = await plan_scan(self.snapshot, [self.column, ROW_ID], options)
+            columns = [self.source.path, ROW_ID]
+            plan = await plan_scan(self.snapshot, columns, options, flat=False)
             async with aclosing(scan(self.snapshot, plan)) as batches:
                 async for batch in batches:
                     num_rows += batch.num_rows
-                    yield pool.run(lambda batch=batch: part.add(batch))  # type: ignore[misc]
+                    yield pool.run(lambda batch=batch: part.add(self.source, batch))  # type: ignore[misc]
 
         # One after the other: they share their tokens.
         async with aclosing(in_turn(works(), 0)) as done:
@@ -222,9 +231,9 @@ class _NewPartition:
         """Distinct tokens."""
         return self._postings.num_tokens()
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, source: TextSource, batch: pa.RecordBatch) -> None:
         """Add texts and the ids of their rows; rows without tokens are no documents."""
-        texts, ids = batch.column(0), as_numbers(batch.column(1))
+        texts, ids = source.texts(batch.column(0)), as_numbers(batch.column(1))
         if self._elements is not None:
             texts, rows, numbers = Elements.of(texts)
             ids = ids[rows]

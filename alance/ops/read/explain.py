@@ -101,7 +101,9 @@ class Explanation:
         return "\n".join(lines)
 
 
-async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Explanation:
+async def explain_scan(
+    snapshot: Snapshot, columns: Columns, options: ScanOptions, *, flat: bool = True
+) -> Explanation:
     """What a scan costs: a dry run of it, over blank pages.
 
     Late columns are counted as if the filter kept every row. An offset or limit behind a filter
@@ -112,6 +114,9 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
     Cost: the footers, page tables and deletions that are not known yet. Nothing of it is kept.
     Processor time is that of planning the scan.
 
+    Args:
+        flat: as for `plan_scan`.
+
     Raises:
         InvalidInputError: an unknown column or fragment, or a bad filter.
     """
@@ -120,13 +125,15 @@ async def explain_scan(snapshot: Snapshot, columns: Columns, options: ScanOption
         columns = scanned_columns(snapshot, columns, options)
         unsorted = unsorted_options(options)
     if snapshot.has_stable_row_ids:
-        await plan_scan(snapshot, columns, unsorted)  # learns the ids, which may be in pages
+        await plan_scan(
+            snapshot, columns, unsorted, flat=flat
+        )  # learns the ids, which may be in pages
     use = await _index_use(snapshot, unsorted)
     unindexed = replace(unsorted, use_scalar_index=False)
     plans: list[ScanPlan] = []
 
     async def dry_plan(dry: Snapshot) -> ScanPlan:
-        plan = await plan_scan(dry, columns, unindexed)
+        plan = await plan_scan(dry, columns, unindexed, flat=flat)
         return plan if use is None else picking(plan, use)
 
     async def run(dry: Snapshot) -> None:

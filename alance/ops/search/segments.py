@@ -18,6 +18,7 @@ from alance.ops.read.plan import chosen
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from alance.format.field import Field
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.options import Search
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
@@ -69,7 +70,8 @@ def _way(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
     lines: list[str] = []
     groups: dict[tuple[str, str], list[Segment]] = {}
     live = {handle.id for handle in handles}
-    for segment in usable_segments(snapshot, search.path, KIND, live, _fault, lines):
+    leaf = snapshot.schema.field(search.path)
+    for segment in usable_segments(snapshot, leaf, KIND, live, _fault, lines):
         groups.setdefault((segment.index.name, _metric(segment.index)), []).append(segment)
     if not search.probing.use_index:
         groups, lines = {}, ["no index is used, as asked"]
@@ -106,7 +108,7 @@ def num_covered(segments: Sequence[Segment]) -> int:
 
 def usable_segments(
     snapshot: Snapshot,
-    path: str,
+    leaf: Field,
     kind: str,
     live: set[int],
     fault: Callable[[Index], str],
@@ -115,15 +117,15 @@ def usable_segments(
     """The segments of a column's indices of a kind that a search may ask.
 
     Args:
+        leaf: the field of the column.
         live: the fragments that are searched.
         fault: why one of the kind is not asked; "": it is.
         lines: is told which are not, and why.
     """
     segments: list[Segment] = []
     messages = snapshot.manifest.indices
-    field = snapshot.schema.field(path).id
     for message in messages:
-        if list(message.fields) != [field]:
+        if list(message.fields) != [leaf.id]:
             continue
         index = Index.from_protobuf(message)
         if index.kind != kind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from alance.format.index.text.source import TextSource
 from alance.ops.read.explain import explain_scan
 from alance.ops.read.options import condition_of
 from alance.ops.search.answer import flat_options
@@ -41,7 +42,8 @@ async def explain_text(snapshot: Snapshot, columns: Columns, options: ScanOption
     ]
     fragments = {handle.id for way in ways for handle in way.uncovered}
     plain = replace(flat_options(options), fragments=sorted(fragments))
-    told = await explain_scan(snapshot, [*searched, ROW_ID], plain)
+    fields = [TextSource.of(snapshot.schema, column).path for column in searched]
+    told = await explain_scan(snapshot, [*fields, ROW_ID], plain, flat=False)
     first = told.what[0].replace("scan of", "search of", 1)
     lines = [f"  words: {query}"]
     for way in ways:

@@ -14,6 +14,7 @@ from alance.errors import kernel_errors
 from alance.format.index.text.analyzer import Analyzer, Elements
 from alance.format.index.text.metadata import Documents
 from alance.format.index.text.postings import Postings
+from alance.format.index.text.source import TextSource
 from alance.format.numbers import as_numbers
 from alance.io.readahead import in_turn
 from alance.ops.read.plan import plan_scan
@@ -60,11 +61,11 @@ class FlatTexts:
         self._analyzer = self._new_analyzer()
         self._postings = _kernels.TextPostings(self.with_positions)
 
-    def add(self, batch: pa.RecordBatch) -> None:
+    def add(self, source: TextSource, batch: pa.RecordBatch) -> None:
         """Add texts and the ids of their rows."""
         if self._analyzer.num_bytes > ANALYZER_BYTES:
             self._analyzer = self._new_analyzer()
-        texts, ids = batch.column(0), as_numbers(batch.column(1))
+        texts, ids = source.texts(batch.column(0)), as_numbers(batch.column(1))
         places = None
         if self.of_elements:
             texts, lists, places = Elements.of(texts)
@@ -118,12 +119,13 @@ async def read_texts(
 
     Cost: that of a scan of the column, and of the filter's columns.
     """
-    plan = await plan_scan(snapshot, [column, ROW_ID], options)
+    source = TextSource.of(snapshot.schema, column)
+    plan = await plan_scan(snapshot, [source.path, ROW_ID], options, flat=False)
 
     async def works() -> AsyncGenerator[Awaitable[None], None]:
         async with aclosing(scan(snapshot, plan)) as batches:
             async for batch in batches:
-                yield snapshot.engine.pool.run(partial(texts.add, batch))
+                yield snapshot.engine.pool.run(partial(texts.add, source, batch))
 
     # One after the other: they share their tokens.
     async with aclosing(in_turn(works(), 0)) as done:

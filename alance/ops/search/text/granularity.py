@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.index.text.params import LIST_ELEMENT, ROW
+from alance.format.index.text.source import TextSource
 from alance.ops.search.text.query import (
     CombinedFieldsQuery,
     MatchQuery,
@@ -31,7 +30,7 @@ def with_granularity(snapshot: Snapshot, query: TextQuery, *, use_index: bool) -
     Raises:
         InvalidInputError: an index of the other kind alone; indices of both kinds, and nothing is
             said; parts of both kinds, or elements of several columns.
-        UnsupportedError: elements of lists asked for in several columns at once.
+        UnsupportedError: elements of lists asked for in several columns at once, or in structs.
     """
     documents: set[str | None] = set()  # columns of whose elements; None: rows
 
@@ -76,6 +75,8 @@ def _of_elements(snapshot: Snapshot, leaf: MatchQuery | PhraseQuery, use_index: 
                 f"column {column!r} has indices of rows and of the elements of its lists: "
                 "expected document_granularity"
             )
+        if indexed == {True}:
+            TextSource.of(snapshot.schema, column).check_elements(column)
         return indexed == {True}
     is_element = asked == LIST_ELEMENT
     if use_index and indexed and is_element not in indexed:
@@ -83,7 +84,6 @@ def _of_elements(snapshot: Snapshot, leaf: MatchQuery | PhraseQuery, use_index: 
             f"document_granularity={asked!r}: the index of column {column!r} has "
             f"{_NAMES[not is_element]!r}"
         )
-    type_ = snapshot.schema.field(column).arrow_type
-    if is_element and not (pa.types.is_list(type_) or pa.types.is_large_list(type_)):
-        raise InvalidInputError(f"document_granularity={asked!r}: column {column!r} has no lists")
+    if is_element:
+        TextSource.of(snapshot.schema, column).check_elements(column)
     return is_element

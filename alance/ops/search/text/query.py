@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, get_args
 
 import numpy as np
-import pyarrow as pa
 
 from alance.checks import MOST, check_choice, check_count
 from alance.errors import InvalidInputError
 from alance.format.index.text.params import GRANULARITIES, LIST_ELEMENT, ROW
+from alance.format.index.text.source import TextSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,7 +47,8 @@ class MatchQuery(TextQuery):
     """Rows with the words of a text.
 
     Attributes:
-        column: name or dotted path; None: the column with an index, or the best of several.
+        column: name or dotted path, of members of structs in lists without the items; None: the
+            column with an index, or the best of several.
         boost: the score is multiplied by it.
         fuzziness: also words that differ by so many characters at most. They are then compared as
             they are, in lower case: a stem is another word. None is 0, as in pylance.
@@ -294,17 +295,14 @@ def _placed(query: TextQuery, columns: Sequence[str]) -> TextQuery:
 
 
 def check_text_column(schema: Schema, column: object) -> None:
-    """Make sure that a column has texts, or lists of them.
+    """Make sure that a column has texts, or lists of them, be it in structs in lists.
 
     Raises:
         InvalidInputError: it has others, or is not there.
     """
     if not isinstance(column, str):
         raise InvalidInputError(f"column {column!r}: expected a name")
-    type_ = schema.field(column).arrow_type
-    inner = type_.value_type if pa.types.is_list(type_) or pa.types.is_large_list(type_) else type_
-    if not pa.types.is_string(inner) and not pa.types.is_large_string(inner):
-        raise InvalidInputError(f"column {column!r} of type {type_}: expected texts")
+    TextSource.of(schema, column)
 
 
 def _check_columns(asked: MultiMatchQuery | CombinedFieldsQuery) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from alance.format.field import struct_paths
 from alance.format.index.text.metadata import FILE
 from alance.format.index.text.params import is_of_elements, lacks_positions
+from alance.format.index.text.source import TextSource, text_paths
 from alance.format.paths import join_path
 from alance.format.table.indices import Index, kind_of
 from alance.ops.read.plan import chosen
@@ -59,7 +59,7 @@ def _indexed_granularities(snapshot: Snapshot) -> dict[str, set[bool]]:
         if len(message.fields) == 1 and kind_of(message) == KIND:
             of_elements = is_of_elements(message.index_details.value)
             fields.setdefault(message.fields[0], set()).add(of_elements)
-    paths = struct_paths(snapshot.schema.fields)
+    paths = text_paths(snapshot.schema.fields)
     return {join_path(path): fields[number] for number, path in paths if number in fields}
 
 
@@ -94,7 +94,8 @@ def _text_way(
     lines: list[str] = []
     groups: dict[str, list[Segment]] = {}
     live = {handle.id for handle in handles}
-    for segment in usable_segments(snapshot, column, KIND, live, _fault, lines):
+    leaf = TextSource.of(snapshot.schema, column).leaf
+    for segment in usable_segments(snapshot, leaf, KIND, live, _fault, lines):
         if is_of_elements(segment.index.message.index_details.value) == of_elements:
             groups.setdefault(segment.index.name, []).append(segment)
     if not use_index:
