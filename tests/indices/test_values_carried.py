@@ -267,3 +267,24 @@ async def test_keys_out_of_order_are_refused(tmp_path: Path) -> None:
     with pytest.raises(alance.CorruptFileError, match="not in order"):
         await dataset.optimize.optimize_indices()
     await dataset.optimize.optimize_indices(retrain=True)
+
+
+async def test_zones_of_rows_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(rows(300), path).create_scalar_index("z", "ZONEMAP")
+    (segment,) = entries(lance.dataset(path))
+    file = path / "_indices" / segment["uuid"] / "zonemap.lance"
+    reader = LanceFileReader(str(file))
+    stored, schema = reader.read_all().to_table(), reader.metadata().schema
+    nulls = reader.read_global_buffer(1)
+    file.unlink()
+    lengths = pa.array([301], pa.uint64())
+    place = stored.schema.get_field_index("zone_length")
+    with LanceFileWriter(str(file), schema) as writer:
+        writer.write_batch(stored.set_column(place, schema.field(place), lengths))
+        writer.add_global_buffer(nulls)
+    await (await alance.dataset(path)).insert(rows(20, 30_000))
+    with pytest.raises(alance.CorruptFileError, match="row 300 of fragment 0, it has 300"):
+        await optimized(path)
+    await (await alance.dataset(path)).optimize.optimize_indices(retrain=True)
+    await agree(path, ("z < 100", "z is null"))

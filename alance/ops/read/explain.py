@@ -125,9 +125,8 @@ async def explain_scan(
         columns = scanned_columns(snapshot, columns, options)
         unsorted = unsorted_options(options)
     if snapshot.has_stable_row_ids:
-        await plan_scan(
-            snapshot, columns, unsorted, flat=flat
-        )  # learns the ids, which may be in pages
+        # Learns the ids, which may be in pages.
+        await plan_scan(snapshot, columns, unsorted, flat=flat)
     use = await _index_use(snapshot, unsorted)
     unindexed = replace(unsorted, use_scalar_index=False)
     plans: list[ScanPlan] = []
