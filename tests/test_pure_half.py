@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "alance"
-READS_FILES = {"pieces.cpp", "positions.hpp"}  # the waiting half's own kernel
+READS_FILES = {"pieces.cpp", "positions.hpp", "folders.cpp"}  # the waiting half's own kernels
 
 C_HEADERS = re.compile(
-    r"#include\s*<(unistd\.h|fcntl\.h|sys/uio\.h|sys/stat\.h|fstream|filesystem|cstdio|stdio\.h)>"
+    r"#include\s*<(unistd\.h|fcntl\.h|sys/uio\.h|sys/stat\.h|dirent\.h|fstream|filesystem|cstdio"
+    r"|stdio\.h)>"
 )
 C_CALLS = re.compile(
     r"\b(::)?(open|openat|fopen|pread|preadv2?|read|readv|write|pwrite|lseek|posix_fadvise|fstat)"
@@ -30,7 +31,7 @@ def code_of(path: Path) -> str:
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
 
 
-def test_no_kernel_but_one_reads_files() -> None:
+def test_no_kernels_but_these_read_files_or_folders() -> None:
     sources = [*(PACKAGE / "kernels").glob("*.?pp")]
     assert len(sources) > 60
     reading = {
@@ -42,10 +43,12 @@ def test_no_kernel_but_one_reads_files() -> None:
     assert reading == READS_FILES
 
 
-def test_the_kernel_that_reads_files_knows_nothing_of_the_format() -> None:
+def test_the_kernels_that_read_files_know_nothing_of_the_format() -> None:
     included = re.findall(r'#include "([^"]+)"', code_of(PACKAGE / "kernels" / "pieces.cpp"))
     assert set(included) == {"owned.hpp", "positions.hpp", "source.hpp"}
     assert '#include "' not in code_of(PACKAGE / "kernels" / "positions.hpp")
+    included = re.findall(r'#include "([^"]+)"', code_of(PACKAGE / "kernels" / "folders.cpp"))
+    assert included == ["owned.hpp"]
     assert '#include "' not in code_of(PACKAGE / "kernels" / "source.hpp")
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
 from alance.format.numbers import to_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from alance.arrays import Int64s
     from alance.format.field import Field
@@ -111,3 +111,11 @@ def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def one_array(arrays: Sequence[pa.Array]) -> pa.Array:
     """The values of arrays of one type, one array at least; a copy where there are several."""
     return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+
+
+COLUMN_BYTES: Final = 4 << 10  # what a call of Arrow for a column costs, in bytes that are decoded
+
+
+def work_bytes(batches: Iterable[pa.RecordBatch]) -> int:
+    """What a step over all columns of batches costs, in bytes of columns that are decoded."""
+    return sum(batch.nbytes + COLUMN_BYTES * batch.num_columns for batch in batches)

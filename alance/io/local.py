@@ -36,9 +36,9 @@ JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
 MAX_OPEN_FILES: Final = 512
 TOGETHER: Final = 32  # files that are written with one sync of their folder; all are open
 SYNCS_AT_ONCE: Final = 8  # of them; what they wait for is done once for all
-FIRST_PAGE: Final = 16  # of a listing: the latest version is mostly the first name
+FIRST_PAGE: Final = 3  # of a listing: the latest version is mostly the first name
 PAGE: Final = 1000
-QUICK_S: Final = 0.0001  # of a processor, what a hop to a thread takes
+QUICK_S: Final = 0.0002  # of a processor, what a hop to a thread that has slept takes
 MAX_QUICK: Final = 1 << 10  # folders that are known to be listed as fast
 
 
@@ -288,7 +288,23 @@ class LocalStore:
 
         A cancelled call waits for what its thread has begun: nothing appears after its end.
         """
-        await self._change(path, lambda: publish.write("/" + path, body, if_absent=if_absent))
+        await self.put_in_order([(path, body)], if_absent=if_absent)
+
+    async def put_in_order(
+        self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
+    ) -> None:
+        """Write files in one job, each as by `put`."""
+
+        def job() -> None:
+            for number, (path, body) in enumerate(objects, 1):
+                is_last = number == len(objects)
+                try:
+                    publish.write("/" + path, body, if_absent=if_absent and is_last)
+                except OSError as error:
+                    failure = translate(error, self.root + path)
+                    raise failure from failure.__cause__
+
+        await self._change(objects[-1][0], job)
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write files, with few syncs of their folder."""
@@ -302,8 +318,12 @@ class LocalStore:
     async def _put_group(self, files: Sequence[tuple[str, Body]]) -> None:
         start = partial(self._start, asyncio.get_running_loop())
         new_files = [publish.NewFile("/" + path) for path, _ in files]
+        bodies = [body for _, body in files]
         try:
-            await whole(start(partial(publish.write_apart, new_files, [body for _, body in files])))
+            if len(files) == 1:  # nothing that several threads could wait for at once
+                await whole(start(partial(publish.write_together, new_files, bodies)))
+                return
+            await whole(start(partial(publish.write_apart, new_files, bodies)))
             parts = [new_files[n::SYNCS_AT_ONCE] for n in range(min(SYNCS_AT_ONCE, len(new_files)))]
             await all_of(start(partial(publish.sync_all, part)) for part in parts)
             await whole(start(partial(publish.name_together, new_files)))

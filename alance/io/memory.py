@@ -12,7 +12,14 @@ from alance.errors import AlreadyExistsError, NotFoundError
 from alance.io import lifecycle
 from alance.io.background import LOCAL_GRACE_S
 from alance.io.profile import MEMORY, StoreProfile
-from alance.io.store import ObjectMeta, check_spans, check_tag, short_read, without_number
+from alance.io.store import (
+    ObjectMeta,
+    check_spans,
+    check_tag,
+    put_each,
+    short_read,
+    without_number,
+)
 from alance.io.upload import Upload
 
 if TYPE_CHECKING:
@@ -104,6 +111,12 @@ class MemoryStore:
             if if_absent and path in self._objects:
                 raise AlreadyExistsError(f"{self.root}{path}: exists already")
             self._objects[path] = _Object(content, meta)
+
+    async def put_in_order(
+        self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
+    ) -> None:
+        """Keep copies."""
+        await put_each(self, objects, if_absent=if_absent)
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Keep copies."""

@@ -17,6 +17,7 @@ import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from alance import _kernels
 from alance.io import system
 from alance.io.store import ObjectMeta
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 TEMPORARY: Final = ".tmp-"
+FIRST_KEYS: Final = 8  # of a folder; who looks for the latest version needs two of many
 # Temporary files of ours, and those of the Rust writers (name#1).
 _UNFINISHED: Final = re.compile(r"\A\.tmp-|#\d+\Z")
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -131,6 +133,13 @@ def name_together(files: Sequence[NewFile]) -> None:
         _sync_folder(folder)
 
 
+def write_together(files: Sequence[NewFile], bodies: Sequence[Body]) -> None:
+    """Write files, sync them, and name them."""
+    write_apart(files, bodies)
+    sync_all(files)
+    name_together(files)
+
+
 def drop_all(files: Sequence[NewFile]) -> None:
     """Remove files, under whichever names they are there."""
     for file in files:
@@ -163,25 +172,36 @@ def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]
         prefix: its path inside the store, empty or ending in "/".
         start_after: leave out paths that are not greater.
     """
-    try:
-        with os.scandir(top) as entries:
-            # As keys sort: a folder by its name and the "/" that follows in the keys under it.
-            children = sorted(
-                (prefix + entry.name + "/" * entry.is_dir(follow_symlinks=False), entry.path)
-                for entry in entries
-                if not _UNFINISHED.search(entry.name)
-            )
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for key, path in children:
-        if key.endswith("/"):
+    for name in _keys(top):
+        key, path = prefix + name, os.path.join(top, name)
+        if _UNFINISHED.search(name.removesuffix("/")):
+            continue
+        if name.endswith("/"):
             if start_after is None or key > start_after or start_after.startswith(key):
-                yield from walk(path, key, start_after)
+                yield from walk(path[:-1], key, start_after)
         elif start_after is None or key > start_after:
             with contextlib.suppress(FileNotFoundError):
                 about = os.stat(path)
                 if stat.S_ISREG(about.st_mode):
                     yield _meta(key, about)
+
+
+def _keys(top: str) -> Iterator[str]:
+    """The names in a folder as keys sort: of folders with the "/" that follows in the keys under
+    them. The first ones are told before all others are sorted; none of a folder that is missing.
+    """
+    last = b""
+    for most in (FIRST_KEYS, sys.maxsize):
+        status, content = _kernels.folder_keys(os.fsencode(top), last, most)
+        if status in (errno.ENOENT, errno.ENOTDIR):
+            return
+        if status:
+            raise OSError(status, os.strerror(status), top)
+        keys = content.split(b"\0")[:-1]
+        yield from map(os.fsdecode, keys)
+        if len(keys) < most:
+            return
+        last = keys[-1]
 
 
 def unfinished(top: str, prefix: str) -> Iterator[ObjectMeta]:
@@ -223,10 +243,13 @@ def _meta(key: str, about: os.stat_result) -> ObjectMeta:
 
 def _publish(path: str, fill: Callable[[int], None], *, if_absent: bool) -> None:
     folder = os.path.dirname(path)
-    _make_folders(folder)
     temporary = os.path.join(folder, TEMPORARY + os.urandom(16).hex())
     try:
-        _write_new(temporary, fill)
+        try:
+            _write_new(temporary, fill)
+        except FileNotFoundError:
+            _make_folders(folder)
+            _write_new(temporary, fill)
         if not if_absent:
             os.replace(temporary, path)
         elif not _link_new(temporary, path) and not _rename_new(temporary, path):

@@ -27,6 +27,7 @@ from alance.io.store import (
     check_spans,
     check_tag,
     check_whole,
+    put_each,
     short_read,
     translate,
     without_number,
@@ -332,6 +333,12 @@ class RemoteStore:
             except Exception as error:
                 failure = translate(error, self.uri + path)
                 raise failure from failure.__cause__
+
+    async def put_in_order(
+        self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
+    ) -> None:
+        """Write objects, a PUT each, one after the other."""
+        await put_each(self, objects, if_absent=if_absent)
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write objects, a PUT each."""

@@ -153,6 +153,18 @@ class Store(Protocol):
             AlreadyExistsError: `if_absent`, and there is such an object.
         """
 
+    async def put_in_order(
+        self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
+    ) -> None:
+        """Write objects, each once those before it are there for good.
+
+        Args:
+            if_absent: of the last one; the others replace what is there.
+
+        Raises:
+            AlreadyExistsError: there is the last one already; the others are written.
+        """
+
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write objects of which all or none will be used.
 
@@ -216,6 +228,14 @@ class Store(Protocol):
         Args:
             start_after: leave out objects whose path is not greater than this one.
         """
+
+
+async def put_each(store: Store, objects: Sequence[tuple[str, Body]], *, if_absent: bool) -> None:
+    """Write objects by a put each, as for `Store.put_in_order`."""
+    *others, (path, body) = objects
+    for other, content in others:
+        await store.put(other, content)
+    await store.put(path, body, if_absent=if_absent)
 
 
 # A root has a number where a bucket was opened with several options.

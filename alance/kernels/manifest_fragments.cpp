@@ -7,6 +7,8 @@
 //
 // Records of more than the usual fields give None: the caller then parses the message as a whole,
 // which knows more and says what is wrong.
+#include <nanobind/stl/optional.h>
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -211,6 +213,61 @@ nb::object manifest_fragments(const Bytes& message) {
       column<int32_t>(records, [](const Record& record) { return record.form; }), forms);
 }
 
+// Appends a record of a file as if it lay below a base path: of the number given where it is below
+// none; without a number below none, wherever it was.
+void append_based(std::string& out, uint32_t field, std::string_view file, uint32_t base_field,
+                  std::optional<uint32_t> base) {
+  std::string content;
+  ProtoWire wire(file);
+  bool has_base = false;
+  while (true) {
+    const uint8_t* from = wire.position();
+    if (!wire.next()) break;
+    const bool is_base = wire.field == base_field;
+    wire.skip();
+    has_base |= is_base;
+    if (wire.ok && (base || !is_base)) content.append(between(from, wire.position()));
+  }
+  if (!wire.ok) corrupt("fragments: the record of a file is cut short, or has fields of other kinds");
+  if (base && !has_base) {
+    append_varint(content, uint64_t{base_field} << 3);
+    append_varint(content, *base);
+  }
+  append_bytes(out, field, content);
+}
+
+// The records of fragments, as fields of a manifest, with all their files as `append_based` has it.
+nb::bytes based_fragments(const Bytes& content, std::optional<uint32_t> base) {
+  std::string out, record;
+  {
+    nb::gil_scoped_release release;
+    ProtoWire fields({reinterpret_cast<const char*>(content.data()), content.size()});
+    while (fields.next()) {
+      if (fields.field != kFragments || fields.wire != 2) corrupt("fragments: other fields");
+      ProtoWire wire(fields.bytes());
+      record.clear();
+      while (fields.ok) {
+        const uint8_t* from = wire.position();
+        if (!wire.next()) break;
+        const bool is_file = wire.wire == 2 && (wire.field == kFiles || wire.field == kDeletions);
+        if (is_file) {
+          const uint32_t field = wire.field;
+          const std::string_view file = wire.bytes();
+          if (wire.ok)
+            append_based(record, field, file, field == kFiles ? kBase : kDeletionBase, base);
+        } else {
+          wire.skip();
+          if (wire.ok) record.append(between(from, wire.position()));
+        }
+      }
+      if (!wire.ok) corrupt("fragments: a record is cut short, or has fields of other kinds");
+      append_bytes(out, kFragments, record);
+    }
+    if (!fields.ok) corrupt("fragments: the last one is cut short");
+  }
+  return nb::bytes(out.data(), out.size());
+}
+
 constexpr uint32_t kExternal = 6, kColumn = 12;  // of DataFragment: row ids that lie elsewhere
 constexpr uint32_t kSegments = 1;                // of RowIdSequence
 constexpr uint32_t kRange = 1;                   // of U64Segment
@@ -271,6 +328,8 @@ nb::tuple row_id_ranges(const Bytes& content, const In<int64_t>& stops, const In
 
 void register_manifest_fragments(nanobind::module_& m) {
   m.def("manifest_fragments", &alance::manifest_fragments, nanobind::arg("message"));
+  m.def("based_fragments", &alance::based_fragments, nanobind::arg("content"),
+        nanobind::arg("base").none());
   m.def("row_id_ranges", &alance::row_id_ranges, nanobind::arg("content"),
         nanobind::arg("stops"), nanobind::arg("sizes"));
 }

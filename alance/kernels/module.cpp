@@ -6,8 +6,8 @@
 // columns and manifests by the numbers of their fields (column_metadata.cpp, manifest_fragments.cpp,
 // schema_fields.cpp, over proto_wire.hpp), row id sequences (sequences.cpp). Which page, file or version is meant, and what is asked of a store, Python decides.
 //
-// A kernel is pure: bytes and arrays in, arrays out. The one exception is pieces.cpp, which reads
-// files for `alance.io` and knows nothing of what it reads.
+// A kernel is pure: bytes and arrays in, arrays out. The exceptions are pieces.cpp, which reads
+// files for `alance.io` and knows nothing of what it reads, and folders.cpp, which lists folders.
 //
 // Each register_* function stands in the file of its loops. Every function checks the bounds of
 // all its buffers before its loop, holds no GIL inside it, and raises ValueError (Corrupt, in
@@ -21,6 +21,7 @@ void register_blake(nb::module_& m);
 void register_bloom(nb::module_& m);
 void register_digests(nb::module_& m);
 void register_distances(nb::module_& m);
+void register_folders(nb::module_& m);
 void register_fsst(nb::module_& m);
 void register_runs(nb::module_& m);
 void register_streams(nb::module_& m);
@@ -94,6 +95,7 @@ NB_MODULE(_alance_kernels, m) {
   register_bloom(m);
   register_digests(m);
   register_distances(m);
+  register_folders(m);
   register_fsst(m);
   register_runs(m);
   register_streams(m);

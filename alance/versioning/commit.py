@@ -32,6 +32,7 @@ from alance.format.table.naming import DELETIONS, transaction_name
 from alance.io import observing
 from alance.io.tasks import all_of
 from alance.versioning.backoff import MAX_RETRIES, Backoff
+from alance.versioning.load import AS_FAST
 from alance.versioning.manifest_store import (
     MERGED,
     Created,
@@ -47,11 +48,10 @@ from alance.versioning.tokens import Notes
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
-    from alance.format.table.deletions import NewDeletionFile
     from alance.format.table.transaction import Transaction
     from alance.io.engine import Engine
     from alance.versioning.load import ManifestLocation
-    from alance.versioning.manifest_store import Created, ManifestStore
+    from alance.versioning.manifest_store import Created, ManifestStore, Objects
     from alance.versioning.rules import Rules
     from alance.versioning.table import Table
 
@@ -69,6 +69,7 @@ async def commit(
     manifests: ManifestStore,
     loading: Awaitable[Manifest] | None = None,
     data: Awaitable[object] | None = None,
+    named: Objects = (),
     detached: bool = False,
     max_retries: int = MAX_RETRIES,
     backoff: Backoff | None = None,
@@ -87,6 +88,9 @@ async def commit(
             the first round is done; a listing has just found it to be the latest.
         data: what must be done before the version may be seen, such as uploads of its files.
             Cancelled where the commit fails first.
+        named: little objects that are to be there before the version: their locations in the
+            table's store, and their contents. Those of a local store are written by the thread
+            that writes the manifest.
         detached: make a version outside of the table's history, under a random number.
         max_retries: attempts after the first one, each because another committer was first.
 
@@ -101,7 +105,7 @@ async def commit(
     uploads = None if data is None else asyncio.ensure_future(data)
     num_appends = max(1, len(transaction.properties.get(MERGED, "").split()))
     with observing.commit(table.uri, transaction.operation, num_appends) as observed:
-        run = _Run(engine, table, rules, manifests, transaction, base, loading, observed)
+        run = _Run(engine, table, rules, manifests, transaction, base, loading, named, observed)
         try:
             if loading is None:
                 _check(transaction, base, detached=detached)
@@ -146,6 +150,7 @@ class _Run:
         transaction: Transaction,
         base: Manifest | None,
         loading: Awaitable[Manifest] | None,
+        named: Objects,
         observed: observing.Commit,
     ) -> None:
         self._observed = observed
@@ -157,8 +162,9 @@ class _Run:
         self._base = base
         self._loading = loading
         self._notes = Notes.of(transaction.properties)
-        self._deletions: dict[str, NewDeletionFile] = {}  # to be written, by fragment
-        self._files: list[str] = []  # transaction files written, the one in use last
+        # Still to be written before the manifest, by what it is of.
+        self._named: dict[str, tuple[str, bytes]] = {place[0]: place for place in named}
+        self._files: list[str] = []  # transaction files, the one in use last
 
     async def attached(
         self, data: Awaitable[object] | None, max_retries: int, backoff: Backoff
@@ -212,8 +218,13 @@ class _Run:
         return manifests
 
     async def _together(self, data: Awaitable[object] | None, *more: Awaitable[object]) -> None:
-        first = [] if data is None else [data]
-        await all_of([*first, self._manifests.check(), self._write_file(), *more])
+        beside = [] if data is None else [data]
+        self._name_transaction()
+        if self._table.is_remote:
+            beside += [self._manifests.check(), self._write_named()]
+        else:
+            await self._manifests.check()  # asks nothing
+        await all_of([*beside, *more])
 
     async def _newer(self, race: Race | None = None) -> Sequence[Manifest]:
         if self._base is not None:
@@ -260,43 +271,52 @@ class _Run:
             self._transaction, self._base = rebased.transaction, manifest
             for file in rebased.deletion_files:
                 # A later one of the same fragment takes the place of an earlier one.
-                self._deletions[file.name.partition("-")[0]] = file
+                location = self._table.folder(f"{DELETIONS}/{file.name}")
+                self._named[file.name.partition("-")[0]] = (location, file.content)
         return None
 
     async def _create(self, version: int, store: Race | ManifestStore) -> Manifest | Created:
         """The manifest of the version made; else what is there instead."""
-        deletions, self._deletions = [*self._deletions.values()], {}
-        await all_of(
-            [self._write_file(), *(self._write_deletions(deletion) for deletion in deletions)]
-        )
+        self._name_transaction()
+        if self._table.is_remote:
+            await self._write_named()
+        named, self._named = [*self._named.values()], {}
         transaction = self._transaction
         content = await self._rules.next_manifest(self._base, transaction, version)
         is_refused = True
         try:
-            created = await store.create(version, content, transaction.uuid)
+            created = await store.create(version, content, transaction.uuid, named=named)
             if not created.is_ours:
                 return created
             is_refused = False
             if created.manifest is not None:
                 return created.manifest
             return await self._engine.decode(
-                lambda: parse_manifest(memoryview(content), f"version {version}"), len(content)
+                lambda: parse_manifest(memoryview(content), f"version {version}"),
+                len(content) // AS_FAST,
             )
         except BaseException as error:
             if not (is_refused and (isinstance(error, AlanceError) or is_not_made(error))):
                 mark_as_open(error)
             raise
 
-    async def _write_file(self) -> None:
-        """Write the transaction's file, unless it is there: rebasing may have changed it."""
+    def _name_transaction(self) -> None:
+        """Have the transaction's file written, unless it is there: rebasing may have changed it."""
         name = transaction_name(self._transaction.read_version, self._transaction.uuid)
         location = self._table.transaction(name)
         if self._files and self._files[-1] == location:
             return
         content = self._rules.transaction_bytes(self._transaction)
-        if content is None:
-            return
-        self._files.append(location)
+        if content is not None:
+            self._files.append(location)
+            self._named["transaction"] = (location, content)
+
+    async def _write_named(self) -> None:
+        """Write by themselves what the manifest will name: of a store whose requests take long."""
+        named, self._named = [*self._named.values()], {}
+        await all_of(self._write(*place) for place in named)
+
+    async def _write(self, location: str, content: bytes) -> None:
         store, path = self._engine.registry.resolve(location)
         number = 0
         while True:
@@ -308,11 +328,6 @@ class _Run:
                 if number == PUTS:
                     raise
                 await asyncio.sleep(0.05 * 2**number)
-
-    async def _write_deletions(self, file: NewDeletionFile) -> None:
-        location = self._table.folder(f"{DELETIONS}/{file.name}")
-        store, path = self._engine.registry.resolve(location)
-        await store.put(path, file.content)
 
     async def forget_files(self) -> None:
         """Delete the transaction's files of a commit that has failed for good."""
@@ -343,7 +358,9 @@ class Race:
         self._found: list[Manifest] = []
         self._newest: ManifestLocation | None = None
 
-    async def create(self, version: int, content: bytes, transaction_uuid: str) -> Created:
+    async def create(
+        self, version: int, content: bytes, transaction_uuid: str, *, named: Objects = ()
+    ) -> Created:
         """Like `ManifestStore.create`."""
         ahead: asyncio.Task[Manifest | None] | None = None
         listing: asyncio.Task[ManifestLocation | None] | None = None
@@ -355,7 +372,7 @@ class Race:
         beside = [task for task in (ahead, listing) if task is not None]
         try:
             created = await self._manifests.create(
-                version, content, transaction_uuid, peeks=self._lost > 0
+                version, content, transaction_uuid, named=named, peeks=self._lost > 0
             )
             if created.is_ours:
                 return created

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
-    from alance.versioning.manifest_store import ManifestStore
+    from alance.versioning.manifest_store import ManifestStore, Objects
     from alance.versioning.rules import Rules
 
 MAX_WAITING: Final = 1024  # more wait outside of the queue
@@ -57,7 +57,11 @@ class Commit(Protocol):
     """Commits a transaction on a base, as `commit` does."""
 
     async def __call__(
-        self, transaction: Transaction, base: Manifest, data: Awaitable[object] | None
+        self,
+        transaction: Transaction,
+        base: Manifest,
+        data: Awaitable[object] | None,
+        named: Objects,
     ) -> Manifest: ...
 
 
@@ -96,6 +100,7 @@ class CommitQueue:
         self._worker: asyncio.Task[None] | None = None
         self._last_group = 1
         self._last_s = 0.0
+        self._under_way = 0
         self.known = KnownVersions()
 
     async def append(
@@ -103,6 +108,7 @@ class CommitQueue:
         transaction: Transaction,
         base: Manifest,
         data: Awaitable[object] | None = None,
+        named: Objects = (),
     ) -> Manifest:
         """Commit an append together with those that wait; gives the manifest of its version.
 
@@ -116,6 +122,7 @@ class CommitQueue:
         Args:
             data: what must be done before the version may be seen; begun at once. Others of the
                 version wait for it as long as it took them, at least `LAG_S`.
+            named: objects that are to be written with the manifest; see `commit`.
 
         Raises:
             InvalidInputError: the transaction is no append, or not made from `base`.
@@ -127,7 +134,8 @@ class CommitQueue:
                 f"transaction {transaction.uuid}: {transaction.operation} from version "
                 f"{transaction.read_version}; expected an Append from version {base.version}"
             )
-        waiter = WaitingAppend(transaction, base, data, self._tell)
+        waiter = WaitingAppend(transaction, base, data, named, self._tell)
+        self._under_way += 1
         try:
             async with self._room:
                 self._waiting.append(waiter)
@@ -142,12 +150,18 @@ class CommitQueue:
                     mark_as_open(error)
             raise
         finally:
+            self._under_way -= 1
             waiter.drop_data()
 
     @property
     def num_waiting(self) -> int:
         """Appends that wait for a version of theirs to begin."""
         return len(self._waiting)
+
+    @property
+    def num_under_way(self) -> int:
+        """Appends whose callers wait."""
+        return self._under_way
 
     @property
     def is_idle(self) -> bool:
@@ -271,7 +285,8 @@ class CommitQueue:
                 keep(ready, this)
             try:
                 whole = merged([waiter.transaction for waiter in ready], base.version)
-                manifest = await self._commit(whole, base, data)
+                named = [place for waiter in ready for place in waiter.named]
+                manifest = await self._commit(whole, base, data, named)
             except ChangedGroupError:
                 self._take_late(group)
                 continue

@@ -31,6 +31,7 @@ from alance.versioning.manifest_store import (
     gone_text,
     is_made_by,
     manifest_at,
+    paths_of,
 )
 from alance.versioning.settle import Settled, put_settled
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from alance.format.table.manifest import Manifest
     from alance.io.engine import Engine
+    from alance.versioning.manifest_store import Objects
     from alance.versioning.settle import Patience
     from alance.versioning.table import Table
 
@@ -146,17 +148,24 @@ class ExternalManifests:
         return await all_of(manifest_of(version) for version in range(base + 1, newest.version + 1))
 
     async def create(
-        self, version: int, content: bytes, transaction_uuid: str, *, peeks: bool = False
+        self,
+        version: int,
+        content: bytes,
+        transaction_uuid: str,
+        *,
+        named: Objects = (),
+        peeks: bool = False,
     ) -> Created:
         """Make a version. Cost: PUT, put, COPY, put, DELETE, one after the other.
 
         From the first put on the version is there, whatever comes of the rest.
         """
         if version >> 63:  # nobody else has this number
-            return await self._inner.create(version, content, transaction_uuid)
+            return await self._inner.create(version, content, transaction_uuid, named=named)
         final = self._engine.registry.resolve(self._inner.location(version))[1]
         staged = Entry(version, f"{final}-{uuid.uuid4()}", len(content))
-        await self._store.put(staged.path, content)
+        before = paths_of(named, self._store)
+        await self._store.put_in_order([*before, (staged.path, content)])
         existing: Manifest | None = None
 
         async def whose() -> Settled:

@@ -24,6 +24,7 @@ from alance.versioning.manifest_store import (
     Created,
     is_made_by,
     manifest_at,
+    paths_of,
     settle_manifest,
 )
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from alance.format.table.naming import NamingScheme
     from alance.io.engine import Engine
     from alance.versioning.load import ManifestLocation
+    from alance.versioning.manifest_store import Objects
     from alance.versioning.settle import Patience
     from alance.versioning.table import Table
 
@@ -81,15 +83,23 @@ class LockedManifests:
         return await self._inner.versions_after(base)
 
     async def create(
-        self, version: int, content: bytes, transaction_uuid: str, *, peeks: bool = False
+        self,
+        version: int,
+        content: bytes,
+        transaction_uuid: str,
+        *,
+        named: Objects = (),
+        peeks: bool = False,
     ) -> Created:
         """Write a version's manifest, if it is not there. Cost: a GET and a PUT, in the lock."""
         location = self._inner.location(version)
         store, path = self._engine.registry.resolve(location)
 
+        before = paths_of(named, store)
+
         async def put() -> None:
             try:
-                await store.put(path, content, if_absent=True)
+                await store.put_in_order([*before, (path, content)], if_absent=True)
             except UnsupportedError:
                 await store.put(path, content)
 

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import uuid
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 from alance.errors import (
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from alance.io.store import Store
     from alance.versioning.table import Table
 
+Objects: TypeAlias = "Sequence[tuple[str, bytes]]"  # locations and contents
+
 AT_ONCE: Final = 64  # manifests read at once
 MERGED: Final = "alance.merged"  # property of a transaction: the uuids of those it consists of
 
@@ -55,6 +57,11 @@ class Created:
 
     is_ours: bool
     manifest: Manifest | None = None
+
+
+def paths_of(named: Objects, store: Store) -> list[tuple[str, bytes]]:
+    """Objects of a table's store, by their paths in it."""
+    return [(location.removeprefix(store.root), content) for location, content in named]
 
 
 class VersionsGoneError(RetryableConflictError):
@@ -86,9 +93,20 @@ class ManifestStore(Protocol):
         """
 
     async def create(
-        self, version: int, content: bytes, transaction_uuid: str, *, peeks: bool = False
+        self,
+        version: int,
+        content: bytes,
+        transaction_uuid: str,
+        *,
+        named: Objects = (),
+        peeks: bool = False,
     ) -> Created:
-        """Write a version's manifest, unless there is one; `peeks`: read whose it is meanwhile.
+        """Write a version's manifest, unless there is one.
+
+        Args:
+            named: objects that the manifest names, still to be written before it: their locations
+                and contents.
+            peeks: read whose it is meanwhile.
 
         Raises:
             StoreError: the store refused; the version was not made.
@@ -197,16 +215,23 @@ class ConditionalManifests:
         return await load_all(self._engine, self._table, base + 1, newest, self.scheme)
 
     async def create(
-        self, version: int, content: bytes, transaction_uuid: str, *, peeks: bool = False
+        self,
+        version: int,
+        content: bytes,
+        transaction_uuid: str,
+        *,
+        named: Objects = (),
+        peeks: bool = False,
     ) -> Created:
         """Put a version's manifest if it is absent. Cost: one PUT; settled by GETs where needed."""
         location = self.location(version)
         store, path = self._engine.registry.resolve(location)
+        before = paths_of(named, store)
         return await settle_manifest(
             self._engine,
             store,
             path,
-            lambda: store.put(path, content, if_absent=True),
+            lambda: store.put_in_order([*before, (path, content)], if_absent=True),
             transaction_uuid,
             self.patience.for_bytes(len(content)),
             peeks=peeks,

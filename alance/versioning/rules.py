@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.errors import RetryableConflictError
 from alance.format.table.apply import apply, manifest_bytes
 from alance.format.table.apply_state import DEFAULT, Settings
 from alance.format.table.conflicts import Rebased, fragments_to_merge, rebase
 from alance.io.tasks import all_of
+from alance.versioning.load import AS_FAST
 from alance.versioning.sidecars import load_deletions, load_transaction
 from alance.versioning.tokens import Notes, noted_config
 
@@ -146,4 +147,20 @@ class TableRules:
             )
             return manifest_bytes(following)
 
-        return await self.engine.decode(build, 0 if previous is None else previous.num_bytes)
+        return await self.engine.decode(build, _work_bytes(previous, transaction))
+
+
+# Operations that look at the fragments that they change alone, unless rows have ids of their own.
+_COPIES: Final = frozenset(
+    ("Append", "CreateIndex", "Delete", "ReserveFragments", "Rewrite", "Update", "UpdateConfig")
+)
+
+
+def _work_bytes(previous: Manifest | None, transaction: Transaction) -> int:
+    """What making the next version costs, in bytes of columns that are decoded meanwhile."""
+    own = transaction.message.ByteSize()
+    if previous is None:
+        return own
+    if transaction.operation in _COPIES and not previous.has_stable_row_ids:
+        return own + len(previous.fragments.records.content) // AS_FAST
+    return own + previous.num_bytes

@@ -184,11 +184,16 @@ class _Puts:
 
     async def next_failure(self) -> Exception | None:
         """Put once more, and give what the first that is answered says; None: it is written."""
+        if self._quiet_s == math.inf:  # there is never one beside it
+            try:
+                await self._put()
+            except _ANSWERS as error:
+                return error
+            return None
         if len(self.under_way) < MOST_PUTS:
             self.under_way.add(asyncio.ensure_future(self._put()))
-        timeout_s = None if self._quiet_s == math.inf else self._quiet_s
         ended, self.under_way = await asyncio.wait(
-            self.under_way, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            self.under_way, timeout=self._quiet_s, return_when=asyncio.FIRST_COMPLETED
         )
         failure: Exception | None = None
         for put in ended:

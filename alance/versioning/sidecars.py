@@ -10,6 +10,8 @@ from alance.format.table.deletions import DeletionVector, parse_arrow, parse_bit
 from alance.versioning.load import keep_object, read_object, recall_object
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from alance.format.proto import table_pb2
     from alance.format.table.fragment import Fragment
     from alance.format.table.manifest import Manifest
@@ -51,8 +53,18 @@ async def load_deletions(
             error.add_note(f"in {location}, deletions of fragment {fragment.id}")
             raise
 
-    key = ("deletions", location, num_physical_rows)
+    key = _deletions_key(location, num_physical_rows)
     return await engine.cache.get(key, load, lambda vector: vector.num_bytes)
+
+
+def keep_deletions(engine: Engine, location: str, vector: DeletionVector) -> None:
+    """Keep in memory what a deletion file has that is just being written."""
+    key = _deletions_key(location, vector.num_physical_rows)
+    engine.cache.put(key, vector, vector.num_bytes)
+
+
+def _deletions_key(location: str, num_physical_rows: int) -> Hashable:
+    return ("deletions", location, num_physical_rows)
 
 
 async def load_transaction(engine: Engine, table: Table, manifest: Manifest) -> Transaction | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from alance.format.table.manifest import Manifest
+    from alance.versioning.manifest_store import Objects
 
 LAG_S: Final = 0.5  # or as long as it took so far: those whose data is there wait for the others
 
@@ -37,6 +38,7 @@ class WaitingAppend:
         is_late: others have waited for its data long enough.
         making: what makes a version of it, once that cannot be made without it.
         may_be_visible: the version was made, or may be.
+        named: what is to be written with the manifest.
         notes: what it notes of producers.
     """
 
@@ -48,6 +50,7 @@ class WaitingAppend:
         "made",
         "making",
         "may_be_visible",
+        "named",
         "notes",
         "transaction",
     )
@@ -57,10 +60,12 @@ class WaitingAppend:
         transaction: Transaction,
         base: Manifest,
         data: Awaitable[object] | None,
+        named: Objects,
         moved: Callable[[object], object],
     ) -> None:
         self.transaction = transaction
         self.base = base
+        self.named = named
         self.made: asyncio.Future[Manifest] = asyncio.get_running_loop().create_future()
         self.made.add_done_callback(moved)
         self.is_late = False

@@ -139,3 +139,75 @@ async def test_nothing_stays_of_a_cancelled_call(
     goes_on.set()
     assert call.cancelled()
     assert names(tmp_path) == []
+
+
+async def test_what_a_manifest_names_is_on_the_disk_before_its_name(
+    tmp_path: Path, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link, jobs = os.link, 0
+    change = LocalStore._change
+
+    def linked(source: str, target: str) -> None:
+        calls.append((source, target))
+        link(source, target)
+
+    async def counted(store: LocalStore, *args: Any) -> Any:
+        nonlocal jobs
+        jobs += 1
+        return await change(store, *args)
+
+    monkeypatch.setattr(os, "link", linked)
+    monkeypatch.setattr(LocalStore, "_change", counted)
+    path = tmp_path / "t.lance"
+    rows = pa.table({"x": range(100)})
+    dataset = await alance.write_dataset(rows, path)
+    for change_of, folders in (
+        (lambda table: table.insert(rows.slice(0, 3)), ["data", "_transactions"]),
+        (lambda table: table.delete("x = 7"), ["_deletions", "_transactions"]),
+        (lambda table: table.update({"x": "1"}, where="x = 8"), ["_deletions", "data"]),
+        (lambda table: table.update_config({"a": "b"}), ["_transactions"]),
+    ):
+        calls.clear()
+        jobs = 0
+        dataset = await change_of(dataset)
+        assert jobs == 1, "one thread writes all of a small change"
+        named = next(
+            place
+            for place, call in enumerate(calls)
+            if "_versions" in call[1] and call[0] != "sync"
+        )
+        for folder in folders:
+            assert ("sync", str(path / folder)) in calls[:named]
+        for source, _ in [call for call in calls[: named + 1] if call[0] != "sync"]:
+            assert calls.index(("sync", source)) < named
+        assert ("sync", str(path / "_versions")) in calls[named:]
+    assert await dataset.count_rows() == lance.dataset(path).count_rows() == 102
+
+
+async def test_a_small_change_that_fails_leaves_the_version_and_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.lance"
+    rows = pa.table({"x": range(100)})
+    dataset = await alance.write_dataset(rows, path)
+    before = {folder: names(path / folder) for folder in ("data", "_versions")}
+    write = publish.write
+
+    def fail(target: str, *args: Any, **more: Any) -> None:
+        if "_versions" in target or "_transactions" in target:
+            raise OSError(errno.ENOSPC, "no space")
+        write(target, *args, **more)
+
+    monkeypatch.setattr(publish, "write", fail)
+    for change in (
+        dataset.insert(rows.slice(0, 3)),
+        dataset.delete("x = 7"),
+        dataset.update({"x": "1"}, where="x = 8"),
+    ):
+        with pytest.raises(StoreError, match="no space"):
+            await change
+        assert {folder: names(path / folder) for folder in before} == before
+        deletions = path / "_deletions"
+        assert not deletions.exists() or names(deletions) == []
+    monkeypatch.undo()
+    assert (await dataset.insert(rows.slice(0, 3))).version == 2

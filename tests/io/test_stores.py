@@ -217,3 +217,16 @@ async def test_cancelled_reads_leave_nothing(place: Place) -> None:
     )
     (buffer,) = await place.store.get_ranges(place.path("a"), [(0, 3)])
     assert bytes(buffer) == CONTENT[:3]
+
+
+async def test_objects_in_order(place: Place) -> None:
+    names = ["one/a", "two/b", "last"]
+    objects = [(place.path(name), name.encode()) for name in names]
+    await place.store.put_in_order(objects, if_absent=True)
+    assert await listed(place) == sorted(names)
+    again = [(path, b"again") for path, _ in objects]
+    with pytest.raises(AlreadyExistsError, match="last"):
+        await place.store.put_in_order(again, if_absent=True)
+    assert bytes(await place.store.get(place.path("last"))) == b"last"
+    await place.store.put_in_order(again)
+    assert bytes(await place.store.get(place.path("last"))) == b"again"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from alance.errors import AlreadyExistsError, NotFoundError, StoreError, UnsupportedError
 from alance.io.profile import GCS, StoreProfile
-from alance.io.store import ObjectMeta
+from alance.io.store import ObjectMeta, put_each
 
 if TYPE_CHECKING:
     import random
@@ -155,6 +155,12 @@ class ModelClient:
     ) -> Upload:
         """Not in the model."""
         raise UnsupportedError(f"{ROOT}{path}: the model has no uploads")
+
+    async def put_in_order(
+        self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
+    ) -> None:
+        """Write, perhaps, one after the other."""
+        await put_each(self, objects, if_absent=if_absent)
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write, perhaps, one after the other."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from alance.format.table.manifest import Manifest
     from alance.testing.lab import Lab
+    from alance.versioning.manifest_store import Objects
 
 
 class Queue(CommitQueue):
@@ -39,7 +40,10 @@ class Queue(CommitQueue):
         self.before: list[Transaction] = []  # somebody else's
 
         async def commit(
-            transaction: Transaction, base: Manifest, data: Awaitable[object] | None
+            transaction: Transaction,
+            base: Manifest,
+            data: Awaitable[object] | None,
+            named: Objects,
         ) -> Manifest:
             self.commits += 1
             if self.before:

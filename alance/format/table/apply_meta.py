@@ -192,7 +192,6 @@ def clone(draft: Draft, change: Clone) -> None:
         raise InvalidInputError("Clone: needs the version to clone, and a table that is not there")
     message = draft.message
     message.CopyFrom(draft.source.head)
-    draft.fragments = DraftedFragments(draft.source.fragments)
     draft.indices = []
     for index in draft.source.indices:
         copied = type(index)()
@@ -210,11 +209,7 @@ def clone(draft: Draft, change: Clone) -> None:
     else:
         message.ClearField("base_paths")
         message.base_paths.extend(draft.settings.base_paths)
-    for fragment in draft.fragments.all_like(lambda _: True):
-        for file in fragment.files:
-            set_base(file, base_id)
-        if fragment.HasField("deletion_file"):
-            set_base(fragment.deletion_file, base_id)
+    draft.fragments = DraftedFragments(draft.source.fragments.below(base_id))
     for index in draft.indices:
         set_base(index, base_id)
 

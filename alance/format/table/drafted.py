@@ -110,6 +110,9 @@ class DraftedFragments:
 
     def content(self) -> bytes:
         """All of them as fields of a manifest, in ascending order of their ids."""
+        if self._only_follow:
+            added = map(field_bytes, self._added)
+            return b"".join((self._before.records.content, *added))
         kept, count = np.flatnonzero(self._is_kept), len(self._before)
         # Numbers below `count` are positions in `_before`, others are places in `_added`.
         numbers = np.concatenate([kept, np.arange(count, count + len(self._added))])
@@ -130,6 +133,16 @@ class DraftedFragments:
             else:
                 parts.append(self._before.records.fields(first, last))
         return b"".join(parts)
+
+    @property
+    def _only_follow(self) -> bool:
+        """Whether those from before stay as they were, and those that were added follow them."""
+        before = self._before
+        if self._changed or not before.is_ascending or not self._is_kept.all():
+            return False
+        ids = [int(before.ids[-1])] if len(before) else []
+        ids += [fragment.id for fragment in self._added]
+        return ids == sorted(ids)
 
     def _get(self, position: int) -> table_pb2.DataFragment:
         fragment = self._changed.get(position)

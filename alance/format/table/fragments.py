@@ -79,6 +79,14 @@ class Records(Sequence[table_pb2.DataFragment]):
             list(forms),
         )
 
+    @classmethod
+    def read(cls, content: bytes) -> Records:
+        """Of records as fields of a manifest."""
+        parts = _kernels.manifest_fragments(content)
+        if parts is None:  # unusual
+            return cls.of(table_pb2.Manifest.FromString(content).fragments)
+        return cls(*parts[1:])
+
     def __len__(self) -> int:
         return len(self.stops)
 
@@ -258,6 +266,19 @@ class Fragments(Sequence[Fragment]):
             except DecodeError as error:
                 raise CorruptFileError(f"fragments of the manifest: {error}") from error
         return self._forms
+
+    def below(self, base_id: int | None) -> Fragments:
+        """These as of a table elsewhere: files that lie below no base path lie below this one.
+
+        Args:
+            base_id: None: all files lie below none, wherever they were.
+        """
+        return Fragments(Records.read(_kernels.based_fragments(self.records.content, base_id)))
+
+    @property
+    def is_ascending(self) -> bool:
+        """Whether they are in the order of their ids, which all differ."""
+        return self._order is None
 
     def row_id_ranges(self) -> tuple[UInt64s, Mask]:
         """The first row id of each fragment, whose others follow on; shape (n,).

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance.errors import CommitConflictError, RetryableConflictError
+from alance.file.batches import work_bytes
 from alance.format.keys import KEY, ROW, Keys
 from alance.format.numbers import as_mask, as_numbers
 from alance.format.proto import transaction_pb2
 from alance.format.table.operations import Update
+from alance.io.engine import INLINE_BYTES
 from alance.ops.merge.match import match
 from alance.ops.merge.plan import Merge
 from alance.ops.merge.rows import rewrite_columns, write_inserted, write_updated
 from alance.ops.merge.source import hold
-from alance.ops.rows.moved import prepare_rows
+from alance.ops.rows.moved import FEW_ROWS, prepare_rows
 from alance.ops.version.commits import latest
 from alance.ops.version.first_use import load_readers
 from alance.ops.write.bases import places_of
@@ -125,7 +127,8 @@ async def attempt(
     if plan.when_matched == "update" and not merge.rewrites_columns:
         moved_blobs(base, (*merge.lacking, *merge.partial))
     matches = await match(base, merge, source, scratch)
-    rows, places, row_ids = await run(matches.changed)
+    is_little = matches.num_changed + matches.gone.num_rows <= FEW_ROWS
+    rows, places, row_ids = await run(matches.changed, inline=is_little)
     summary = _summary(merge, matches, source.num_rows)
     if merge.rewrites_columns:
         return await rewrite_columns(base, merge, source, rows, places, scratch, summary)
@@ -141,7 +144,7 @@ async def attempt(
             await write_inserted(base, source, files, matches.matched)
         fragments = await files.seal()
         keys = await inserted_keys(merge, source, matches)
-        deleted = await run(partial(_deleted, matches, places))
+        deleted = await run(partial(_deleted, matches, places), inline=is_little)
     except BaseException:
         await files.discard()
         raise
@@ -232,7 +235,12 @@ async def _hashes(source: HeldSource, matches: Matches) -> list[UInt64s]:
     hashes = [np.empty(0, np.uint64)]
     run = source.keys.scratch.pool.run
     async with aclosing(source.keys.batches()) as batches:
-        hashes += [await run(partial(_hashed, batch, matches.matched)) async for batch in batches]
+        hashes += [
+            await run(
+                partial(_hashed, batch, matches.matched), inline=work_bytes([batch]) <= INLINE_BYTES
+            )
+            async for batch in batches
+        ]
     return hashes
 
 

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import InvalidInputError
+from alance.file.batches import work_bytes
 from alance.format.keys import KEY, ROW, KeyColumns, Keys
 from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
 from alance.ops.merge.plan import SOURCE, TARGET
@@ -115,14 +116,17 @@ async def match(base: Snapshot, merge: Merge, source: HeldSource, scratch: Scrat
 
 
 async def _match_at_once(matcher: _Matcher, source: HeldSource) -> None:
-    run = matcher.base.engine.pool.run
+    decode = matcher.base.engine.decode
     held = [batch async for batch in source.keys.batches()]
+    num_bytes = work_bytes(held)
     widths = key_widths(matcher.merge)
-    index = await run(partial(SourceKeys.of, held, source.keys.schema, widths))
+    index = await decode(partial(SourceKeys.of, held, source.keys.schema, widths), num_bytes)
     held.clear()
     async with aclosing(matcher.scanned()) as scanned:
         async for batch in scanned:
-            await run(partial(matcher.look_up_scanned, index, batch))
+            await decode(
+                partial(matcher.look_up_scanned, index, batch), num_bytes + work_bytes([batch])
+            )
 
 
 async def _match_by_parts(

@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.file.batches import one_batch
+from alance.file.batches import one_batch, work_bytes
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.table.lineage import mark_updated, spilled
 from alance.format.table.operations import REWRITE_COLUMNS, Update
 from alance.format.table.roaring import roaring_bytes
+from alance.io.engine import INLINE_BYTES
 from alance.ops.columns.backfill import Backfill
 from alance.ops.columns.cast import overlaid
 from alance.ops.columns.sources import OfLiveRows
@@ -125,10 +126,10 @@ async def write_inserted(
         matched: those that do; shape (source rows,).
     """
     schema = table_schema(base.manifest)
-    run = base.engine.pool.run
-    rows = await run(lambda: np.flatnonzero(~matched))
+    decode = base.engine.decode
+    rows = await decode(lambda: np.flatnonzero(~matched), matched.nbytes)
     async for batch, _, _ in chosen_rows(source, rows):
-        await files.write(await run(partial(conform, batch, schema)))
+        await files.write(await decode(partial(conform, batch, schema), work_bytes([batch])))
 
 
 async def chosen_rows(
@@ -145,7 +146,11 @@ async def chosen_rows(
                 end = min(stop, begin + PIECE_ROWS)
                 chosen = rows[begin:end] - first
                 is_part = len(chosen) < batch.num_rows or (chosen != np.arange(len(chosen))).any()
-                part = await run(partial(batch.take, to_arrow(chosen))) if is_part else batch
+                if is_part:
+                    take = partial(batch.take, to_arrow(chosen))
+                    part = await run(take, inline=work_bytes([batch]) <= INLINE_BYTES)
+                else:
+                    part = batch
                 yield part, begin, end
             first = last
             if stop == len(rows):

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.file.batches import one_batch
+from alance.file.batches import one_batch, work_bytes
 from alance.file.small_batches import in_groups, merged
 from alance.format.keys import KEY, ROW, KeyColumns, Keys
 from alance.format.numbers import python_value, to_arrow
+from alance.io.engine import INLINE_BYTES
 from alance.ops.merge.plan import SOURCE
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool
@@ -86,7 +87,9 @@ async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
         return batch, pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     async for group in in_groups(source.batches):
-        whole, part = await scratch.pool.run(partial(prepare, group, rows.num_rows))
+        is_little = work_bytes(group) <= INLINE_BYTES
+        work = partial(prepare, group, rows.num_rows)
+        whole, part = await scratch.pool.run(work, inline=is_little)
         await rows.append(whole)
         await keys.append(part)
     return HeldSource(rows, keys)

@@ -20,7 +20,7 @@ from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import condition_of
 from alance.ops.read.plan import in_large_batches, plan_scan
 from alance.ops.read.scan import scan
-from alance.ops.rows.moved import commit_rows, prepare_rows
+from alance.ops.rows.moved import FEW_ROWS, commit_rows, prepare_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS
@@ -132,7 +132,8 @@ async def matching_rows(snapshot: Snapshot, where: ScanOptions) -> dict[int, Int
     async with aclosing(scan(snapshot, plan)) as batches:
         async for batch in batches:
             offsets.add(as_numbers(batch.column(0)))
-    return await snapshot.engine.pool.run(offsets.by_fragment)
+    run = snapshot.engine.pool.run
+    return await run(offsets.by_fragment, inline=offsets.num_rows <= FEW_ROWS)
 
 
 async def checked_predicate(snapshot: Snapshot, where: ScanOptions) -> Predicate:

@@ -9,13 +9,18 @@ not make the version, nothing that was written for it stays.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 import numpy as np
 
 from alance.errors import InvalidInputError
 from alance.format.proto import copied, table_pb2
-from alance.format.table.deletions import ARROW_MAX_ROWS, NewDeletionFile, new_deletion_file
+from alance.format.table.deletions import (
+    ARROW_MAX_ROWS,
+    DeletionVector,
+    NewDeletionFile,
+    new_deletion_file,
+)
 from alance.format.table.naming import DELETIONS
 from alance.format.table.operations import Delete, Update
 from alance.format.table.row_ids_encode import row_ids_bytes
@@ -23,7 +28,9 @@ from alance.io.tasks import all_of
 from alance.ops.version.commits import PreparedChange
 from alance.ops.version.lineage import lineage_reader
 from alance.ops.version.objects import discard_objects
+from alance.ops.write.files import FEW_FILES
 from alance.versioning.rules import TableRules
+from alance.versioning.sidecars import keep_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -34,6 +41,7 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.files import DataFiles
+    from alance.versioning.manifest_store import Objects
 
 
 async def commit_rows(
@@ -46,6 +54,9 @@ async def commit_rows(
         CommitConflictError: a newer version rules this one out.
     """
     return await (await prepare_rows(snapshot, change, **rows)).commit()
+
+
+FEW_ROWS: Final = 4096
 
 
 class ChangedRows(TypedDict, total=False):
@@ -106,13 +117,19 @@ async def prepare_rows(
 
     try:
         await snapshot.prepare(handles)
-        operation = await snapshot.engine.pool.run(build)
+        operation = await snapshot.engine.pool.run(build, inline=are_few(handles, deleted))
     except BaseException:
         await discard()
         raise
 
     async def upload() -> None:
         await all_of([vectors.put(), *([] if files is None else [files.publish()])])
+
+    def handed() -> Objects | None:
+        has_little = not snapshot.is_remote and len(vectors.files) <= FEW_FILES
+        if has_little and (files is None or files.is_waiting):
+            return [*vectors.handed(), *(() if files is None else files.handed())]
+        return None
 
     rules = TableRules(
         snapshot.engine,
@@ -126,6 +143,7 @@ async def prepare_rows(
         options=options,
         rules=rules,
         upload=upload,
+        handed=handed,
         discard=discard,
         summary=summary,
     )
@@ -185,6 +203,7 @@ class _DeletionFiles:
     def __init__(self, snapshot: Snapshot, files: list[NewDeletionFile]) -> None:
         self._snapshot = snapshot
         self._begun: list[NewDeletionFile] = []
+        self._vectors: list[DeletionVector] = []  # what the files have
         self.files = files
 
     def build(self, handles: Sequence[FragmentHandle], deleted: Mapping[int, Int64s]) -> list[int]:
@@ -206,7 +225,15 @@ class _DeletionFiles:
                     handle.id, union, version, as_bitmap=_as_bitmap(handle, len(union))
                 )
                 self.files.append(file)
+                self._vectors.append(DeletionVector(union, handle.num_physical_rows))
         return emptied
+
+    def handed(self) -> list[tuple[str, bytes]]:
+        """Hand them over to whoever makes the version; the next change need not read them."""
+        self._begun += self.files
+        for file, vector in zip(self.files, self._vectors, strict=True):
+            keep_deletions(self._snapshot.engine, self._location(file), vector)
+        return [(self._location(file), file.content) for file in self.files]
 
     async def put(self) -> None:
         """Write all of them."""
@@ -226,6 +253,13 @@ class _DeletionFiles:
 
     def _location(self, file: NewDeletionFile) -> str:
         return self._snapshot.table.folder(f"{DELETIONS}/{file.name}")
+
+
+def are_few(handles: Sequence[FragmentHandle], deleted: Mapping[int, Int64s]) -> bool:
+    """Whether deletions are joined with those before in less time than a hop to a thread takes."""
+    before = [handle.deleted for handle in handles[:FEW_FILES]]
+    rows = sum(len(vector.rows) for vector in before if vector is not None)
+    return len(handles) <= FEW_FILES and rows + sum(map(len, deleted.values())) <= FEW_ROWS
 
 
 def _as_bitmap(handle: FragmentHandle, count: int) -> bool:

@@ -19,7 +19,7 @@ from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import computed_from_arrow, parse_projection
 from alance.expr.casts import widened
 from alance.expr.tree import FAILURES, Problem, one_line
-from alance.file.batches import empty_batch, empty_columns
+from alance.file.batches import empty_batch, empty_columns, work_bytes
 from alance.file.small_batches import in_groups, merged
 from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
@@ -28,7 +28,7 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.rows.delete import Offsets
-from alance.ops.rows.moved import commit_rows
+from alance.ops.rows.moved import FEW_ROWS, commit_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
 from alance.ops.write.blob_moves import moved_blobs, with_payloads
@@ -58,11 +58,14 @@ async def update(
     """The version in which rows have new values. See `Dataset.update`."""
     # Off the loop: the engine of pyarrow's expressions takes 0.2 s to come up.
     run = snapshot.engine.pool.run
-    *each, last = await run(lambda: shared_out([*_texts(updates).values(), where], params))
-    condition = ScanOptions(filter=where, params=last)
+
+    def parse(base: Snapshot) -> tuple[Assignments, ScanOptions]:
+        *each, last = shared_out([*_texts(updates).values(), where], params)
+        assignments = parse_updates(base.schema, updates, each)
+        return assignments, ScanOptions(filter=where, params=last)
 
     async def attempt(base: Snapshot) -> Snapshot:
-        assignments = await run(partial(parse_updates, base.schema, updates, each))
+        assignments, condition = await run(partial(parse, base))
         return await _attempt(base, assignments, condition, commit)
 
     return await with_retries(snapshot, attempt, commit.max_retries)
@@ -82,13 +85,13 @@ async def _attempt(
         async with aclosing(matching(base, assignments, where)) as batches:
             async for group in in_groups(batches):
                 work = partial(new_rows, group, assignments, base.schema)
-                for batch, rows in await run(work):
+                for batch, rows in await base.engine.decode(work, work_bytes(group)):
                     moved.add(as_numbers(batch.column(ROW_ADDRESS)))
                     if base.has_stable_row_ids:
                         row_ids.append(as_numbers(batch.column(ROW_ID)))
                     await files.write(rows)
         fragments = await files.seal()
-        deleted = await run(moved.by_fragment)
+        deleted = await run(moved.by_fragment, inline=moved.num_rows <= FEW_ROWS)
         ids = await run(partial(np.concatenate, row_ids)) if row_ids else None
     except BaseException:
         await files.discard()

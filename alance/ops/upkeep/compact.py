@@ -61,6 +61,7 @@ __all__ = [
     "plan",
 ]
 
+FEW_FRAGMENTS: Final = 64  # that are planned for in less time than a hop to a thread takes
 TASKS_AT_ONCE: Final = 2  # one reads while the other one's last bytes are under way
 
 
@@ -140,7 +141,7 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
             for group in compact_plan.within(groups, candidates, resolved)
         ]
 
-    tasks = await snapshot.engine.pool.run(build)
+    tasks = await snapshot.engine.pool.run(build, inline=len(records) <= FEW_FRAGMENTS)
     warnings = tuple(
         f"index {name!r} cannot be brought to new addresses by this alance: the {len(ids)} "
         "fragments that it covers stay as they are; uncover_indices=True rewrites them as well"

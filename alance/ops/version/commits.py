@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.format.table.operations import Operation
     from alance.session import Session
-    from alance.versioning.manifest_store import ManifestStore
+    from alance.versioning.manifest_store import ManifestStore, Objects
     from alance.versioning.table import Table
 
 T = TypeVar("T")
@@ -38,6 +38,7 @@ async def commit_change(
     *,
     rules: TableRules | None = None,
     data: Awaitable[object] | None = None,
+    named: Objects = (),
     discard: Callable[[], Awaitable[object]] | None = None,
     detached: bool = False,
     summary: Mapping[str, Any] | None = None,
@@ -50,6 +51,7 @@ async def commit_change(
         rules: None: those of Lance tables without more knowledge; see `TableRules` for what
             lets two deletes in one fragment both succeed.
         data: uploads that must be there before the version.
+        named: see `versioning.commit`.
         discard: removes what was written for the version; called where it was not made, for
             certain. An interrupted commit that may yet take effect keeps its files.
         summary: counts of what was done, for `Dataset.summary`.
@@ -70,6 +72,7 @@ async def commit_change(
         transaction,
         rules=rules,
         data=data,
+        named=named,
         discard=discard,
         detached=detached,
         max_retries=options.max_retries,
@@ -84,6 +87,7 @@ class PreparedChange:
     Attributes:
         rules, discard, summary: see `commit_change`.
         upload: what must be there before the version.
+        handed: hands over what `upload` would write, where it is little; None: it is not.
     """
 
     snapshot: Snapshot
@@ -91,17 +95,20 @@ class PreparedChange:
     options: CommitOptions | None = None
     rules: TableRules | None = None
     upload: Callable[[], Awaitable[object]] | None = None
+    handed: Callable[[], Objects | None] = lambda: None
     discard: Callable[[], Awaitable[object]]
     summary: Mapping[str, Any] | None = None
 
     async def commit(self) -> Snapshot:
         """Make it the next version; see `commit_change`."""
+        named = self.handed()
         return await commit_change(
             self.snapshot,
             self.operation,
             self.options,
             rules=self.rules,
-            data=None if self.upload is None else self.upload(),
+            data=None if self.upload is None or named is not None else self.upload(),
+            named=named or (),
             discard=self.discard,
             summary=self.summary,
         )
@@ -126,6 +133,7 @@ async def commit_on(
     rules: TableRules | None = None,
     scheme: NamingScheme = NamingScheme.V2,
     data: Awaitable[object] | None = None,
+    named: Objects = (),
     discard: Callable[[], Awaitable[object]] | None = None,
     detached: bool = False,
     max_retries: int = MAX_RETRIES,
@@ -147,6 +155,7 @@ async def commit_on(
             rules=rules or TableRules(engine, table),
             manifests=manifests_of(session, table, scheme),
             data=data,
+            named=named,
             detached=detached,
             max_retries=max_retries,
         )

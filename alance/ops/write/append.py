@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from alance.ops.write.options import WriteOptions
     from alance.ops.write.sources import Data
     from alance.session import Session
+    from alance.versioning.manifest_store import Objects
     from alance.versioning.table import Table
 
 SMALL_BYTES: Final = 8 << 20  # one PUT; larger uploads would hold up the others of a version
@@ -52,7 +53,10 @@ class TableQueue(CommitQueue):
         manifests = manifests_of(session, table)
 
         async def run(
-            transaction: Transaction, base: Manifest, data: Awaitable[object] | None
+            transaction: Transaction,
+            base: Manifest,
+            data: Awaitable[object] | None,
+            named: Objects,
         ) -> Manifest:
             manifest = await commit(
                 engine,
@@ -62,6 +66,7 @@ class TableQueue(CommitQueue):
                 rules=rules,
                 manifests=manifests,
                 data=data,
+                named=named,
             )
             self._told = asyncio.get_running_loop().time()
             await clean_after(session, table, manifest)
@@ -117,21 +122,25 @@ async def commit_append(
     )
     summary = summary_of(fragments)
     if options.commit.max_retries != MAX_RETRIES or base.version >> 63:
+        data, named = files.before()
         return await commit_on(
             session,
             table,
             base,
             transaction,
-            data=files.publish(),
+            data=data,
+            named=named,
             max_retries=options.commit.max_retries,
             summary=summary,
         )
-    data: Awaitable[object] | None = None
-    if files.num_bytes <= SMALL_BYTES:
-        data = files.publish()
-    else:
+    queue = queue_of(session, table)
+    if files.num_bytes > SMALL_BYTES:
         await files.publish()
-    manifest = await queue_of(session, table).append(transaction, base, data)
+    if queue.num_under_way:  # in a crowd the data goes ahead
+        data, named = files.publish(), ()
+    else:
+        data, named = files.before()
+    manifest = await queue.append(transaction, base, data, named)
     return Snapshot(session, table, manifest, summary)
 
 

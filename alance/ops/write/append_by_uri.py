@@ -159,6 +159,7 @@ class Guess:
         if loading.done():  # a cache had it
             latest = await base()
             return await commit_append(session, table, latest, files, fragments, self._options)
+        data, named = files.before()
         transaction = Transaction.of(
             Append(tuple(fragments)),
             read_version=self._where.version,
@@ -172,7 +173,8 @@ class Guess:
             loading=base(),
             rules=TableRules(session.engine, table),
             manifests=manifests_of(session, table, self._where.scheme),
-            data=files.publish(),
+            data=data,
+            named=named,
             max_retries=self._options.commit.max_retries,
         )
         queue_of(session, table).learn(manifest)

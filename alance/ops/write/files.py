@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 FILES_ENDING: Final = 2  # whose last bytes are under way while the next one is written
 FILES_TOGETHER: Final = 64  # small ones that are put at once, as many as stores take
 TOGETHER_BYTES: Final = 16 << 20  # of them
+FEW_FILES: Final = 2  # that are written by one thread, with the manifest that names them
+FEW_BYTES: Final = 1 << 20  # of them
 
 
 @dataclass(slots=True)
@@ -50,6 +52,7 @@ class _File:
     blobs: BlobFiles | None = None
     written: WrittenFile | None = None
     ending: asyncio.Task[None] | None = None  # small files share one
+    is_handed: bool = False
 
 
 @dataclass(slots=True)
@@ -146,10 +149,15 @@ class DataFiles:
     async def seal(self) -> list[table_pb2.DataFragment]:
         """The fragments of all rows, one a file; their last bytes may still be on their way.
 
+        Of a local table little files still wait, for `handed` or `publish`.
+
         Raises:
             StoreError: the store failed.
         """
-        await self.cut()
+        if self._current is not None:
+            await self._seal(self._current)
+        if not self._may_wait:
+            await self._end_small()
         self._tell()
         return [self._fragment(file) for file in self._files]
 
@@ -166,12 +174,41 @@ class DataFiles:
             await self.write(batch)
         return await self.seal()
 
+    @property
+    def _may_wait(self) -> bool:
+        """Whether all files are so little that they may be written with the manifest."""
+        is_own = not (self.table.is_remote or any(self.targets) or self._hooks)
+        return (
+            is_own
+            and len(self._files) == len(self._small) <= FEW_FILES
+            and self._small_bytes <= FEW_BYTES
+        )
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether none of the files is on its way, after `seal`."""
+        return not self._endings
+
+    def handed(self) -> list[tuple[str, bytes]]:
+        """Hand over the files that wait, as locations and contents: whoever makes the version
+        writes them before its manifest.
+        """
+        small, self._small = self._small, []
+        for file, _ in small:
+            file.is_handed = True
+        return [(file.location, content) for file, content in small]
+
+    def before(self) -> tuple[Awaitable[object] | None, Sequence[tuple[str, bytes]]]:
+        """`data` and `named` of the commit that makes the sealed files part of the table."""
+        return (None, self.handed()) if self.is_waiting else (self.publish(), ())
+
     async def publish(self) -> None:
         """Wait until all files are there.
 
         Raises:
             StoreError: the store failed.
         """
+        await self._end_small()
         await all_of([asyncio.shield(ending) for ending in self._endings])
 
     async def discard(self) -> None:
@@ -277,7 +314,7 @@ class DataFiles:
     async def _remove(self, file: _File) -> None:
         paths = [] if file.blobs is None else await file.blobs.abort()
         store, path = self._engine.registry.resolve(file.location)
-        if file.ending is not None:
+        if file.ending is not None or file.is_handed:
             paths.append(path)
         try:
             await file.writer.abort()

@@ -112,12 +112,13 @@ async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) ->
     """
     if isinstance(data, type):  # which has the methods of its objects
         raise _refused(data)
-    if _is_python(data):
+    num_rows = data.num_rows if isinstance(data, pa.Table | pa.RecordBatch) else None
+    is_arrow = num_rows is not None  # what else it could be takes long to find out
+    if not is_arrow and _is_python(data):
         data = await pool.run(partial(_table_of, data, schema))
-    elif isinstance(data, Scanned) and not _is_pyarrow_dataset(data):
+    elif not is_arrow and isinstance(data, Scanned) and not _is_pyarrow_dataset(data):
         schema = schema or data.schema  # in which blobs are blobs, not bytes
         data = data.scanner(blob_handling="all_binary")
-    num_rows = data.num_rows if isinstance(data, pa.Table | pa.RecordBatch) else None
     own, batches = _opened(data)
     if isinstance(batches, AsyncIterable):
         stream = _from_async(batches)

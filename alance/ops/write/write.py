@@ -325,6 +325,7 @@ async def _commit(
         read_version = 0 if base is None else base.version
         transaction = Transaction.of(operation, read_version=read_version, properties=noted)
     settings = Settings(options.data_storage_version, options.stable_row_ids)
+    data, named = (None, ()) if files is None else files.before()
     rules = _Checked if files is None else TableRules
     return await commit_on(
         session,
@@ -333,7 +334,8 @@ async def _commit(
         transaction,
         rules=rules(session.engine, table, settings, source=source),
         scheme=NamingScheme.V2 if options.v2_manifest_paths else NamingScheme.V1,
-        data=None if files is None else files.publish(),
+        data=data,
+        named=named,
         discard=None if files is None else files.discard,
         detached=detached,
         max_retries=options.commit.max_retries,

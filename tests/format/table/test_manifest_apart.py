@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from alance import _kernels
 from alance.errors import AlanceError, CorruptFileError
 from alance.format.proto import rowids_pb2, table_pb2
 from alance.format.table import manifest
-from alance.format.table.fragments import Fragments, Records
+from alance.format.table.fragments import Fragments, Records, form_bytes
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.row_ids import parse_row_ids, row_id_segments
 
@@ -203,3 +204,54 @@ def test_row_ids_of_records_beyond_their_bytes() -> None:
         _kernels.row_id_ranges(b"1234", stops, np.array([2], np.int64))
     with pytest.raises(ValueError, match="other numbers"):
         _kernels.row_id_ranges(b"12345", stops, np.empty(0, np.int64))
+
+
+@st.composite
+def based_records(draw: st.DrawFn) -> table_pb2.DataFragment:
+    """A record whose files lie here or below base paths."""
+    fragment = table_pb2.DataFragment(id=draw(st.integers(0, 99)), physical_rows=7)
+    bases = st.none() | st.integers(0, 300)
+    for path in draw(st.lists(st.sampled_from(["a.lance", "ä.lance"]), max_size=3)):
+        file = fragment.files.add(path=path, fields=[1, -2], file_size_bytes=300)
+        if (base := draw(bases)) is not None:
+            file.base_id = base
+    if draw(st.booleans()):
+        fragment.deletion_file.num_deleted_rows = 2
+        if (base := draw(bases)) is not None:
+            fragment.deletion_file.base_id = base
+    if draw(st.booleans()):
+        fragment.inline_row_ids = b"\x0a\x00"
+    if draw(st.booleans()):
+        fragment.overlays.add()
+    return fragment
+
+
+@given(st.lists(based_records(), max_size=4), st.none() | st.integers(0, 300))
+def test_records_of_a_clone(fragments: list[table_pb2.DataFragment], base: int | None) -> None:
+    below = Fragments(Records.of(fragments)).below(base)
+    for fragment in fragments:
+        for file in (
+            *fragment.files,
+            *[fragment.deletion_file] * fragment.HasField("deletion_file"),
+        ):
+            if base is None:
+                file.ClearField("base_id")
+            elif not file.HasField("base_id"):
+                file.base_id = base
+    assert list(below.records) == fragments
+    assert [below.forms[number] for number in below.records.form_of.tolist()] == [
+        table_pb2.DataFragment.FromString(form_bytes(fragment)) for fragment in fragments
+    ]
+
+
+@given(st.lists(based_records(), min_size=1, max_size=3), st.data())
+def test_records_that_are_damaged_are_refused_or_read(
+    fragments: list[table_pb2.DataFragment], data: st.DataObject
+) -> None:
+    content = bytearray(Records.of(fragments).content)
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(CorruptFileError, ValueError):
+        _kernels.based_fragments(bytes(content), 3)
+    with pytest.raises(ValueError, match="fragments"):
+        _kernels.based_fragments(Records.of(fragments).content[:-1], 3)

@@ -1,0 +1,56 @@
+"""Names in a folder, in the order in which stores list keys."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from alance import _kernels
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+
+def keys(folder: Path, after: bytes = b"", most: int = 1 << 40) -> list[bytes]:
+    status, content = _kernels.folder_keys(os.fsencode(folder), after, most)
+    assert status == 0
+    return content.split(b"\0")[:-1]
+
+
+def test_a_folder_sorts_by_the_keys_under_it(tmp_path: Path) -> None:
+    for name in ("a", "b-c", "ü"):
+        (tmp_path / name).write_bytes(b"")
+    for name in ("b", "empty"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    expected = [b"a", b"b-c", b"b/", b"empty/", b"link", "ü".encode()]
+    assert keys(tmp_path) == expected
+    assert keys(tmp_path, most=0) == []
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 60), st.integers(0, 70))
+def test_the_first_ones_and_those_behind_them(
+    tmp_path_factory: pytest.TempPathFactory, count: int, most: int
+) -> None:
+    folder = tmp_path_factory.mktemp("folder")
+    names = [f"{number * 7919 % 1000:03d}".encode() for number in range(count)]
+    for name in names:
+        (folder / os.fsdecode(name)).write_bytes(b"")
+    first = keys(folder, most=most)
+    assert first == sorted(names)[:most]
+    last = first[-1] if first else b""
+    assert [*first, *keys(folder, last)] == sorted(names)
+
+
+def test_what_is_no_folder_is_told_by_the_systems_error(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"")
+    for path, status in ((tmp_path / "missing", errno.ENOENT), (file, errno.ENOTDIR)):
+        assert _kernels.folder_keys(os.fsencode(path), b"", 5) == (status, b"")
