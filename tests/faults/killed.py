@@ -3,8 +3,9 @@
     python killed.py URI STORAGE_OPTIONS VERB
 
 Each line of the input is a number n. A child is forked that runs the verb and kills itself, as
-the kernel would, before the n-th turn of any of its tasks; the answer is a line: `killed`, or
-`done` where there were fewer turns. Nothing is opened before the fork.
+the kernel would, before the n-th turn of any of its tasks, or change of a file by any of its
+threads; the answer is a line: `killed`, or `done` where there were fewer. Nothing is opened before
+the fork.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pyarrow as pa
@@ -34,10 +35,15 @@ class Turns(Coroutine[Any, Any, Any]):
         self.inner = inner
 
     def send(self, value: Any) -> Any:
-        Turns.left -= 1
-        if Turns.left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
+        Turns.count()
         return self.inner.send(value)
+
+    @classmethod
+    def count(cls) -> None:
+        """Count one down; at the last one the process ends."""
+        cls.left -= 1
+        if cls.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def throw(self, *error: Any) -> Any:
         return self.inner.throw(*error)
@@ -49,7 +55,20 @@ class Turns(Coroutine[Any, Any, Any]):
         return self.inner.__await__()
 
 
+CHANGES = ("write", "fsync", "replace", "link", "unlink", "mkdir")  # of `os`
+
+
+def counted(change: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*args: Any, **more: Any) -> Any:
+        Turns.count()
+        return change(*args, **more)
+
+    return call
+
+
 async def write(uri: str, options: dict[str, str], verb: str) -> None:
+    for name in CHANGES:
+        setattr(os, name, counted(getattr(os, name)))
     loop = asyncio.get_running_loop()
     loop.set_task_factory(
         lambda on, coroutine, **more: asyncio.Task(Turns(coroutine), loop=on, **more)  # type: ignore[arg-type]

@@ -89,7 +89,9 @@ async def crashed(
     transaction = append_again(base)
     life = list(STEPS[:num_steps])
     store = Dying(
-        committer.table.store, life, {"put_in_order": "put_staged", "copy": "copy", "delete": "delete"}
+        committer.table.store,
+        life,
+        {"put_in_order": "put_staged", "copy": "copy", "delete": "delete"},
     )
     dying = ExternalManifests(
         committer.engine,
