@@ -96,7 +96,7 @@ def public_arguments(options: type[T]) -> type[T]:
             raise unexpected(arguments.keys() - accepted, accepted)
         init(self, *values, **arguments)
 
-    options.__init__ = checked  # type: ignore[method-assign]
+    options.__init__ = checked  # type: ignore[assignment, method-assign]  # with its arguments
     return options
 
 

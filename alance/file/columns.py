@@ -1,7 +1,7 @@
 """Plans over the columns of one open file: which pages hold the rows, and what they still need.
 
-What was learned of a page (its state) goes through a `States`: the session's search cache for
-takes, a scan's own for scans.
+The states of pages are found and kept through a `States`: for takes the session's search cache, for
+a scan its own, because a scan would fill the cache with states that it needs once.
 """
 
 from __future__ import annotations

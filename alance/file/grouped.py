@@ -1,8 +1,8 @@
-"""Whole fragments read together: their pages of one field, decoded in as few calls as they allow.
+"""Whole fragments read together: the pages of one field are decoded in as few calls as possible.
 
-Of tables of many small fragments a page costs more than its bytes. Here no page has a plan, a
-state or an object of its own: pages are rows of arrays, a file is asked for in one range or few,
-and neighbouring pages of one kind are decoded as one.
+If fragments are small, the work per page costs more than its bytes. So no page has a plan, a state
+or an object of its own: pages are rows of arrays, a file is read in one range or a few, and
+neighbouring pages of one kind are decoded as one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Rows of open local files: what the page cache holds is read by the job that decodes it.
+"""Rows of open local files: the job that decodes a column reads it first, from the page cache.
 
-Little that it lacks is waited for there; of a file that it has not, reads ahead are better.
-
-A column is read just before it is decoded, into memory that the column before it gave back: the
-bytes are still in the processor's cache, and nothing is held ahead.
+A column is read just before it is decoded, into memory that the column before it gave back. So its
+bytes are still in the processor's cache, and no memory is held ahead. The job waits for the few
+bytes that the page cache lacks. If the cache lacks most of a file, reading ahead is faster.
 """
 
 from __future__ import annotations

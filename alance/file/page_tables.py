@@ -1,7 +1,7 @@
-"""What is known of the pages of open fragments, in tables that the kernel looks rows up in.
+"""Tables of the pages of open fragments, in which the kernel looks rows up.
 
-A table has a column's pages whose rows can be taken in one call. A page that was not met yet is a
-hole, which a take fills: from the caches, or by a plan.
+A table has those pages of a column from which rows can be taken in one call. A page that is not
+known yet is a hole. A take fills it from the caches, or by a plan.
 """
 
 from __future__ import annotations

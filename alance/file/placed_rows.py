@@ -1,9 +1,9 @@
-"""Single rows of open fragments: placed, learned where something is not known, and planned.
+"""Finds where single rows of open fragments are, and plans their reading.
 
-Every take goes through `placed_rows`. The rows of a leaf in all fragments are placed by one call of
-the kernel, which gives the bytes to read, or the pages of which its tables know nothing. Those are
-filled from the caches or by a round of reads; where a round is dear, rows of such pages are read by
-a guess instead. Columns and pages of other kinds have plans of their own, beside.
+Every take goes through `placed_rows`. One kernel call places the rows of a leaf in all fragments.
+It returns the bytes to read, and the pages that its tables do not know. These are filled from the
+caches, or by a round of reads. On stores where a round is expensive, their rows are read by a guess
+instead. Columns and pages of other kinds have plans of their own, which run beside.
 """
 
 from __future__ import annotations

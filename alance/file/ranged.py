@@ -1,8 +1,9 @@
 """Ranges of rows of an open fragment: all columns of plain values by one call of the kernel.
 
-A scan reads a fragment part by part, an index some of its pages. The page tables of the columns say
-which bytes a part needs, and one more call makes a record batch of them. What the kernel does not
-take (nested fields, constant pages, older files) is planned and decoded column by column, beside.
+A scan reads a fragment in parts, and a lookup some pages of an index. The columns' page tables say
+which bytes a part needs, and one more kernel call makes a record batch of them. So a part costs the
+same in Python for any number of columns. What the kernel does not handle (nested fields, constant
+pages, older files) is planned and decoded beside it, column by column.
 """
 
 from __future__ import annotations

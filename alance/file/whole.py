@@ -1,12 +1,12 @@
-"""Whole small files, many at once: tables parsed in one call, pages of one field joined.
+"""Whole small files, many at once: one kernel call parses their tables, and pages are joined.
 
-A scan looks at the end of a file, then at its page tables, then at its pages. Of a small file that
-is read as a whole anyway one request does; all else is done over its bytes by a thread, so that
-neither the store nor the event loop is asked again.
+A scan reads the end of a file, then its page tables, then its pages. For a small file, one request
+for all of it is cheaper. A thread then does everything over these bytes, without another request or
+another turn of the event loop.
 
-Files of one table that have the same columns differ in places and numbers only. Here none of them
-has an object of its own: pages are rows of arrays, and neighbouring pages of one kind are decoded
-as one. Whatever is unusual, wrong bytes too, is left to the opening of single fragments.
+Files of one table with the same columns differ only in positions and numbers. So no file has an
+object of its own: pages are rows of arrays, and neighbouring pages of one kind are decoded as one.
+Unusual files, damaged ones included, are opened one by one, and the error comes from there.
 """
 
 from __future__ import annotations

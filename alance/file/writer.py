@@ -1,9 +1,9 @@
-"""DataFileWriter: batches in, one object on a store; what is common to all versions.
+"""DataFileWriter: makes one object of batches. This is the part that all file versions share.
 
-Batches wait until there are enough rows for the encoder, rows until a page is full; they are
-encoded by threads, and the bytes go to the upload. Memory is what the rows that wait hold, up to a
-budget, and what the upload has under way. A file that has nothing but small batches is encoded by
-one job, from the first row to the last byte.
+Batches wait until the encoder has enough rows, and rows until a page is full. Threads encode pages,
+and the bytes go to the upload. Memory holds the waiting rows, up to a budget, and what the upload
+has under way. If a file has only small batches, one job encodes it, from the first row to the last
+byte.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """How the pure half asks for bytes.
 
-A plan is a generator: it yields the byte ranges of one round, is sent the buffers in the same
-order, and returns its result. It never waits. What it does between rounds may be long where it
-consists of many: at a `TURN` it can be left for a while.
+A plan is a generator. It yields the byte ranges of one round, is sent their buffers in the same
+order, and returns its result. It never waits, so the same plan runs over a store, over bytes in
+memory, and in a dry run. If it consists of many parts, it takes long between rounds; at a `TURN`
+its driver can leave it for a while and let the event loop run.
 
-`step` goes on with a plan, and everything that drives one is made of it: `answered` over bytes in
-memory, `through` inside another plan, `together` many in lockstep, `io.drive` over a store.
+`step` advances a plan, and all drivers are made of it: `answered` over bytes in memory, `through`
+inside another plan, `together` for many in lockstep, `io.drive` over a store.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Sets of rows: what an index, a filter or deletions give, and what a search is limited to.
+"""Sets of rows: answers of indices and filters, deleted rows, the rows that a search may return.
 
 A row is a number of 64 bits: an address (fragment id << 32 | row offset) or a stable row id. A set
-is one roaring bitmap of them, so that what many rows have in common is computed in microseconds,
-and all rows of a fragment take some bytes: runs.
+is one roaring bitmap of them. So set operations on many rows take microseconds, and all rows of a
+fragment take a few bytes, because roaring stores runs.
 """
 
 from __future__ import annotations

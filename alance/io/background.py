@@ -1,10 +1,10 @@
-"""What a cancelled call leaves to be done: its caller is free, and the work ends by itself.
+"""Finishes what a cancelled call leaves to be done, after its caller is free.
 
-A call that is cancelled may have begun what cannot be called back by a word: an upload whose parts
-are on the store, files that no version will have. It sees to them, but its caller waits only
-`GRACE_S` for that, all in all; what takes longer (a store that does not answer) goes on here:
-bounded in time by whoever began it, in number by `MOST`, and owned by a session, whose end waits
-for it for a moment and then drops it. Nothing that goes on here makes a version, a tag or a branch.
+A cancelled call may leave things that take requests to remove: parts of an upload, or files that no
+version will name. It removes them itself, but its caller waits only `GRACE_S` for that in all. What
+takes longer, such as a store that does not answer, continues here. Whoever began it bounds its
+time, `MOST` bounds its number, and a session owns it: the end of the session waits for it briefly
+and then drops it. Nothing that continues here makes a version, a tag or a branch.
 """
 
 from __future__ import annotations

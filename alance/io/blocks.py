@@ -1,9 +1,10 @@
-"""The block cache: bytes of objects that takes of a remote store asked for, for those that follow.
+"""The block cache: bytes that takes of a remote store have read, kept for later takes.
 
-Callers ask again for the rows of others, and for rows beside them. What a request of a take has
-brought is kept as it came. A request costs as much as 80 to 150 KiB of body: so a block of 64 KiB
-of which something is here is read whole, and under many concurrent takes each of them is. Objects
-are immutable, scans do not come here, and what was used least recently goes first.
+Callers often ask for rows that others read, and for rows near these. So the bytes of a take's
+requests are kept as they came. A request costs as much as 80 to 150 KiB of body. Therefore a block
+of 64 KiB is read whole if a part of it is in the cache, or if many takes run at once. Objects never
+change, so entries never become stale. Scans do not use the cache. The least recently used bytes are
+dropped first.
 """
 
 from __future__ import annotations

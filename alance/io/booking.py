@@ -1,4 +1,8 @@
-"""From the ranges that are asked for to flights: which to join, which to send."""
+"""Turns ranges that reads ask for into flights: joins those under way, and books new ones.
+
+It joins first, since a range that is on its way costs nothing more. Only the rest is merged, so
+that two callers of one turn never fetch the same bytes twice.
+"""
 
 from __future__ import annotations
 

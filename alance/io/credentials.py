@@ -1,11 +1,11 @@
 """Credentials that expire: a provider gives them, and is asked again before they do.
 
-A provider stands among the storage options, under `credentials`, or in their place. obstore asks
-the store's `Renewed` for credentials; that asks the provider: once for all callers, in any number
-of tasks, threads and loops, and of stores that share a provider. While new ones are asked for too
-early, as it were, the old ones are still good: where the provider fails then, they are used on.
+A provider is one of the storage options, `credentials`, or replaces them all. obstore asks the
+store's `Renewed` for credentials, and that asks the provider: once for all tasks, threads and event
+loops, and for all stores that share it. Renewal begins before the old credentials expire. If it
+fails, the old ones are used as long as they are valid.
 
-What a provider answers, and what it raises, is in no message, log or pickle.
+What a provider returns or raises appears in no message, log or pickle.
 """
 
 from __future__ import annotations

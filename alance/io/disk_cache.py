@@ -1,11 +1,12 @@
 """The disk cache of a session: bytes of remote metadata that outlive the process.
 
-Plans are pure and ask it without waiting, so what it has of some objects is brought into memory
-before (`recall`). What is learned is written later, off the loop, in the order of nothing: all that
-may be lost is the saving of a request.
+Plans are pure and cannot wait for a disk. So before they run, `recall` brings what the cache has of
+their objects into memory. What is learned is written later, in threads and in no particular order.
+If a write is lost, a later read costs a request more, and nothing else.
 
-Two kinds of bytes are kept: ranges of data files, which never change once written, their name
-being unique; and whole objects (manifests, deletion files) under the entity that was read.
+Two kinds of bytes are kept. Ranges of data files are known by the file's name alone, because names
+are unique and files never change. Whole objects (manifests, deletion files) can be replaced, so
+they are kept under the entity that was read.
 """
 
 from __future__ import annotations

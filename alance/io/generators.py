@@ -1,9 +1,9 @@
 """Async generators that callers hold, and what they are made of.
 
-A loop lists each async generator that begins in it, and closes all of them at its end
-(`asyncio.run`), at once and in any order. Of generators that read from each other one is then
-found closing by the other, which is an error on the console. So of a stack of them the loop is
-told of the outermost one only, which closes those below it in their order.
+An event loop remembers each async generator that starts in it. At its end (`asyncio.run`) it closes
+all of them at once, in any order. If one of them reads from another, it may find that one already
+closing, which prints an error. So if generators are stacked, the loop only learns of the outermost
+one, and this closes the others in order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""What is answered at once; what else is asked for, by object or by one job of a thread."""
+"""Reads answered on the event loop, and how the others are sorted: by object, or into jobs.
+
+A hop to a thread costs more than a read of the page cache, so whatever does not block is read here.
+Small ranges of many objects become one job of a thread, since each job costs such a hop.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Callers that ask for the same kind of thing at once are answered together.
+"""Answers callers together if they ask for the same kind of thing at the same time.
 
-What an answer costs beside its rows does not grow with those who ask. So callers of one turn of the
-loop are one question; and where some are under way already, those that come meanwhile wait, and go
-together when one ends.
+Apart from its rows, an answer costs the same for one caller as for many. So the callers of one turn
+of the event loop become one question. If enough questions are under way already, callers wait, and
+become one question when one of these ends.
 """
 
 from __future__ import annotations

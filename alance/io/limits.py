@@ -1,9 +1,9 @@
 """How long a request may take, and how slow a store may be.
 
-A request that carries n bytes, in either direction, ends within `timeout_s` and a second for each
-`LEAST_RATE` of them, with all its attempts, pauses and the time to connect. So a small one and a
-large one have a bound of the same two numbers, and a server that trickles ends as a silent one
-does. The client is told shorter limits for one attempt, so that there is time for another one.
+A request ends within `timeout_s`, plus a second for each `LEAST_RATE` bytes that it carries in
+either direction. This includes all attempts, pauses and connecting. So two numbers bound small and
+large requests, and a server that sends single bytes is treated like a silent one. The client gets
+shorter limits for one attempt, which leave time for another.
 """
 
 from __future__ import annotations

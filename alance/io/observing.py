@@ -1,12 +1,11 @@
 """What happens while a service runs: told to observers, and to the log `alance.io`.
 
-Observers are told of events when these end: requests, retries, commits. What is so at a moment
-(queues, caches, lags) is a *reading*: those who have readings are asked for them when somebody
-looks, and keep no books for it. Without observers, and with a log that is not at DEBUG, an event
-costs a comparison.
+Observers are called when an event ends: a request, a retry, a commit. A *reading* is the state of a
+queue, a cache or a lag at one moment. Readings are collected only when somebody looks, so they cost
+nothing otherwise. Without observers, and if the log is not at DEBUG, an event costs a comparison.
 
-Requests are those to remote stores; reads of local files are none. What obstore tries again by
-itself is a part of one request.
+Only requests to remote stores count, not reads of local files. What obstore retries by itself is
+part of one request.
 """
 
 from __future__ import annotations

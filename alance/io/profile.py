@@ -1,7 +1,7 @@
-"""What suits each kind of store: its abilities, and the numbers that reads are planned by.
+"""What suits each kind of store: its abilities, and the numbers by which reads are planned.
 
-The numbers were measured against servers on one machine and by simulated latencies; the reason
-stands beside each. A store may be given another profile.
+The numbers were measured with servers on one machine and simulated latencies. Each has its reason
+beside it. A store may be given another profile.
 """
 
 from __future__ import annotations

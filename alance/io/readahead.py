@@ -1,4 +1,8 @@
-"""Work started ahead of the consumer, under a budget of bytes."""
+"""Work started ahead of the consumer, under a budget of bytes.
+
+Whole jobs are admitted, in their order, and never single requests. So an admitted job has all the
+memory that it needs and can finish: jobs that wait for each other's memory would never end.
+"""
 
 from __future__ import annotations
 

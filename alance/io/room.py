@@ -1,4 +1,4 @@
-"""Memory for what is read and decoded, shared by all who read much at once."""
+"""A budget of memory that all large takes of a session share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class Room:
     """A budget of bytes in one event loop: first come, first served.
 
-    Who is inside asks for no more: all that it will hold is asked for at once, so that it can end.
+    A caller asks once for all that it will hold. If callers asked for more while they hold some,
+    two of them could wait for each other for ever.
 
     Args:
         num_bytes: the budget; one caller alone gets in whatever it needs.

@@ -1,8 +1,8 @@
 """Storage options that may leave the process, in a pickle: all but those that hold secrets.
 
-Whoever unpickles a dataset has its own credentials, from the environment; secrets go along only
-where the options say so: `pickle_secrets`. Functions that give credentials go by their names, as
-pickle has it.
+Whoever unpickles a dataset uses its own credentials, from the environment. Secrets are pickled only
+if the option `pickle_secrets` says so. Functions that return credentials are pickled by their
+names.
 """
 
 from __future__ import annotations

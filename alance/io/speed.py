@@ -1,4 +1,4 @@
-"""How fast a store answers: what its requests have shown so far."""
+"""How fast a store answers, estimated from the requests that it has answered so far."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What systems do not have in common: Linux has it all, macOS less, Windows least.
+"""System calls that only some systems have: Linux has all of them, macOS fewer, Windows fewest.
 
-Each is asked for by what it has, not by its name, so that tests can take it away.
+The code checks for each call, not for the system's name, so tests can take a call away.
 """
 
 from __future__ import annotations

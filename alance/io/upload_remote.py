@@ -1,12 +1,12 @@
 """Uploads to object stores: one PUT for small objects, else parts, several at once.
 
-obstore's writer makes parts of one size out of what it gets, without copying, and tries each one
-again by itself. It orphans an upload when it is dropped, or cancelled at the wrong moment; so its
-calls are never cancelled while that could be, and it is always closed or aborted.
+obstore's writer divides what it gets into parts of one size, without copying, and retries each part
+by itself. If it is dropped, or cancelled at the wrong moment, its upload stays unfinished on the
+store. So its calls are never cancelled at such moments, and it is always closed or aborted.
 
-Orphans that cannot be avoided: where the answer to the request that begins an upload got lost,
-nobody knows its name; and an abort that GCS did not answer is not sent again, as obstore's writer
-can be dropped once. Buckets have a rule for these (abort incomplete uploads after some days).
+Two kinds of unfinished uploads cannot be avoided. If the answer to the request that begins an
+upload is lost, nobody knows its name. And if GCS does not answer an abort, it is not sent again,
+because obstore's writer can be dropped only once. A lifecycle rule of the bucket can remove both.
 """
 
 from __future__ import annotations

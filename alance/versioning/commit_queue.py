@@ -1,19 +1,20 @@
-"""Many appends of one process as few versions: those that wait together are committed together.
+"""Makes few versions of many appends of one process: those that wait together become one version.
 
-Alone, eight appenders in turn make a version each, in two rounds of requests at best, and every
-one disturbs the others. In a queue, whatever came while one version was being made is the next.
+Without a queue, eight appenders make eight versions, each in two rounds of requests at best, and
+each conflicts with the others. In a queue, all appends that arrive while a version is being made
+become the next version.
 
-A version is made of appends whose data is there: while it is on its way the rest of the first round
-is done beside it, and what is late, failed or cancelled by then leaves the group. A version that
-takes `STUCK_S` keeps nobody either: the next one is begun beside it, as another process would, and
-the condition of the put decides which comes first.
+A version contains only appends whose data is written. The data is written while the group's first
+round runs; an append that is late, failed or cancelled by its end leaves the group. If a version
+takes longer than `STUCK_S`, the next one begins beside it, as if in another process, and the
+condition of the PUT decides which comes first.
 
     queue = CommitQueue(commit_to_the_table)
     manifest = await queue.append(transaction, base)
 
-A merged transaction notes the uuids of those it consists of, so that an append whose outcome is
-not known can be given to the queue, or committed by itself, once more: it is not done twice. It
-also has the notes of all producers.
+A merged transaction records the uuids of its parts. So an append whose outcome is unknown can be
+given to the queue again, or committed by itself, and is never done twice. It also has the notes of
+all producers.
 """
 
 from __future__ import annotations

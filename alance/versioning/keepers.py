@@ -1,6 +1,6 @@
 """Who keeps a table's versions where the store of objects alone does not: a store or a lock.
 
-A keeper goes with the table wherever it is passed, and with its branches: each read of the latest
+A keeper belongs to the table and its branches, wherever they are passed. Each read of the latest
 version and each commit asks it.
 """
 

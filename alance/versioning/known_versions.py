@@ -1,7 +1,8 @@
 """The newest versions of a table that a committer has seen, without a gap.
 
-The last few are kept as manifests. Of the appends before them only who made them is kept, which is
-all that a further append has to know.
+The last few are kept as manifests. Of earlier appends only the uuids of their transactions and the
+notes of their producers are kept. Appends do not conflict, so a further append only has to know
+whether it was made already.
 """
 
 from __future__ import annotations

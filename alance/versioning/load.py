@@ -1,8 +1,8 @@
 """Finding and reading manifests: the latest version, a named one, all of them.
 
-On a store that lists in order the newest V2 name comes first, so that the latest version costs one
-LIST, stopped at its first entry, and one GET. Manifests and deletion files go by way of the disk
-cache: one is kept under an *entity*, text that another object at the same place does not have.
+V2 names sort the newest version first. So on a store that lists in order, the latest version costs
+one LIST, stopped at its first entry, and one GET. Manifests and deletion files may come from the
+disk cache. It keeps each under an *entity*: a text that differs if another object takes its place.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Stable row ids in little memory, and the way back from ids to addresses: runs.
+"""Stable row ids as runs, and the way back from ids to addresses.
 
-Ids are given out in order and keep their order through compaction, so that a table of many rows
-has few runs of consecutive ids: an appended fragment is one. The versions of rows are runs, too,
-of equal values.
+Ids are assigned in order, and compaction keeps their order. So even a large table has few runs of
+consecutive ids: an appended fragment is one run. Versions of rows are runs of equal values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""What the commit loop asks of the format's rules, and those of Lance tables."""
+"""The interface between the commit loop and the rules of the format, and the rules of Lance tables.
+
+The loop knows no operation: it only asks these rules to rebase, to apply, and what to write first.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Conditional puts whose outcome is known.
+"""Finds out what a conditional PUT did whose answer does not say so.
 
-A put-if-absent that says `exists` may be our own whose answer was lost, or one that the client
-sent twice; S3 answers so, too, while another put is under way and nothing is written yet. One that
-says nothing may have landed, or may land later. So whatever is not a plain success is settled by
-reading the object back: ours, another's, or not there. What is not there is put again, which is
-safe, since the put stays conditional: of all that were sent for this name, one takes effect.
+The answer `exists` may mean our own object: an earlier answer was lost, or the client sent the PUT
+twice. S3 also answers so while another PUT is under way and nothing is written yet. A PUT without
+an answer may have taken effect, or may do so later. So after anything but a plain success, the
+object is read back: it is ours, another's, or not there. If it is not there, it is put again. That
+is safe because the PUT stays conditional: of all that were sent for this name, one takes effect.
 
-So is a put beside one that has not been answered: a connection that went silent costs `quiet_s`,
-not the client's patience with it.
+For the same reason, a second PUT may be sent beside one that has no answer yet. So a connection
+that went silent costs `quiet_s`, and not the client's whole timeout.
 """
 
 from __future__ import annotations

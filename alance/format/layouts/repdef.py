@@ -1,7 +1,7 @@
 """Levels back to structure: the offsets and validity at each depth of a page.
 
-A page's layers go from the leaf outwards. Definition levels are numbered in the same order, so
-that for each layer a threshold tells which entries have a slot there:
+A page's layers go from the leaf outwards, and definition levels are numbered in the same order. So
+for each layer a threshold says which entries have a slot there:
 
     base      levels of the layers further in: an entry at most there is present at this layer
     slot_max  base + levels of this layer and of the item layers up to the next list:

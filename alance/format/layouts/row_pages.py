@@ -1,8 +1,8 @@
 """Pages whose single rows are found and decoded in one call of a kernel.
 
-Chunks of flat values or lists, of bit-packed, run-length, byte-stream-split or string values, of
-indices into a dictionary, with lists or without, and zipped rows of equal length. Pages of other
-kinds are taken chunk by chunk (see `miniblock_task`).
+These are chunks of flat, bit-packed, run-length, byte-stream-split or string values and of indices
+into a dictionary, with lists or without, and zipped rows of equal length. Pages of other kinds are
+taken chunk by chunk (`miniblock_task`), which is slower and gives the same.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Two transactions that may conflict: what the rules ask about them, and how one becomes another
-where both deleted rows.
+"""Two transactions that may conflict: what the rules ask about them, and how the deletions of both
+are joined.
 
 Source: docs/format/table.md, "Conflict matrix".
 """

@@ -1,7 +1,7 @@
-"""The fragments of a version in the making: those of another one, and what becomes of them.
+"""The fragments of a version in the making: those of the version before, with changes.
 
-Only what changes is parsed. The records of all others are copied as they are, so that a commit to
-a table of many thousand fragments costs what its change costs, and a copy of their bytes.
+Only records that change are parsed. The bytes of all others are copied. So a commit to a table of
+many thousands of fragments costs what its change costs, plus that copy.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fragments of a manifest: many thousands, of which a read looks at a few."""
+"""The fragments of a manifest. There may be many thousands, and a read looks at a few."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Rows among which are the least and greatest values of columns: few, where statistics tell which.
+"""Finds a few rows that contain the least and greatest values of columns, by statistics.
 
-The zones that may hold them by their bounds are read first. Then those are read whose bounds are
-beyond what was seen: none but where rows are deleted, or bounds are wider than their values. So
-no bound is taken for a value.
+The zones whose bounds are the least or greatest are read first. Then zones are read whose bounds
+exceed the values found. There are such zones only if rows are deleted, or if bounds are wider than
+the values. So a bound is never taken for a value.
 """
 
 from __future__ import annotations

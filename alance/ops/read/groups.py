@@ -1,8 +1,8 @@
 """Groups of fragments, and the splits that they are cut into.
 
-A fragment of a few rows costs a round of calls for each of its columns, and a job, a filter and a
-batch of its own; together with its neighbours it costs that once for some MiB. So what is scanned
-is a group: of one fragment, or of small ones that stand side by side.
+Each fragment costs calls for each of its columns, a job, a filter and a batch, however few rows it
+has. So scans work on groups: a large fragment, or small neighbours of some MiB together, which cost
+that once.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """The steps of a split: first columns, filter, late columns, merge; and how far ahead it goes.
 
-The columns of the filter are read first, then of the others only the rows that it kept. Where a
-request takes microseconds a split has its first bytes before its turn, and goes through the other
-steps in its turn.
+The columns of the filter are read first. Of the other columns, only the rows that it keeps are
+read. If a request takes microseconds, a split gets its first bytes before its turn, and does the
+other steps in its turn.
 
-On a store where a request takes tens of milliseconds, such a scan would wait for most of its time.
-So there a span goes from its first bytes to its output rows before its turn: while one waits for
-late columns, others are read and filtered. Of the first rows all columns are read at once: as much
-as arrives in the time of the round that this saves. What the filter keeps of them says how to go
-on.
+If a request takes tens of milliseconds, such a scan would mostly wait. So on such stores a span
+goes through all steps before its turn: while one span waits for late columns, others are read and
+filtered. For the first rows, all columns are read at once, as many bytes as arrive in the time of
+the round that this saves. How many of these rows the filter keeps decides how the scan goes on.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Scans: fragments cut into splits, fetched ahead under a budget, decoded in the pool.
 
-A *split* is what one pool job decodes: rows of one fragment, or all rows of small ones that stand
-side by side. A *span* is what is fetched at once: splits of one fragment, of as many bytes as suit
-the store. Both are in order. The fragments are opened in windows, the next window while the
-current one is read: footers in one round, page tables in another.
+One pool job decodes a *split*: rows of one fragment, or all rows of small neighbours. A *span* is
+fetched at once: splits of one fragment, of as many bytes as suit the store. Both are in order.
+Fragments are opened in windows, the next window while the current one is read: footers in one
+round, page tables in another.
 
-A filter reads all rows of a span, or the rows that indices gave. Compaction scans without a filter,
-and needs nothing but the files of small fragments: these are read whole, unopened.
+A filter reads all rows of a span, or the rows that indices named. Compaction scans without a
+filter. It reads the files of small fragments whole, without opening them.
 """
 
 from __future__ import annotations

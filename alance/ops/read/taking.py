@@ -1,9 +1,8 @@
 """Rows of fragments: planned, admitted, read, and decoded.
 
-What a take holds of memory is bytes that are read and not decoded yet, and its output. Of larger
-takes both are asked of the session's room before anything is read. Inside, parts are read ahead as
-by a scan. A take that is more than the room lets in at once goes by ranges of rows, one after the
-other.
+A take holds the bytes that are read and not decoded yet, and its output. A large take asks the
+session's room for both before it reads. Then it reads parts ahead, as a scan does. If it is larger
+than the room admits at once, it goes through ranges of rows, one after the other.
 """
 
 from __future__ import annotations

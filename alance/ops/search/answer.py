@@ -1,4 +1,7 @@
-"""The rows nearest to queries: of an index, of what it does not cover, or of all by comparison."""
+"""The rows nearest to queries: from an index and the rows it does not cover, or by comparing all.
+
+All results go to one `Nearest`, whatever their source, so the output does not depend on the way.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""What a search with a prefilter costs: by an index, or by taking the vectors of its rows.
+"""What a search with a prefilter costs: by an index, or by taking the vectors of the rows it keeps.
 
-Costs are in bytes, where a request costs what its store would rather read in vain. They do not
-depend on what is in memory, nor on other searches: the same search goes the same way.
+Costs are in bytes. A request counts as the bytes that its store could read in the same time. Costs
+do not depend on what is in memory or on other searches, so the same search always goes the same
+way.
 """
 
 from __future__ import annotations

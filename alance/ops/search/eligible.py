@@ -1,4 +1,4 @@
-"""Which rows of an index may be given: those that are live, covered, and kept by a filter."""
+"""Which rows of an index a search may return: those live, covered, and kept by a filter."""
 
 from __future__ import annotations
 

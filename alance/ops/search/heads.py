@@ -1,4 +1,4 @@
-"""What the files of a segment say of themselves, before any row of them is read."""
+"""The metadata of a segment's files, which is read before any of their rows."""
 
 from __future__ import annotations
 

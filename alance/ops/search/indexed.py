@@ -1,8 +1,8 @@
 """Searching the segments of an index: their centroids, and the partitions nearest to the queries.
 
-What a segment's files say of themselves is read once, in one or two rounds, and kept in the cache,
-as are the partitions that were read. All partitions of all segments and queries that are not there
-are asked for at once, as far as the budget of a scan goes.
+The metadata of a segment's files is read once, in one or two rounds, and kept in the cache. So are
+partitions. All partitions that the cache lacks, of all segments and queries, are requested at once,
+within the budget of a scan.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Concurrent searches that differ in their queries alone go together: see `alance.io.joined`."""
+"""Joins concurrent searches that differ only in their queries: see `alance.io.joined`."""
 
 from __future__ import annotations
 

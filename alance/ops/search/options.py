@@ -1,4 +1,4 @@
-"""What a search is asked: a column, queries, and how to go about it."""
+"""The arguments of a search, checked: a column, queries, and how to search."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Imports that few reads need, made off the loop before they need them: see `DecodePool.load`.
 
-The parser of SQL takes a tenth of a second to import, Arrow's own functions half of that, what
-reads files of 2.0 and 0.1 a fifth: programs that only take and scan do without. Whoever awaits
-this first may parse, or open files, on the loop.
+The parser of SQL takes a tenth of a second to import, Arrow's functions half of that, and the
+readers of 2.0 and 0.1 files a fifth of a second. Programs that only take and scan do not need them.
+After awaiting this, a caller may parse SQL or open such files on the event loop without a stall.
 """
 
 from __future__ import annotations

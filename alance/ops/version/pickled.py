@@ -1,7 +1,7 @@
 """Versions that go to another process or event loop: where the table is, its options, the manifest.
 
-They ask the store for nothing that is known here. Reads go through the own session of the loop that
-they run in, in another process with the credentials that it has.
+The other process or loop requests nothing that the pickle already has. It reads through the session
+of its own event loop, and another process uses its own credentials.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
     at first          1  LIST   2  the latest manifest, data, the transaction's file   3  manifest
     a moment later    1  data, the transaction's file, LIST   2  manifest
 
-At first the ids of the columns are guessed: those of a new table, which it keeps unless columns are
-added or dropped. Where the guess is wrong, the data is written again.
+At first the ids of the columns are not known and are guessed: a new table numbers them in order,
+and keeps these ids unless columns are added or dropped. If the guess is wrong, the data is written
+again.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     write()  ->  buffer (bounded)  ->  files of the current chunk  ->  commit queue of the table
                                        cut by rows, bytes, age         one chunk at a time
 
-While one chunk is committed, the next one is written. Rows leave the buffer when the writer of the
-file has them; it holds as many again, at most, until their pages are full.
+While one chunk is committed, the next one is written. Rows leave the buffer when the file's writer
+takes them. The writer holds at most as many again, until their pages are full.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Queries of several columns: their parts are searched one by one, and only rows that may be among
 the best are scored by all.
 
-What a part adds at most is known from its best rows. The best rows of the parts have scores by the
-whole query, and the last of them that are asked for sets a floor: a row that reaches it has its
-share of it in one part at least.
+Each part is searched first, so the most that it can add is known. The best rows of the parts are
+then scored by the whole query, and the k-th best of them sets a floor. A row that reaches the floor
+must have its share of it in at least one part, so only such rows are scored.
 """
 
 from __future__ import annotations
