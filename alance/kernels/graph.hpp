@@ -1,8 +1,9 @@
 // The graph of a partition (HNSW), and the search that follows it.
 //
-// Every row of the partition is on level 0; fewer on each level above. A row has links to near ones
-// of its level. A search walks from the entry point towards the query, level by level, and spreads
-// out on level 0.
+// Level 0 has every row of the partition, and each level above has fewer. A row has links to rows
+// near it on the same level. A search starts at the entry point of the highest level. On each level
+// it follows links towards the query, and then goes down: far ahead where rows are few, then
+// precisely. On level 0 it spreads out, and keeps the nearest rows.
 #pragma once
 #include <functional>
 #include <span>
@@ -20,7 +21,7 @@ struct Place {
   bool operator>(const Place& other) const { return other < *this; }
 };
 
-// Checked when it is made: a search can then follow every link.
+// Its links are checked when it is made, so that a search can follow each of them unchecked.
 class Graph {
  public:
   // `rows`: the rows on each level, level after level; `starts`: where the links of each begin in

@@ -1,4 +1,7 @@
-// The k nearest rows of each of some queries, so far: what every kernel of a search adds to.
+// The k nearest rows of each query so far. Every kernel of a search adds its rows here.
+//
+// The order of rows is total (distance, then id). So the result depends neither on the order in
+// which threads add rows, nor on how rows are divided among segments and partitions.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -60,8 +63,9 @@ struct Rows {
   }
 };
 
-// What a codebook of product codes makes of a query: for each value of each byte of a row's codes
-// the part of the distance that it stands for; where `steps` is not empty, the same in steps.
+// A query as a table for product codes: for each value of each byte of a code, its part of the
+// distance. `steps` has the same in whole steps, if it is not empty: these fit into a byte, so that
+// a vector instruction looks up many at once, and most rows are dismissed by their rounded sums.
 struct QueryTable {
   uint64_t book;  // its number
   std::vector<float> parts;
@@ -70,8 +74,8 @@ struct QueryTable {
   float size = 0;  // the sum of the largest parts, without their signs
 };
 
-// A vector that rows are compared with, in the types that loops compute with. Behind its values are
-// zeros up to a multiple of eight.
+// A vector that rows are compared with, in the types that loops compute with. Zeros follow its
+// values up to a multiple of eight, so that loops have no rest of fewer values.
 struct Query {
   int64_t dim;
   const float* floats;
@@ -80,11 +84,12 @@ struct Query {
   double length;  // by cosine
 };
 
-// Queries with the rows nearest to each: by distance, then by id. Distances outside of
-// [lower, upper) are left out, and NaN. Threads may add to it at once.
+// Queries with the rows nearest to each. Distances outside of [lower, upper), and NaN, are left
+// out. Several threads may add rows at once.
 //
-// A query is a vector, or `width` of them, one behind the other: then rows are lists of vectors.
-// Of rows below the range the `below` farthest of each query are kept beside the others.
+// A query is one vector, or `width` vectors in a row if rows are lists of vectors. Of the rows
+// whose distances are below the range, the `below` farthest of each query are kept as well: their
+// distances are estimates by codes, and an exact comparison may bring them into the range.
 class Nearest {
  public:
   Nearest(In<double> queries, int64_t dim, int64_t k, float lower, float upper, int64_t width,

@@ -1,4 +1,5 @@
-// Large blocks of memory, used again: fresh pages cost more than decoding into them.
+// Keeps large blocks of memory for later use: the system clears each fresh page, which takes longer
+// than to decode into it.
 #pragma once
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +14,7 @@
 
 namespace alance {
 
-// Under a sanitizer no block is used again: it would hide what reads or writes beside its block.
+// Under a sanitizer no block is used again: that would hide accesses beyond the ends of blocks.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool kSanitized = true;
 #elif defined(__has_feature)

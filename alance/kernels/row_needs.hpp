@@ -1,4 +1,4 @@
-// Which chunks of a page hold rows that are wanted, and which of those are read together.
+// Which chunks of a page hold rows of a take, and which of these chunks are read together.
 #pragma once
 #include <vector>
 
@@ -6,8 +6,8 @@
 
 namespace alance::needs {
 
-// A chunk that is needed: rows (positions in the list) that begin in it, and whether a wanted row
-// goes on at its start.
+// A chunk that is needed. `first` to `last` are positions in the list of rows: the rows that begin
+// in it. `open`: a row of the take begins in an earlier chunk and continues at its start.
 struct Need {
   int64_t chunk, first, last;
   bool open;
@@ -39,8 +39,8 @@ inline std::vector<Need> needs_of(const RowPage& page, const int64_t* rows, int6
   return needs;
 }
 
-// Chunks whose gaps are at most `gap` are one run, of `room` bytes at most; but a row that goes on
-// in the next chunk stays in one.
+// Chunks with gaps of at most `gap` bytes become one run of at most `room` bytes. A run may be
+// larger if a row continues in the next chunk, because a row is decoded from one buffer.
 inline std::vector<Run> runs_of(const RowPage& page, const std::vector<Need>& needs, int64_t gap,
                                 int64_t room) {
   std::vector<Run> runs;

@@ -1,5 +1,6 @@
-// A page as the taking of single rows sees it: where its chunks lie, and how one value of a chunk
-// is decoded without the others.
+// A page from which single rows are taken: where its chunks are, and how one value of a chunk is
+// decoded without the others. A chunk may have 4096 values, so decoding all of it for one row would
+// take most of the time of a take.
 #pragma once
 #include <atomic>
 #include <memory>

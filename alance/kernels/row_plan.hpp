@@ -1,5 +1,6 @@
-// Where single rows of columns of many files are: groups of pieces of files that are read together,
-// and the pages and rows that each of them holds.
+// Where single rows of the columns of many files are. Its groups are pieces of files that are read
+// together and decoded in one go, with the pages and rows that each of them has. It is a few flat
+// arrays, because a take of many fragments would otherwise make an object for each page.
 #pragma once
 #include <vector>
 

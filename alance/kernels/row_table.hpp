@@ -1,4 +1,5 @@
-// What is known of the pages of a column, for those that place rows.
+// The pages of a column that are known so far, for finding rows in them. A page that is not known
+// is a hole: whoever meets it learns the page, and sets it here for all later takes.
 #pragma once
 #include <algorithm>
 #include <vector>

@@ -1,4 +1,4 @@
-// How kernels are brought bytes that are not in memory yet.
+// How a kernel gets bytes that are not in memory yet.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,12 +11,13 @@ struct Piece {
   int64_t start, stop;
 };
 
-// What gives the bytes of pieces while they are decoded. Kernels know no other: what it reads from,
-// and how, is the matter of who made it.
+// Gives the bytes of pieces while they are decoded, so that they are still in the processor's
+// cache. Kernels use only this interface: they do not know what it reads from. That keeps them
+// pure.
 class Source {
  public:
   virtual ~Source() = default;
-  // The bytes of some pieces, one behind the other, until the next call; null: it failed.
+  // The bytes of some pieces, end to end; valid until the next call. Null: it failed.
   virtual const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) = 0;
 };
 

@@ -10,8 +10,8 @@
 
 namespace alance {
 
-// Rows that follow each other, and the least and the greatest value of those that are neither null
-// nor NaN: as numbers lie in memory, or the first bytes of texts.
+// Neighbouring rows, with the least and the greatest of their values that are neither null nor NaN
+// (NaN has no place in an order): numbers as they are in memory, or the first bytes of texts.
 struct Zone {
   int64_t num_rows = 0, nulls = 0, nans = 0;
   bool has_bounds = false;
@@ -43,7 +43,8 @@ Zone scan_texts(const Offset* offsets, const uint8_t* data, const uint8_t* end,
 // The zones of one column, of which rows are added in order.
 class Zones {
  public:
-  // Of so many rows each; from `max_zones` on two become one.
+  // Each of `zone_rows` rows. At `max_zones`, pairs become one zone: so a file's statistics are
+  // bounded, however many rows it has.
   Zones(uint32_t column, const std::string& kind, int64_t zone_rows, size_t max_zones);
 
   // Halves are given as floats, booleans as bytes.
@@ -92,8 +93,8 @@ class Zones {
 
 using Compress = std::function<std::string(const std::string&)>;
 
-// The statistics buffer; empty where no column has zones. `compress` is zlib's, of what is more than
-// the one zone of a small file; zones become as wide as the widest of all columns.
+// The statistics buffer; empty where no column has zones. `compress` is zlib's, of what is more
+// than the one zone of a small file; zones become as wide as the widest of all columns.
 std::string statistics_buffer(const std::vector<Zones*>& columns, const Compress& compress);
 
 }  // namespace alance
