@@ -552,6 +552,8 @@ class PageForm:
         num_items: int,
         has_items: bool,
     ) -> None: ...
+    @staticmethod
+    def constant(value: bytes | None, max_level: int) -> PageForm: ...
     def set_symbols(
         self, symbols: npt.NDArray[np.uint64], lengths: npt.NDArray[np.uint8]
     ) -> None: ...
@@ -1021,26 +1023,57 @@ class SmallFiles:
     ) -> None: ...
     def encode(self, batch: object, statistics: bool) -> bytes | None: ...
 
-# --- small_files.cpp ---
+# --- file_pages.cpp ---
 
-# (major << 16 | minor, pages of each column of each file; of each page its rows, the number of its
-# description, the end of its buffers; starts and sizes of these; descriptions of pages, of columns)
-def file_pages(
-    contents: list[memoryview], columns: npt.NDArray[np.int64]
-) -> (
-    tuple[
-        int,
+class FilePages:
+    @staticmethod
+    def of_files(
+        contents: list[memoryview], columns: npt.NDArray[np.int64]
+    ) -> FilePages | None: ...
+    @staticmethod
+    def of_columns(columns: Sequence[ColumnPages], num_files: int) -> FilePages: ...
+    @property
+    def version(self) -> int: ...  # major << 16 | minor; of whole files
+    @property
+    def num_pages(self) -> int: ...
+    @property
+    def encodings(self) -> list[bytes]: ...
+    @property
+    def column_encodings(self) -> list[bytes]: ...
+    @property
+    def descriptions(self) -> list[bytes]: ...
+    # (pages of each column of each file; of each page its rows, the number of its encoding, the end
+    # of its buffers; starts and sizes of these)
+    @property
+    def tables(
+        self,
+    ) -> tuple[
         npt.NDArray[np.int64],
         npt.NDArray[np.int64],
         npt.NDArray[np.int64],
         npt.NDArray[np.int64],
         npt.NDArray[np.int64],
         npt.NDArray[np.int64],
-        list[bytes],
-        list[bytes],
-    ]
-    | None
-): ...
+    ]: ...
+    # The rows of each column of each file.
+    @property
+    def stored(self) -> npt.NDArray[np.int64]: ...
+    @property
+    def address(self) -> int: ...
+    def fitting(self, forms: Sequence[PageForm | None], widths: Sequence[int]) -> list[int]: ...
+    def decode(
+        self,
+        columns: Sequence[int],
+        forms: Sequence[PageForm | None],
+        widths: Sequence[int],
+        texts: Sequence[bool],
+        contents: list[memoryview],
+        numbers: npt.NDArray[np.int64],
+        firsts: npt.NDArray[np.int64],
+        num_rows: int,
+    ) -> None: ...
+
+# --- small_files.cpp ---
 
 # Of each file what is wrong with its footer, or (major, minor, what is wrong with its tables,
 # these, column metadata, the first table); tables: (of columns, of buffers, where to keep from)
@@ -1056,17 +1089,6 @@ def file_ends(
         int,
         int,
     ]
-]: ...
-def pages_together(
-    columns: list[ColumnPages],
-) -> tuple[
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    list[bytes],
 ]: ...
 def gather_spans(
     contents: list[memoryview],

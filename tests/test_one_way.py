@@ -57,8 +57,8 @@ def test_a_trace_chooses_no_other_way() -> None:
 def test_footers_and_small_files_are_read_in_one_place() -> None:
     assert modules_that_name("file_ends") == {"format/container.py"}
     assert modules_that_name("column_pages") == {"format/column_metadata.py"}
-    assert modules_that_name("decode_together") == {"file/grouped.py"}
-    assert modules_that_name("gather_spans") == {"file/grouped.py", "file/open.py"}
+    assert modules_that_name("decode_together") == {"file/file_pages.py"}
+    assert modules_that_name("gather_spans") == {"file/file_pages.py", "file/open.py"}
 
 
 def test_containers_and_statistics_are_written_in_one_place() -> None:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.file.columns import States
-    from alance.file.grouped import LeafPages
+    from alance.file.file_pages import LeafPages
+    from alance.file.joined_rows import JoinedRows
     from alance.file.placed_columns import PlacedColumns
     from alance.file.v2_0 import FieldRows
     from alance.format.field import Field
@@ -55,7 +56,7 @@ class FragmentTask(NamedTuple):
     schema: Schema
     num_rows: int
     leaves: dict[int, Found]  # by field id of the leaf; of files of 2.0: of the schema's field
-    ranged: RangedRows = NO_ROWS  # of other leaves, neighbouring rows
+    ranged: RangedRows | JoinedRows = NO_ROWS  # of other leaves, neighbouring rows
     columns: Sequence[PlacedColumns] = ()  # of other leaves, single rows
 
     @property

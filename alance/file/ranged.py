@@ -18,7 +18,7 @@ from alance.file.batches import completed
 from alance.file.columns import OpenColumn
 from alance.file.page_bytes import PageBytes
 from alance.file.page_tables import Hole, fill_known, learn
-from alance.file.ranged_columns import NO_COLUMNS
+from alance.file.ranged_columns import NO_COLUMNS, imported
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.miniblock_chunks import CHUNKS
 from alance.format.layouts.paged_rows import RowPage
@@ -110,7 +110,7 @@ class RangedRows(NamedTuple):
             leaf = self.columns.leaves[int(plan.ranges[0][batch.page])]
             failure.add_note(f"in field {leaf.leaf.field.name!r}")
             raise failure from error
-        return self.columns.imported(batch.address)
+        return imported(batch.address, self.columns.schema, self.columns.stored)
 
 
 NO_ROWS: Final = RangedRows(NO_COLUMNS, None, None)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.file.leaves import OpenLeaf
     from alance.format.container import Container
+    from alance.format.field import Field
 
 NO_FORM: Final = -1  # no width of values
 MOST_LIST_BYTES: Final = 255  # of longer lists pages are full-zip, which are views, not copied
@@ -55,9 +56,7 @@ class RangedColumns(NamedTuple):
         """Those of all leaves that have tables, and values of a plain type."""
         numbers, widths, texts = [], [], []
         for number, (leaf, table) in enumerate(zip(leaves, tables, strict=True)):
-            width, are_text = form_of(leaf)
-            if width == NO_FORM:
-                width = _list_width(leaf)
+            width, are_text = range_form(leaf.leaf.field) if _is_plain(leaf) else (NO_FORM, False)
             if table is not None and width != NO_FORM:
                 numbers.append(number)
                 widths.append(width)
@@ -67,13 +66,7 @@ class RangedColumns(NamedTuple):
         containers = {leaf.column.container.path: leaf.column.container for leaf in leaves}
         places = {path: place for place, path in enumerate(containers)}
         fields = [leaf.leaf.field.to_arrow() for leaf in leaves]
-        are_lists = [pa.types.is_fixed_size_list(field.type) for field in fields]
-        schema = stored = pa.schema(fields)
-        if any(are_lists):
-            stored = pa.schema(
-                field.with_type(pa.binary(width)) if is_list else field
-                for field, width, is_list in zip(fields, widths, are_lists, strict=True)
-            )
+        schema = pa.schema(fields)
         return cls(
             numbers,
             leaves,
@@ -84,19 +77,8 @@ class RangedColumns(NamedTuple):
             np.array([places[path] for path in paths], np.int64),
             containers,
             schema,
-            stored,
+            stored_schema(schema, widths),
         )
-
-    def imported(self, address: int) -> pa.RecordBatch:
-        """The columns of a struct array of the kernel, which is given away."""
-        batch = pa.RecordBatch._import_from_c(address, self.stored)
-        if self.stored is self.schema:
-            return batch
-        arrays = [
-            _lists(array, field.type) if pa.types.is_fixed_size_list(field.type) else array
-            for array, field in zip(batch.columns, self.schema, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def plan(self, spans: Sequence[tuple[int, int]]) -> _kernels.RangePlan:
         """Where ranges of rows are, as far as the tables know.
@@ -132,11 +114,43 @@ def _is_number(arrow: pa.DataType) -> bool:
     return bool(pa.types.is_integer(arrow) or pa.types.is_floating(arrow))
 
 
-def _list_width(leaf: OpenLeaf) -> int:
-    """Bytes of a value that is a short list of numbers; `NO_FORM` of other leaves."""
-    if not leaf.is_top or not isinstance(leaf.column, OpenColumn):
-        return NO_FORM
-    arrow = leaf.leaf.field.to_arrow().type
+def stored_schema(schema: pa.Schema, widths: Sequence[int]) -> pa.Schema:
+    """A schema as the kernel gives it: lists are bytes. The same object where there are none."""
+    if not any(pa.types.is_fixed_size_list(field.type) for field in schema):
+        return schema
+    return pa.schema(
+        field.with_type(pa.binary(width)) if pa.types.is_fixed_size_list(field.type) else field
+        for field, width in zip(schema, widths, strict=True)
+    )
+
+
+def imported(address: int, schema: pa.Schema, stored: pa.Schema) -> pa.RecordBatch:
+    """The columns of a struct array of the kernel, which is given away.
+
+    Args:
+        stored: the `stored_schema` of the schema.
+    """
+    batch = pa.RecordBatch._import_from_c(address, stored)
+    if stored is schema:
+        return batch
+    arrays = [
+        _lists(array, field.type) if pa.types.is_fixed_size_list(field.type) else array
+        for array, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def range_form(field: Field) -> tuple[int, bool]:
+    """How the values of a field that is its own leaf lie in an array of neighbouring rows: see
+    `form_of`; short lists of numbers as well.
+    """
+    width, is_text = _form_of_field(field)
+    return (_list_width(field), False) if width == NO_FORM else (width, is_text)
+
+
+def _list_width(field: Field) -> int:
+    """Bytes of a value that is a short list of numbers; `NO_FORM` of other fields."""
+    arrow = field.to_arrow().type
     if not pa.types.is_fixed_size_list(arrow) or not _is_number(arrow.value_type):
         return NO_FORM
     width = int(arrow.list_size * arrow.value_type.bit_width // 8)
@@ -147,9 +161,14 @@ def form_of(leaf: OpenLeaf) -> tuple[int, bool]:
     """How the values of a leaf lie in an array: their width as in `RangedColumns`, or `NO_FORM`
     where kernels do not make such arrays, and whether they are UTF-8.
     """
-    field = leaf.leaf.field
-    if not leaf.is_top or not isinstance(leaf.column, OpenColumn):
-        return NO_FORM, False
+    return _form_of_field(leaf.leaf.field) if _is_plain(leaf) else (NO_FORM, False)
+
+
+def _is_plain(leaf: OpenLeaf) -> bool:
+    return leaf.is_top and isinstance(leaf.column, OpenColumn)
+
+
+def _form_of_field(field: Field) -> tuple[int, bool]:
     if not field.metadata:
         return _form_of_type(field.logical_type)
     if field.is_json or field.is_blob_v1:
@@ -170,7 +189,7 @@ def _form(storage: pa.DataType) -> tuple[int, bool]:
     if is_variable(storage):
         is_large = pa.types.is_large_string(storage) or pa.types.is_large_binary(storage)
         return (-8 if is_large else -4), is_text(storage)
-    if pa.types.is_nested(storage):
+    if pa.types.is_nested(storage) or pa.types.is_dictionary(storage):
         return NO_FORM, False
     if pa.types.is_boolean(storage):
         return 0, False

@@ -11,7 +11,7 @@ Unusual files, damaged ones included, are opened one by one, and the error comes
 
 from __future__ import annotations
 
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -19,15 +19,10 @@ import numpy as np
 from alance import _kernels
 from alance.errors import AlanceError
 from alance.file.batches import one_batch
+from alance.file.file_pages import Content, FilePages
 from alance.file.fragment import FragmentTask, open_fragment
-from alance.file.grouped import (
-    Content,
-    FilePages,
-    LeafPages,
-    PageTables,
-    group_key,
-    read_together,
-)
+from alance.file.grouped import group_key, read_together
+from alance.file.joined_rows import JoinedRows, joined
 from alance.file.older import holds_packed_lists
 from alance.file.recall import OwnStates
 from alance.file_version import FileVersion
@@ -42,6 +37,8 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.file.fragment import FileSource, Found, OpenFragment
+    from alance.file.joined_rows import JoinedLeaves
+    from alance.file.plain import PlainFile
     from alance.format.layouts.fields import LeafColumn
     from alance.format.plans import Plan, T
     from alance.format.schema import Schema
@@ -50,9 +47,26 @@ if TYPE_CHECKING:
 class FragmentFiles(NamedTuple):
     """The files of a fragment."""
 
-    id: int
+    id: int | None  # None: of a file by itself
     sources: Sequence[FileSource]
     num_rows: int
+
+
+def rows_of(file: PlainFile, content: memoryview, columns: Sequence[str] | None) -> pa.RecordBatch:
+    """All rows of a file, one at least, of which all bytes are in memory; CPU work.
+
+    Args:
+        columns: some of its columns; None: all.
+
+    Raises:
+        CorruptFileError: bytes that contradict the format.
+    """
+    path, search = file.source.location, file.container.search
+    if search is not None:
+        search.check_all(path, content)
+    schema = file.schema if columns is None else file.schema.project(columns)
+    files = FragmentFiles(None, [file.source], file.num_rows)
+    return WholeFragments(schema, [files], {path: content}).decode()
 
 
 def read_whole(schema: Schema, fragments: Sequence[FragmentFiles]) -> Plan[WholeFragments]:
@@ -88,20 +102,30 @@ class WholeFragments(NamedTuple):
     def _together(self, fragments: Sequence[FragmentFiles]) -> list[FragmentTask] | None:
         """The rows of fragments whose files have the same columns, as one; None: one by one."""
         rows = np.array([fragment.num_rows for fragment in fragments], np.int64)
+        num_rows = int(rows.sum())
         leaves: dict[int, Found] = {}
+        parts: list[JoinedLeaves] = []
+        ids: set[int] = set()
         for number, first in enumerate(fragments[0].sources):
             here = _leaves_of(self.schema, first.columns)
             if holds_packed_lists(self.schema.fields, first.columns):
                 return None
             if not here:
                 continue
+            if not ids.isdisjoint(own := [leaf.field.id for leaf in here]):
+                return None
+            ids.update(own)
             sources = [fragment.sources[number] for fragment in fragments]
             contents = [self.contents[source.location] for source in sources]
             pages = _pages_of(here, sources, contents, rows)
-            if pages is None or not leaves.keys().isdisjoint(pages):
+            if pages is None:
                 return None
-            leaves |= pages
-        return [FragmentTask(self.schema, int(rows.sum()), leaves)]
+            columns = [[first.columns[field_id]] * len(sources) for field_id in own]
+            fields = [leaf.field for leaf in here]
+            part, others = joined(self.schema, fields, columns, pages, num_rows)
+            parts += [part] if part else []
+            leaves |= others
+        return [FragmentTask(self.schema, num_rows, leaves, JoinedRows(parts, num_rows))]
 
     def _each(self, fragments: Sequence[FragmentFiles]) -> Iterator[FragmentTask]:
         """The rows of fragments of any kind, opened one by one."""
@@ -111,7 +135,8 @@ class WholeFragments(NamedTuple):
             try:
                 opened.append(self._run(opening))
             except AlanceError as error:
-                error.add_note(f"in fragment {fragment.id}")
+                if fragment.id is not None:
+                    error.add_note(f"in fragment {fragment.id}")
                 raise
         for key, run in groupby(opened, group_key):
             if key is not None:
@@ -144,8 +169,8 @@ def _pages_of(
     sources: Sequence[FileSource],
     contents: list[memoryview],
     num_rows: Int64s,
-) -> dict[int, LeafPages] | None:
-    """The pages of leaves in files that have the same columns, by field id; CPU work.
+) -> FilePages | None:
+    """The pages of leaves in files that have the same columns; CPU work.
 
     None where anything is unusual: then open them one by one.
 
@@ -156,40 +181,31 @@ def _pages_of(
         num_rows: of the fragment that each is of.
     """
     columns = [sources[0].columns[leaf.field.id] for leaf in leaves]
-    parsed = _kernels.file_pages(contents, np.array(columns, np.int64))
-    if parsed is None:
+    kernel = _kernels.FilePages.of_files(contents, np.array(columns, np.int64))
+    if kernel is None:
         return None
-    numbers, columns_are = parsed[0], parsed[8]
     try:
-        version = FileVersion.from_footer(numbers >> 16, numbers & 0xFFFF)
+        version = FileVersion.from_footer(kernel.version >> 16, kernel.version & 0xFFFF)
         if version <= FileVersion.V2_0:
             return None
-        if not all(any_url(encoding, "").endswith(COLUMN_ENCODING) for encoding in columns_are):
+        encodings = kernel.column_encodings
+        if not all(any_url(encoding, "").endswith(COLUMN_ENCODING) for encoding in encodings):
             return None
     except AlanceError:
         return None
-    tables = PageTables(*parsed[1:8])
-    pages = FilePages(
-        tables,
+    multipliers = np.array([leaf.multiplier for leaf in leaves], np.int64)
+    if not np.array_equal(kernel.stored.reshape(len(leaves), -1), multipliers[:, None] * num_rows):
+        return None
+    if len(sources) == 1:
+        numbers = np.zeros(kernel.num_pages, np.int64)
+    else:
+        files = np.tile(np.arange(len(sources), dtype=np.int64), len(leaves))
+        numbers = np.repeat(files, kernel.tables[0])
+    return FilePages(
+        kernel,
         [
             Content(source.location, version, content)
             for source, content in zip(sources, contents, strict=True)
         ],
+        numbers,
     )
-    bounds = tables.bounds
-    before = np.zeros(len(tables.rows) + 1, np.int64)
-    np.cumsum(tables.rows, out=before[1:])
-    by_leaf = tables.counts.reshape(len(leaves), len(sources))
-    stored = np.diff(before[bounds]).reshape(by_leaf.shape)
-    expected = np.array([leaf.multiplier for leaf in leaves], np.int64)[:, None] * num_rows
-    if not np.array_equal(stored, expected):
-        return None
-    files = np.arange(len(sources), dtype=np.int64)
-    return {
-        leaf.field.id: LeafPages(
-            leaf.field, np.full(stop - start, column), pages, start, np.repeat(files, counts)
-        )
-        for leaf, column, (start, stop), counts in zip(
-            leaves, columns, pairwise(bounds[:: len(sources)].tolist()), by_leaf, strict=True
-        )
-    }

@@ -50,6 +50,15 @@ class SearchBuffer:
                 f"{entry[0]} bytes that were written"
             )
 
+    def check_all(self, where: str, content: memoryview) -> None:
+        """Check the buffers of all entries in the bytes of a whole file.
+
+        Raises:
+            CorruptFileError: other bytes than were written.
+        """
+        for start, (num_bytes, _) in self.entries.items():
+            self.check(where, start, content[start : start + num_bytes])
+
 
 def parse_search_buffer(
     where: str, tail: memoryview, tail_start: int, buffers: Int64s

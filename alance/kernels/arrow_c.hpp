@@ -90,4 +90,28 @@ class Batch {
   const void* none_[1] = {nullptr};
 };
 
+// A batch that waits for `RecordBatch._import_from_c`, and goes with its owner if that never comes.
+class Exported {
+ public:
+  Exported() = default;
+  Exported(const Exported&) = delete;
+  ~Exported() {
+    if (array_.release != nullptr) array_.release(&array_);
+  }
+
+  // Where the array is; 0: there is none, or it has been imported.
+  uintptr_t address() const {
+    return array_.release == nullptr ? 0 : reinterpret_cast<uintptr_t>(&array_);
+  }
+
+ protected:
+  void give(std::unique_ptr<Batch> batch) {
+    if (array_.release != nullptr) array_.release(&array_);
+    array_ = Batch::exported(std::move(batch));
+  }
+
+ private:
+  ArrowArray array_{};
+};
+
 }  // namespace alance::arrow

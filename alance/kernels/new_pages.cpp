@@ -11,78 +11,12 @@
 #include <unordered_map>
 
 #include "column_pages.hpp"
-#include "proto_wire.hpp"
-#include "row_page.hpp"
+#include "page_form.hpp"
 
 namespace alance {
 namespace {
 
 constexpr size_t CHUNKS = 1;  // the buffer that holds the chunks
-
-// The only field of a message with this number; null where there is none, or several.
-const char* only(std::string_view message, uint32_t field, std::string_view& found) {
-  ProtoWire wire(message);
-  int count = 0;
-  while (wire.next()) {
-    if (wire.field != field) {
-      wire.skip();
-      continue;
-    }
-    if (wire.wire != 2) return nullptr;
-    found = wire.bytes();
-    ++count;
-  }
-  return wire.ok && count == 1 ? found.data() : nullptr;
-}
-
-// The symbols in the description of a mini-block page of compressed strings: each page has its own,
-// and they are most of it. Empty where there are none, or what is unusual.
-std::string_view symbols_in(std::string_view description) {
-  // Any.value, PageLayout.mini_block_layout, its value_compression, their fsst, its symbol_table
-  std::string_view part = description;
-  for (const uint32_t field : {2, 1, 3, 6, 1})
-    if (only(part, field, part) == nullptr) return {};
-  const auto* table = reinterpret_cast<const uint8_t*>(part.data());
-  if (part.size() != Symbols::TABLE_BYTES || part.substr(4, 4) != "TSSF" || !(table[3] & 1)) return {};
-  const uint8_t* lengths = table + Symbols::HEADER + 8 * size_t{table[0]};
-  const bool is_good = std::all_of(lengths, lengths + table[0], [](uint8_t length) {
-    return length >= 1 && length <= fsst::MAX_SYMBOL;
-  });
-  return is_good ? part : std::string_view{};
-}
-
-// What a description says of its pages, wherever they lie.
-class PageForm {
- public:
-  PageForm(std::tuple<int, int, int, int, int, bool> kind,
-           std::optional<std::tuple<int, int, int, int>> lists, uint64_t num_items, bool has_items)
-      : num_items(num_items), has_items(has_items) {
-    std::tie(this->kind.values, this->kind.bits, this->kind.nulls, this->kind.level_bits,
-             this->kind.max_level, this->kind.large) = kind;
-    if (lists)
-      std::tie(this->kind.reps, this->kind.rep_bits, this->kind.max_rep, this->kind.max_visible) =
-          *lists;
-  }
-
-  void set_symbols(const In<uint64_t>& table, const Bytes& lengths) {
-    symbols = std::make_shared<const Symbols>(table, lengths);
-  }
-
-  // The page of this description whose chunks are in `size` bytes from `start` on.
-  std::unique_ptr<RowPage> page(std::shared_ptr<ChunkTable> chunks, int64_t start, int64_t size,
-                                int64_t num_rows) const {
-    return std::make_unique<RowPage>(std::move(chunks), start, size, num_rows, kind, symbols);
-  }
-
-  bool has_lists() const { return kind.max_rep != 0; }
-  // Which buffers have to be read: words, items of a dictionary, repetition index.
-  size_t num_buffers() const { return size_t{2} + has_items + has_lists(); }
-
-  PageKind kind{};
-  const uint64_t num_items;
-  const bool has_items;
-  std::shared_ptr<const Symbols> symbols;
-};
 
 class NewPages {
  public:
@@ -128,7 +62,7 @@ class NewPages {
       if (page.file >= tails.size()) corrupt("new pages: no such file");
       page.form = nullptr;
       const PageForm* form = forms_[page.description].get();
-      if (form == nullptr || !add(i, *form)) continue;
+      if (form == nullptr || form->is_constant || !add(i, *form)) continue;
       const bool is_here = std::all_of(spans_.begin() + static_cast<int64_t>(page.first), spans_.end(),
                                        [&](const Span& span) { return span.start >= tails[page.file]; });
       if (is_here == far)
@@ -214,15 +148,6 @@ class NewPages {
 
   size_t file_of(size_t span) const { return pages_[spans_[span].page].file; }
 
-  // A description but for a part of it.
-  static std::string without(std::string_view description, std::string_view part) {
-    if (part.empty()) return std::string(description);
-    const size_t start = static_cast<size_t>(part.data() - description.data());
-    std::string rest(description.substr(0, start));
-    rest += description.substr(start + part.size());
-    return rest;
-  }
-
   // The spans of a page; false where it has not the buffers that it needs, or empty ones.
   bool add(size_t number, const PageForm& form) {
     Page& page = pages_[number];
@@ -297,6 +222,13 @@ void register_new_pages(nanobind::module_& m) {
       .def(nb::init<std::tuple<int, int, int, int, int, bool>,
                     std::optional<std::tuple<int, int, int, int>>, uint64_t, bool>(),
            nb::arg("kind"), nb::arg("lists").none(), nb::arg("num_items"), nb::arg("has_items"))
+      .def_static(
+          "constant",
+          [](const std::optional<nb::bytes>& value, int max_level) {
+            if (!value) return PageForm::constant(std::nullopt, max_level);
+            return PageForm::constant(std::string_view(value->c_str(), value->size()), max_level);
+          },
+          nb::arg("value").none(), nb::arg("max_level"))
       .def("set_symbols", &PageForm::set_symbols, nb::arg("symbols"), nb::arg("lengths"))
       .def("page", &PageForm::page, nb::arg("chunks"), nb::arg("start"), nb::arg("size"),
            nb::arg("num_rows"));

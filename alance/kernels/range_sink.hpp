@@ -1,6 +1,7 @@
 // Where the neighbouring rows of one column go: into memory as Arrow lays it out.
 #pragma once
 #include <limits>
+#include <memory>
 #include <type_traits>
 #include <vector>
 
@@ -123,6 +124,54 @@ class RangeSink {
   uint8_t* validity_;
   std::vector<RangeStrings<int32_t>> short_;
   std::vector<RangeStrings<int64_t>> long_;
+};
+
+// The columns of a batch, one after the other. Values of fixed width and validity of all lie in one
+// block: it is given back as a whole, and used again.
+class RangeColumns {
+ public:
+  explicit RangeColumns(int64_t num_rows)
+      : num_rows_(num_rows), batch_(std::make_unique<arrow::Batch>(num_rows)) {}
+
+  // Makes room for the next column.
+  void place(RangeForm form, bool has_nulls) {
+    const int64_t bits = bytes_of_bits(num_rows_);
+    Place at{form, size_, 0};
+    if (form.width >= 0)
+      size_ += aligned(form.width ? product(num_rows_, form.width, "row range") : bits);
+    at.validity = size_;
+    if (has_nulls) size_ += aligned(bits);
+    places_.push_back(at);
+  }
+  // Once all have room.
+  void allocate() {
+    block_ = batch_->keep(Owned<uint8_t>(size_, kAlign));
+    block_ += (kAlign - reinterpret_cast<uintptr_t>(block_) % kAlign) % kAlign;
+  }
+  // Where the next column goes.
+  RangeSink next() {
+    const Place& at = places_[next_++];
+    return {at.form, num_rows_, block_ + at.values, block_ + at.validity};
+  }
+  void add(RangeSink& column) { batch_->add(column.finish(*batch_)); }
+
+  std::unique_ptr<arrow::Batch> batch() { return std::move(batch_); }
+
+ private:
+  static constexpr int64_t kAlign = 64;  // of columns in memory
+
+  struct Place {
+    RangeForm form;
+    int64_t values, validity;  // in the block
+  };
+
+  static int64_t aligned(int64_t size) { return (size + kAlign - 1) / kAlign * kAlign; }
+
+  int64_t num_rows_, size_ = 0;
+  size_t next_ = 0;
+  std::vector<Place> places_;
+  std::unique_ptr<arrow::Batch> batch_;
+  uint8_t* block_ = nullptr;
 };
 
 }  // namespace alance

@@ -187,7 +187,7 @@ class Column {
 };
 
 // Columns of a plan as one struct array, for `RecordBatch._import_from_c`.
-class RowBatch {
+class RowBatch : public arrow::Exported {
  public:
   // `columns`: of the plan, which fit (`RowPlan.fitting`) these widths; `texts`: are they UTF-8?
   // `order`: the plan's rows that are wanted, by number; without it all, in the order of the plan.
@@ -197,15 +197,6 @@ class RowBatch {
     if (widths.size() != columns_.size() || texts.size() != columns_.size())
       corrupt("row batch: forms of other columns");
     for (size_t i = 0; i < widths.size(); ++i) forms_.push_back({widths[i], texts[i]});
-  }
-  RowBatch(const RowBatch&) = delete;
-  ~RowBatch() {
-    if (array_.release != nullptr) array_.release(&array_);
-  }
-
-  // Where the array is; 0: there is none, or it has been imported.
-  uintptr_t address() const {
-    return array_.release == nullptr ? 0 : reinterpret_cast<uintptr_t>(&array_);
   }
   // The number of the page, in the plan's list, that was decoded last: an error is in it.
   size_t page() const { return page_; }
@@ -243,14 +234,13 @@ class RowBatch {
       }
       batch->add(Column(sink, form, plan.num_rows, order, *batch).finish());
     }
-    array_ = arrow::Batch::exported(std::move(batch));
+    give(std::move(batch));
     return true;
   }
 
   std::vector<size_t> columns_;
   std::vector<RangeForm> forms_;
   std::optional<In<int64_t>> order_;
-  ArrowArray array_{};
   size_t page_ = 0, column_ = 0;
 };
 

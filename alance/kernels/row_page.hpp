@@ -17,6 +17,12 @@ namespace alance {
 // each with its control word in front.
 enum class Values : int { flat, packed, runs, split, strings, fsst, zipped };
 
+// Whether such values of a chunk are those of a width as of `RangeForm`.
+inline bool values_fit(Values values, int bits, int64_t width) {
+  if (values == Values::strings || values == Values::fsst) return width == -(bits / 8);
+  return bits == 1 ? width == 0 : width * 8 == bits;
+}
+
 using cells::Nulls;
 using cells::Part;
 

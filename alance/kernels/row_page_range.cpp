@@ -103,8 +103,7 @@ bool RowPage::fits(int64_t width) const {
   if (values_ == Values::zipped) return width > 0 && width == bits_ / 8;
   if (items_kind_ == Items::fixed) return width == item_width_;
   if (items_kind_ != Items::none) return width < 0;
-  if (values_ == Values::strings || values_ == Values::fsst) return width == -(bits_ / 8);
-  return bits_ == 1 ? width == 0 : width * 8 == bits_;
+  return values_fit(values_, bits_, width);
 }
 
 void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const {

@@ -13,10 +13,6 @@
 namespace alance {
 namespace {
 
-constexpr int64_t kAlign = 64;  // of columns in memory
-
-int64_t aligned(int64_t size) { return (size + kAlign - 1) / kAlign * kAlign; }
-
 class RangePlan {
  public:
   struct Hit {
@@ -211,18 +207,8 @@ class Read {
 };
 
 // The columns of a plan as one struct array, for `RecordBatch._import_from_c`.
-class RangeBatch {
+class RangeBatch : public arrow::Exported {
  public:
-  RangeBatch() = default;
-  RangeBatch(const RangeBatch&) = delete;
-  ~RangeBatch() {
-    if (array_.release != nullptr) array_.release(&array_);
-  }
-
-  // Where the array is; 0: there is none, or it has been imported.
-  uintptr_t address() const {
-    return array_.release == nullptr ? 0 : reinterpret_cast<uintptr_t>(&array_);
-  }
   // The number of the page, in the plan's list, that was decoded last: an error is in it.
   size_t page() const { return page_; }
 
@@ -231,14 +217,15 @@ class RangeBatch {
     if (files.size() != plan.ends.size()) corrupt("row range: files of other columns");
     Read content(source, files);
     nb::gil_scoped_release release;
-    auto batch = std::make_unique<arrow::Batch>(plan.num_rows);
-    std::vector<Place> places;
-    int64_t size = 0;
-    for (size_t column = 0; column < plan.ends.size(); ++column)
-      places.push_back(place(plan, column, size));
-    // One block for all: it is given back as a whole, and used again.
-    uint8_t* block = batch->keep(Owned<uint8_t>(size, kAlign));
-    block += (kAlign - reinterpret_cast<uintptr_t>(block) % kAlign) % kAlign;
+    RangeColumns columns(plan.num_rows);
+    for (size_t column = 0; column < plan.ends.size(); ++column) {
+      const auto begin = plan.hits.begin() + static_cast<int64_t>(plan.first_hit(column));
+      const auto end = plan.hits.begin() + static_cast<int64_t>(plan.ends[column]);
+      if (begin == end) continue;
+      columns.place(plan.forms[column],
+                    std::any_of(begin, end, [](const auto& hit) { return hit.kernel->has_nulls(); }));
+    }
+    columns.allocate();
     std::vector<Part> parts;
     for (size_t column = 0; column < plan.ends.size(); ++column) {
       const size_t first = plan.first_hit(column), last = plan.ends[column];
@@ -246,39 +233,19 @@ class RangeBatch {
       page_ = first;
       parts.clear();
       if (!content.bring(plan, column, parts)) return false;
-      const Place& at = places[column];
-      RangeSink sink(plan.forms[column], plan.num_rows, block + at.values, block + at.validity);
+      RangeSink sink = columns.next();
       for (size_t hit = first; hit < last; ++hit) {
         page_ = hit;
         const RangePlan::Hit& page = plan.hits[hit];
         page.kernel->decode_range(page.first, page.last, parts[hit - first], sink);
       }
-      batch->add(sink.finish(*batch));
+      columns.add(sink);
     }
-    array_ = arrow::Batch::exported(std::move(batch));
+    give(columns.batch());
     return true;
   }
 
  private:
-  struct Place {
-    int64_t values, validity;  // in the block
-  };
-
-  // Where a column goes; `size` is moved behind it.
-  static Place place(const RangePlan& plan, size_t column, int64_t& size) {
-    const auto begin = plan.hits.begin() + static_cast<int64_t>(plan.first_hit(column));
-    const auto end = plan.hits.begin() + static_cast<int64_t>(plan.ends[column]);
-    if (begin == end) return {0, 0};
-    const int64_t width = plan.forms[column].width, bits = (plan.num_rows + 7) / 8;
-    Place at{size, 0};
-    if (width >= 0) size += aligned(width ? product(plan.num_rows, width, "row range") : bits);
-    at.validity = size;
-    if (std::any_of(begin, end, [](const auto& hit) { return hit.kernel->has_nulls(); }))
-      size += aligned(bits);
-    return at;
-  }
-
-  ArrowArray array_{};
   size_t page_ = 0;
 };
 

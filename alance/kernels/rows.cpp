@@ -2,17 +2,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "owned.hpp"
+#include "lists.hpp"
 
 namespace alance {
 namespace {
-
-template <typename T>
-Numpy<T> numpy_of(const std::vector<T>& values) {
-  Owned<T> found(static_cast<int64_t>(values.size()));
-  std::copy(values.begin(), values.end(), found.data());
-  return found.numpy();
-}
 
 // For ascending rows: the chunks that hold them (number, values, place among the bytes of all of
 // them, bytes), the runs of neighbouring chunks (first byte, behind the last), and the place of

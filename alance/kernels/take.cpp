@@ -2,17 +2,11 @@
 // few calls without the GIL.
 #include <nanobind/stl/shared_ptr.h>
 
+#include "lists.hpp"
 #include "row_take.hpp"
 
 namespace alance {
 namespace {
-
-template <typename T>
-nb::object numpy_of(const std::vector<T>& values) {
-  Owned<T> found(static_cast<int64_t>(values.size()));
-  if (!values.empty()) std::memcpy(found.data(), values.data(), values.size() * sizeof(T));
-  return nb::cast(found.numpy());
-}
 
 // The values of rows that were decoded so far, group by group.
 class RowSink {
@@ -59,11 +53,11 @@ class RowSink {
   // levels, else None and validity (a byte a row; None: all valid).
   nb::tuple finish() const {
     const nb::object none = nb::none();
-    const nb::object bytes = numpy_of(sink_.bytes);
-    const nb::object offsets = sink_.width != 0 ? none : numpy_of(sink_.offsets);
+    const nb::object bytes = nb::cast(numpy_of(sink_.bytes));
+    const nb::object offsets = sink_.width != 0 ? none : nb::cast(numpy_of(sink_.offsets));
     if (sink_.with_levels)
       return nb::make_tuple(bytes, offsets, numpy_of(sink_.rep), numpy_of(sink_.def));
-    return nb::make_tuple(bytes, offsets, none, sink_.has_nulls ? numpy_of(sink_.valid) : none);
+    return nb::make_tuple(bytes, offsets, none, sink_.has_nulls ? nb::cast(numpy_of(sink_.valid)) : none);
   }
 
  private:

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance import _kernels
 from alance.errors import AlanceError
 from alance.file import whole
 
@@ -49,16 +48,16 @@ def made(path: Path, counts: list[int], version: str) -> None:
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether calls of the kernel found the files usual."""
+    """Whether files were found usual."""
     found: list[bool] = []
-    parse = _kernels.file_pages
+    parse = whole._pages_of
 
     def noted(*args: Any) -> Any:
         result = parse(*args)
         found.append(result is not None)
         return result
 
-    monkeypatch.setattr(whole._kernels, "file_pages", noted)
+    monkeypatch.setattr(whole, "_pages_of", noted)
     return found
 
 
@@ -117,7 +116,7 @@ async def test_wrong_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for _ in damaged(path, 40):
         together = await outcome(path)
         with monkeypatch.context() as patched:
-            patched.setattr(whole._kernels, "file_pages", lambda *_: None)
+            patched.setattr(whole, "_pages_of", lambda *_: None)
             assert await outcome(path) == together
         errors += together != "compacted"
     assert errors

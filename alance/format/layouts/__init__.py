@@ -10,7 +10,7 @@ from google.protobuf.message import DecodeError
 
 from alance.errors import AlanceError, CorruptFileError, UnsupportedError
 from alance.format.layouts.blob import BlobPage
-from alance.format.layouts.constant import ConstantPage
+from alance.format.layouts.constant import ConstantPage, constant_form
 from alance.format.layouts.fullzip import FullZipPage
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.place import PLANAR_LAYOUT, PagePlace
@@ -19,6 +19,7 @@ from alance.format.proto import encodings_v2_1_pb2 as pb
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from alance import _kernels
     from alance.file_version import FileVersion
     from alance.format.layouts.base import PageLayout
 
@@ -102,6 +103,29 @@ def _mini_block(encoding: bytes) -> MiniBlockPage | None:
 
 
 mini_block = lru_cache(maxsize=4096)(_mini_block)
+
+
+def whole_form(encoding: bytes) -> _kernels.PageForm | None:
+    """How the kernel decodes all rows of pages of a description at once; None where it does not:
+    a row is no single value, or the description is of another layout, or wrong.
+    """
+    return _shared_form(encoding) if len(encoding) <= MAX_SHARED_BYTES else _form(encoding)
+
+
+def _form(encoding: bytes) -> _kernels.PageForm | None:
+    page = described(encoding)
+    if page is not None:
+        return page.said.rows if page.said.form.shape.is_plain else None
+    try:
+        layout = pb.PageLayout.FromString(AnyMessage.FromString(encoding).value)
+        if not layout.HasField("constant_layout"):
+            return None
+        return constant_form(layout.constant_layout)
+    except (AlanceError, DecodeError):
+        return None
+
+
+_shared_form = lru_cache(maxsize=4096)(_form)
 
 
 def _blob(message: pb.BlobLayout, place: PagePlace) -> BlobPage:

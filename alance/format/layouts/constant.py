@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth
 from alance.format.codecs import block_codec
@@ -227,6 +228,20 @@ class ConstantPage(NamedTuple):
                 value = parse_value(buffers[0])
         rep, definition = buffers[-2:] if count >= 2 else (b"", b"")
         return ConstantState(self, value, (bytes(rep), bytes(definition)))
+
+
+def constant_form(message: pb.ConstantLayout) -> _kernels.PageForm | None:
+    """The form of pages of this description that have no levels; None: those may have.
+
+    Raises:
+        CorruptFileError: layers without a meaning.
+    """
+    shape = Shape.from_proto(message.layers)
+    is_inline = message.HasField("inline_value")
+    if not shape.is_plain or (is_inline and len(message.inline_value) > MAX_INLINE_BYTES):
+        return None
+    value = message.inline_value if is_inline else None
+    return _kernels.PageForm.constant(value, shape.max_def)
 
 
 def parse_value(content: memoryview) -> Block:

@@ -61,6 +61,11 @@ class Shape:
     def has_lists(self) -> bool:
         return self.max_rep > 0
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether a row is one value, and absent for no other reason than its own null."""
+        return len(self.layers) == 1 and not self.has_lists
+
 
 @lru_cache(maxsize=1024)
 def _shape(numbers: tuple[int, ...]) -> Shape:

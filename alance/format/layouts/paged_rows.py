@@ -43,11 +43,6 @@ class RowPage:
     are_items: bool = False  # they are the items of fixed-size lists, and nothing else
 
     @property
-    def is_plain(self) -> bool:
-        """Whether a row is one value, and absent for no other reason than its own null."""
-        return len(self.shape.layers) == 1 and not self.shape.has_lists
-
-    @property
     def kind(self) -> tuple[int, bool]:
         """Equal for pages whose rows can be taken in one call; and whether rows are as in memory:
         each is one value, of bytes as Arrow has them.
@@ -55,7 +50,7 @@ class RowPage:
         key = self.shape, self.kernel.width, self.decoded is None, self.are_items
         kind = _KINDS.get(key)
         if kind is None:
-            is_as_in_memory = self.is_plain and (self.decoded is None or self.are_items)
+            is_as_in_memory = self.shape.is_plain and (self.decoded is None or self.are_items)
             kind = _KINDS[key] = len(_KINDS), is_as_in_memory
         return kind
 
@@ -134,7 +129,7 @@ class PagedRows(NamedTuple):
             is_field: a row is a value of a field of the schema.
         """
         runs = placed.plan.column(column)
-        return cls(field, placed, runs, is_field and len(runs) == 1 and runs[0][0].is_plain)
+        return cls(field, placed, runs, is_field and len(runs) == 1 and runs[0][0].shape.is_plain)
 
     @property
     def num_bytes(self) -> int:

@@ -13,6 +13,7 @@ from alance.expr.compare import float_values, total_order
 from alance.expr.pruning_sets import whole_numbers
 from alance.expr.tree import plain
 from alance.file.fragment import open_fragment
+from alance.file.whole import rows_of
 from alance.format.index import bitmap, btree
 from alance.format.index.btree import parse_page_table, split_pages
 from alance.format.numbers import as_mask, as_numbers, to_arrow
@@ -241,6 +242,11 @@ class IndexFiles:
         engine = self._snapshot.engine
         spans = [(start, stop) for start, stop in spans if start < stop]
         num_rows = sum(stop - start for start, stop in spans)
+        container = file.container
+        if container.is_whole and 0 < num_rows == file.num_rows:
+            return await engine.decode(
+                lambda: parse(rows_of(file, container.content, columns)), file.source.file_bytes
+            )
         # Of few rows it is guessed where in the file they are, which saves a round.
         is_few = self._snapshot.is_remote and 0 < num_rows <= min(GUESSED_ROWS, file.num_rows // 4)
         key = ("index rows", file.source.location, columns and tuple(columns))

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError
+from alance.file.batches import empty_batch
 from alance.file.fragment import open_fragment
 from alance.file.plain import open_plain
 from alance.file.recall import OwnStates
+from alance.file.whole import rows_of
 from alance.format.index.text import metadata as text_metadata
 from alance.format.index.text.dictionary import Dictionary
 from alance.format.index.text.metadata import DELETED, Documents, TextMetadata
@@ -172,15 +174,11 @@ class _File:
 
     def rows(self, names: Sequence[str] | None = None) -> tuple[Mapping[str, str], pa.RecordBatch]:
         """The metadata of its schema, and its rows: of some columns, or of all."""
-        return answered(self._plan(names), self._at_hand)
-
-    def _plan(self, names: Sequence[str] | None) -> Plan[tuple[Mapping[str, str], pa.RecordBatch]]:
-        states = OwnStates()
-        file = yield from open_plain(self.path, len(self.content), states)
-        names = file.schema.to_arrow().names if names is None else names
-        opened = yield from _open(file, names, states)
-        task = yield from opened.read(0, file.num_rows, states)
-        return file.schema.metadata, task.decode()
+        file = answered(open_plain(self.path, len(self.content), OwnStates()), self._at_hand)
+        _check_columns(file, names or ())
+        if not file.num_rows:
+            return file.schema.metadata, empty_batch(file.schema.to_arrow())
+        return file.schema.metadata, rows_of(file, self.content, names)
 
     def _at_hand(self, extents: Sequence[Extent]) -> list[memoryview]:
         return [cut(extent, self.content) for extent in extents]
@@ -252,11 +250,15 @@ def _parsed(metadata: TextMetadata, tokens: _File, documents: _File, lists: _Lis
     )
 
 
-def _open(file: PlainFile, columns: Sequence[str], states: Any) -> Plan[OpenFragment]:
+def _check_columns(file: PlainFile, columns: Sequence[str]) -> None:
     names = file.schema.to_arrow().names
     missing = [name for name in columns if name not in names]
     if missing:
         raise CorruptFileError(f"{file.source.location}: columns {names}, without {missing}")
+
+
+def _open(file: PlainFile, columns: Sequence[str], states: Any) -> Plan[OpenFragment]:
+    _check_columns(file, columns)
     schema = file.schema.project(list(columns))
     return (yield from open_fragment(schema, [file.source], file.num_rows, states))
 

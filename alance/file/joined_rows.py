@@ -1,0 +1,159 @@
+"""All rows of some files: leaves of plain values by one call of the kernel, whatever the number of
+files, columns and pages.
+
+What the kernel does not take (nested fields, dictionaries, full-zip pages) is decoded leaf by leaf,
+beside; where it finds something wrong, its leaves are, too: that tells what and where.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from alance.file.batches import completed
+from alance.file.fragment import FragmentTask
+from alance.file.ranged_columns import NO_FORM, imported, range_form, stored_schema
+from alance.format.layouts import whole_form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from alance import _kernels
+    from alance.file.file_pages import FilePages
+    from alance.file.fragment import Found
+    from alance.format.field import Field
+    from alance.format.schema import Schema
+
+
+class LeafForms(NamedTuple):
+    """Leaves of a schema, and how the kernel makes arrays of them.
+
+    Attributes:
+        widths: as in `RangedColumns`; `NO_FORM`: it makes none.
+        texts: whether values are UTF-8.
+    """
+
+    fields: Sequence[Field]
+    widths: Sequence[int]
+    texts: Sequence[bool]
+
+    @classmethod
+    def of(cls, schema: Schema, fields: Sequence[Field]) -> LeafForms:
+        """Those of some leaves of a schema, in its order."""
+
+        def make() -> LeafForms:
+            top = {field.id for field in schema.fields}
+            forms = [range_form(field) if field.id in top else (NO_FORM, False) for field in fields]
+            return cls(fields, [width for width, _ in forms], [is_text for _, is_text in forms])
+
+        return schema.remember((cls, tuple([field.id for field in fields])), make)
+
+
+class JoinedLeaves(NamedTuple):
+    """Leaves whose pages in all files the kernel decodes at once.
+
+    Attributes:
+        numbers: of the leaves among those that have pages.
+        columns: of each leaf that has pages: its number in each file.
+        pages_as: how the kernel reads pages, of each description.
+    """
+
+    pages: FilePages
+    forms: LeafForms
+    columns: Sequence[Sequence[int]]
+    numbers: Sequence[int]
+    pages_as: Sequence[_kernels.PageForm | None]
+    num_rows: int
+
+    @property
+    def fields(self) -> list[Field]:
+        """The fields of the leaves."""
+        return [self.forms.fields[number] for number in self.numbers]
+
+    def decode(self) -> pa.RecordBatch | None:
+        """The rows; None where something is wrong, which the pages one by one tell."""
+        kernel, contents, forms = self.pages.kernel, self.pages.contents, self.forms
+        firsts = np.array([content.first for content in contents], np.int64)
+        views = [content.content for content in contents]
+        try:
+            kernel.decode(
+                self.numbers,
+                self.pages_as,
+                forms.widths,
+                forms.texts,
+                views,
+                self.pages.numbers,
+                firsts,
+                self.num_rows,
+            )
+        except (ValueError, OverflowError):
+            return None
+        schema = pa.schema([field.to_arrow() for field in self.fields])
+        widths = [forms.widths[number] for number in self.numbers]
+        return imported(kernel.address, schema, stored_schema(schema, widths))
+
+    def singly(self) -> dict[int, Found]:
+        """The pages of the leaves, by field id."""
+        return {
+            field.id: self.pages.leaf(number, field, self.columns[number])
+            for number, field in zip(self.numbers, self.fields, strict=True)
+        }
+
+
+class JoinedRows(NamedTuple):
+    """All rows of some files: what the kernel decodes of them at once."""
+
+    parts: Sequence[JoinedLeaves]
+    num_rows: int
+
+    num_bytes = 0  # what is decoded at once takes little more than its rows
+
+    def batch(
+        self,
+        schema: Schema,
+        column: Callable[[Field], pa.Array | None],
+        source: _kernels.Source | None = None,
+    ) -> pa.RecordBatch | None:
+        """The batch of a schema; see `RangedRows.batch`. All bytes are at hand without a source."""
+        batches: list[tuple[Sequence[Field], pa.RecordBatch]] = []
+        leaves: dict[int, Found] = {}
+        for part in self.parts:
+            batch = part.decode()
+            if batch is None:
+                leaves |= part.singly()
+            else:
+                batches.append((part.fields, batch))
+        single = FragmentTask(schema, self.num_rows, leaves)
+        return completed(
+            schema,
+            batches,
+            lambda field: single.column(field) if field.id in leaves else column(field),
+        )
+
+
+def joined(
+    schema: Schema,
+    fields: Sequence[Field],
+    columns: Sequence[Sequence[int]],
+    pages: FilePages,
+    num_rows: int,
+) -> tuple[JoinedLeaves | None, dict[int, Found]]:
+    """What the kernel decodes of the leaves of files at once, and the pages of the others.
+
+    Args:
+        fields: of the leaves that have pages.
+        columns: of each, its number in each file.
+    """
+    forms = LeafForms.of(schema, fields)
+    pages_as = [*map(whole_form, pages.kernel.descriptions)]
+    numbers = pages.kernel.fitting(pages_as, forms.widths)
+    others = {*range(len(fields))}.difference(numbers)
+    leaves: dict[int, Found] = {
+        fields[number].id: pages.leaf(number, fields[number], columns[number])
+        for number in sorted(others)
+    }
+    if not numbers:
+        return None, leaves
+    return JoinedLeaves(pages, forms, columns, numbers, pages_as, num_rows), leaves
