@@ -108,7 +108,10 @@ class JoinedRows(NamedTuple):
     parts: Sequence[JoinedLeaves]
     num_rows: int
 
-    num_bytes = 0  # what is decoded at once takes little more than its rows
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the files that are decoded."""
+        return sum(len(content.content) for part in self.parts for content in part.pages.contents)
 
     def batch(
         self,
