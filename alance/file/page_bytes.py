@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 FEW_PIECES: Final = 16  # as many as a read answers on the loop
+LARGE_BYTES: Final = 32 << 10  # of a piece: to copy it costs more than to ask for it by itself
 PADDING: Final = 64  # bytes: no file has more between neighbouring pages
 
 
@@ -42,9 +43,9 @@ class PageBytes:
         file.add(start, content)
 
     def read(self, columns: RangedColumns, plan: _kernels.RangePlan) -> Plan[None]:
-        """Plan the bytes of pages that are not here yet: one round. A few pieces may join what
-        others ask for; of many, which would each cost what a request costs, one buffer a file is
-        asked for.
+        """Plan the bytes of pages that are not here yet: one round. Few or large pieces are used
+        where they were read; of many small ones, which would each cost what a request costs, one
+        buffer a file is asked for.
         """
         ends, starts, stops = plan.missing(self.files(columns), columns.files, PADDING)
         by_path = [
@@ -52,7 +53,9 @@ class PageBytes:
             for path, (first, end) in zip(columns.paths, pairwise([0, *ends]), strict=True)
             if first < end and not columns.containers[path].is_whole
         ]
-        if by_path and len(starts) <= FEW_PIECES:
+        if not by_path:
+            return
+        if len(starts) <= FEW_PIECES or (stops - starts).sum() >= LARGE_BYTES * len(starts):
             parts = [
                 ByteRange(path, start, stop)
                 for path, first, last in by_path
@@ -60,7 +63,7 @@ class PageBytes:
             ]
             for part, content in zip(parts, (yield parts), strict=True):
                 self._files[part.path].add(part.start, content)
-        elif by_path:
+        else:
             contents = yield [Pieces.of(*of_file) for of_file in by_path]
             for content, (path, first, last) in zip(contents, by_path, strict=True):
                 self._files[path].add_pieces(first, last, content)

@@ -48,11 +48,12 @@ class HeldSource : public Source {
     for (const nb::object& file : kept_) files_.push_back(nb::cast<const HeldFile*>(file));
   }
 
+  const uint8_t* view(const Piece& piece) override {
+    if (piece.table >= files_.size() || piece.stop < piece.start) return nullptr;
+    return files_[piece.table]->view(piece.start, piece.stop);
+  }
+
   const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) override {
-    if (count == 1 && pieces->table < files_.size()) {
-      const uint8_t* bytes = files_[pieces->table]->view(pieces->start, pieces->stop);
-      if (bytes != nullptr) return bytes;
-    }
     if (!buffer_ || buffer_->size() < num_bytes) {
       buffer_.reset();  // to be used again
       buffer_.emplace(num_bytes);

@@ -191,16 +191,22 @@ class Read {
       pieces_.push_back({static_cast<size_t>(files_[column]), page.start, page.stop});
       total += page.stop - page.start;
     }
+    for (const Piece& piece : pieces_)
+      if (const uint8_t* bytes = source_.view(piece)) parts.push_back({bytes, size(piece)});
+    if (parts.size() == pieces_.size()) return true;
+    parts.clear();
     const uint8_t* bytes = source_.read(pieces_.data(), pieces_.size(), total);
     if (bytes == nullptr) return false;
     for (const Piece& piece : pieces_) {
-      parts.push_back({bytes, piece.stop - piece.start});
-      bytes += piece.stop - piece.start;
+      parts.push_back({bytes, size(piece)});
+      bytes += size(piece);
     }
     return true;
   }
 
  private:
+  static int64_t size(const Piece& piece) { return piece.stop - piece.start; }
+
   Source& source_;
   const int64_t* files_;
   std::vector<Piece> pieces_;

@@ -17,6 +17,8 @@ struct Piece {
 class Source {
  public:
   virtual ~Source() = default;
+  // Where the bytes of a piece lie in memory, as long as the source does. Null: nowhere.
+  virtual const uint8_t* view(const Piece&) { return nullptr; }
   // The bytes of some pieces, end to end; valid until the next call. Null: it failed.
   virtual const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) = 0;
 };
