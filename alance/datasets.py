@@ -189,7 +189,7 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """What the verb did that gave this dataset, such as `num_deleted_rows`; else empty."""
+        """What the call did that returned this dataset, such as `num_deleted_rows`; else empty."""
         return self._snapshot.summary
 
     @property
@@ -228,8 +228,7 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         return await take(self._snapshot, indices, columns)
 
     async def explain_take(self, indices: object, columns: Columns = None) -> Explanation:
-        """What `take` would ask of the store, before it does: requests, bytes, rounds and pages.
-        Print it for a text.
+        """The requests, bytes, rounds and pages that `take` would cost. `print` shows it as text.
 
         Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
 

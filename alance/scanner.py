@@ -234,7 +234,7 @@ class Scanner:
         return await pool.run(partial(pl.DataFrame, await self.to_table()))
 
     async def count_rows(self) -> int:
-        """The number of rows that the scan would give."""
+        """The number of rows of the scan."""
         if self._is_search:
             return len(await self._search([], self._options))
         return await count.count_scanned(self._snapshot, self._options)
@@ -319,8 +319,8 @@ class Scanner:
         return [batch.num_rows async for batch in self.to_batches()]
 
     async def explain(self) -> Explanation:
-        """What the scan would ask of the store, before it does: requests, bytes and rounds, pages
-        and rows, columns read first and late. Print it for a text.
+        """The requests, bytes, rounds, pages and rows that the scan would cost, and which columns
+        it reads first and late. `print` shows it as text.
 
         Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
         """

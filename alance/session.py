@@ -51,8 +51,8 @@ class Session:
     leaves nothing pending; `async with Session() as session:` does so at the end. Each loop has one
     of its own besides, for datasets that are opened without one: these can be used in any loop.
 
-    What is None is as the environment says, in a variable of its name: `ALANCE_CACHE_BYTES=1GiB`,
-    `ALANCE_TIMEOUT=30`, ...; without one it is the default.
+    An argument that is None comes from an environment variable of its name, such as
+    `ALANCE_CACHE_BYTES=1GiB` or `ALANCE_TIMEOUT=30`, and otherwise has its default.
 
     Args:
         cache_bytes: budget of the search cache (manifests, footers, page tables, deletions);
@@ -247,8 +247,8 @@ class Session:
     async def aclose(self) -> None:
         """Cancel what is under way, wait for it, write out the disk cache, and stop the threads.
 
-        What cancelled calls have left to be done has two seconds to end; then it is dropped. May
-        be called twice.
+        The cleanup of cancelled calls has two seconds to end; then it is dropped. May be called
+        twice.
         """
         if self is _of_any_loop:
             await Session.of_loop().aclose()

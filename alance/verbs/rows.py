@@ -121,9 +121,9 @@ class RowVerbs(Handle):
     ) -> Self:
         """Delete the rows for which a predicate is true; null counts as not true.
 
-        Files of rows stay as they are, but for fragments that have no rows left, which are
-        dropped. Others may delete other rows of the same fragments meanwhile; what they append
-        stays. `summary` has `num_deleted_rows`; also where that is 0, there is a new version.
+        Data files stay as they are. Fragments that have no rows left are dropped. Meanwhile others
+        may delete other rows of the same fragments, and append rows. `summary` has
+        `num_deleted_rows`. There is a new version even if that is 0.
 
         Cost: a scan of the predicate's columns and the deletion vectors; a PUT for each fragment
         that loses rows, beside the transaction's file and a LIST; then the manifest. A predicate
@@ -156,9 +156,9 @@ class RowVerbs(Handle):
     ) -> Self:
         """Give rows new values, each computed from the row as it was.
 
-        The rows move to new files at the end of the table; with stable row ids they keep their
-        `_rowid` and their `_row_created_at_version`. `summary` has `num_rows_updated`; also where
-        that is 0, there is a new version.
+        The rows move to new files at the end of the table. With stable row ids they keep their
+        `_rowid` and `_row_created_at_version`. `summary` has `num_rows_updated`. There is a new
+        version even if that is 0.
 
         Cost: a scan of `where`'s columns, then of all columns of the rows that match; their new
         files, and a PUT for each fragment that loses rows, beside the transaction's file and a
@@ -224,8 +224,8 @@ class MergeInsert:
     gives another one, and `execute` runs it.
 
     Rows are matched by their key columns, bit by bit: NaN matches the same NaN, 0.0 does not match
-    -0.0, and a row with a null in its key matches none. A row of the table that matches several
-    rows of the data is an error where it is to be changed.
+    -0.0, and a row with a null in its key matches none. If a row of the table is to be changed and
+    matches several rows of the data, that is an error.
     """
 
     __slots__ = ("_dataset", "_plan")
@@ -283,8 +283,8 @@ class MergeInsert:
         return self._with(conflict_retries=max_retries)
 
     def retry_timeout(self, timeout: timedelta | float) -> MergeInsert:
-        """After how long (timedelta, or seconds) no other attempt is begun, and one that is not
-        the first is given up; 30 s by default.
+        """After this time (timedelta, or seconds) no attempt begins, and one that is not the first
+        is given up; 30 s by default.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
@@ -311,11 +311,11 @@ class MergeInsert:
         return self._with(data_storage_version=parsed)
 
     def use_index(self, use_index: bool) -> MergeInsert:
-        """Taken for the sake of code that says it: the key columns are scanned in any case."""
+        """Accepted as in pylance, without effect: the key columns are always scanned."""
         return self._with()
 
     def write_mode(self, mode: Literal["auto", "rewrite_rows", "rewrite_columns"]) -> MergeInsert:
-        """How rows that are updated are written where the data lacks some columns.
+        """How updated rows are written if the data lacks some columns.
 
         Args:
             mode: `rewrite_rows`, which `auto` is: whole rows, to new fragments.
@@ -340,7 +340,7 @@ class MergeInsert:
         self,
         **commit: Unpack[CommitArguments],
     ) -> MergeInsert:
-        """What the version is noted with.
+        """What the transaction of the version records.
 
         Args:
             properties: of the transaction.
@@ -349,8 +349,8 @@ class MergeInsert:
         return self._with(commit=CommitOptions(**commit))
 
     async def explain(self, schema: pa.Schema | None = None) -> Explanation:
-        """What the merge would do, and ask of the store to find rows that match: requests, bytes
-        and rounds. Print it for a text. Rows that match, and so what is written, are not known.
+        """What the merge would do, and the requests, bytes and rounds of finding its matches.
+        `print` shows it as text. It does not know which rows match, so not what is written.
 
         Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
 
@@ -416,7 +416,7 @@ class MergeInsert:
     async def execute_uncommitted(
         self, data: Data, *, schema: pa.Schema | None = None
     ) -> tuple[Operation, Mapping[str, int]]:
-        """Write what the merge needs, and make no version: for those who commit by themselves.
+        """Write the files of the merge and make no version, for callers that commit on their own.
 
         `alance.commit(dataset, operation)` makes the version, on the dataset that the merge was
         made from. It is not computed again where others changed rows of the same fragments: that
