@@ -197,12 +197,12 @@ class _Puts:
         )
         failure: Exception | None = None
         for put in ended:
-            error = put.exception()
-            if error is None:
+            refusal = put.exception()
+            if refusal is None:
                 return None
-            if not isinstance(error, _ANSWERS):
-                raise error
-            failure = error
+            if not isinstance(refusal, _ANSWERS):
+                raise refusal
+            failure = refusal
         return failure or StoreError(f"no answer in {self._quiet_s:g} s", retryable=True)
 
 
