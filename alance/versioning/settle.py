@@ -187,8 +187,8 @@ class _Puts:
         if self._quiet_s == math.inf:  # there is never one beside it
             try:
                 await self._put()
-            except _ANSWERS as error:
-                return error
+            except _ANSWERS as answer:
+                return answer
             return None
         if len(self.under_way) < MOST_PUTS:
             self.under_way.add(asyncio.ensure_future(self._put()))
