@@ -25,72 +25,40 @@ from alance.ops.index.train import training_of
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.arrays import Int64s
     from alance.format.field import Field
     from alance.format.proto import table_pb2
     from alance.io.pool import DecodePool
     from alance.ops.index.remap_vector import Order
     from alance.ops.index.train import Training
     from alance.ops.version.snapshot import Snapshot
-    from alance.versioning.row_index import RowIdIndex
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRows:
+async def live_rows(snapshot: Snapshot, fragments: Collection[int], *, has_row_ids: bool) -> RowSet:
     """The live rows of some fragments.
 
-    Attributes:
-        addresses: theirs.
-        index: where stable row ids are; None: ids are addresses.
-        ids: all that rows may have.
+    Cost: a GET for each deletion vector that is not known; with stable ids all ids, once.
+
+    Args:
+        has_row_ids: they are told by stable ids, else by addresses.
     """
+    pool = snapshot.engine.pool
+    if has_row_ids:
+        index = await snapshot.row_index()
+        return await pool.run(lambda: index.rows_in(np.array(sorted(fragments), np.int64)))
+    handles = [snapshot.handle(fragment) for fragment in fragments]
+    await snapshot.prepare(handles)
 
-    addresses: RowSet
-    index: RowIdIndex | None
-    ids: RowSet
+    def gather() -> RowSet:
+        rows = RowSet.of_fragments((handle.id, handle.num_physical_rows) for handle in handles)
+        gone = [
+            (handle.id << 32) + handle.deleted.rows.astype(np.int64)
+            for handle in handles
+            if handle.deleted is not None
+        ]
+        return rows - RowSet(np.concatenate(gone)) if gone else rows
 
-    @classmethod
-    async def of(
-        cls, snapshot: Snapshot, fragments: Collection[int], *, has_row_ids: bool
-    ) -> LiveRows:
-        """Cost: a GET for each deletion vector that is not known; with stable ids all ids, once.
-
-        Args:
-            has_row_ids: rows are told by stable ids.
-        """
-        handles = [snapshot.handle(fragment) for fragment in fragments]
-        await snapshot.prepare(handles)
-        index = await snapshot.row_index() if has_row_ids else None
-
-        def gather() -> RowSet:
-            rows = RowSet.of_fragments((handle.id, handle.num_physical_rows) for handle in handles)
-            gone = [
-                (handle.id << 32) + handle.deleted.rows.astype(np.int64)
-                for handle in handles
-                if handle.deleted is not None
-            ]
-            return rows - RowSet(np.concatenate(gone)) if gone else rows
-
-        addresses = await snapshot.engine.pool.run(gather)
-        if index is None:
-            return cls(addresses, None, addresses)
-        given = np.array([snapshot.manifest.head.next_row_id], np.int64)
-        return cls(addresses, index, RowSet.of_runs(np.zeros(1, np.int64), given))
-
-    def among(self, ids: RowSet) -> RowSet:
-        """Those of some row ids that are among them. CPU."""
-        ids &= self.ids  # a few bytes may claim billions of rows
-        if self.index is None:
-            return ids
-        numbers = ids.to_numpy()
-        return RowSet(numbers[self.mask_of(numbers)])
-
-    def mask_of(self, ids: Int64s) -> Mask:
-        """Which of some row ids are among them; shape (n,)."""
-        if self.index is None:
-            return self.addresses.mask_of(ids)
-        addresses, missing = self.index.find(ids)
-        return self.addresses.mask_of(addresses) & ~missing
+    return await pool.run(gather)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +118,7 @@ class CarriedSegment:
         if first == stop:
             return np.empty(0, np.int64)
         snapshot = self.stored.snapshot
-        live = await LiveRows.of(snapshot, self.covered, has_row_ids=snapshot.has_stable_row_ids)
+        live = await live_rows(snapshot, self.covered, has_row_ids=snapshot.has_stable_row_ids)
         async with aclosing(self.stored.batches([(first, stop)])) as batches:
             parts = [as_numbers(batch.column(ivf.ROW_IDS)) async for batch in batches]
         ids = np.concatenate(parts).view(np.int64)
@@ -163,7 +131,7 @@ class CarriedSegment:
             schema: the number of the partition, row ids, codes.
         """
         snapshot = self.stored.snapshot
-        live = await LiveRows.of(snapshot, self.covered, has_row_ids=snapshot.has_stable_row_ids)
+        live = await live_rows(snapshot, self.covered, has_row_ids=snapshot.has_stable_row_ids)
         places = list(partition_spans(self.ends))
         spans = [(int(self.ends[a - 1]) if a else 0, int(self.ends[b - 1])) for a, b in places]
         async with aclosing(self.stored.batches(spans)) as batches:
@@ -178,7 +146,7 @@ class CarriedSegment:
                     yield rows
 
     def _live(
-        self, batch: pa.RecordBatch, place: tuple[int, int], live: LiveRows, schema: pa.Schema
+        self, batch: pa.RecordBatch, place: tuple[int, int], live: RowSet, schema: pa.Schema
     ) -> pa.RecordBatch:
         start, stop = place
         first = int(self.ends[start - 1]) if start else 0

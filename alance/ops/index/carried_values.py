@@ -25,7 +25,7 @@ from alance.format.numbers import to_arrow
 from alance.format.row_set import HALF
 from alance.format.table.indices import Index, holds_row_ids
 from alance.ops.index.build import SegmentBuilder, run_rows, run_schema_of, source_of
-from alance.ops.index.carried import LiveRows
+from alance.ops.index.carried import live_rows
 from alance.ops.index.keyed import ColumnValues, OtherTypeError, RowKeys
 from alance.ops.index.manage import zone_options
 from alance.ops.index.merge import RunMerger
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s, Mask
     from alance.format.proto import table_pb2
+    from alance.format.row_set import RowSet
     from alance.ops.version.snapshot import Snapshot
 
 FEW_ROWS: Final = 32 << 10  # are scanned and sorted in less time than the files are opened in
@@ -83,7 +84,7 @@ class CarriedValues:
             CorruptFileError, NotFoundError: files that cannot be read.
         """
         has_ids = snapshot.has_stable_row_ids and holds_row_ids(self.index.message)
-        live = await LiveRows.of(snapshot, self.covered, has_row_ids=has_ids)
+        live = await live_rows(snapshot, self.covered, has_row_ids=has_ids)
         if self.index.files_kind in NULL_ROWS:
             source.null_rows.append(await self._null_rows(snapshot, live))
         if isinstance(source, ZoneBuilder):
@@ -94,14 +95,14 @@ class CarriedValues:
             async for batch in batches:
                 yield batch
 
-    async def _null_rows(self, snapshot: Snapshot, live: LiveRows) -> Int64s:
+    async def _null_rows(self, snapshot: Snapshot, live: RowSet) -> Int64s:
         kind = self.index.files_kind
         stored = await StoredFile.open(snapshot, self.index, FILES[kind])
         content = await stored.told_buffer(NULL_ROWS[kind])
-        return await snapshot.engine.pool.run(lambda: live.among(parse_rows(content)).to_numpy())
+        return await snapshot.engine.pool.run(lambda: (parse_rows(content) & live).to_numpy())
 
     async def _in_order(
-        self, snapshot: Snapshot, keys: RowKeys, live: LiveRows
+        self, snapshot: Snapshot, keys: RowKeys, live: RowSet
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """Values with rows, or keys with row sets."""
 
@@ -111,7 +112,7 @@ class CarriedValues:
 
         def live_set(content: memoryview) -> bytes | None:
             rows = keys.form.parse(content)
-            kept = live.among(rows)
+            kept = rows & live
             if len(kept) == len(rows):
                 return bytes(content)
             return keys.form.to_bytes(kept.to_numpy()) if len(kept) else None
