@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from alance.file_session import FileSession
     from alance.file_version import FileVersion
     from alance.format.field import Field
-    from alance.io.credentials import StorageOptions
     from alance.ops.read import blobs, explain, managed, stats
     from alance.ops.read.blobs import BlobFile
     from alance.ops.read.explain import Explanation
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
     from alance.ops.read.stats import DatasetStats
     from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
-    from alance.versioning.external_store import ExternalStore
-    from alance.versioning.lock import CommitLock
+    from alance.session import TableArguments
     from alance.versioning.table import Table
 else:
     file_session = Deferred("alance.file_session")
@@ -58,12 +56,8 @@ async def dataset(
     *,
     version: int | str | None = None,
     asof: datetime | str | None = None,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-    manifest_store: ExternalStore | None = None,
-    commit_lock: CommitLock | None = None,
     default_scan_options: Mapping[str, Any] | None = None,
+    **place: Unpack[TableArguments],
 ) -> Dataset:
     """Open a dataset at its latest version, or the one asked for.
 
@@ -98,19 +92,8 @@ async def dataset(
         InvalidInputError: a bad URI or option.
     """
     defaults = checked_defaults(default_scan_options)
-    opened = Dataset(
-        await opening.open_snapshot(
-            uri,
-            version=version,
-            asof=asof,
-            store=store,
-            storage_options=storage_options,
-            session=session,
-            manifest_store=manifest_store,
-            commit_lock=commit_lock,
-        ),
-        defaults,
-    )
+    snapshot = await opening.open_snapshot(uri, version=version, asof=asof, **place)
+    opened = Dataset(snapshot, defaults)
     if defaults:
         await opened.scanner()._load()  # what `schema` parses with
     return opened

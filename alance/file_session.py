@@ -12,19 +12,20 @@ from alance.files import FileReader, FileWriter
 from alance.format.plans import ByteRange
 from alance.io.uri import clean_path, join
 from alance.ops.version.objects import copy_object
-from alance.session import Session
+from alance.session import Session, open_store
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Sequence
+    from typing import Unpack
 
     import pyarrow as pa
 
     from alance.file_version import FileVersion
-    from alance.io.credentials import StorageOptions
     from alance.io.store import Store
     from alance.ops.blobs import writers
     from alance.ops.blobs.writers import DedicatedBlobWriter, PackedBlobWriter
+    from alance.session import StoreArguments
 
 else:
     writers = Deferred("alance.ops.blobs.writers")
@@ -65,12 +66,7 @@ class FileSession:
 
     @classmethod
     def open(
-        cls,
-        base_path: str | os.PathLike[str],
-        *,
-        store: object | None = None,
-        storage_options: StorageOptions | None = None,
-        session: Session | None = None,
+        cls, base_path: str | os.PathLike[str], **place: Unpack[StoreArguments]
     ) -> FileSession:
         """The files of a folder, by URI or path; it need not be there. Sends no request.
 
@@ -81,11 +77,7 @@ class FileSession:
         Raises:
             InvalidInputError: a bad URI or option.
         """
-        session = session or Session.of_loop()
-        opened, folder = session.engine.registry.open(
-            base_path, storage_options=storage_options, store=store
-        )
-        return cls(session, opened, folder)
+        return cls(*open_store(base_path, **place))
 
     async def open_reader(self, path: str, columns: Sequence[str] | None = None) -> FileReader:
         """A reader of a Lance file; cost and errors like those of `FileReader.open`.

@@ -23,13 +23,13 @@ from alance.format.schema import Schema
 from alance.io.generators import outermost
 from alance.ops.read.positions import as_positions
 from alance.ops.version.first_use import OLDER_FILES
-from alance.session import Session
+from alance.session import Session, open_store
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator, Sequence
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from alance.file import describe as description
     from alance.file import page_writer
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from alance.file.writer import DataFileWriter, WrittenFile
     from alance.format.container import Container
     from alance.format.plans import Plan
-    from alance.io.credentials import StorageOptions
     from alance.io.store import Store
     from alance.io.upload import Upload
     from alance.ops.write import sources
     from alance.ops.write.sources import Data
+    from alance.session import StoreArguments
 else:
     description = Deferred("alance.file.describe")
     sources = Deferred("alance.ops.write.sources")
@@ -82,9 +82,7 @@ class FileReader:
         uri: str | os.PathLike[str],
         *,
         columns: Sequence[str] | None = None,
-        store: object | None = None,
-        storage_options: StorageOptions | None = None,
-        session: Session | None = None,
+        **place: Unpack[StoreArguments],
     ) -> FileReader:
         """Open a file by URI or path. Cost: one GET of its last 64 KiB, rarely a second.
 
@@ -96,9 +94,8 @@ class FileReader:
             InvalidInputError: the file has no such column.
             CorruptFileError: no Lance file.
         """
-        session = session or Session.of_loop()
+        session, opened, path = open_store(uri, **place)
         engine = session.engine
-        opened, path = engine.registry.open(uri, storage_options=storage_options, store=store)
         location = opened.root + path
         tail, file_bytes = await engine.scheduler.read_tail(
             location, TAIL_BYTES, reason="open file"
@@ -275,9 +272,7 @@ class FileWriter:
         version: str | FileVersion = "stable",
         page_bytes: int = PAGE_BYTES,
         buffer_bytes: int | None = None,
-        store: object | None = None,
-        storage_options: StorageOptions | None = None,
-        session: Session | None = None,
+        **place: Unpack[StoreArguments],
     ) -> FileWriter:
         """A writer of the object at a URI or path; sends no request.
 
@@ -300,10 +295,7 @@ class FileWriter:
             check_count("buffer_bytes", buffer_bytes)
         if not isinstance(version, FileVersion):
             version = FileVersion.parse(version)
-        session = session or Session.of_loop()
-        opened, path = session.engine.registry.open(
-            uri, storage_options=storage_options, store=store
-        )
+        session, opened, path = open_store(uri, **place)
         upload = opened.open_upload(path)
         upload.background = session.engine.background
         writer = cls(upload, session, schema, version, page_bytes, buffer_bytes)

@@ -13,8 +13,7 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.positions import as_positions
 from alance.ops.read.take import take_located
 from alance.scanner import Framed, Scanner
-from alance.session import Session
-from alance.versioning.table import open_table
+from alance.session import table_at
 
 if TYPE_CHECKING:
     import os
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from alance.format.proto.file_pb2 import Field as FieldMessage
     from alance.format.proto.table_pb2 import DataFragment
     from alance.format.table.fragment import Fragment
-    from alance.io.credentials import StorageOptions
     from alance.operations import DataReplacementGroup
     from alance.ops.blobs.files import BlobOptions
     from alance.ops.columns import add as columns_add
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from alance.ops.write import write as writer
     from alance.ops.write.options import Mode, OnProgress
     from alance.ops.write.sources import Data
+    from alance.session import StoreArguments
 else:
     columns_add = Deferred("alance.ops.columns.add")
     columns_join = Deferred("alance.ops.columns.join")
@@ -179,9 +178,7 @@ class DatasetFragment(Framed):
         data_storage_version: str | FileVersion | None = None,
         progress: OnProgress | None = None,
         blobs: BlobOptions | None = None,
-        store: object | None = None,
-        storage_options: StorageOptions | None = None,
-        session: Session | None = None,
+        **place: Unpack[StoreArguments],
     ) -> DataFragment:
         """Write rows as one fragment with one data file, without a commit.
 
@@ -199,14 +196,10 @@ class DatasetFragment(Framed):
         """
         number = 0 if fragment_id is None else fragment_id
         check_count("fragment_id", number, 0, MAX_ROWS)
-        session = session or Session.of_loop()
-        engine = session.engine
-        await engine.pool.load(write_options, writer)
+        session, table = table_at(dataset_uri, **place)
+        await session.engine.pool.load(write_options, writer)
         options = write_options.WriteOptions.of(
             MAX_ROWS, MAX_BYTES, data_storage_version, progress=progress, blobs=blobs
-        )
-        table = open_table(
-            engine.registry, dataset_uri, store=store, storage_options=storage_options
         )
         looks = mode != "overwrite"
         change, _ = await writer.write_fragments(

@@ -21,22 +21,21 @@ from alance.ops.write.ingest_options import (
     IngestOptions,
 )
 from alance.ops.write.options import Limits
-from alance.session import Session
-from alance.versioning.table import open_table
+from alance.session import Session, table_at
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Mapping
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
-    from alance.io.credentials import StorageOptions
     from alance.ops.upkeep import auto_compact as upkeep
     from alance.ops.upkeep import compact_plan
     from alance.ops.upkeep.auto_compact import AutoCompactionMetrics, Compactor
     from alance.ops.write import ingest_open, sources
     from alance.ops.write.ingest import Ingest
     from alance.ops.write.sources import Data
+    from alance.session import StoreArguments
     from alance.versioning.table import Table
 else:
     upkeep = Deferred("alance.ops.upkeep.auto_compact")
@@ -63,9 +62,7 @@ def ingest(
     properties: Mapping[str, str] | None = None,
     blobs: BlobOptions | None = None,
     auto_compact: int | None = None,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
+    **place: Unpack[StoreArguments],
 ) -> Sink:
     """A sink that appends batches to a table, and commits them by time or size.
 
@@ -118,8 +115,7 @@ def ingest(
         properties=dict(properties or {}),
         auto_compact=auto_compact,
     )
-    session = session or Session.of_loop()
-    table = open_table(session.engine.registry, uri, store=store, storage_options=storage_options)
+    session, table = table_at(uri, **place)
     return Sink(session, table, schema, options)
 
 

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from numbers import Real
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
 from alance.checks import check_count
@@ -20,15 +20,20 @@ from alance.io.observing import Reading
 from alance.io.pool import DecodePool
 from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
+from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from types import TracebackType
 
     from alance.io.cache import CacheStats
+    from alance.io.credentials import StorageOptions
     from alance.io.disk_store import DiskStore
+    from alance.io.store import Store
     from alance.ops.cleanup.cleanup import ObjectsOf
     from alance.versioning.commit_queue import CommitQueue
+    from alance.versioning.external_store import ExternalStore
+    from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 
 T = TypeVar("T")
@@ -42,6 +47,26 @@ CACHE_DIR_BYTES: Final = 1 << 30  # of ten thousand data files, or five hundred 
 _SIZE: Final = re.compile(r"(\d+)\s*(?:([KMGT])i?B?|B)?", re.IGNORECASE)
 
 _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = WeakKeyDictionary()
+
+
+class OpenArguments(TypedDict, total=False):
+    """What a URI is opened with, as keyword arguments; see `alance.dataset`."""
+
+    storage_options: StorageOptions | None
+    session: Session | None
+
+
+class StoreArguments(OpenArguments, total=False):
+    """Those of a URI that may be a path inside of a store."""
+
+    store: object | None
+
+
+class TableArguments(StoreArguments, total=False):
+    """Those of a table, with what keeps its versions."""
+
+    manifest_store: ExternalStore | None
+    commit_lock: CommitLock | None
 
 
 class Session:
@@ -303,6 +328,48 @@ def _bytes(text: str) -> int:
 
 _of_any_loop: Final = Session()
 _of_any_loop._is_own = True
+
+
+def open_store(
+    uri: str | os.PathLike[str],
+    *,
+    store: object | None = None,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+) -> tuple[Session, Store, str]:
+    """The session of whoever calls, the store of a URI and the path inside it. Sends no request.
+
+    Raises:
+        InvalidInputError: a bad URI or option.
+    """
+    session = session or Session.of_loop()
+    registry = session.engine.registry
+    return session, *registry.open(uri, storage_options=storage_options, store=store)
+
+
+def table_at(
+    uri: str | os.PathLike[str],
+    *,
+    store: object | None = None,
+    storage_options: StorageOptions | None = None,
+    session: Session | None = None,
+    manifest_store: ExternalStore | None = None,
+    commit_lock: CommitLock | None = None,
+) -> tuple[Session, Table]:
+    """The session of whoever calls, and the table at a URI. Sends no request.
+
+    Raises:
+        InvalidInputError: a bad URI or option.
+    """
+    session = session or Session.of_loop()
+    return session, open_table(
+        session.engine.registry,
+        uri,
+        store=store,
+        storage_options=storage_options,
+        manifest_store=manifest_store,
+        commit_lock=commit_lock,
+    )
 
 
 def queues_of(session: Session) -> dict[str, CommitQueue]:

@@ -79,13 +79,11 @@ from alance.types import (
     Columns,
     Combine,
     CommitArguments,
-    CommitLock,
     CompactionArguments,
     Data,
     DataFragment,
     DatasetStats,
     Explanation,
-    ExternalStore,
     Field,
     FieldMessage,
     FileDescription,
@@ -116,6 +114,8 @@ from alance.types import (
     ScanArguments,
     SearchArguments,
     StorageOptions,
+    StoreArguments,
+    TableArguments,
     TableName,
     TagContents,
     TextIndexArguments,
@@ -617,9 +617,7 @@ class DatasetFragment:
         data_storage_version: str | FileVersion | None = ...,
         progress: OnProgress | None = ...,
         blobs: BlobOptions | None = ...,
-        store: object | None = ...,
-        storage_options: StorageOptions | None = ...,
-        session: Session | None = ...,
+        **place: Unpack[StoreArguments],
     ) -> DataFragment: ...
     @classmethod
     def create_from_file(
@@ -708,9 +706,7 @@ class FileReader:
         uri: str | os.PathLike[str],
         *,
         columns: Sequence[str] | None = ...,
-        store: object | None = ...,
-        storage_options: StorageOptions | None = ...,
-        session: Session | None = ...,
+        **place: Unpack[StoreArguments],
     ) -> FileReader: ...
     @property
     def schema(self) -> pa.Schema: ...
@@ -744,10 +740,7 @@ class FileSession:
     def open(
         cls,
         base_path: str | os.PathLike[str],
-        *,
-        store: object | None = ...,
-        storage_options: StorageOptions | None = ...,
-        session: Session | None = ...,
+        **place: Unpack[StoreArguments],
     ) -> FileSession: ...
     def open_reader(self, path: str, columns: Sequence[str] | None = ...) -> FileReader: ...
     def open_writer(
@@ -779,9 +772,7 @@ class FileWriter:
         version: str | FileVersion = ...,
         page_bytes: int = ...,
         buffer_bytes: int | None = ...,
-        store: object | None = ...,
-        storage_options: StorageOptions | None = ...,
-        session: Session | None = ...,
+        **place: Unpack[StoreArguments],
     ) -> FileWriter: ...
     @property
     def schema(self) -> pa.Schema | None: ...
@@ -1147,13 +1138,7 @@ class IndexTask:
     @property
     def texts(self) -> NewTextIndex | None: ...
 
-def check_store(
-    uri: str | os.PathLike[str],
-    *,
-    store: object | None = ...,
-    storage_options: StorageOptions | None = ...,
-    session: Session | None = ...,
-) -> StoreReport: ...
+def check_store(uri: str | os.PathLike[str], **place: Unpack[StoreArguments]) -> StoreReport: ...
 def commit(
     dataset_or_uri: Dataset | str | os.PathLike[str],
     operation: Operation | Transaction,
@@ -1163,12 +1148,10 @@ def commit(
     data_storage_version: str | FileVersion | None = ...,
     stable_row_ids: bool = ...,
     commit_timeout: timedelta | float | None = ...,
-    store: object | None = ...,
-    storage_options: StorageOptions | None = ...,
-    session: Session | None = ...,
-    manifest_store: ExternalStore | None = ...,
-    commit_lock: CommitLock | None = ...,
-    **arguments: Unpack[CommitArguments],
+    properties: Mapping[str, str] | None = ...,
+    message: str | None = ...,
+    max_retries: int = ...,
+    **place: Unpack[TableArguments],
 ) -> Dataset: ...
 def commit_batch(
     dataset_or_uri: Dataset | str | os.PathLike[str],
@@ -1176,24 +1159,18 @@ def commit_batch(
     *,
     detached: bool = ...,
     commit_timeout: timedelta | float | None = ...,
-    store: object | None = ...,
-    storage_options: StorageOptions | None = ...,
-    session: Session | None = ...,
-    manifest_store: ExternalStore | None = ...,
-    commit_lock: CommitLock | None = ...,
-    **arguments: Unpack[CommitArguments],
+    properties: Mapping[str, str] | None = ...,
+    message: str | None = ...,
+    max_retries: int = ...,
+    **place: Unpack[TableArguments],
 ) -> BulkCommitResult: ...
 def dataset(
     uri: str | os.PathLike[str],
     *,
     version: int | str | None = ...,
     asof: datetime | str | None = ...,
-    store: object | None = ...,
-    storage_options: StorageOptions | None = ...,
-    session: Session | None = ...,
-    manifest_store: ExternalStore | None = ...,
-    commit_lock: CommitLock | None = ...,
     default_scan_options: Mapping[str, Any] | None = ...,
+    **place: Unpack[TableArguments],
 ) -> Dataset: ...
 def connect(
     uri: str | os.PathLike[str] | object,
@@ -1206,10 +1183,7 @@ def drop(
     uri: str | os.PathLike[str],
     *,
     ignore_missing: bool = ...,
-    store: object | None = ...,
-    storage_options: StorageOptions | None = ...,
-    session: Session | None = ...,
-    manifest_store: ExternalStore | None = ...,
+    **place: Unpack[TableArguments],
 ) -> None: ...
 def ingest(
     uri: str | os.PathLike[str],
@@ -1229,18 +1203,14 @@ def ingest(
     properties: Mapping[str, str] | None = ...,
     blobs: BlobOptions | None = ...,
     auto_compact: int | None = ...,
-    store: object | None = ...,
-    storage_options: StorageOptions | None = ...,
-    session: Session | None = ...,
+    **place: Unpack[StoreArguments],
 ) -> Sink: ...
 def repair(
     uri: str | os.PathLike[str],
     *,
     dry_run: bool = ...,
     restore: bool = ...,
-    store: object | None = ...,
-    storage_options: StorageOptions | None = ...,
-    session: Session | None = ...,
+    **place: Unpack[StoreArguments],
 ) -> RepairReport: ...
 def warm_up(*, session: Session | None = ...) -> None: ...
 def write_dataset(
@@ -1261,12 +1231,10 @@ def write_dataset(
     initial_bases: Iterable[DatasetBasePath] | None = ...,
     target_bases: Iterable[str] | None = ...,
     target_all_bases: bool | None = ...,
-    store: object | None = ...,
-    storage_options: StorageOptions | None = ...,
-    session: Session | None = ...,
-    manifest_store: ExternalStore | None = ...,
-    commit_lock: CommitLock | None = ...,
-    **commit: Unpack[CommitArguments],
+    properties: Mapping[str, str] | None = ...,
+    message: str | None = ...,
+    max_retries: int = ...,
+    **place: Unpack[TableArguments],
 ) -> Dataset: ...
 @overload
 def write_fragments(

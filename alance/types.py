@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from alance.ops.version.projection import Columns
     from alance.ops.write.options import FragmentWriteProgress, Mode, OnProgress
     from alance.ops.write.sources import Data
+    from alance.session import OpenArguments, StoreArguments, TableArguments
     from alance.versioning.external_store import Entry, ExternalStore
     from alance.versioning.load import VersionInfo
     from alance.versioning.lock import CommitLock
@@ -115,6 +116,9 @@ _PLACES: Final = {
     "FileDescription": "alance.file.describe",
     "Fragment": "alance.format.table.fragment",
     "FragmentArguments": "alance.writing",
+    "OpenArguments": "alance.session",
+    "StoreArguments": "alance.session",
+    "TableArguments": "alance.session",
     "FragmentPandasArguments": "alance.ops.read.options",
     "FragmentScanArguments": "alance.ops.read.options",
     "FragmentWriteProgress": "alance.ops.write.options",
@@ -223,6 +227,7 @@ __all__ = [
     "NewVectorIndex",
     "Occur",
     "OnProgress",
+    "OpenArguments",
     "Operator",
     "OptionsProvider",
     "OrderBy",
@@ -240,7 +245,9 @@ __all__ = [
     "ScanStatistics",
     "SearchArguments",
     "StorageOptions",
+    "StoreArguments",
     "StoreCheck",
+    "TableArguments",
     "TableName",
     "TagContents",
     "TextIndexArguments",

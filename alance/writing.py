@@ -14,12 +14,12 @@ from alance.ops.version.options import (
     CommitOptions,
 )
 from alance.ops.write.options import WriteOptions
-from alance.session import Session
-from alance.versioning.table import open_table
+from alance.session import Session, StoreArguments, table_at
+from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from datetime import timedelta
     from typing import Unpack
 
@@ -31,18 +31,15 @@ if TYPE_CHECKING:
     from alance.format.table.fragment import DatasetBasePath
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
-    from alance.io.credentials import StorageOptions
     from alance.operations import Operation
     from alance.ops.blobs.files import BlobOptions
     from alance.ops.cleanup import policy as cleanup_policy
     from alance.ops.cleanup.policy import AutoCleanupConfig
-    from alance.ops.version.options import CommitArguments
     from alance.ops.write import write as writer
     from alance.ops.write.options import Mode, OnProgress
     from alance.ops.write.sources import Data
+    from alance.session import TableArguments
     from alance.versioning import outcome
-    from alance.versioning.external_store import ExternalStore
-    from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 else:
     cleanup_policy = Deferred("alance.ops.cleanup.policy")
@@ -69,12 +66,10 @@ async def write_dataset(
     initial_bases: Iterable[DatasetBasePath] | None = None,
     target_bases: Iterable[str] | None = None,
     target_all_bases: bool | None = None,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-    manifest_store: ExternalStore | None = None,
-    commit_lock: CommitLock | None = None,
-    **commit: Unpack[CommitArguments],
+    properties: Mapping[str, str] | None = None,
+    message: str | None = None,
+    max_retries: int = MAX_RETRIES,
+    **place: Unpack[TableArguments],
 ) -> Dataset:
     """Write rows as a new table, behind those of a table, or in their place.
 
@@ -129,7 +124,7 @@ async def write_dataset(
         CommitStateUnknownError: whether the commit landed could not be found out.
         StoreError: the store failed.
     """
-    session = session or Session.of_loop()
+    session = place.get("session") or Session.of_loop()
     config: dict[str, str] = {}
     if auto_cleanup_options is not None:
         await session.engine.pool.load(cleanup_policy)
@@ -141,7 +136,7 @@ async def write_dataset(
         stable_row_ids=stable_row_ids,
         v2_manifest_paths=v2_manifest_paths,
         config=config,
-        commit=CommitOptions(**commit),
+        commit=CommitOptions(properties, message, max_retries),
         progress=progress,
         blobs=blobs,
         statistics=statistics,
@@ -155,16 +150,12 @@ async def write_dataset(
             mode,
             schema=schema,
             options=options,
-            store=store,
-            storage_options=storage_options,
-            session=session,
-            manifest_store=manifest_store,
-            commit_lock=commit_lock,
+            **place,
         )
     )
 
 
-class FragmentArguments(TypedDict, total=False):
+class FragmentArguments(StoreArguments, total=False):
     """The arguments of `write_fragments` by keyword; all are those of `write_dataset`."""
 
     mode: Mode
@@ -178,9 +169,6 @@ class FragmentArguments(TypedDict, total=False):
     initial_bases: Iterable[DatasetBasePath] | None
     target_bases: Iterable[str] | None
     target_all_bases: bool | None
-    store: object | None
-    storage_options: StorageOptions | None
-    session: Session | None
 
 
 @overload
@@ -215,9 +203,7 @@ async def write_fragments(
     initial_bases: Iterable[DatasetBasePath] | None = None,
     target_bases: Iterable[str] | None = None,
     target_all_bases: bool | None = None,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
+    **place: Unpack[StoreArguments],
 ) -> list[DataFragment] | Transaction:
     """Write rows to data files without a commit. Many writers can do so for one `commit`.
 
@@ -252,7 +238,7 @@ async def write_fragments(
         statistics=statistics,
         bases=BaseOptions.of(initial_bases, target_bases, target_all_bases),
     )
-    session, table, base = _place(dataset_or_uri, store, storage_options, session)
+    session, table, base = _place(dataset_or_uri, **place)
     has_targets = options.bases.has_targets and not options.bases.initial_bases
     await session.engine.pool.load(writer)
     change, version = await writer.write_fragments(
@@ -279,12 +265,10 @@ async def commit(
     data_storage_version: str | FileVersion | None = None,
     stable_row_ids: bool = False,
     commit_timeout: timedelta | float | None = None,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-    manifest_store: ExternalStore | None = None,
-    commit_lock: CommitLock | None = None,
-    **arguments: Unpack[CommitArguments],
+    properties: Mapping[str, str] | None = None,
+    message: str | None = None,
+    max_retries: int = MAX_RETRIES,
+    **place: Unpack[TableArguments],
 ) -> Dataset:
     """Make an operation (see `alance.operations`) the next version of a table.
 
@@ -313,11 +297,9 @@ async def commit(
         MAX_BYTES_PER_FILE,
         data_storage_version,
         stable_row_ids=stable_row_ids,
-        commit=CommitOptions(**arguments),
+        commit=CommitOptions(properties, message, max_retries),
     )
-    session, table, base = _place(
-        dataset_or_uri, store, storage_options, session, manifest_store, commit_lock
-    )
+    session, table, base = _place(dataset_or_uri, **place)
     await session.engine.pool.load(writer, outcome)
     async with outcome.within(commit_timeout, table.uri):
         return Dataset(
@@ -351,12 +333,10 @@ async def commit_batch(
     *,
     detached: bool = False,
     commit_timeout: timedelta | float | None = None,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-    manifest_store: ExternalStore | None = None,
-    commit_lock: CommitLock | None = None,
-    **arguments: Unpack[CommitArguments],
+    properties: Mapping[str, str] | None = None,
+    message: str | None = None,
+    max_retries: int = MAX_RETRIES,
+    **place: Unpack[TableArguments],
 ) -> BulkCommitResult:
     """Commit the appends of many writers as one version of a table, in the order given.
 
@@ -373,11 +353,12 @@ async def commit_batch(
         others: those of `commit`.
     """
     options = WriteOptions.of(
-        MAX_ROWS_PER_FILE, MAX_BYTES_PER_FILE, None, commit=CommitOptions(**arguments)
+        MAX_ROWS_PER_FILE,
+        MAX_BYTES_PER_FILE,
+        None,
+        commit=CommitOptions(properties, message, max_retries),
     )
-    session, table, _ = _place(
-        dataset_or_uri, store, storage_options, session, manifest_store, commit_lock
-    )
+    session, table, _ = _place(dataset_or_uri, **place)
     await session.engine.pool.load(writer, outcome)
     async with outcome.within(commit_timeout, table.uri):
         snapshot, whole = await writer.commit_batch(
@@ -387,30 +368,15 @@ async def commit_batch(
 
 
 def _place(
-    dataset_or_uri: Dataset | str | os.PathLike[str],
-    store: object | None,
-    storage_options: StorageOptions | None,
-    session: Session | None,
-    manifest_store: ExternalStore | None = None,
-    commit_lock: CommitLock | None = None,
+    dataset_or_uri: Dataset | str | os.PathLike[str], **place: Unpack[TableArguments]
 ) -> tuple[Session, Table, Manifest | None]:
     """Where a table is, and the version in hand."""
     if isinstance(dataset_or_uri, Dataset):
-        given = (store, storage_options, session, manifest_store, commit_lock)
-        if any(option is not None for option in given):
+        if any(option is not None for option in place.values()):
             raise InvalidInputError(
                 "store, storage_options, session, manifest_store, commit_lock: a dataset has its "
                 "own"
             )
         snapshot = dataset_or_uri._snapshot
         return snapshot.session, snapshot.table, snapshot.manifest
-    session = session or Session.of_loop()
-    table = open_table(
-        session.engine.registry,
-        dataset_or_uri,
-        store=store,
-        storage_options=storage_options,
-        manifest_store=manifest_store,
-        commit_lock=commit_lock,
-    )
-    return session, table, None
+    return *table_at(dataset_or_uri, **place), None

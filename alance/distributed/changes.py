@@ -22,16 +22,16 @@ from alance.format.table.operations_meta import Restore
 from alance.ops.version.opening import read_transaction
 from alance.ops.version.projection import CREATED_AT
 from alance.ops.version.snapshot import Snapshot
-from alance.session import Session
+from alance.session import table_at
 from alance.versioning import load
 from alance.versioning.outcome import last_number
-from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from typing import Unpack
 
     from alance.format.table.fragment import Fragment
     from alance.format.table.manifest import Manifest
+    from alance.session import OpenArguments
 
 AT_ONCE: Final = 16  # manifests read together on the way back
 QUIET: Final = (Delete, Rewrite, Merge, Project, DataReplacement)  # no row comes with them
@@ -91,13 +91,7 @@ async def _version(snapshot: Snapshot, version: int) -> Snapshot:
     return Snapshot(snapshot.session, snapshot.table, manifest)
 
 
-async def last_sequence(
-    uri: str,
-    producer: str,
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    session: Session | None = None,
-) -> int | None:
+async def last_sequence(uri: str, producer: str, **place: Unpack[OpenArguments]) -> int | None:
     """The number of a producer's last batch in the table; None: it has none.
 
     The latest version tells it in its configuration. Where others wrote the table, or so many
@@ -106,9 +100,8 @@ async def last_sequence(
     Cost: a LIST and a GET. Of a producer that the latest version does not tell of, such as a new
     one: all manifests that cleanup has left, 16 at a time.
     """
-    session = session or Session.of_loop()
+    session, table = table_at(uri, **place)
     engine = session.engine
-    table = open_table(engine.registry, uri, storage_options=storage_options)
     try:
         newest = await load.load_latest(engine, table)
         if (number := last_number(newest, producer)) is not None:

@@ -17,32 +17,26 @@ from alance.format.table.naming import VERSIONS
 from alance.io.readahead import Job, in_turn, readahead
 from alance.io.store import translate
 from alance.ops.upkeep.place import drop, forget_commits
-from alance.session import Session
+from alance.session import open_store, table_at
 from alance.versioning import load, refs
-from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Iterable
+    from typing import Unpack
 
-    from alance.io.credentials import StorageOptions
+    from alance.session import OpenArguments
     from alance.versioning.table import Table
 
 COPIES_AT_ONCE: Final = 16
 CHECKED_AT_ONCE: Final = 32  # tables of a folder
 
 
-async def list_folders(
-    uri: str,
-    *,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-) -> list[str]:
+async def list_folders(uri: str, **place: Unpack[OpenArguments]) -> list[str]:
     """The names of the folders directly in a folder, sorted; none where it is missing.
 
     Cost: a LIST for each thousand names.
     """
-    session = session or Session.of_loop()
-    store, path = session.engine.registry.open(uri, storage_options=storage_options)
+    _, store, path = open_store(uri, **place)
     try:
         folders, _ = await store.list_level(path)
     except NotFoundError:
@@ -50,51 +44,33 @@ async def list_folders(
     return sorted(folder.rpartition("/")[2] for folder in folders)
 
 
-async def list_tables(
-    uri: str,
-    suffix: str,
-    *,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-) -> list[str]:
+async def list_tables(uri: str, suffix: str, **place: Unpack[OpenArguments]) -> list[str]:
     """The names, without their suffix, of folders directly in a folder that are tables, sorted.
 
     Cost: a LIST for each thousand names, and one for each name with the suffix, 32 at once.
     """
-    session = session or Session.of_loop()
-    folders = await list_folders(uri, storage_options=storage_options, session=session)
+    folders = await list_folders(uri, **place)
     names = [name for name in folders if name.endswith(suffix)]
     uris = [f"{uri}/{name}" for name in names]
-    there = await tables_among(uris, storage_options=storage_options, session=session)
+    there = await tables_among(uris, **place)
     pairs = zip(names, there, strict=True)
     return [name.removesuffix(suffix) for name, is_there in pairs if is_there]
 
 
-async def tables_among(
-    uris: Iterable[str],
-    *,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-) -> list[bool]:
+async def tables_among(uris: Iterable[str], **place: Unpack[OpenArguments]) -> list[bool]:
     """Whether a table is at each of some places. Cost: a LIST each, 32 at once."""
 
     async def checks() -> AsyncGenerator[Awaitable[bool], None]:
         for uri in uris:
-            yield is_table(uri, storage_options=storage_options, session=session)
+            yield is_table(uri, **place)
 
     async with aclosing(in_turn(checks(), CHECKED_AT_ONCE)) as there:
         return [is_there async for is_there in there]
 
 
-async def is_table(
-    uri: str,
-    *,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-) -> bool:
+async def is_table(uri: str, **place: Unpack[OpenArguments]) -> bool:
     """Whether a table is at a place. Cost: one LIST."""
-    session = session or Session.of_loop()
-    table = open_table(session.engine.registry, uri, storage_options=storage_options)
+    session, table = table_at(uri, **place)
     try:
         await load.latest(session.engine, table)
     except NotFoundError:
@@ -102,30 +78,17 @@ async def is_table(
     return True
 
 
-async def remove_folder(
-    uri: str,
-    names: tuple[str, ...],
-    *,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-) -> None:
+async def remove_folder(uri: str, names: tuple[str, ...], **place: Unpack[OpenArguments]) -> None:
     """Remove some objects of a folder, and the folder if nothing else is in it.
 
     Cost: one DELETE.
     """
-    session = session or Session.of_loop()
-    store, path = session.engine.registry.open(uri, storage_options=storage_options)
+    _, store, path = open_store(uri, **place)
     await store.delete([f"{path}/{name}" for name in names])
     await store.remove_folders(path)
 
 
-async def move_table(
-    uri: str,
-    target: str,
-    *,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-) -> None:
+async def move_table(uri: str, target: str, **place: Unpack[OpenArguments]) -> None:
     """Move a table to another place of the same store, with all versions, branches and tags.
 
     On a local disk the folder is renamed. Elsewhere all objects are copied, the manifests last, and
@@ -141,10 +104,8 @@ async def move_table(
             kept elsewhere.
         StoreError: the store failed, or the target is on another local disk.
     """
-    session = session or Session.of_loop()
-    registry = session.engine.registry
-    source = open_table(registry, uri, storage_options=storage_options)
-    other = open_table(registry, target, storage_options=storage_options)
+    session, source = table_at(uri, **place)
+    _, other = table_at(target, **place)
     latest = await load.load_latest(session.engine, source)
     if latest.branch is not None or source.keeper is not None:
         raise InvalidInputError(f"move: {uri!r} is a branch, or its versions are kept elsewhere")
@@ -163,7 +124,7 @@ async def move_table(
             raise failure from failure.__cause__
     else:
         await _copy(source, other)
-        await drop(uri, storage_options=storage_options, session=session)
+        await drop(uri, **place)
     for part in map(source.on_branch, branches):
         forget_commits(session, part)
 

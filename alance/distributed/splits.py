@@ -29,15 +29,16 @@ from alance.ops.version import pickled
 from alance.ops.version.projection import META
 from alance.ops.version.snapshot import Snapshot
 from alance.scanner import Scanner
-from alance.session import Session
-from alance.versioning.table import open_table
+from alance.session import table_at
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
+    from typing import Unpack
 
     from alance.format.table.fragment import Fragment
     from alance.io.credentials import StorageOptions
     from alance.ops.read.options import ScanOptions
+    from alance.session import OpenArguments
 
 
 def version_record(dataset: Dataset) -> bytes:
@@ -56,12 +57,7 @@ def version_record(dataset: Dataset) -> bytes:
 
 
 def open_record(
-    record: bytes,
-    uri: str,
-    fragments: Sequence[bytes] = (),
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    session: Session | None = None,
+    record: bytes, uri: str, fragments: Sequence[bytes] = (), **place: Unpack[OpenArguments]
 ) -> Dataset:
     """A version with some of its fragments, or none. No request.
 
@@ -75,8 +71,7 @@ def open_record(
     schema = Schema.from_protobuf(message.fields, message.schema_metadata)
     records = Records.of(map(table_pb2.DataFragment.FromString, fragments))
     manifest = Manifest.of(message, schema, records)
-    session = session or Session.of_loop()
-    table = open_table(session.engine.registry, uri, storage_options=storage_options)
+    session, table = table_at(uri, **place)
     if manifest.branch is not None:
         table = table.seen_by(manifest.branch).on_branch(manifest.branch)
     return Dataset(Snapshot(session, table, manifest))
@@ -239,8 +234,7 @@ async def read_split(
     options: ScanOptions,
     *,
     flat: bool = True,
-    storage_options: Mapping[str, str] | None = None,
-    session: Session | None = None,
+    **place: Unpack[OpenArguments],
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The rows of one split, in the types of the table.
 
@@ -252,9 +246,7 @@ async def read_split(
         flat: members are columns of their own; False: they keep their parents, which also have
             those that the filter needs; see `member_paths`.
     """
-    dataset, spans = open_split(
-        record, uri, split, storage_options=storage_options, session=session
-    )
+    dataset, spans = open_split(record, uri, split, **place)
     scanner = _RangeScanner(dataset._snapshot, list(columns), options)
     scanner.spans, scanner.flat = spans, flat
     async for batch in scanner.to_batches():
@@ -267,9 +259,7 @@ async def read_extremes(
     split: Sequence[Piece],
     columns: Sequence[str],
     options: ScanOptions,
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    session: Session | None = None,
+    **place: Unpack[OpenArguments],
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Some rows of a split, among them those with the least and the greatest value of each column.
 
@@ -280,9 +270,7 @@ async def read_extremes(
         columns: of types with an order; no floats.
         options: without a filter or limit.
     """
-    dataset, spans = open_split(
-        record, uri, split, storage_options=storage_options, session=session
-    )
+    dataset, spans = open_split(record, uri, split, **place)
     async with aclosing(extreme_rows(dataset._snapshot, columns, options, spans)) as batches:
         async for batch in batches:
             yield batch
@@ -338,12 +326,7 @@ def _has_blobs(field: pa.Field) -> bool:
 
 
 def open_split(
-    record: bytes,
-    uri: str,
-    split: Sequence[Piece],
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    session: Session | None = None,
+    record: bytes, uri: str, split: Sequence[Piece], **place: Unpack[OpenArguments]
 ) -> tuple[Dataset, dict[int, list[tuple[int, int]]]]:
     """A version with the fragments of a split, and the rows of those of which it has some only.
 
@@ -353,9 +336,7 @@ def open_split(
     for piece in split:  # those of one fragment follow each other
         start = ranges[piece.fragment][0] if piece.fragment in ranges else piece.start
         ranges[piece.fragment] = (start, piece.stop)
-    dataset = open_record(
-        record, uri, list(ranges), storage_options=storage_options, session=session
-    )
+    dataset = open_record(record, uri, list(ranges), **place)
     return dataset, {
         handle.id: [(start, stop)]
         for handle, (start, stop) in zip(dataset._snapshot.handles, ranges.values(), strict=True)

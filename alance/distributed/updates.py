@@ -18,11 +18,12 @@ from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence
+    from typing import Unpack
 
     from alance.datasets import Dataset
     from alance.distributed.splits import Piece
     from alance.ops.rows.update import Assignments
-    from alance.session import Session
+    from alance.session import OpenArguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,7 @@ class RowUpdate:
         return [field.name for field in schema.fields if field.name in names]
 
     async def rows(
-        self,
-        record: bytes,
-        uri: str,
-        split: Sequence[Piece],
-        *,
-        storage_options: Mapping[str, str] | None = None,
-        session: Session | None = None,
+        self, record: bytes, uri: str, split: Sequence[Piece], **place: Unpack[OpenArguments]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """The rows of a split that meet the condition, with their new values.
 
@@ -74,9 +69,7 @@ class RowUpdate:
         Raises:
             InvalidInputError: values that an expression cannot take or a column cannot hold.
         """
-        dataset, spans = open_split(
-            record, uri, split, storage_options=storage_options, session=session
-        )
+        dataset, spans = open_split(record, uri, split, **place)
         base = dataset._snapshot
         run = base.engine.pool.run
         assignments = await run(partial(self._parsed, dataset))

@@ -35,8 +35,7 @@ from alance.ops.version.projection import ROW_ADDRESS
 from alance.ops.write import write
 from alance.ops.write.blob_moves import moved_blobs
 from alance.ops.write.sources import conform
-from alance.session import Session
-from alance.versioning.table import open_table
+from alance.session import open_store, table_at
 from alance.versioning.tokens import Notes
 
 if TYPE_CHECKING:
@@ -47,10 +46,10 @@ if TYPE_CHECKING:
     from alance.datasets import Dataset
     from alance.format.proto.table_pb2 import DataFragment
     from alance.fragment import DatasetFragment
-    from alance.io.store import Store
     from alance.ops.columns.sources import Transforms
     from alance.ops.version.options import CommitArguments
     from alance.ops.version.snapshot import Snapshot
+    from alance.session import OpenArguments
 
 
 def append_schema(dataset: Dataset) -> pa.Schema:
@@ -102,11 +101,7 @@ def producer_properties(producer: str, sequence: int) -> dict[str, str]:
 
 
 async def remove_data_files(
-    uri: str,
-    fragments: Iterable[bytes | DataFragment],
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    session: Session | None = None,
+    uri: str, fragments: Iterable[bytes | DataFragment], **place: Unpack[OpenArguments]
 ) -> None:
     """Remove the data files of fragments that no version names, as far as the store can be reached.
 
@@ -116,8 +111,7 @@ async def remove_data_files(
         uri: of the table, or of the branch, that they were written for.
         fragments: their records.
     """
-    session = session or Session.of_loop()
-    table = open_table(session.engine.registry, uri, storage_options=storage_options)
+    _, table = table_at(uri, **place)
     places = []
     for fragment in fragments:
         record = (
@@ -131,19 +125,13 @@ async def remove_data_files(
             await store.delete([path])
 
 
-async def put_once(
-    uri: str,
-    content: bytes,
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    session: Session | None = None,
-) -> bytes:
+async def put_once(uri: str, content: bytes, **place: Unpack[OpenArguments]) -> bytes:
     """Write a small object unless it is there, such as a note of what a task has done.
 
     Returns:
         What is there now: the content, or that of who was first.
     """
-    store, path = _opened(uri, storage_options, session)
+    _, store, path = open_store(uri, **place)
     try:
         await store.put(path, content, if_absent=True)
     except AlreadyExistsError:
@@ -151,25 +139,13 @@ async def put_once(
     return content
 
 
-async def get_object(
-    uri: str,
-    *,
-    storage_options: Mapping[str, str] | None = None,
-    session: Session | None = None,
-) -> bytes | None:
+async def get_object(uri: str, **place: Unpack[OpenArguments]) -> bytes | None:
     """The content of a small object, such as that of `put_once`; None: it is not there."""
-    store, path = _opened(uri, storage_options, session)
+    _, store, path = open_store(uri, **place)
     try:
         return bytes(await store.get(path))
     except NotFoundError:
         return None
-
-
-def _opened(
-    uri: str, storage_options: Mapping[str, str] | None, session: Session | None
-) -> tuple[Store, str]:
-    session = session or Session.of_loop()
-    return session.engine.registry.open(uri, storage_options=storage_options)
 
 
 def release_memory(kept_bytes: int) -> None:

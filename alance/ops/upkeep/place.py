@@ -10,18 +10,17 @@ from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.table.naming import VERSIONS, NamingScheme, manifest_name, parse_manifest_name
 from alance.io.conformance import examine
 from alance.io.tasks import all_of
-from alance.session import Session, queues_of
+from alance.session import Session, open_store, queues_of, table_at
 from alance.versioning import load, refs
-from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
     from collections.abc import AsyncIterator
+    from typing import Unpack
 
-    from alance.io.credentials import StorageOptions
     from alance.io.engine import Engine
     from alance.io.store_report import StoreReport
-    from alance.versioning.external_store import ExternalStore
+    from alance.session import StoreArguments, TableArguments
     from alance.versioning.table import Table
 
 DELETED_TOGETHER: Final = 1000  # what one request to S3 takes
@@ -30,13 +29,7 @@ RENAMED_AT_ONCE: Final = 16
 
 
 async def drop(
-    uri: str | os.PathLike[str],
-    *,
-    ignore_missing: bool = False,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-    manifest_store: ExternalStore | None = None,
+    uri: str | os.PathLike[str], *, ignore_missing: bool = False, **place: Unpack[TableArguments]
 ) -> None:
     """Delete a table: all versions, branches and tags, and whatever else is in its folder.
 
@@ -57,15 +50,8 @@ async def drop(
             deleted.
         UnsupportedError: the manifest store cannot forget.
     """
-    session = session or Session.of_loop()
+    session, table = table_at(uri, **place)
     engine = session.engine
-    table = open_table(
-        engine.registry,
-        uri,
-        store=store,
-        storage_options=storage_options,
-        manifest_store=manifest_store,
-    )
     if not table.path:
         raise InvalidInputError(f"drop: {table.uri!r} is a whole store, expected a table in it")
     try:
@@ -177,13 +163,7 @@ async def migrate_manifest_paths_v2(engine: Engine, table: Table) -> None:
     await all_of(delete(name) for name in old)
 
 
-async def check_store(
-    uri: str | os.PathLike[str],
-    *,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-) -> StoreReport:
+async def check_store(uri: str | os.PathLike[str], **place: Unpack[StoreArguments]) -> StoreReport:
     """Try on a store what reading, writing and committing need of it.
 
     For servers that speak a cloud's protocol, before tables are entrusted to one: some overwrite
@@ -205,6 +185,5 @@ async def check_store(
         StoreError: nothing can be written there.
         InvalidInputError: a bad URI or option.
     """
-    session = session or Session.of_loop()
-    place, folder = session.engine.registry.open(uri, storage_options=storage_options, store=store)
-    return await examine(place, folder, session.engine.background)
+    session, opened, folder = open_store(uri, **place)
+    return await examine(opened, folder, session.engine.background)

@@ -21,18 +21,18 @@ from alance.ops.upkeep.remedies import Facts, Remedies
 from alance.ops.upkeep.validate import AT_ONCE, deletions_of, findings, of_segment, rows_of_file
 from alance.ops.version.commits import commit_on
 from alance.ops.version.snapshot import Snapshot
-from alance.session import Session
+from alance.session import Session, table_at
 from alance.versioning import load
 from alance.versioning.rules import TableRules
-from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
+    from typing import Unpack
 
     from alance.format.table.conflicts import Rebased
     from alance.format.table.manifest import Manifest
-    from alance.io.credentials import StorageOptions
     from alance.ops.version.handle import FragmentHandle
+    from alance.session import StoreArguments
     from alance.versioning.table import Table
 
 LOOKED_BACK: Final = 20  # versions, for one without findings
@@ -83,9 +83,7 @@ async def repair(
     *,
     dry_run: bool = True,
     restore: bool = False,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
+    **place: Unpack[StoreArguments],
 ) -> RepairReport:
     """Mend the latest version of a table in a new one, without losing a row.
 
@@ -115,8 +113,7 @@ async def repair(
         RetryableConflictError: somebody has committed meanwhile; call again.
         StoreError: the store failed.
     """
-    session = session or Session.of_loop()
-    table = open_table(session.engine.registry, uri, store=store, storage_options=storage_options)
+    session, table = table_at(uri, **place)
     listed = await load.list_manifests(session.engine, table)
     latest = listed[-1].version
     unreadable: list[int] = []

@@ -15,21 +15,19 @@ from alance.errors import (
     VersionNotFoundError,
 )
 from alance.ops.version.snapshot import Snapshot
-from alance.session import Session
+from alance.session import Session, table_at
 from alance.versioning import load, refs
 from alance.versioning.sidecars import load_transaction
-from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
     import os
+    from typing import Unpack
 
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
-    from alance.io.credentials import StorageOptions
     from alance.io.engine import Engine
-    from alance.versioning.external_store import ExternalStore
+    from alance.session import TableArguments
     from alance.versioning.load import VersionInfo
-    from alance.versioning.lock import CommitLock
     from alance.versioning.table import Table
 
 # A number on the branch in hand, a tag, or a branch (None: main) and a number (None: the latest).
@@ -41,11 +39,7 @@ async def open_snapshot(
     *,
     version: int | str | None = None,
     asof: datetime | str | None = None,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-    manifest_store: ExternalStore | None = None,
-    commit_lock: CommitLock | None = None,
+    **place: Unpack[TableArguments],
 ) -> Snapshot:
     """A version of the dataset at a URI; the latest where none is named.
 
@@ -69,16 +63,8 @@ async def open_snapshot(
     time = None if asof is None else as_time(asof)
     if version is not None and time is not None:
         raise InvalidInputError("version and asof: expected one of them")
-    session = session or Session.of_loop()
+    session, table = table_at(uri, **place)
     engine = session.engine
-    table = open_table(
-        engine.registry,
-        uri,
-        store=store,
-        storage_options=storage_options,
-        manifest_store=manifest_store,
-        commit_lock=commit_lock,
-    )
     if time is not None:
         manifest = await load.load_asof(engine, table, time)
     elif version is None:

@@ -33,24 +33,22 @@ from alance.ops.write.append_by_uri import append_by_uri
 from alance.ops.write.bases import message_of
 from alance.ops.write.options import Mode, WriteOptions
 from alance.ops.write.sources import open_source
-from alance.session import Session
+from alance.session import Session, table_at
 from alance.versioning import load
 from alance.versioning.rules import TableRules
-from alance.versioning.table import open_table
 from alance.versioning.tokens import Notes, merged_notes
 from alance.versioning.waiting_append import merged
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
+    from typing import Unpack
 
     from alance.format.proto import file_pb2
     from alance.format.table.manifest import Manifest
-    from alance.io.credentials import StorageOptions
     from alance.ops.write.files import DataFiles
     from alance.ops.write.sources import Data
-    from alance.versioning.external_store import ExternalStore
-    from alance.versioning.lock import CommitLock
+    from alance.session import TableArguments
     from alance.versioning.table import Table
 
 
@@ -61,24 +59,12 @@ async def write(
     *,
     schema: pa.Schema | None = None,
     options: WriteOptions,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-    manifest_store: ExternalStore | None = None,
-    commit_lock: CommitLock | None = None,
+    **place: Unpack[TableArguments],
 ) -> Snapshot:
     """Create, append to, or overwrite the table at a URI. See `alance.write_dataset`."""
     check_choice("mode", mode, get_args(Mode))
-    session = session or Session.of_loop()
+    session, table = table_at(uri, **place)
     engine = session.engine
-    table = open_table(
-        engine.registry,
-        uri,
-        store=store,
-        storage_options=storage_options,
-        manifest_store=manifest_store,
-        commit_lock=commit_lock,
-    )
     base: Manifest | None = None
     if mode == "append":
         appended = await append_by_uri(session, table, data, options)
