@@ -46,6 +46,12 @@ def lab(lab_server: Lab) -> Iterator[Lab]:
     lab_server.calm()
 
 
+@pytest.fixture
+def far(lab: Lab) -> None:
+    """The lab server is 20 ms away."""
+    lab.config(latency_ms=20)
+
+
 @pytest.fixture(scope="session")
 def _lineitem(lab_server: Lab) -> None:
     shutil.copytree(GOLDEN / "lineitem.lance", Path(lab_server.root) / "lab" / "lineitem.lance")

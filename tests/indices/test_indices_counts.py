@@ -18,6 +18,7 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.rows import RowFilter
 from tests.indices.index_cases import by_pylance, rows
+from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
     from alance.expr.lexical import Source
@@ -51,9 +52,7 @@ def _counted(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.mark.usefixtures("_counted")
 @pytest.mark.parametrize(("condition", "expected"), COUNTED)
 async def test_a_bitmap_counts_without_a_data_file(lab: Lab, condition: str, expected: int) -> None:
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset("s3://lab/counted", storage_options=options, session=session)
+    async with opened_on(lab, "s3://lab/counted") as dataset:
         with lab.recording() as seen:
             assert await dataset.count_rows(condition) == expected
         assert seen.records

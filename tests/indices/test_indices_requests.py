@@ -13,14 +13,16 @@ import pytest
 
 import alance
 from tests.indices.index_cases import ids
+from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
 
 NUM_ROWS = 300_000
+pytestmark = pytest.mark.usefixtures("far")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def _indexed(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("indexed") / "t"
     k = np.arange(NUM_ROWS)
@@ -37,17 +39,8 @@ def _indexed(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
     lab_server.rescan()
 
 
-@pytest.fixture
-def lab(lab: Lab, _indexed: None) -> Lab:
-    """The lab with the table `s3://lab/indexed`, 20 ms away."""
-    lab.config(latency_ms=20)
-    return lab
-
-
 async def test_a_point_lookup(lab: Lab) -> None:
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset("s3://lab/indexed", storage_options=options, session=session)
+    async with opened_on(lab, "s3://lab/indexed") as dataset:
         with lab.recording() as seen:
             assert await ids(dataset, "i = 7919") == [1]
         # Heads of the index, its page; the data file's head, its row.
@@ -80,10 +73,7 @@ async def test_sizes_that_the_manifest_does_not_tell_are_asked_for_once(lab: Lab
 async def test_it_reads_less_than_a_scan(lab: Lab) -> None:
     sizes = {}
     for use in (True, False):
-        async with alance.Session() as session:
-            dataset = await alance.dataset(
-                "s3://lab/indexed", storage_options=lab.lance_options(), session=session
-            )
+        async with opened_on(lab, "s3://lab/indexed") as dataset:
             for condition in ("i between 500 and 502", "i between 510 and 512"):
                 with lab.recording() as seen:
                     table = await dataset.to_table(filter=condition, use_scalar_index=use)
@@ -93,10 +83,7 @@ async def test_it_reads_less_than_a_scan(lab: Lab) -> None:
 
 
 async def test_two_indices_of_a_filter(lab: Lab) -> None:
-    async with alance.Session() as session:
-        dataset = await alance.dataset(
-            "s3://lab/indexed", storage_options=lab.lance_options(), session=session
-        )
+    async with opened_on(lab, "s3://lab/indexed") as dataset:
         assert await dataset.count_rows("s = 'v3'") == NUM_ROWS // 100
         condition = "s = 'v3' and i < 3000"
         plain = await ids(dataset, condition, use_scalar_index=False)

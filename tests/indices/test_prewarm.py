@@ -16,6 +16,7 @@ import pytest
 import alance
 from alance import sync
 from alance.ops.lookup import zones
+from tests.reference.served import opened_on
 from tests.text.text_cases import table
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ def far(lab: Lab, path: Path) -> Lab:
 
 @pytest.mark.parametrize("name", ASKED)
 async def test_an_index_that_was_prewarmed_is_not_read_again(far: Lab, name: str) -> None:
-    async with alance.Session() as session:
-        dataset = await alance.dataset(URI, storage_options=far.lance_options(), session=session)
+    async with opened_on(far, URI) as dataset:
         with far.recording() as seen:
             await dataset.prewarm_index(name)
         assert seen.records
@@ -87,8 +87,7 @@ async def test_an_index_that_was_prewarmed_is_not_read_again(far: Lab, name: str
 
 
 async def test_positions_are_read_where_they_are_asked_for(far: Lab) -> None:
-    async with alance.Session() as session:
-        dataset = await alance.dataset(URI, storage_options=far.lance_options(), session=session)
+    async with opened_on(far, URI) as dataset:
         phrase = alance.PhraseQuery("quick river", "text")
         segments = [
             index["uuid"] for index in dataset.list_indices() if index["name"] == "text_idx"
@@ -138,9 +137,7 @@ async def test_bloom_filters_are_read_in_one_round_however_many(
     rounds = []
     for at_once in (zones.FILTERS_AT_ONCE, 1):
         monkeypatch.setattr(zones, "FILTERS_AT_ONCE", at_once)
-        async with alance.Session() as session:
-            options = far.lance_options()
-            dataset = await alance.dataset(URI, storage_options=options, session=session)
+        async with opened_on(far, URI) as dataset:
             far.config(latency_ms=20, waits_for=os.getpid())
             with far.recording() as seen:
                 assert await dataset.count_rows("hashed = 4711") == 1

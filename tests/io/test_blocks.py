@@ -14,6 +14,7 @@ from alance.format.plans import ByteRange
 from alance.io.blocks import BLOCK_BYTES, ENTRY_BYTES, BlockCache
 from alance.io.booking import Asked, from_blocks
 from alance.io.reads import Landed, Read
+from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
     import pytest
@@ -99,10 +100,7 @@ def test_an_object_of_unknown_size_is_not_read_beyond_what_is_asked() -> None:
 
 async def takes(lab: Lab, callers: int, **options: int) -> int:
     """Requests of many callers that take rows of the same column, twice."""
-    async with alance.Session(**options) as session:
-        dataset = await alance.dataset(
-            "s3://lab/lineitem.lance", storage_options=lab.lance_options(), session=session
-        )
+    async with opened_on(lab, "s3://lab/lineitem.lance", **options) as dataset:
         await dataset.take([0, 6000, 12_000], ["l_comment"])
         before = lab.stats()["requests"]
         for turn in range(2):

@@ -15,6 +15,7 @@ import pytest
 import alance
 from alance.testing.stalls import Stalls
 from alance.versioning import load
+from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -120,10 +121,7 @@ async def test_no_stall_from_a_store(lineitem_lab: Lab) -> None:
     write(Path(lineitem_lab.root) / "lab" / "stalls.lance")
     lineitem_lab.rescan()
     lineitem_lab.config(latency_ms=2)
-    async with alance.Session() as session:
-        dataset = await alance.dataset(
-            "s3://lab/stalls.lance", storage_options=lineitem_lab.lance_options(), session=session
-        )
+    async with opened_on(lineitem_lab, "s3://lab/stalls.lance") as dataset:
         await check_no_stall(dataset)
 
 

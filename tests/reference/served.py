@@ -40,11 +40,17 @@ def data_bytes(lab: Lab, name: str) -> int:
 
 
 @asynccontextmanager
+async def opened_on(lab: Lab, uri: str, **limits: Any) -> AsyncIterator[alance.Dataset]:
+    """A table that is on the lab, in a session of its own with these limits."""
+    async with alance.Session(**limits) as session:
+        yield await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
+
+
+@asynccontextmanager
 async def served(lab: Lab, path: Path) -> AsyncIterator[alance.Dataset]:
     """A table put on the lab, which tells rounds, in a session of its own."""
-    uri = serve(lab, path)
-    async with alance.Session() as session:
-        yield await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
+    async with opened_on(lab, serve(lab, path)) as dataset:
+        yield dataset
 
 
 def by_pylance(lab: Lab, uri: str) -> lance.LanceDataset:

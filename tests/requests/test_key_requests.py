@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
 NUM_ROWS = 200_000
 CALLERS = 64
+pytestmark = pytest.mark.usefixtures("far")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def _keyed(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("keyed") / "t"
     k = np.arange(NUM_ROWS)
@@ -30,13 +31,6 @@ def _keyed(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
     theirs.create_scalar_index("id", "BTREE")
     shutil.copytree(path, Path(lab_server.root) / "lab" / "keyed")
     lab_server.rescan()
-
-
-@pytest.fixture
-def lab(lab: Lab, _keyed: None) -> Lab:
-    """The lab with the table `s3://lab/keyed`, 20 ms away."""
-    lab.config(latency_ms=20)
-    return lab
 
 
 async def opened(lab: Lab, session: alance.Session) -> alance.Dataset:

@@ -15,6 +15,7 @@ import pytest
 
 import alance
 from alance.ops.read.late import LEAST_GUESS
+from tests.reference.served import opened_on
 from tests.reference.waiting import landed
 
 if TYPE_CHECKING:
@@ -56,10 +57,7 @@ async def late(lab: Lab, written: Path) -> AsyncIterator[alance.Dataset]:
         shutil.copytree(written, target)
         lab.rescan()
     lab.config(latency_ms=40, waits_for=os.getpid())
-    async with alance.Session() as session:
-        dataset = await alance.dataset(
-            "s3://lab/late.lance", storage_options=lab.lance_options(), session=session
-        )
+    async with opened_on(lab, "s3://lab/late.lance") as dataset:
         await dataset.take([0, ROWS, 2 * ROWS])
         yield dataset
     lab.calm()

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 import alance
+from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 NUM_ROWS, DIM, PARTITIONS = 40_000, 64, 128
 URI = "s3://lab/searched"
+pytestmark = pytest.mark.usefixtures("far")
 
 
 def vectors() -> npt.NDArray[np.float32]:
@@ -32,7 +34,7 @@ def vectors() -> npt.NDArray[np.float32]:
     return (centres[rng.integers(0, 200, NUM_ROWS)] + noise).astype(np.float32)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def _searched(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("searched") / "t"
     items = pa.array(vectors().reshape(-1))
@@ -60,17 +62,8 @@ def _searched(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None
     lab_server.rescan()
 
 
-@pytest.fixture
-def lab(lab: Lab, _searched: None) -> Lab:
-    """The lab with the table, 20 ms away."""
-    lab.config(latency_ms=20)
-    return lab
-
-
 async def test_a_cold_search_takes_four_rounds_behind_the_opening(lab: Lab) -> None:
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI) as dataset:
         lab.config(waits_for=os.getpid())
         with lab.recording() as seen:
             found = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=20)
@@ -94,8 +87,7 @@ async def test_of_own_indices_a_cold_search_takes_three(
     uri = f"s3://lab/own-{kind}"
     shutil.copytree(tmp_path / "t", Path(lab.root) / "lab" / f"own-{kind}")
     lab.rescan()
-    async with alance.Session() as session:
-        dataset = await alance.dataset(uri, storage_options=lab.lance_options(), session=session)
+    async with opened_on(lab, uri) as dataset:
         lab.config(waits_for=os.getpid())
         with lab.recording() as seen:
             found = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=4)
@@ -108,9 +100,7 @@ async def test_of_own_indices_a_cold_search_takes_three(
 
 
 async def test_a_warm_search_reads_partitions_and_rows_alone(lab: Lab) -> None:
-    async with alance.Session(block_cache_bytes=0) as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI, block_cache_bytes=0) as dataset:
         await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=5)
         lab.config(waits_for=os.getpid())
         with lab.recording() as seen:
@@ -126,9 +116,7 @@ async def test_a_warm_search_reads_partitions_and_rows_alone(lab: Lab) -> None:
 
 async def test_a_search_that_is_asked_again_reads_nothing(lab: Lab) -> None:
     asked: dict[str, Any] = {"columns": ["id"], "nprobes": 20, "refine_factor": 4}
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI) as dataset:
         found = await dataset.nearest("vec", vectors()[500], 10, **asked)
         with lab.recording() as seen:
             again = await dataset.nearest("vec", vectors()[500], 10, **asked)
@@ -140,9 +128,7 @@ async def test_refined_rows_near_those_of_other_searches_share_requests(lab: Lab
     asked: dict[str, Any] = {"columns": ["_rowid"], "nprobes": 20, "refine_factor": 4}
     requests = {}
     for block_cache_bytes in (0, 16 << 20):
-        async with alance.Session(block_cache_bytes=block_cache_bytes) as session:
-            options = lab.lance_options()
-            dataset = await alance.dataset(URI, storage_options=options, session=session)
+        async with opened_on(lab, URI, block_cache_bytes=block_cache_bytes) as dataset:
             with lab.recording() as seen:
                 for number in range(0, 300, 10):
                     await dataset.nearest("vec", vectors()[number], 10, **asked)
@@ -151,10 +137,7 @@ async def test_refined_rows_near_those_of_other_searches_share_requests(lab: Lab
 
 
 async def test_graphs_come_with_their_partitions(lab: Lab) -> None:
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        uri = "s3://lab/linked"
-        dataset = await alance.dataset(uri, storage_options=options, session=session)
+    async with opened_on(lab, "s3://lab/linked") as dataset:
         lab.config(waits_for=os.getpid())
         with lab.recording() as seen:
             found = await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=2)
@@ -166,9 +149,7 @@ async def test_graphs_come_with_their_partitions(lab: Lab) -> None:
 
 
 async def test_queries_at_once_share_rounds(lab: Lab) -> None:
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI) as dataset:
         await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=5)
         lab.config(waits_for=os.getpid())
         with lab.recording() as seen:
@@ -180,9 +161,7 @@ async def test_queries_at_once_share_rounds(lab: Lab) -> None:
 
 
 async def test_64_searches_at_once_ask_for_as_much_as_one_of_64_queries(lab: Lab) -> None:
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI) as dataset:
         await dataset.nearest("vec", vectors()[7], 10, columns=["id"], nprobes=5)
         lab.config(waits_for=os.getpid())
         asked = vectors()[100:164]
@@ -196,9 +175,7 @@ async def test_64_searches_at_once_ask_for_as_much_as_one_of_64_queries(lab: Lab
 
 
 async def test_a_search_that_compares_every_vector_reads_the_column_alone(lab: Lab) -> None:
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI) as dataset:
         with lab.recording() as seen:
             found = await dataset.nearest("vec", vectors()[7], 3, columns=["id"], use_index=False)
         assert found["id"][0].as_py() == 7
@@ -208,9 +185,7 @@ async def test_a_search_that_compares_every_vector_reads_the_column_alone(lab: L
 
 async def test_a_cancelled_search_withdraws_its_requests(lab: Lab) -> None:
     lab.config(latency_ms=1)
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI) as dataset:
         before = len(asyncio.all_tasks())
         for wait in (0, 0.001, 0.005, 0.02, 0.05):
             q = vectors()[1]

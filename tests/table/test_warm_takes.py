@@ -25,6 +25,7 @@ from alance.io.joined import _Together as Together
 from alance.io.local import LocalSource, LocalStore
 from alance.ops.read.positions import by_key, by_position
 from alance.testing.lab import Lab
+from tests.reference.served import opened_on
 from tests.reference.waiting import stuck
 
 if TYPE_CHECKING:
@@ -72,10 +73,7 @@ def expected(lab: Lab, picked: list[int], columns: list[str] | None) -> pa.Table
 )
 async def test_crowds_get_what_they_ask_for(columns_lab: Lab, columns: list[str] | None) -> None:
     random = np.random.default_rng(len(str(columns)))
-    async with alance.Session() as session:
-        dataset = await alance.dataset(
-            "s3://lab/t.lance", storage_options=columns_lab.lance_options(), session=session
-        )
+    async with opened_on(columns_lab, "s3://lab/t.lance") as dataset:
         count = await dataset.count_rows()
         for _ in range(3):
             picked = [random.integers(0, count, 12).tolist() for _ in range(12)]
@@ -136,10 +134,7 @@ async def test_local_callers_go_together_only_as_a_crowd(
 
 
 async def test_one_of_a_crowd_fails_or_is_cancelled_alone(columns_lab: Lab) -> None:
-    async with alance.Session(block_cache_bytes=0) as session:
-        dataset = await alance.dataset(
-            "s3://lab/t.lance", storage_options=columns_lab.lance_options(), session=session
-        )
+    async with opened_on(columns_lab, "s3://lab/t.lance", block_cache_bytes=0) as dataset:
         count = await dataset.count_rows()
         await dataset.take([*range(0, count, 400)], ["number"])
         rows = [[n, 30_000 - n, n * 50] for n in range(40)]
@@ -263,10 +258,7 @@ def test_placing_knows_its_bounds() -> None:
 
 
 async def test_bytes_of_requests_do_not_wait_for_the_collector(columns_lab: Lab) -> None:
-    async with alance.Session() as session:
-        dataset = await alance.dataset(
-            "s3://lab/t.lance", storage_options=columns_lab.lance_options(), session=session
-        )
+    async with opened_on(columns_lab, "s3://lab/t.lance") as dataset:
         await dataset.take([5, 12_000, 30_000], ["number", "text"])
         gc.collect()
         gc.set_debug(gc.DEBUG_SAVEALL)

@@ -15,19 +15,21 @@ import pyarrow as pa
 import pytest
 
 import alance
+from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
 
 NUM_ROWS = 20_000
 URI = "s3://lab/texts"
+pytestmark = pytest.mark.usefixtures("far")
 
 
 def words(count: int) -> list[str]:
     return [f"w{number}" for number in range(count)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def _searched(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("texts") / "t"
     chance = random.Random(4)
@@ -44,17 +46,8 @@ def _searched(lab_server: Lab, tmp_path_factory: pytest.TempPathFactory) -> None
     lab_server.rescan()
 
 
-@pytest.fixture
-def lab(lab: Lab, _searched: None) -> Lab:
-    """The lab with the table, 20 ms away."""
-    lab.config(latency_ms=20)
-    return lab
-
-
 async def test_a_cold_search_takes_few_rounds_and_reads_few_posting_lists(lab: Lab) -> None:
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI) as dataset:
         lab.config(waits_for=os.getpid())
         with lab.recording() as seen:
             rows = await dataset.search_text("only77 w1 w15000", 10, columns=["id"])
@@ -65,9 +58,7 @@ async def test_a_cold_search_takes_few_rounds_and_reads_few_posting_lists(lab: L
 
 
 async def test_a_warm_search_reads_posting_lists_and_rows_alone(lab: Lab) -> None:
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI) as dataset:
         await dataset.search_text("only77", 10, columns=["id"])
         lab.config(waits_for=os.getpid())
         with lab.recording() as seen:
@@ -83,9 +74,7 @@ async def test_a_warm_search_reads_posting_lists_and_rows_alone(lab: Lab) -> Non
 
 
 async def test_the_parts_of_a_query_share_a_round(lab: Lab) -> None:
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI) as dataset:
         await dataset.search_text("only77", 10, columns=["_rowid"])
         lab.config(waits_for=os.getpid())
         either = alance.MatchQuery("w40") | alance.MatchQuery("w41 w42")
@@ -95,9 +84,7 @@ async def test_the_parts_of_a_query_share_a_round(lab: Lab) -> None:
 
 
 async def test_searches_at_once_share_the_take_of_their_rows(lab: Lab) -> None:
-    async with alance.Session(block_cache_bytes=0) as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI, block_cache_bytes=0) as dataset:
         texts = [f"w{number} w{2 * number}" for number in range(64)]
         alone = [await dataset.search_text(text, 10, columns=["id", "text"]) for text in texts]
         lab.config(waits_for=os.getpid())
@@ -120,9 +107,7 @@ async def test_searches_at_once_share_the_take_of_their_rows(lab: Lab) -> None:
 
 async def test_a_cancelled_search_withdraws_its_requests(lab: Lab) -> None:
     lab.config(latency_ms=1)
-    async with alance.Session() as session:
-        options = lab.lance_options()
-        dataset = await alance.dataset(URI, storage_options=options, session=session)
+    async with opened_on(lab, URI) as dataset:
         before = len(asyncio.all_tasks())
         for wait in (0, 0.001, 0.005, 0.02, 0.05):
             search = asyncio.ensure_future(dataset.search_text("w1 w2", 10))

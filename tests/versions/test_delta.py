@@ -14,6 +14,7 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
+from tests.reference.served import opened_on
 from tests.versions.conftest import numbers
 
 if TYPE_CHECKING:
@@ -153,10 +154,7 @@ def hundred(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def test_a_hundred_versions_cost_two_rounds(lab: Lab, hundred: Path) -> None:
     shutil.copytree(hundred, Path(lab.root) / "lab" / "hundred.lance")
     lab.rescan()
-    async with alance.Session() as session:
-        dataset = await alance.dataset(
-            "s3://lab/hundred.lance", storage_options=lab.lance_options(), session=session
-        )
+    async with opened_on(lab, "s3://lab/hundred.lance") as dataset:
         lab.config(waits_for=os.getpid())
         with lab.recording() as recording:
             found = await dataset.versions()
