@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         CleanupExplanation,
         CleanupReferencedBranch,
         CleanupStats,
+        PolicyArguments,
     )
     from alance.ops.columns.alter import Alteration
     from alance.ops.columns.sources import Transforms
@@ -117,6 +118,7 @@ _PLACES: Final = {
     "Fragment": "alance.format.table.fragment",
     "FragmentArguments": "alance.writing",
     "OpenArguments": "alance.session",
+    "PolicyArguments": "alance.ops.cleanup.policy",
     "StoreArguments": "alance.session",
     "TableArguments": "alance.session",
     "FragmentPandasArguments": "alance.ops.read.options",
@@ -235,6 +237,7 @@ __all__ = [
     "PandasArguments",
     "Params",
     "Place",
+    "PolicyArguments",
     "Provider",
     "Purpose",
     "Reference",

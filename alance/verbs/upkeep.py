@@ -12,7 +12,7 @@ from alance.optimize import Optimize
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
     from datetime import timedelta
     from typing import Self, Unpack
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from alance.format.table.fragment import DatasetBasePath
     from alance.ops.cleanup import cleanup, tracked
     from alance.ops.cleanup import policy as cleanup_policy
-    from alance.ops.cleanup.policy import CleanupExplanation, CleanupStats
+    from alance.ops.cleanup.policy import CleanupExplanation, CleanupStats, PolicyArguments
     from alance.ops.read import managed
     from alance.ops.upkeep import config, place, validate
     from alance.ops.version.options import CommitArguments
@@ -55,13 +55,10 @@ class UpkeepVerbs(Handle):
         older_than: timedelta | None = None,
         retain_versions: int | None = None,
         *,
-        older_than_version: int | None = None,
-        versions: Collection[int] | None = None,
-        delete_unverified: bool = False,
-        error_if_tagged_old_versions: bool = True,
         delete_rate_limit: int | None = None,
         delete_concurrency: int | None = None,
         dry_run: bool = False,
+        **others: Unpack[PolicyArguments],
     ) -> CleanupStats:
         """Remove old versions, and the files that no version needs any more.
 
@@ -95,31 +92,18 @@ class UpkeepVerbs(Handle):
             CorruptFileError, UnsupportedError: a manifest cannot be read; nothing is removed.
             StoreError: the store failed. No version is without its files.
         """
-        await self._load(cleanup, cleanup_policy, managed)
-        objects = managed.ObjectReader(self._snapshot.session, self._snapshot.table)
-        policy = cleanup_policy.CleanupPolicy(
-            older_than=older_than,
-            retain_versions=retain_versions,
-            older_than_version=older_than_version,
-            versions=versions,
-            delete_unverified=delete_unverified,
-            error_if_tagged_old_versions=error_if_tagged_old_versions,
-        )
         if dry_run:
-            explained = await cleanup.explain(
-                self._snapshot.engine,
-                self._snapshot.table,
-                policy,
-                objects=objects,
-                include_files=False,
-                max_files=SHOWN_FILES,
-            )
-            return explained.stats
+            explained = self.explain_cleanup_old_versions(older_than, retain_versions, **others)
+            return (await explained).stats
+        await self._load(cleanup, cleanup_policy, managed)
+        snapshot = self._snapshot
         return await cleanup.cleanup(
-            self._snapshot.engine,
-            self._snapshot.table,
-            policy,
-            objects=objects,
+            snapshot.engine,
+            snapshot.table,
+            cleanup_policy.CleanupPolicy(
+                older_than=older_than, retain_versions=retain_versions, **others
+            ),
+            objects=managed.ObjectReader(snapshot.session, snapshot.table),
             delete_rate_limit=delete_rate_limit,
             delete_concurrency=delete_concurrency,
         )
@@ -129,12 +113,9 @@ class UpkeepVerbs(Handle):
         older_than: timedelta | None = None,
         retain_versions: int | None = None,
         *,
-        older_than_version: int | None = None,
-        versions: Collection[int] | None = None,
-        delete_unverified: bool = False,
-        error_if_tagged_old_versions: bool = True,
         include_files: bool = False,
         max_files: int = SHOWN_FILES,
+        **others: Unpack[PolicyArguments],
     ) -> CleanupExplanation:
         """What `cleanup_old_versions` would remove, and why other versions stay.
 
@@ -152,20 +133,14 @@ class UpkeepVerbs(Handle):
             StoreError: the store failed.
         """
         await self._load(cleanup, cleanup_policy, managed)
-        objects = managed.ObjectReader(self._snapshot.session, self._snapshot.table)
-        policy = cleanup_policy.CleanupPolicy(
-            older_than=older_than,
-            retain_versions=retain_versions,
-            older_than_version=older_than_version,
-            versions=versions,
-            delete_unverified=delete_unverified,
-            error_if_tagged_old_versions=error_if_tagged_old_versions,
-        )
+        snapshot = self._snapshot
         return await cleanup.explain(
-            self._snapshot.engine,
-            self._snapshot.table,
-            policy,
-            objects=objects,
+            snapshot.engine,
+            snapshot.table,
+            cleanup_policy.CleanupPolicy(
+                older_than=older_than, retain_versions=retain_versions, **others
+            ),
+            objects=managed.ObjectReader(snapshot.session, snapshot.table),
             include_files=include_files,
             max_files=max_files,
         )

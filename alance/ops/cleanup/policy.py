@@ -95,15 +95,20 @@ class CleanupExplanation:
     warnings: tuple[str, ...] = ()
 
 
-class CleanupArguments(TypedDict, total=False):
-    """The arguments of `Dataset.cleanup_old_versions` by keyword."""
+class PolicyArguments(TypedDict, total=False):
+    """Which versions and files go, beside age and count, as keyword arguments."""
 
-    older_than: timedelta | None
-    retain_versions: int | None
     older_than_version: int | None
     versions: Collection[int] | None
     delete_unverified: bool
     error_if_tagged_old_versions: bool
+
+
+class CleanupArguments(PolicyArguments, total=False):
+    """The arguments of `Dataset.cleanup_old_versions` by keyword."""
+
+    older_than: timedelta | None
+    retain_versions: int | None
     delete_rate_limit: int | None
     delete_concurrency: int | None
     dry_run: bool
