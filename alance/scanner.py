@@ -16,8 +16,8 @@ from alance.io import trace
 from alance.io.generators import outermost
 from alance.ops.read import count, ordering
 from alance.ops.read.options import BlobMode, split_arguments
-from alance.ops.read.plan import in_large_batches, parsed, plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.plan import parsed
+from alance.ops.read.scan import scanned
 from alance.ops.read.window import cut_table
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.options import GROUP_BYTES
@@ -154,10 +154,9 @@ class Scanner:
             for batch in cut_table(table, options):
                 yield batch
             return
-        plan = await plan_scan(self._snapshot, self._columns, options)
-        if self._is_folded and options.batch_size is None and options.limit is None:
-            plan = in_large_batches(plan)
-        async with aclosing(scan(self._snapshot, plan)) as batches:
+        is_large = self._is_folded and options.batch_size is None and options.limit is None
+        rows = scanned(self._snapshot, self._columns, options, is_large=is_large)
+        async with aclosing(rows) as batches:
             async for batch in batches:
                 yield batch
 

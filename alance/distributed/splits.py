@@ -8,7 +8,7 @@ read by the driver alone. Splits are rows of fragments of about equal bytes.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -22,8 +22,7 @@ from alance.format.table.manifest import Manifest
 from alance.ops.read.extremes import extreme_rows
 from alance.ops.read.filters import parse_predicate
 from alance.ops.read.ordering import sorted_table
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.read.window import cut_table
 from alance.ops.version import pickled
 from alance.ops.version.projection import META
@@ -358,8 +357,7 @@ class _RangeScanner(Scanner):
             for batch in cut_table(table, options):
                 yield batch
             return
-        plan = await plan_scan(self._snapshot, self._columns, options, flat=self.flat)
-        plan = replace(plan, spans={**plan.spans, **self.spans})
-        async with aclosing(scan(self._snapshot, plan)) as batches:
+        rows = scanned(self._snapshot, self._columns, options, spans=self.spans, flat=self.flat)
+        async with aclosing(rows) as batches:
             async for batch in batches:
                 yield batch

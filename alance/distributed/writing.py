@@ -279,15 +279,11 @@ class SourceGaps:
                 async for part in parts:
                     yield part
 
-    async def rows(
-        self, dataset: Dataset, batch: pa.RecordBatch
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
+    def rows(self, dataset: Dataset, batch: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
         """The rows of a batch of `filled`, in their order, some at a time."""
         places = batch.column(ROW_ADDRESS).to_numpy().astype(np.uint64)
         given = conform(batch.drop_columns([ROW_ADDRESS]), self.given)
-        async with aclosing(completed(dataset._snapshot, self.names, given, places)) as parts:
-            async for part in parts:
-                yield part
+        return completed(dataset._snapshot, self.names, given, places)
 
 
 @dataclass(frozen=True, slots=True)

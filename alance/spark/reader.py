@@ -10,7 +10,6 @@ each query anew, and takes them over always.
 from __future__ import annotations
 
 import datetime
-from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -192,7 +191,7 @@ class AlanceReader(DataSourceReader):
         return (converted(batch, schema) for batch in batches)
 
 
-async def read_pieces(
+def read_pieces(
     version: Version,
     names: Sequence[str],
     options: ReadOptions,
@@ -205,7 +204,7 @@ async def read_pieces(
     chosen = replace(
         _scan_options(options), filter=options.filter, limit=options.limit, order_by=order_by
     )
-    batches = read_split(
+    return read_split(
         version.record,
         version.options.path,
         pieces,
@@ -214,16 +213,13 @@ async def read_pieces(
         flat=flat,
         **access(version.options),
     )
-    async with aclosing(batches):
-        async for batch in batches:
-            yield batch
 
 
-async def read_extreme_pieces(
+def read_extreme_pieces(
     version: Version, names: Sequence[str], options: ReadOptions, pieces: Sequence[Piece]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Rows of one partition with the least and the greatest values of some columns."""
-    batches = read_extremes(
+    return read_extremes(
         version.record,
         version.options.path,
         pieces,
@@ -231,9 +227,6 @@ async def read_extreme_pieces(
         _scan_options(options),
         **access(version.options),
     )
-    async with aclosing(batches):
-        async for batch in batches:
-            yield batch
 
 
 def _scan_options(options: ReadOptions) -> ScanOptions:

@@ -11,7 +11,6 @@ import base64
 import json
 import pickle
 import uuid
-from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -208,17 +207,15 @@ async def _found(base: Dataset, condition: str) -> Change:
     return moves.change()
 
 
-async def _moved(
+def _moved(
     save: Save, moves: Moves, batches: AsyncGenerator[pa.RecordBatch, None]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """Rows that take the place of others, which are noted."""
     kept, base = save.kept, save.target.base if save.target else None
     rows = (moves.note(batch, keep_address=kept is not None) async for batch in batches)
     if kept is not None and base is not None:
-        rows = kept.moved(base.dataset, rows)
-    async with aclosing(rows):
-        async for batch in rows:
-            yield batch
+        return kept.moved(base.dataset, rows)
+    return rows
 
 
 async def _inserted(

@@ -27,8 +27,7 @@ from alance.ops.columns.backfill import Backfill, owned_ids
 from alance.ops.columns.cast import cast, overlaid
 from alance.ops.columns.sources import NewColumns, OfLiveRows
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.version.projection import META
 from alance.ops.write.blob_moves import as_moved, moved_blobs, moved_type, with_payloads
 from alance.ops.write.sources import open_source
@@ -121,13 +120,9 @@ class Joined(OfLiveRows):
     async def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        plan = await plan_scan(
-            snapshot,
-            [self.left_on],
-            ScanOptions(fragments=[handle.id], io_buffer_bytes=ahead_bytes),
-        )
+        options = ScanOptions(fragments=[handle.id], io_buffer_bytes=ahead_bytes)
         keys: list[pa.Array] = []
-        async with aclosing(scan(snapshot, plan)) as batches:
+        async with aclosing(scanned(snapshot, [self.left_on], options)) as batches:
             keys.extend([batch.column(0) async for batch in batches])
         pool = snapshot.engine.pool
         places, has_match = await pool.run(partial(self.keys.find, keys))
@@ -297,7 +292,7 @@ class Updated(OfLiveRows):
         options = ScanOptions(
             fragments=[handle.id], io_buffer_bytes=ahead_bytes, with_row_address=bool(blobs)
         )
-        rows = scan(snapshot, await plan_scan(snapshot, read, options))
+        rows = scanned(snapshot, read, options)
         if blobs:
             rows = with_payloads(snapshot, rows, blobs, keep_address=True)
         async with aclosing(rows) as batches:

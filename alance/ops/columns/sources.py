@@ -20,9 +20,8 @@ from alance.file.batches import empty_batch
 from alance.ops.columns.checkpoint import Checkpoint
 from alance.ops.read.groups import file_bytes
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
 from alance.ops.read.rows import ScanPlan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scan, scanned
 from alance.ops.version.projection import Output, Projection
 from alance.ops.write.sources import ArrowStream, open_source
 from alance.udf import BatchUdf
@@ -325,14 +324,12 @@ class Expressions(OfLiveRows):
         paths = self.projection(schema).fields
         return frozenset(below.id for below in schema.project(paths).walk())
 
-    async def batches(
+    def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        async with aclosing(self.grouped(snapshot, [handle], ahead_bytes)) as batches:
-            async for batch in batches:
-                yield batch
+        return self.grouped(snapshot, [handle], ahead_bytes)
 
-    async def grouped(
+    def grouped(
         self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """The new columns of the live rows of neighbouring fragments, in order."""
@@ -343,9 +340,7 @@ class Expressions(OfLiveRows):
         if len(handles) > 1 and not snapshot.is_remote:
             is_small = sum(map(file_bytes, handles)) <= WHOLE_BYTES * len(handles)
             plan = replace(plan, reads_files_whole=is_small)
-        async with aclosing(scan(snapshot, plan)) as batches:
-            async for batch in batches:
-                yield batch
+        return scan(snapshot, plan)
 
 
 @dataclass(slots=True)
@@ -382,8 +377,7 @@ class Computed(OfLiveRows):
         """
         values = cls(udf, columns, batch_size, udf.output_schema or pa.schema([]))
         if udf.output_schema is None:
-            plan = await plan_scan(snapshot, columns, ScanOptions(limit=1))
-            async with aclosing(scan(snapshot, plan)) as batches:
+            async with aclosing(scanned(snapshot, columns, ScanOptions(limit=1))) as batches:
                 sample = await anext(batches, None)
             if sample is None:
                 raise InvalidInputError("new columns: the table has no rows, give output_schema")
@@ -406,11 +400,10 @@ class Computed(OfLiveRows):
         options = ScanOptions(
             batch_size=self.batch_size, fragments=[handle.id], io_buffer_bytes=ahead_bytes
         )
-        plan = await plan_scan(snapshot, self.columns, options)
         pending: deque[asyncio.Task[pa.RecordBatch]] = deque()
         start = 0
         try:
-            async with aclosing(scan(snapshot, plan)) as batches:
+            async with aclosing(scanned(snapshot, self.columns, options)) as batches:
                 async for batch in batches:
                     work = self._values(snapshot, handle, start, batch)
                     pending.append(asyncio.ensure_future(work))

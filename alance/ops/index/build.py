@@ -23,8 +23,7 @@ from alance.ops.index.value_options import PLAIN, ValueOptions, check_suits
 from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
 
 if TYPE_CHECKING:
@@ -302,8 +301,8 @@ async def zone_batches(
     def summed(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         return zones.add(values.of(batch.column(0)), batch.column(1))
 
-    scanned = _scanned(snapshot, values.column, ROW_ADDRESS, fragment_ids)
-    async with aclosing(scanned) as batches:
+    rows = _scanned(snapshot, values.column, ROW_ADDRESS, fragment_ids)
+    async with aclosing(rows) as batches:
         async for batch in batches:
             for ready in await pool.run(partial(summed, batch)):
                 yield ready
@@ -334,8 +333,8 @@ async def sorted_rows(
     async def read() -> AsyncGenerator[pa.RecordBatch, None]:
         numbers = ROW_ID if has_ids else ROW_ADDRESS
         most = TEXT_BYTES if keys.kind == NGRAMS else None
-        scanned = _scanned(snapshot, values.column, numbers, fragment_ids, most)
-        async with aclosing(scanned) as batches:
+        read_rows = _scanned(snapshot, values.column, numbers, fragment_ids, most)
+        async with aclosing(read_rows) as batches:
             async for batch in batches:
                 rows = await pool.run(partial(keyed, batch))
                 if rows.num_rows:
@@ -359,7 +358,6 @@ async def _scanned(
     if not fragment_ids:
         return
     options = ScanOptions(fragments=fragment_ids, batch_size_bytes=batch_bytes)
-    plan = await plan_scan(snapshot, [column, numbers], options)
-    async with aclosing(scan(snapshot, plan)) as batches:
+    async with aclosing(scanned(snapshot, [column, numbers], options)) as batches:
         async for batch in batches:
             yield batch

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import deque
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -184,7 +183,7 @@ class RunMerger:
     on_rows: Callable[[int], object] | None = None
     peak_bytes: int = 0
 
-    async def merged(
+    def merged(
         self, parts: Sequence[IndexPart], low: Any = None, high: Any = None
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """All rows in order, nulls first; of equal values in the order of the parts.
@@ -204,18 +203,14 @@ class RunMerger:
             for part in parts
             if part.blocks
         ]
-        async with aclosing(self._merged(runs)) as rows:
-            async for batch in rows:
-                yield batch
+        return self._merged(runs)
 
-    async def merged_streams(
+    def merged_streams(
         self, streams: Sequence[AsyncIterator[pa.RecordBatch]]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
         """The same of streams, each in order for sure."""
         pool = self.snapshot.engine.pool
-        async with aclosing(self._merged([_StreamRun(pool, batches=s) for s in streams])) as rows:
-            async for batch in rows:
-                yield batch
+        return self._merged([_StreamRun(pool, batches=stream) for stream in streams])
 
     async def _merged(self, runs: Sequence[_Run]) -> AsyncGenerator[pa.RecordBatch, None]:
         waiting: list[pa.RecordBatch] = []

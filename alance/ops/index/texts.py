@@ -30,8 +30,7 @@ from alance.ops.index.new_text import check_new_text
 from alance.ops.index.segment_files import FileEnd, NewSegment, StoredFile
 from alance.ops.index.sort import MEMORY
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ID
 
@@ -152,8 +151,8 @@ class TextSegmentBuilder(NewSegment):
                 io_buffer_bytes=max(1, self.memory_bytes // AHEAD_SHARE),
             )
             columns = [self.source.path, ROW_ID]
-            plan = await plan_scan(self.snapshot, columns, options, flat=False)
-            async with aclosing(scan(self.snapshot, plan)) as batches:
+            rows = scanned(self.snapshot, columns, options, flat=False)
+            async with aclosing(rows) as batches:
                 async for batch in batches:
                     num_rows += batch.num_rows
                     yield pool.run(lambda batch=batch: part.add(self.source, batch))  # type: ignore[misc]

@@ -32,8 +32,7 @@ from alance.ops.index.sort import MEMORY, RowSorter
 from alance.ops.index.split import split_large
 from alance.ops.index.train import Step, train, training_of
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.read.take import flat_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ID, project
@@ -406,11 +405,10 @@ class CodedRows:
         options = ScanOptions(
             fragments=fragment_ids, batch_readahead=1, io_buffer_bytes=ahead_bytes
         )
-        plan = await plan_scan(snapshot, [self._column, ROW_ID], options)
         step = Step(self._tell, "code", await self._num_rows(fragment_ids))
 
         async def works() -> AsyncGenerator[Awaitable[pa.RecordBatch], None]:
-            async with aclosing(scan(snapshot, plan)) as batches:
+            async with aclosing(scanned(snapshot, [self._column, ROW_ID], options)) as batches:
                 async for batch in batches:
                     step.add(batch.num_rows)
                     yield snapshot.engine.pool.run(lambda batch=batch: self._code(batch))  # type: ignore[misc]

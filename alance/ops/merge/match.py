@@ -23,8 +23,7 @@ from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
 from alance.ops.merge.plan import SOURCE, TARGET
 from alance.ops.merge.source import key_widths
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import in_large_batches, plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.rows.delete import Offsets
 from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
 from alance.ops.write.spool import Spool
@@ -122,8 +121,8 @@ async def _match_at_once(matcher: _Matcher, source: HeldSource) -> None:
     widths = key_widths(matcher.merge)
     index = await decode(partial(SourceKeys.of, held, source.keys.schema, widths), num_bytes)
     held.clear()
-    async with aclosing(matcher.scanned()) as scanned:
-        async for batch in scanned:
+    async with aclosing(matcher.scanned()) as rows:
+        async for batch in rows:
             await decode(
                 partial(matcher.look_up_scanned, index, batch), num_bytes + work_bytes([batch])
             )
@@ -138,8 +137,8 @@ async def _match_by_parts(
         async for batch in batches:
             await theirs.add(batch)
     ours: Partitions | None = None
-    async with aclosing(matcher.scanned()) as scanned:
-        async for read in scanned:
+    async with aclosing(matcher.scanned()) as rows:
+        async for read in rows:
             batch = await run(partial(matcher.prepared, read))
             ours = ours or Partitions(scratch, batch.schema, count)
             await run(partial(matcher.without_key, batch))
@@ -173,13 +172,10 @@ class _Matcher:
     merge: Merge
     matches: Matches
 
-    async def scanned(self) -> AsyncGenerator[pa.RecordBatch, None]:
+    def scanned(self) -> AsyncGenerator[pa.RecordBatch, None]:
         """The target's rows, with all columns that the merge needs to know them."""
         columns, options = scan_of(self.base, self.merge)
-        plan = in_large_batches(await plan_scan(self.base, columns, options))
-        async with aclosing(scan(self.base, plan)) as batches:
-            async for batch in batches:
-                yield batch
+        return scanned(self.base, columns, options, is_large=True)
 
     def prepared(self, batch: pa.RecordBatch, *, with_key: bool = True) -> pa.RecordBatch:
         """Scanned rows with their `KEY`, addresses as `ROW`, `_rowid`, `OTHER` where others are

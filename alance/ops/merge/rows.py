@@ -30,8 +30,7 @@ from alance.ops.columns.sources import OfLiveRows
 from alance.ops.merge.plan import filled
 from alance.ops.merge.source import pieces
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.read.take import take_addresses
 from alance.ops.rows.delete import Offsets
 from alance.ops.version.commits import PreparedChange
@@ -323,9 +322,8 @@ class _Values(OfLiveRows):
         options = ScanOptions(
             fragments=[handle.id], io_buffer_bytes=ahead_bytes, with_row_address=True
         )
-        plan = await plan_scan(snapshot, self.names, options)
         run = snapshot.engine.pool.run
-        async with aclosing(scan(snapshot, plan)) as batches:
+        async with aclosing(scanned(snapshot, self.names, options)) as batches:
             async for batch in batches:
                 addresses = as_numbers(batch.column(ROW_ADDRESS))
                 start = int(np.searchsorted(self.places, addresses[0]))

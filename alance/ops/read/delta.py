@@ -21,8 +21,7 @@ from alance.format.numbers import to_arrow
 from alance.io.generators import outermost
 from alance.io.tasks import all_of
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.version import opening
 from alance.ops.version.projection import CREATED_AT, ROW_ID, UPDATED_AT
 from alance.versioning import load
@@ -183,8 +182,7 @@ class DatasetDelta:
             filter=" AND ".join(condition for condition in filters if condition),
             fragments=[handle.id for handle in chosen],
         )
-        plan = await plan_scan(snapshot, names, options)
-        async with aclosing(scan(snapshot, plan)) as batches:
+        async with aclosing(scanned(snapshot, names, options)) as batches:
             async for batch in batches:
                 yield batch
 

@@ -22,8 +22,8 @@ from alance.errors import InvalidInputError, RowNotFoundError
 from alance.format.numbers import python_value, to_arrow
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.ordering import output_schema
-from alance.ops.read.plan import parsed, plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.plan import parsed
+from alance.ops.read.scan import scanned
 from alance.ops.version.conditions import KEY_BYTES, Among
 from alance.ops.version.first_use import FILTER
 from alance.ops.version.projection import plain_names
@@ -154,8 +154,8 @@ class KeyReads:
         from alance.expr.keys import places_of
 
         snapshot = self.snapshot
-        plan = await plan_scan(snapshot, self.read, self.keys.options(arrays))
-        async with aclosing(scan(snapshot, plan)) as batches:
+        rows = scanned(snapshot, self.read, self.keys.options(arrays))
+        async with aclosing(rows) as batches:
             parts = [batch async for batch in batches]
         table = pa.Table.from_batches(parts, schema=self.schema)
         if len(parts) > 1:

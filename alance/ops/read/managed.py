@@ -23,8 +23,7 @@ from alance.ops.blobs.places import (
     named_objects,
 )
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ADDRESS
 from alance.ops.version.snapshot import Snapshot
 
@@ -98,7 +97,7 @@ async def _look(
     if not fields or not fragments:
         return
     options = ScanOptions(with_row_address=True, fragments=fragments)
-    plan = await plan_scan(snapshot, [field.name for field in fields], options)
+    names = [field.name for field in fields]
 
     def find_all(batch: pa.RecordBatch) -> None:
         owners = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
@@ -106,7 +105,7 @@ async def _look(
             for leaf in leaves_of(field, batch.column(field.name), owners):
                 find(*leaf)
 
-    async with aclosing(scan(snapshot, plan)) as batches:
+    async with aclosing(scanned(snapshot, names, options)) as batches:
         async for batch in batches:
             await snapshot.engine.pool.run(partial(find_all, batch))
 

@@ -16,8 +16,8 @@ from alance.file.batches import empty_batch
 from alance.format.numbers import as_numbers
 from alance.format.paths import join_path
 from alance.ops.read.options import orderings_of
-from alance.ops.read.plan import parsed, plan_scan, projection_of
-from alance.ops.read.scan import scan
+from alance.ops.read.plan import parsed, projection_of
+from alance.ops.read.scan import scanned
 from alance.ops.read.take import flat_rows
 from alance.ops.version.projection import META, ROW_ADDRESS, plain_names
 
@@ -81,17 +81,15 @@ async def sorted_table(
     def make() -> tuple[Projection, pa.Schema, Columns, pa.Schema]:
         projection = projection_of(snapshot, columns, options)
         schema = output_schema(snapshot, columns, options)
-        scanned = scanned_columns(snapshot, columns, options)
-        return projection, schema, scanned, output_schema(snapshot, scanned, unsorted)
+        needed = scanned_columns(snapshot, columns, options)
+        return projection, schema, needed, output_schema(snapshot, needed, unsorted)
 
-    projection, schema, scanned, of_scan = await parsed(snapshot, columns, make)
+    projection, schema, needed, of_scan = await parsed(snapshot, columns, make)
     stop = None if options.limit is None else options.limit + (options.offset or 0)
     await snapshot.engine.pool.load(sorting)
     first = sorting.FirstRows(of_scan, orderings_of(options.order_by), stop)
-    plan = await plan_scan(snapshot, scanned, unsorted)
-    plan = replace(plan, spans={**plan.spans, **(spans or {})})
     run = snapshot.engine.pool.run
-    async with aclosing(scan(snapshot, plan)) as batches:
+    async with aclosing(scanned(snapshot, needed, unsorted, spans=spans)) as batches:
         async for batch in batches:
             await run(partial(first.add, batch))
     table = (await run(first.result)).slice(options.offset or 0)

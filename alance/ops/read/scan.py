@@ -36,12 +36,12 @@ from alance.ops.read.groups import (
     with_neighbours,
 )
 from alance.ops.read.late import SplitReader
-from alance.ops.read.plan import at_once
+from alance.ops.read.plan import at_once, in_large_batches, plan_scan
 from alance.ops.read.taking import opened_fragments, prepare_take
 from alance.ops.read.window import RowWindow
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -50,8 +50,10 @@ if TYPE_CHECKING:
     from alance.io.engine import Engine
     from alance.io.readahead import Job
     from alance.ops.read.late import Rest
+    from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning import FragmentZones
     from alance.ops.read.rows import ScanPlan
+    from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     Window: TypeAlias = tuple[SplitReader, Sequence[FragmentHandle]]
@@ -69,6 +71,30 @@ NARROW_BYTES: Final = 64  # of a row of the others
 # Page tables that the search cache gets, so that the next scan saves a round; those of takes stay.
 SHARED_BYTES: Final = 32 << 20
 PRUNING_BYTES: Final = 16 << 10  # the work of a check of a fragment, as bytes to decode
+
+
+async def scanned(
+    snapshot: Snapshot,
+    columns: Columns,
+    options: ScanOptions,
+    *,
+    spans: Mapping[int, Sequence[tuple[int, int]]] | None = None,
+    flat: bool = True,
+    is_large: bool = False,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """The batches of a scan that is planned first; cost and errors are those of both.
+
+    Args:
+        spans: physical rows of fragments, by id, to which the scan is confined there.
+        flat: see `plan_scan`.
+        is_large: batches of narrow rows have many of them, see `in_large_batches`.
+    """
+    plan = await plan_scan(snapshot, columns, options, flat=flat)
+    if spans:
+        plan = replace(plan, spans={**plan.spans, **spans})
+    async with aclosing(scan(snapshot, in_large_batches(plan) if is_large else plan)) as batches:
+        async for batch in batches:
+            yield batch
 
 
 async def scan(snapshot: Snapshot, plan: ScanPlan) -> AsyncGenerator[pa.RecordBatch, None]:

@@ -18,8 +18,7 @@ from alance.format.proto import copied
 from alance.format.table.operations import Delete
 from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import condition_of
-from alance.ops.read.plan import in_large_batches, plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.rows.moved import FEW_ROWS, commit_rows, prepare_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.first_use import load_readers
@@ -127,9 +126,8 @@ async def matching_rows(snapshot: Snapshot, where: ScanOptions) -> dict[int, Int
         InvalidInputError: bad SQL, an unknown column, no boolean; or values that the predicate
             cannot take.
     """
-    plan = in_large_batches(await plan_scan(snapshot, [ROW_ADDRESS], where))
     offsets = Offsets()
-    async with aclosing(scan(snapshot, plan)) as batches:
+    async with aclosing(scanned(snapshot, [ROW_ADDRESS], where, is_large=True)) as batches:
         async for batch in batches:
             offsets.add(as_numbers(batch.column(0)))
     run = snapshot.engine.pool.run

@@ -25,8 +25,7 @@ from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
 from alance.ops.read.filters import shared_out
 from alance.ops.read.options import ScanOptions
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.rows.delete import Offsets
 from alance.ops.rows.moved import FEW_ROWS, commit_rows
 from alance.ops.version.commits import with_retries
@@ -115,7 +114,7 @@ def new_rows(
     return [(batch, assignments.apply(batch, schema)) for batch in merged(group)]
 
 
-async def matching(
+def matching(
     base: Snapshot,
     assignments: Assignments,
     where: ScanOptions,
@@ -129,16 +128,8 @@ async def matching(
     columns = assignments.needed(base.schema)
     blobs = moved_blobs(base, columns)
     options = replace(where, with_row_address=True, with_row_id=base.has_stable_row_ids)
-    plan = await plan_scan(base, columns, options)
-    plan = replace(plan, spans={**plan.spans, **(spans or {})})
-    async with aclosing(scan(base, plan)) as batches:
-        if not blobs:
-            async for batch in batches:
-                yield batch
-            return
-        async with aclosing(with_payloads(base, batches, blobs, keep_address=True)) as filled:
-            async for batch in filled:
-                yield batch
+    rows = scanned(base, columns, options, spans=spans)
+    return with_payloads(base, rows, blobs, keep_address=True) if blobs else rows
 
 
 Updates: TypeAlias = Mapping[str, "str | pc.Expression"]

@@ -12,8 +12,7 @@ from alance import _kernels
 from alance.format.index.values import METRICS, NO_MASK, TYPES, lists_of, values_of
 from alance.format.numbers import as_numbers
 from alance.io.readahead import in_turn
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ async def search_flat(
 
     Cost: that of a scan of the column of vectors, and of the filter's columns.
     """
-    plan = await plan_scan(snapshot, [search.path, ROW_ID], options)
     numbers = np.arange(len(search.queries), dtype=np.int32)
 
     def add(batch: pa.RecordBatch) -> None:
@@ -60,7 +58,7 @@ async def search_flat(
         add_vectors(nearest, search, metric, numbers, ids, batch.column(0))
 
     async def works() -> AsyncGenerator[Awaitable[None], None]:
-        async with aclosing(scan(snapshot, plan)) as batches:
+        async with aclosing(scanned(snapshot, [search.path, ROW_ID], options)) as batches:
             async for batch in batches:
                 yield snapshot.engine.pool.run(partial(add, batch))
 

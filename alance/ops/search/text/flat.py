@@ -17,8 +17,7 @@ from alance.format.index.text.postings import Postings
 from alance.format.index.text.source import TextSource
 from alance.format.numbers import as_numbers
 from alance.io.readahead import in_turn
-from alance.ops.read.plan import plan_scan
-from alance.ops.read.scan import scan
+from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ID
 
 if TYPE_CHECKING:
@@ -120,10 +119,10 @@ async def read_texts(
     Cost: that of a scan of the column, and of the filter's columns.
     """
     source = TextSource.of(snapshot.schema, column)
-    plan = await plan_scan(snapshot, [source.path, ROW_ID], options, flat=False)
+    columns = [source.path, ROW_ID]
 
     async def works() -> AsyncGenerator[Awaitable[None], None]:
-        async with aclosing(scan(snapshot, plan)) as batches:
+        async with aclosing(scanned(snapshot, columns, options, flat=False)) as batches:
             async for batch in batches:
                 yield snapshot.engine.pool.run(partial(texts.add, source, batch))
 
