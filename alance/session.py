@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
-from alance.checks import check_count
+from alance.checks import check_count, unexpected
 from alance.errors import InvalidInputError
 from alance.io import observing
 from alance.io.cache import SearchCache
@@ -25,6 +25,7 @@ from alance.versioning.table import open_table
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
     from types import TracebackType
+    from typing import Unpack
 
     from alance.io.cache import CacheStats
     from alance.io.credentials import StorageOptions
@@ -331,45 +332,32 @@ _of_any_loop._is_own = True
 
 
 def open_store(
-    uri: str | os.PathLike[str],
-    *,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
+    uri: str | os.PathLike[str], **place: Unpack[StoreArguments]
 ) -> tuple[Session, Store, str]:
     """The session of whoever calls, the store of a URI and the path inside it. Sends no request.
 
     Raises:
         InvalidInputError: a bad URI or option.
     """
-    session = session or Session.of_loop()
-    registry = session.engine.registry
-    return session, *registry.open(uri, storage_options=storage_options, store=store)
+    session = _taken_from(place, StoreArguments)
+    return session, *session.engine.registry.open(uri, **place)  # type: ignore[misc]  # the session is out
 
 
-def table_at(
-    uri: str | os.PathLike[str],
-    *,
-    store: object | None = None,
-    storage_options: StorageOptions | None = None,
-    session: Session | None = None,
-    manifest_store: ExternalStore | None = None,
-    commit_lock: CommitLock | None = None,
-) -> tuple[Session, Table]:
+def table_at(uri: str | os.PathLike[str], **place: Unpack[TableArguments]) -> tuple[Session, Table]:
     """The session of whoever calls, and the table at a URI. Sends no request.
 
     Raises:
         InvalidInputError: a bad URI or option.
     """
-    session = session or Session.of_loop()
-    return session, open_table(
-        session.engine.registry,
-        uri,
-        store=store,
-        storage_options=storage_options,
-        manifest_store=manifest_store,
-        commit_lock=commit_lock,
-    )
+    session = _taken_from(place, TableArguments)
+    return session, open_table(session.engine.registry, uri, **place)  # type: ignore[misc]  # as above
+
+
+def _taken_from(place: StoreArguments, kind: type[StoreArguments]) -> Session:
+    """The session out of arguments, none of which callers have made up."""
+    if unknown := place.keys() - kind.__annotations__.keys():
+        raise unexpected(unknown, kind.__annotations__)
+    return place.pop("session", None) or Session.of_loop()
 
 
 def queues_of(session: Session) -> dict[str, CommitQueue]:

@@ -218,6 +218,11 @@ async def test_a_wrong_keyword_is_a_type_error_that_names_it() -> None:
         with pytest.raises(TypeError, match="'fragments'"):
             dataset.fragments[0].scanner(fragments=[1])  # type: ignore[call-arg]
         assert await dataset.latest_version() == 1
+        for opening in (alance.dataset, alance.FileReader.open, alance.repair):
+            with pytest.raises(TypeError, match="'stor', did you mean 'store'"):
+                await opening(uri, stor=None)  # type: ignore[operator]
+        with pytest.raises(TypeError, match="'versoins', did you mean 'versions'"):
+            await dataset.cleanup_old_versions(versoins=[1])  # type: ignore[call-arg]
 
 
 def test_submodules_are_found_as_attributes() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
-from alance.checks import check_count, check_counts
+from alance.checks import check_count, check_counts, public_arguments
 from alance.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ class CleanupArguments(PolicyArguments, total=False):
     dry_run: bool
 
 
+@public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupPolicy:
     """Which versions go: those that match all that is given; nothing given: older than two weeks.
