@@ -752,6 +752,18 @@ def chunk_strings(
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 def longest_string(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> int: ...
 
+# --- encode_pages.cpp ---
+
+MadePage: TypeAlias = tuple[bytes, tuple[npt.NDArray[np.uint8], ...], tuple[int, ...]]
+PageResult: TypeAlias = int | MadePage | tuple[bytes | None]
+
+def encode_pages(
+    inputs: Sequence[tuple[object, ...]], zstd: Callable[[bytes, int], bytes]
+) -> list[PageResult]: ...
+def choose_dictionary(
+    values: tuple[object, ...], options: tuple[object, ...], minor: int
+) -> tuple[npt.NDArray[np.uint32], *tuple[npt.NDArray[np.uint8], ...]] | None: ...
+
 # --- container.cpp ---
 
 class Container:
@@ -1020,8 +1032,10 @@ class SmallFiles:
         minor: int,
         search_bytes: int,
         zone_rows: int,
+        max_zones: int,
+        compress: Callable[[bytes], bytes],
     ) -> None: ...
-    def encode(self, batch: object, statistics: bool) -> bytes | None: ...
+    def encode(self, batch: object, statistics: bool, page_bytes: int) -> bytes | None: ...
 
 # --- file_pages.cpp ---
 

@@ -17,6 +17,7 @@ from alance.deferred import Deferred
 from alance.errors import InvalidInputError
 from alance.file.blob_placer import BlobPlacer
 from alance.file.here import Here, Pieces, without_waiting
+from alance.file.small_batches import SmallBatches, whole_bytes
 from alance.file.waiting import WaitingColumn, groups, largest, owned
 from alance.file.writer import DataFileWriter, WrittenFile, check_version
 from alance.file_version import FileVersion
@@ -70,7 +71,9 @@ class PageWriter(DataFileWriter):
     def _begin(self, *, statistics: bool) -> None:
         self._has_statistics = statistics
         self._plain = small_files(self._schema, self._version)
-        if self._plain is None:  # of plain columns there is nothing to check
+        if self._plain is not None:
+            self._small = SmallBatches(enough_bytes=whole_bytes(len(self._schema.fields)))
+        else:  # of plain columns there is nothing to check
             leaves = [leaf.field for root in self._schema.fields for leaf in leaf_columns(root)]
             check_version(self._version, leaves)
             if any(leaf.is_blob_v2 for leaf in leaves):
@@ -95,7 +98,7 @@ class PageWriter(DataFileWriter):
             return None
         if self._plain.metadata != self._schema.metadata:  # some came while rows were written
             return None
-        return self._plain.encode(batch, statistics=self._has_statistics)
+        return self._plain.encode(batch, self._page_bytes, statistics=self._has_statistics)
 
     @property
     def _is_plain(self) -> bool:
@@ -151,7 +154,7 @@ class PageWriter(DataFileWriter):
                 continue
             column.add(values)
             if column.num_bytes >= self._page_bytes:
-                flushed.append(self._encode(column))
+                flushed += self._encode([column])
         return flushed
 
     def _blob_rows(self, column: WaitingColumn, values: PageValues) -> PageValues:
@@ -163,9 +166,9 @@ class PageWriter(DataFileWriter):
             )
         return values
 
-    def _encode(self, column: WaitingColumn) -> _Flushed:
-        num_bytes = column.num_bytes
-        flushed = self._encoded(column)
+    def _encode(self, columns: Sequence[WaitingColumn]) -> list[_Flushed]:
+        num_bytes = sum(column.num_bytes for column in columns)
+        flushed = self._encoded(columns)
         if num_bytes >= RELEASED_BYTES:
             # Of pages that are all of another size little is used again; Arrow's allocator keeps
             # what a thread was given.
@@ -173,22 +176,27 @@ class PageWriter(DataFileWriter):
             pa.default_memory_pool().release_unused()
         return flushed
 
-    def _encoded(self, column: WaitingColumn) -> _Flushed:
-        pieces = column.take(self._page_bytes)
-        leaf = column.leaf.field
-        if leaf.is_blob_v1:
-            return _Flushed(column, blobs=pieces)
-        hints = hints_of(column.root, leaf, self._version)
-        pages = [page for piece in pieces for page in encode_pages(leaf, piece, hints)]
-        return _Flushed(column, pages)
+    def _encoded(self, columns: Sequence[WaitingColumn]) -> list[_Flushed]:
+        """The rows that wait in some columns, as pages that are made by one call."""
+        flushed, leaves, owners = [], [], []
+        for column in columns:
+            pieces, leaf = column.take(self._page_bytes), column.leaf.field
+            if leaf.is_blob_v1:
+                flushed.append(_Flushed(column, blobs=pieces))
+                continue
+            hints = hints_of(column.root, leaf, self._version)
+            leaves += [(leaf, piece, hints) for piece in pieces]
+            owners += [column] * len(pieces)
+        pairs = zip(owners, encode_pages(leaves), strict=True)
+        return flushed + [_Flushed(column, pages) for column, pages in pairs]
 
     async def _flush(self, columns: Sequence[WaitingColumn]) -> None:
         """Write the rows that wait, about a page for each thread at a time."""
         waiting = [column for column in columns if column.parts]
         for group in groups(waiting, self._threads * self._page_bytes):
-            await self._put(
-                await self._in_threads([partial(self._encode, column) for column in group])
-            )
+            shares = groups(group, -(-sum(column.num_bytes for column in group) // self._threads))
+            flushed = await self._in_threads([partial(self._encode, share) for share in shares])
+            await self._put([part for share in flushed for part in share])
 
     async def _put(self, flushed: Sequence[_Flushed]) -> None:
         """Write what leaves: first the blobs, which pages say the places of."""
@@ -207,7 +215,8 @@ class PageWriter(DataFileWriter):
         if part.rows is not None and self._blobs is not None:
             part.column.add(await self._blobs.place(leaf, part.rows))
             if part.column.num_bytes >= self._page_bytes:
-                pages += (await self._pool.run(partial(self._encode, part.column))).pages
+                for made in await self._pool.run(partial(self._encode, [part.column])):
+                    pages += made.pages
         for values in part.blobs:
             hints = hints_of(part.column.root, leaf, self._version)
             positions, chunks = await self._pool.run(

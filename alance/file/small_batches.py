@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 
 ENOUGH_ROWS: Final = 8 << 10
 ENOUGH_BYTES: Final = 1 << 20  # copied in a third of a millisecond
+COLUMN_BYTES: Final = 64 << 10  # as many rows of numbers
+WHOLE_BYTES: Final = 32 << 20  # of a file that is held in memory; a thread encodes it in 30 ms
 OWN_BYTES: Final = 64 << 10  # so little memory need not be asked what of it is a batch's own
+
+
+def whole_bytes(num_columns: int) -> int:
+    """Bytes of rows that are encoded at once, as a whole file, where columns are plain."""
+    return max(ENOUGH_BYTES, min(num_columns * COLUMN_BYTES, WHOLE_BYTES))
 
 
 class BatchSizes:

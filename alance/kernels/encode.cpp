@@ -13,6 +13,7 @@ void register_encode_fsst(nb::module_& m);
 void register_encode_strings(nb::module_& m);
 void register_container(nb::module_& m);
 void register_zones(nb::module_& m);
+void register_encode_pages(nb::module_& m);
 
 void register_encode(nb::module_& m) {
   register_encode_bitpacking(m);
@@ -25,4 +26,5 @@ void register_encode(nb::module_& m) {
   register_encode_strings(m);
   register_container(m);
   register_zones(m);
+  register_encode_pages(m);
 }

@@ -5,7 +5,6 @@
 #include "bounds.hpp"
 #include "encode.hpp"
 #include "fastlanes_loops.hpp"
-#include "owned.hpp"
 #include "spans.hpp"
 
 namespace alance {
@@ -57,96 +56,97 @@ void pack_some(Loop pack, const uint8_t* in, uint8_t* out, int64_t count, int bi
   pack(whole, out);
 }
 
-// Every chunk: its width as one value, then one block. At most 1024 values a chunk. Gives the
-// bytes and the size of each chunk.
-nb::tuple pack_inline(Bytes data, In<int64_t> counts_, int bits, bool baseline) {
-  auto encode = [&] {
-    nb::gil_scoped_release release;
-    const Loop* loops = loops_of<Pack>(bits, baseline);
-    Pieces counts(counts_, data, bits, "bit-packing");
-    const int64_t value_bytes = bits / 8;
-    Owned<int64_t> sizes(counts.num);
-    Owned<uint8_t> widths(counts.num);
-    const uint8_t* in = data.data();
-    int64_t total = 0;
-    for (int64_t i = 0; i < counts.num; ++i) {
-      if (counts[i] > BLOCK)
-        corrupt("bit-packing: " + std::to_string(counts[i]) + " values in one block of 1024");
-      widths[i] = static_cast<uint8_t>(std::bit_width(either(in, counts[i] * value_bytes, bits)));
-      sizes[i] = value_bytes + ROW_BYTES * int64_t{widths[i]};
-      total += sizes[i];
-      in += counts[i] * value_bytes;
-    }
-    Owned<uint8_t> packed(total);
-    uint8_t* out = packed.data();
-    in = data.data();
-    for (int64_t i = 0; i < counts.num; ++i) {
-      const uint64_t width = widths[i];
-      std::memcpy(out, &width, static_cast<size_t>(value_bytes));
-      pack_some(loops[width], in, out + value_bytes, counts[i], bits);
-      in += counts[i] * value_bytes;
-      out += sizes[i];
-    }
-    return std::make_pair(std::move(packed), std::move(sizes));
-  };
-  auto chunks = encode();
-  return nb::make_tuple(chunks.first.numpy(), chunks.second.numpy());
+}  // namespace
+
+SizedChunks pack_inline(const uint8_t* in, const Pieces& counts, int bits, bool baseline) {
+  const Loop* loops = loops_of<Pack>(bits, baseline);
+  const int64_t value_bytes = bits / 8;
+  Owned<int64_t> sizes(counts.num);
+  Owned<uint8_t> widths(counts.num);
+  const uint8_t* at = in;
+  int64_t total = 0;
+  for (int64_t i = 0; i < counts.num; ++i) {
+    if (counts[i] > BLOCK)
+      corrupt("bit-packing: " + std::to_string(counts[i]) + " values in one block of 1024");
+    widths[i] = static_cast<uint8_t>(std::bit_width(either(at, counts[i] * value_bytes, bits)));
+    sizes[i] = value_bytes + ROW_BYTES * int64_t{widths[i]};
+    total += sizes[i];
+    at += counts[i] * value_bytes;
+  }
+  Owned<uint8_t> packed(total);
+  uint8_t* out = packed.data();
+  for (int64_t i = 0; i < counts.num; ++i) {
+    const uint64_t width = widths[i];
+    std::memcpy(out, &width, static_cast<size_t>(value_bytes));
+    pack_some(loops[width], in, out + value_bytes, counts[i], bits);
+    in += counts[i] * value_bytes;
+    out += sizes[i];
+  }
+  return {std::move(packed), std::move(sizes)};
 }
 
-// Every chunk: blocks of one width for all, then the rest: raw, unless a block is smaller.
-nb::tuple pack_blocks(Bytes data, In<int64_t> counts_, int bits, int width, bool baseline) {
+SizedChunks pack_blocks(const uint8_t* in, const Pieces& counts, int bits, int width,
+                        bool baseline) {
+  const Loop* loops = loops_of<Pack>(bits, baseline);
+  const int64_t value_bytes = bits / 8, block_bytes = ROW_BYTES * int64_t{width};
+  const int64_t num_bytes = counts.total * value_bytes;
+  const int needed = static_cast<int>(std::bit_width(either(in, num_bytes, bits)));
+  if (width < 1 || width > bits || needed > width)
+    corrupt("bit-packing: values do not fit " + std::to_string(width) + " bits");
+  Owned<int64_t> sizes(counts.num);
+  int64_t total = 0;
+  for (int64_t i = 0; i < counts.num; ++i) {
+    sizes[i] =
+        counts[i] / BLOCK * block_bytes + std::min(counts[i] % BLOCK * value_bytes, block_bytes);
+    total += sizes[i];
+  }
+  Owned<uint8_t> packed(total);
+  uint8_t* out = packed.data();
+  for (int64_t i = 0; i < counts.num; ++i) {
+    uint8_t* const end = out + sizes[i];
+    for (int64_t block = 0; block < counts[i] / BLOCK; ++block) {
+      loops[width](in, out);
+      in += BLOCK * value_bytes;
+      out += block_bytes;
+    }
+    const int64_t tail = counts[i] % BLOCK;
+    if (tail * value_bytes <= block_bytes)
+      std::memcpy(out, in, static_cast<size_t>(tail * value_bytes));
+    else
+      pack_some(loops[width], in, out, tail, bits);
+    in += tail * value_bytes;
+    out = end;
+  }
+  return {std::move(packed), std::move(sizes)};
+}
+
+namespace {
+
+nb::tuple packed_inline(const Bytes& data, const In<int64_t>& counts, int bits, bool baseline) {
   auto encode = [&] {
     nb::gil_scoped_release release;
-    const Loop* loops = loops_of<Pack>(bits, baseline);
-    Pieces counts(counts_, data, bits, "bit-packing");
-    const int64_t value_bytes = bits / 8, block_bytes = ROW_BYTES * int64_t{width};
-    const int64_t num_bytes = counts.total * value_bytes;
-    const int needed = static_cast<int>(std::bit_width(either(data.data(), num_bytes, bits)));
-    if (width < 1 || width > bits || needed > width)
-      corrupt("bit-packing: values do not fit " + std::to_string(width) + " bits");
-    Owned<int64_t> sizes(counts.num);
-    int64_t total = 0;
-    for (int64_t i = 0; i < counts.num; ++i) {
-      sizes[i] = counts[i] / BLOCK * block_bytes +
-                 std::min(counts[i] % BLOCK * value_bytes, block_bytes);
-      total += sizes[i];
-    }
-    Owned<uint8_t> packed(total);
-    uint8_t* out = packed.data();
-    const uint8_t* in = data.data();
-    for (int64_t i = 0; i < counts.num; ++i) {
-      uint8_t* const end = out + sizes[i];
-      for (int64_t block = 0; block < counts[i] / BLOCK; ++block) {
-        loops[width](in, out);
-        in += BLOCK * value_bytes;
-        out += block_bytes;
-      }
-      const int64_t tail = counts[i] % BLOCK;
-      if (tail * value_bytes <= block_bytes)
-        std::memcpy(out, in, static_cast<size_t>(tail * value_bytes));
-      else
-        pack_some(loops[width], in, out, tail, bits);
-      in += tail * value_bytes;
-      out = end;
-    }
-    return std::make_pair(std::move(packed), std::move(sizes));
+    return pack_inline(data.data(), Pieces(counts, data, bits, "bit-packing"), bits, baseline);
   };
-  auto chunks = encode();
-  return nb::make_tuple(chunks.first.numpy(), chunks.second.numpy());
+  return encode().numpy();
+}
+
+nb::tuple packed_blocks(const Bytes& data, const In<int64_t>& counts, int bits, int width,
+                        bool baseline) {
+  auto encode = [&] {
+    nb::gil_scoped_release release;
+    return pack_blocks(data.data(), Pieces(counts, data, bits, "bit-packing"), bits, width,
+                       baseline);
+  };
+  return encode().numpy();
 }
 
 }  // namespace
-
-void pack_one(const uint8_t* in, int64_t count, int bits, int width, uint8_t* out) {
-  pack_some(loops_of<Pack>(bits, false)[width], in, out, count, bits);
-}
-
 }  // namespace alance
 
 void register_encode_bitpacking(nanobind::module_& m) {
   using namespace alance;
-  m.def("pack_inline", &pack_inline, nb::arg("data"), nb::arg("counts"), nb::arg("bits"),
+  m.def("pack_inline", &packed_inline, nb::arg("data"), nb::arg("counts"), nb::arg("bits"),
         nb::arg("baseline") = false);
-  m.def("pack_blocks", &pack_blocks, nb::arg("data"), nb::arg("counts"), nb::arg("bits"),
+  m.def("pack_blocks", &packed_blocks, nb::arg("data"), nb::arg("counts"), nb::arg("bits"),
         nb::arg("width"), nb::arg("baseline") = false);
 }

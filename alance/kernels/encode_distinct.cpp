@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "encode.hpp"
-#include "owned.hpp"
 
 namespace alance {
 namespace {
@@ -170,68 +169,79 @@ Found<Values> number_all(const Values& values, int64_t num, int64_t most, int64_
 }
 
 template <int Width>
-nb::object distinct_of(const Bytes& data, int64_t most) {
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    const int64_t num = static_cast<int64_t>(data.size()) / Width;
-    auto found = number_all(Fixed<Width>{data.data()}, num, most, INT64_MAX);
-    Owned<uint8_t> items(found.complete ? found.numbers.size() * Width : 0);
-    if (found.complete) {
-      uint8_t* out = items.data();
-      for (int64_t first : found.numbers.firsts()) {
-        std::memcpy(out, data.data() + first * Width, Width);
-        out += Width;
-      }
-    }
-    return std::make_tuple(std::move(found.indices), std::move(items), found.complete);
-  };
-  auto [indices, items, complete] = run();
-  if (!complete) return nb::none();
-  return nb::make_tuple(indices.numpy(), items.numpy());
+std::optional<DistinctValues> distinct_of(const uint8_t* data, int64_t num, int64_t most) {
+  auto found = number_all(Fixed<Width>{data}, num, most, INT64_MAX);
+  if (!found.complete) return {};
+  Owned<uint8_t> items(found.numbers.size() * Width);
+  uint8_t* out = items.data();
+  for (int64_t first : found.numbers.firsts()) {
+    std::memcpy(out, data + first * Width, Width);
+    out += Width;
+  }
+  return DistinctValues{std::move(found.indices), std::move(items)};
 }
+
+}  // namespace
+
+std::optional<DistinctValues> distinct_values(const uint8_t* data, int64_t num, int width,
+                                              int64_t most) {
+  if (width == 8) return distinct_of<8>(data, num, most);
+  if (width == 16) return distinct_of<16>(data, num, most);
+  corrupt("distinct values of " + std::to_string(width) + " bytes");
+}
+
+template <typename Offset>
+std::optional<DistinctStrings<Offset>> distinct_strings(const StringsIn<Offset>& in, int64_t most,
+                                                        int64_t most_bytes) {
+  const Strings<Offset> strings{in.offset, in.data, in.num_bytes};
+  auto found = number_all(strings, in.num, most, most_bytes);
+  if (!found.complete) return {};
+  Owned<Offset> ends(found.numbers.size() + 1);
+  Owned<uint8_t> items(found.numbers.num_bytes());
+  ends[0] = 0;
+  int64_t item = 0, at = 0;
+  for (int64_t first : found.numbers.firsts()) {
+    const int64_t size = strings.size(first);
+    if (size)
+      std::memcpy(items.data() + at, in.data + in.offset[first], static_cast<size_t>(size));
+    at += size;
+    ends[++item] = static_cast<Offset>(at);
+  }
+  return DistinctStrings<Offset>{std::move(found.indices), std::move(ends), std::move(items)};
+}
+
+template std::optional<DistinctStrings<int32_t>> distinct_strings<int32_t>(
+    const StringsIn<int32_t>&, int64_t, int64_t);
+template std::optional<DistinctStrings<int64_t>> distinct_strings<int64_t>(
+    const StringsIn<int64_t>&, int64_t, int64_t);
+
+namespace {
 
 // Values of 8 or 16 bytes, at most `most` distinct ones: the number of each, and the distinct
 // values; or None.
-nb::object distinct_fixed(Bytes data, int width, int64_t most) {
-  if (width == 8) return distinct_of<8>(data, most);
-  if (width == 16) return distinct_of<16>(data, most);
-  corrupt("distinct values of " + std::to_string(width) + " bytes");
+nb::object numbered_values(const Bytes& data, int width, int64_t most) {
+  auto run = [&] {
+    nb::gil_scoped_release release;
+    return distinct_values(data.data(), static_cast<int64_t>(data.size()) / std::max(width, 1),
+                           width, most);
+  };
+  auto found = run();
+  if (!found) return nb::none();
+  return nb::make_tuple(found->indices.numpy(), found->items.numpy());
 }
 
 // Strings, at most `most` distinct ones of `most_bytes` in all: the number of each, and the
 // offsets and bytes of the distinct ones; or None.
 template <typename Offset>
-nb::object distinct_strings(In<Offset> offsets, Bytes data, int64_t most, int64_t most_bytes) {
+nb::object numbered_strings(const In<Offset>& offsets, const Bytes& data, int64_t most,
+                            int64_t most_bytes) {
   auto run = [&] {
     nb::gil_scoped_release release;
-    if (offsets.size() == 0) corrupt("strings: no offsets");
-    const Offset* offset = offsets.data();
-    const int64_t num = static_cast<int64_t>(offsets.size()) - 1;
-    bool rising = offset[0] >= 0;
-    for (int64_t i = 0; i < num; ++i) rising &= offset[i] <= offset[i + 1];
-    if (!rising || offset[num] > static_cast<int64_t>(data.size()))
-      corrupt("strings: offsets decrease or leave the buffer");
-    const Strings<Offset> strings{offset, data.data(), static_cast<int64_t>(data.size())};
-    auto found = number_all(strings, num, most, most_bytes);
-    const bool complete = found.complete;
-    Owned<Offset> ends(complete ? found.numbers.size() + 1 : 1);
-    Owned<uint8_t> items(complete ? found.numbers.num_bytes() : 0);
-    ends[0] = 0;
-    int64_t item = 0, at = 0;
-    if (complete) {
-      for (int64_t first : found.numbers.firsts()) {
-        const int64_t size = strings.size(first);
-        if (size)
-          std::memcpy(items.data() + at, data.data() + offset[first], static_cast<size_t>(size));
-        at += size;
-        ends[++item] = static_cast<Offset>(at);
-      }
-    }
-    return std::make_tuple(std::move(found.indices), std::move(ends), std::move(items), complete);
+    return distinct_strings(strings_in(offsets, data, "strings"), most, most_bytes);
   };
-  auto [indices, ends, items, complete] = run();
-  if (!complete) return nb::none();
-  return nb::make_tuple(indices.numpy(), ends.numpy(), items.numpy());
+  auto found = run();
+  if (!found) return nb::none();
+  return nb::make_tuple(found->indices.numpy(), found->ends.numpy(), found->items.numpy());
 }
 
 }  // namespace
@@ -239,9 +249,9 @@ nb::object distinct_strings(In<Offset> offsets, Bytes data, int64_t most, int64_
 
 void register_encode_distinct(nanobind::module_& m) {
   using namespace alance;
-  m.def("distinct_fixed", &distinct_fixed, nb::arg("data"), nb::arg("width"), nb::arg("most"));
-  m.def("distinct_strings", &distinct_strings<int32_t>, nb::arg("offsets").noconvert(),
+  m.def("distinct_fixed", &numbered_values, nb::arg("data"), nb::arg("width"), nb::arg("most"));
+  m.def("distinct_strings", &numbered_strings<int32_t>, nb::arg("offsets").noconvert(),
         nb::arg("data"), nb::arg("most"), nb::arg("most_bytes"));
-  m.def("distinct_strings", &distinct_strings<int64_t>, nb::arg("offsets").noconvert(),
+  m.def("distinct_strings", &numbered_strings<int64_t>, nb::arg("offsets").noconvert(),
         nb::arg("data"), nb::arg("most"), nb::arg("most_bytes"));
 }

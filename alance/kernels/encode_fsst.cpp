@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "encode.hpp"
 #include "encode_fsst.hpp"
 #include "encode_fsst_lanes.hpp"
-#include "owned.hpp"
 
 namespace alance {
 namespace {
@@ -167,94 +167,106 @@ std::unique_ptr<Finder> learn(const Sample& sample, int64_t& size) {
   return finder;
 }
 
+}  // namespace
+
 template <typename Offset>
-void check_offsets(const In<Offset>& offsets, const Bytes& data) {
-  if (offsets.size() == 0) corrupt("fsst: no offsets");
-  const Offset* offset = offsets.data();
-  const int64_t num = static_cast<int64_t>(offsets.size()) - 1;
-  bool rising = offset[0] >= 0;
-  for (int64_t i = 0; i < num; ++i) rising &= offset[i] <= offset[i + 1];
-  if (!rising || offset[num] > static_cast<int64_t>(data.size()))
-    corrupt("fsst: offsets decrease or leave the buffer");
+LearnedSymbols learn_fsst(const StringsIn<Offset>& strings, int64_t most) {
+  if (most < 1 || most > (1 << 24)) corrupt("fsst: a sample of " + std::to_string(most));
+  const Sample sample = sample_of(strings.offset, strings.num, strings.data, most);
+  int64_t size = 0;
+  auto finder = learn(sample, size);
+  Owned<uint64_t> symbols(finder->size());
+  Owned<uint8_t> lengths(finder->size());
+  for (int code = 0; code < finder->size(); ++code) {
+    symbols[code] = (*finder)[static_cast<uint32_t>(code)].bytes;
+    lengths[code] = static_cast<uint8_t>((*finder)[static_cast<uint32_t>(code)].length);
+  }
+  return {std::move(symbols), std::move(lengths), static_cast<int64_t>(sample.bytes.size()), size};
 }
+
+template <typename Offset>
+CodedStrings<Offset> encode_fsst(const StringsIn<Offset>& strings,
+                                 std::span<const uint64_t> symbols,
+                                 std::span<const uint8_t> lengths) {
+  if (symbols.size() > MAX_SYMBOLS || symbols.size() != lengths.size())
+    corrupt("fsst: a table of " + std::to_string(symbols.size()) + " symbols");
+  auto finder = std::make_unique<Finder>();
+  for (size_t i = 0; i < symbols.size(); ++i) {
+    const int length = lengths[i];
+    if (length < 1 || length > MAX_SYMBOL)
+      corrupt("fsst: a symbol of " + std::to_string(length) + " bytes");
+    if (!finder->add({symbols[i] & Symbol::mask(length), length}))
+      corrupt("fsst: two symbols that begin alike");
+  }
+  const Offset* offset = strings.offset;
+  const int64_t num = strings.num;
+  const int64_t most = 2 * (int64_t{offset[num]} - int64_t{offset[0]});
+  if (most > std::numeric_limits<Offset>::max())
+    throw std::overflow_error("fsst: " + std::to_string(most / 2) + " bytes of strings");
+  Owned<Offset> ends(num + 1);
+  Owned<uint8_t> codes(most, 8);
+  const uint8_t* const bytes = strings.data;
+  const uint8_t* const end = bytes + strings.num_bytes;
+  ends[0] = 0;
+  auto lane_of = [&](int64_t first, int64_t last) {
+    uint8_t* const out = codes.data() + 2 * (int64_t{offset[first]} - int64_t{offset[0]});
+    const uint8_t* const at = bytes + offset[first];
+    Lane<Offset> lane{at, first < last ? bytes + offset[first + 1] : at, out, out, first, last};
+    lane.advance(offset, bytes, ends.data());
+    return lane;
+  };
+  Lane<Offset> first = lane_of(0, num / 2), second = lane_of(num / 2, num);
+  const uint8_t* const safe = strings.num_bytes < MAX_SYMBOL ? bytes : end - MAX_SYMBOL;
+  run_both(first, second, *finder, offset, bytes, safe, ends.data());
+  run_one(first, *finder, offset, bytes, end, ends.data());
+  run_one(second, *finder, offset, bytes, end, ends.data());
+  const int64_t before = first.out - first.begin, size = second.out - second.begin;
+  if (size) std::memmove(first.out, second.begin, static_cast<size_t>(size));
+  for (int64_t i = num / 2; i < num; ++i) ends[i + 1] = static_cast<Offset>(ends[i + 1] + before);
+  return {std::move(ends), std::move(codes)};
+}
+
+template LearnedSymbols learn_fsst<int32_t>(const StringsIn<int32_t>&, int64_t);
+template LearnedSymbols learn_fsst<int64_t>(const StringsIn<int64_t>&, int64_t);
+template CodedStrings<int32_t> encode_fsst<int32_t>(const StringsIn<int32_t>&,
+                                                    std::span<const uint64_t>,
+                                                    std::span<const uint8_t>);
+template CodedStrings<int64_t> encode_fsst<int64_t>(const StringsIn<int64_t>&,
+                                                    std::span<const uint64_t>,
+                                                    std::span<const uint8_t>);
+
+namespace {
 
 // Symbols learned from about `most` bytes of the strings. Gives them and their lengths, and the
 // bytes of the sample as it is and as it would be encoded.
 template <typename Offset>
-nb::tuple learn_fsst(In<Offset> offsets, Bytes data, int64_t most) {
+nb::tuple learned(const In<Offset>& offsets, const Bytes& data, int64_t most) {
   auto run = [&] {
     nb::gil_scoped_release release;
-    check_offsets(offsets, data);
-    if (most < 1 || most > (1 << 24)) corrupt("fsst: a sample of " + std::to_string(most));
-    const int64_t num = static_cast<int64_t>(offsets.size()) - 1;
-    const Sample sample = sample_of(offsets.data(), num, data.data(), most);
-    int64_t size = 0;
-    auto finder = learn(sample, size);
-    Owned<uint64_t> symbols(finder->size());
-    Owned<uint8_t> lengths(finder->size());
-    for (int code = 0; code < finder->size(); ++code) {
-      symbols[code] = (*finder)[static_cast<uint32_t>(code)].bytes;
-      lengths[code] = static_cast<uint8_t>((*finder)[static_cast<uint32_t>(code)].length);
-    }
-    return std::make_tuple(std::move(symbols), std::move(lengths),
-                           static_cast<int64_t>(sample.bytes.size()), size);
+    return learn_fsst(strings_in(offsets, data, "fsst"), most);
   };
-  auto [symbols, lengths, plain, encoded] = run();
-  return nb::make_tuple(symbols.numpy(), lengths.numpy(), plain, encoded);
+  LearnedSymbols found = run();
+  return nb::make_tuple(found.symbols.numpy(), found.lengths.numpy(), found.plain, found.encoded);
 }
 
 // Strings by a table. Gives the offsets of the codes and the codes, with bytes of no use behind.
 template <typename Offset>
-nb::tuple encode_fsst(In<Offset> offsets, Bytes data, In<uint64_t> symbols, Bytes lengths) {
+nb::tuple coded(const In<Offset>& offsets, const Bytes& data, const In<uint64_t>& symbols,
+                const Bytes& lengths) {
   auto run = [&] {
     nb::gil_scoped_release release;
-    check_offsets(offsets, data);
-    if (symbols.size() > MAX_SYMBOLS || symbols.size() != lengths.size())
-      corrupt("fsst: a table of " + std::to_string(symbols.size()) + " symbols");
-    auto finder = std::make_unique<Finder>();
-    for (size_t i = 0; i < symbols.size(); ++i) {
-      const int length = lengths.data()[i];
-      if (length < 1 || length > MAX_SYMBOL)
-        corrupt("fsst: a symbol of " + std::to_string(length) + " bytes");
-      if (!finder->add({symbols.data()[i] & Symbol::mask(length), length}))
-        corrupt("fsst: two symbols that begin alike");
-    }
-    const Offset* offset = offsets.data();
-    const int64_t num = static_cast<int64_t>(offsets.size()) - 1;
-    const int64_t most = 2 * (int64_t{offset[num]} - int64_t{offset[0]});
-    if (most > std::numeric_limits<Offset>::max())
-      throw std::overflow_error("fsst: " + std::to_string(most / 2) + " bytes of strings");
-    Owned<Offset> ends(num + 1);
-    Owned<uint8_t> codes(most, 8);
-    const uint8_t* const bytes = data.data();
-    const uint8_t* const end = bytes + data.size();
-    ends[0] = 0;
-    auto lane_of = [&](int64_t first, int64_t last) {
-      uint8_t* const out = codes.data() + 2 * (int64_t{offset[first]} - int64_t{offset[0]});
-      const uint8_t* const at = bytes + offset[first];
-      Lane<Offset> lane{at, first < last ? bytes + offset[first + 1] : at, out, out, first, last};
-      lane.advance(offset, bytes, ends.data());
-      return lane;
-    };
-    Lane<Offset> first = lane_of(0, num / 2), second = lane_of(num / 2, num);
-    const uint8_t* const safe = data.size() < MAX_SYMBOL ? bytes : end - MAX_SYMBOL;
-    run_both(first, second, *finder, offset, bytes, safe, ends.data());
-    run_one(first, *finder, offset, bytes, end, ends.data());
-    run_one(second, *finder, offset, bytes, end, ends.data());
-    const int64_t before = first.out - first.begin, size = second.out - second.begin;
-    if (size) std::memmove(first.out, second.begin, static_cast<size_t>(size));
-    for (int64_t i = num / 2; i < num; ++i) ends[i + 1] = static_cast<Offset>(ends[i + 1] + before);
-    return std::make_pair(std::move(ends), std::move(codes));
+    return encode_fsst<Offset>(strings_in(offsets, data, "fsst"), {symbols.data(), symbols.size()},
+                               {lengths.data(), lengths.size()});
   };
-  auto strings = run();
-  return nb::make_tuple(strings.first.numpy(), strings.second.numpy());
+  CodedStrings<Offset> strings = run();
+  return nb::make_tuple(strings.ends.numpy(), strings.codes.numpy());
 }
 
 template <typename Offset>
 void add(nb::module_& m) {
-  m.def("learn_fsst", &learn_fsst<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
+  m.def("learn_fsst", &learned<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
         nb::arg("most"));
-  m.def("encode_fsst", &encode_fsst<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
+  m.def("encode_fsst", &coded<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
         nb::arg("symbols"), nb::arg("lengths"));
 }
 

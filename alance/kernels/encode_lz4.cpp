@@ -3,7 +3,6 @@
 // The search is greedy: a table remembers where each hash of four bytes stood last. Where nothing
 // matches for long, positions are skipped, more and more.
 #include "encode.hpp"
-#include "owned.hpp"
 
 namespace alance {
 namespace {
@@ -84,34 +83,39 @@ uint8_t* compress(const uint8_t* const in, int64_t size, uint8_t* out) {
   return put_literals(out, in + anchor, size - anchor, -1);
 }
 
-// One unit of each of `sizes` bytes, end to end. Gives the units and their sizes.
-nb::tuple encode_lz4(Bytes data, In<int64_t> sizes_) {
+}  // namespace
+
+SizedChunks encode_lz4(const uint8_t* in, const Pieces& sizes) {
+  int64_t most = 0;
+  for (int64_t i = 0; i < sizes.num; ++i) {
+    if (sizes[i] >= MAX_UNIT)
+      corrupt("lz4: a unit of " + std::to_string(sizes[i]) + " bytes, at most 2^31 - 1");
+    most += most_bytes(sizes[i]);
+  }
+  Owned<uint8_t> scratch(most);
+  Owned<int64_t> unit_sizes(sizes.num);
+  uint8_t* out = scratch.data();
+  for (int64_t i = 0; i < sizes.num; ++i) {
+    store(out, static_cast<uint32_t>(sizes[i]));
+    uint8_t* const end = compress(in, sizes[i], out + PREFIX);
+    unit_sizes[i] = end - out;
+    in += sizes[i];
+    out = end;
+  }
+  Owned<uint8_t> units(out - scratch.data());
+  std::memcpy(units.data(), scratch.data(), static_cast<size_t>(units.size()));
+  return {std::move(units), std::move(unit_sizes)};
+}
+
+namespace {
+
+// Compresses pieces of `data` that lie end to end. Gives the units and their sizes.
+nb::tuple units_of(const Bytes& data, const In<int64_t>& sizes) {
   auto encode = [&] {
     nb::gil_scoped_release release;
-    Pieces sizes(sizes_, data, 8, "lz4");
-    int64_t most = 0;
-    for (int64_t i = 0; i < sizes.num; ++i) {
-      if (sizes[i] >= MAX_UNIT)
-        corrupt("lz4: a unit of " + std::to_string(sizes[i]) + " bytes, at most 2^31 - 1");
-      most += most_bytes(sizes[i]);
-    }
-    Owned<uint8_t> scratch(most);
-    Owned<int64_t> unit_sizes(sizes.num);
-    const uint8_t* in = data.data();
-    uint8_t* out = scratch.data();
-    for (int64_t i = 0; i < sizes.num; ++i) {
-      store(out, static_cast<uint32_t>(sizes[i]));
-      uint8_t* const end = compress(in, sizes[i], out + PREFIX);
-      unit_sizes[i] = end - out;
-      in += sizes[i];
-      out = end;
-    }
-    Owned<uint8_t> units(out - scratch.data());
-    std::memcpy(units.data(), scratch.data(), static_cast<size_t>(units.size()));
-    return std::make_pair(std::move(units), std::move(unit_sizes));
+    return encode_lz4(data.data(), Pieces(sizes, data, 8, "lz4"));
   };
-  auto units = encode();
-  return nb::make_tuple(units.first.numpy(), units.second.numpy());
+  return encode().numpy();
 }
 
 }  // namespace
@@ -119,5 +123,5 @@ nb::tuple encode_lz4(Bytes data, In<int64_t> sizes_) {
 
 void register_encode_lz4(nanobind::module_& m) {
   using namespace alance;
-  m.def("encode_lz4", &encode_lz4, nb::arg("data"), nb::arg("sizes"));
+  m.def("encode_lz4", &units_of, nb::arg("data"), nb::arg("sizes"));
 }

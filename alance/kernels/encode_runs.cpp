@@ -2,7 +2,6 @@
 #include <vector>
 
 #include "encode.hpp"
-#include "owned.hpp"
 
 namespace alance {
 namespace {
@@ -81,30 +80,6 @@ Owned<T> owned(const std::vector<T>& from) {
   return out;
 }
 
-// Chunks of at most `most` values, of which the runs take at most `max_bytes`. Gives the values of
-// the runs, their lengths, the values of each chunk, and the bytes of both parts of each chunk.
-nb::tuple encode_runs(Bytes data, int bits, int64_t most, int64_t max_bytes) {
-  auto encode = [&] {
-    nb::gil_scoped_release release;
-    if (most < 2 || (most & (most - 1)) || max_bytes < 2 * 9)
-      corrupt("runs: chunks of " + std::to_string(most) + " values");
-    const int64_t num_values = static_cast<int64_t>(data.size()) * 8 / std::max(bits, 1);
-    Runs runs;
-    switch (bits) {
-      case 8: runs = runs_of<uint8_t>(data.data(), num_values, most, max_bytes); break;
-      case 16: runs = runs_of<uint16_t>(data.data(), num_values, most, max_bytes); break;
-      case 32: runs = runs_of<uint32_t>(data.data(), num_values, most, max_bytes); break;
-      case 64: runs = runs_of<uint64_t>(data.data(), num_values, most, max_bytes); break;
-      default: corrupt("runs of values of " + std::to_string(bits) + " bits");
-    }
-    return std::make_tuple(owned(runs.values), owned(runs.lengths), owned(runs.counts),
-                           owned(runs.value_sizes), owned(runs.length_sizes));
-  };
-  auto [values, lengths, counts, value_sizes, length_sizes] = encode();
-  return nb::make_tuple(values.numpy(), lengths.numpy(), counts.numpy(), value_sizes.numpy(),
-                        length_sizes.numpy());
-}
-
 template <typename T>
 int64_t block_entries(const uint8_t* data, int64_t count) {
   int64_t entries = 0;
@@ -158,38 +133,71 @@ Owned<uint8_t> blocks(const uint8_t* data, const Pieces& counts, const int64_t* 
   return out;
 }
 
-// Bytes of the runs of each chunk as one block: u64 bytes of the values, values, lengths.
-Numpy<int64_t> run_block_sizes(Bytes data, In<int64_t> counts_, int bits) {
+}  // namespace
+
+RunChunks encode_runs(const uint8_t* data, int64_t num_values, int bits, int64_t most,
+                      int64_t max_bytes) {
+  if (most < 2 || (most & (most - 1)) || max_bytes < 2 * 9)
+    corrupt("runs: chunks of " + std::to_string(most) + " values");
+  Runs runs;
+  switch (bits) {
+    case 8: runs = runs_of<uint8_t>(data, num_values, most, max_bytes); break;
+    case 16: runs = runs_of<uint16_t>(data, num_values, most, max_bytes); break;
+    case 32: runs = runs_of<uint32_t>(data, num_values, most, max_bytes); break;
+    case 64: runs = runs_of<uint64_t>(data, num_values, most, max_bytes); break;
+    default: corrupt("runs of values of " + std::to_string(bits) + " bits");
+  }
+  return {owned(runs.values), owned(runs.lengths), owned(runs.counts), owned(runs.value_sizes),
+          owned(runs.length_sizes)};
+}
+
+Owned<int64_t> run_block_sizes(const uint8_t* data, const Pieces& counts, int bits) {
+  switch (bits) {
+    case 8: return block_sizes<uint8_t>(data, counts);
+    case 16: return block_sizes<uint16_t>(data, counts);
+    case 32: return block_sizes<uint32_t>(data, counts);
+    case 64: return block_sizes<uint64_t>(data, counts);
+    default: corrupt("runs of values of " + std::to_string(bits) + " bits");
+  }
+}
+
+Owned<uint8_t> run_blocks(const uint8_t* data, const Pieces& counts, int bits) {
+  Owned<int64_t> sizes = run_block_sizes(data, counts, bits);
+  switch (bits) {
+    case 8: return blocks<uint8_t>(data, counts, sizes.data());
+    case 16: return blocks<uint16_t>(data, counts, sizes.data());
+    case 32: return blocks<uint32_t>(data, counts, sizes.data());
+    default: return blocks<uint64_t>(data, counts, sizes.data());
+  }
+}
+
+namespace {
+
+// Gives the values of the runs, their lengths, the values of each chunk, and the bytes of both
+// parts of each chunk.
+nb::tuple chunks_of_runs(const Bytes& data, int bits, int64_t most, int64_t max_bytes) {
+  auto encode = [&] {
+    nb::gil_scoped_release release;
+    const int64_t num_values = static_cast<int64_t>(data.size()) * 8 / std::max(bits, 1);
+    return encode_runs(data.data(), num_values, bits, most, max_bytes);
+  };
+  RunChunks runs = encode();
+  return nb::make_tuple(runs.values.numpy(), runs.lengths.numpy(), runs.counts.numpy(),
+                        runs.value_sizes.numpy(), runs.length_sizes.numpy());
+}
+
+Numpy<int64_t> sizes_of_blocks(const Bytes& data, const In<int64_t>& counts, int bits) {
   auto scan = [&] {
     nb::gil_scoped_release release;
-    Pieces counts(counts_, data, bits, "runs");
-    switch (bits) {
-      case 8: return block_sizes<uint8_t>(data.data(), counts);
-      case 16: return block_sizes<uint16_t>(data.data(), counts);
-      case 32: return block_sizes<uint32_t>(data.data(), counts);
-      case 64: return block_sizes<uint64_t>(data.data(), counts);
-      default: corrupt("runs of values of " + std::to_string(bits) + " bits");
-    }
+    return run_block_sizes(data.data(), Pieces(counts, data, bits, "runs"), bits);
   };
   return scan().numpy();
 }
 
-// The blocks themselves.
-Numpy<uint8_t> run_blocks(Bytes data, In<int64_t> counts_, int bits) {
+Numpy<uint8_t> blocks_of_runs(const Bytes& data, const In<int64_t>& counts, int bits) {
   auto encode = [&] {
     nb::gil_scoped_release release;
-    Pieces counts(counts_, data, bits, "runs");
-    auto write = [&]<typename T>(T) {
-      Owned<int64_t> sizes = block_sizes<T>(data.data(), counts);
-      return blocks<T>(data.data(), counts, sizes.data());
-    };
-    switch (bits) {
-      case 8: return write(uint8_t{});
-      case 16: return write(uint16_t{});
-      case 32: return write(uint32_t{});
-      case 64: return write(uint64_t{});
-      default: corrupt("runs of values of " + std::to_string(bits) + " bits");
-    }
+    return run_blocks(data.data(), Pieces(counts, data, bits, "runs"), bits);
   };
   return encode().numpy();
 }
@@ -199,8 +207,8 @@ Numpy<uint8_t> run_blocks(Bytes data, In<int64_t> counts_, int bits) {
 
 void register_encode_runs(nanobind::module_& m) {
   using namespace alance;
-  m.def("encode_runs", &encode_runs, nb::arg("data"), nb::arg("bits"), nb::arg("most"),
+  m.def("encode_runs", &chunks_of_runs, nb::arg("data"), nb::arg("bits"), nb::arg("most"),
         nb::arg("max_bytes"));
-  m.def("run_block_sizes", &run_block_sizes, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
-  m.def("run_blocks", &run_blocks, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
+  m.def("run_block_sizes", &sizes_of_blocks, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
+  m.def("run_blocks", &blocks_of_runs, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
 }

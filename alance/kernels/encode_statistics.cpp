@@ -4,7 +4,6 @@
 #include <bit>
 
 #include "encode.hpp"
-#include "owned.hpp"
 
 namespace alance {
 namespace {
@@ -132,12 +131,17 @@ int chunk_form_of(Bytes data, int bits, std::optional<double> most_runs) {
 
 }  // namespace
 
+ValueCosts costs_of(const uint8_t* data, int64_t num_values, int bits) {
+  int64_t packed = 0;
+  const int64_t runs = scan_blocks(data, num_values, bits,
+                                   [&](int width) { packed += bits / 8 + BLOCK / 8 * width; });
+  return {packed, runs};
+}
+
 ChunkForm chunk_form(const uint8_t* data, int64_t num_values, int bits,
                      std::optional<double> most_runs) {
   const int64_t value_bytes = bits / 8, raw = num_values * value_bytes;
-  int64_t packed = 0;
-  const int64_t runs = scan_blocks(data, num_values, bits,
-                                   [&](int width) { packed += value_bytes + BLOCK / 8 * width; });
+  const auto [packed, runs] = costs_of(data, num_values, bits);
   const bool packs = packed < raw;
   if (!num_values) return ChunkForm::kFlat;
   if (!most_runs || static_cast<double>(runs) < *most_runs * static_cast<double>(num_values)) {

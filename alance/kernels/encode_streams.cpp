@@ -4,7 +4,6 @@
 
 #include "encode.hpp"
 #include "ends.hpp"
-#include "owned.hpp"
 
 namespace alance {
 namespace {
@@ -27,28 +26,33 @@ void copy_bits(const uint8_t* in, int64_t start, int64_t num_bits, uint8_t* out)
   if (num_bits % 8) out[num_bytes - 1] &= static_cast<uint8_t>((1u << num_bits % 8) - 1);
 }
 
-// Values that are not whole bytes, cut into chunks that begin with a byte.
-nb::tuple cut_bits(Bytes data, In<int64_t> counts_, int64_t bits) {
+}  // namespace
+
+SizedChunks cut_bits(const uint8_t* data, const Pieces& counts, int64_t bits) {
+  Owned<int64_t> sizes(counts.num);
+  int64_t total = 0, at = 0;
+  for (int64_t i = 0; i < counts.num; ++i) {
+    sizes[i] = bytes_of_bits(counts[i] * bits);
+    total += sizes[i];
+  }
+  Owned<uint8_t> out(total);
+  uint8_t* to = out.data();
+  for (int64_t i = 0; i < counts.num; ++i) {
+    copy_bits(data, at, counts[i] * bits, to);
+    at += counts[i] * bits;
+    to += sizes[i];
+  }
+  return {std::move(out), std::move(sizes)};
+}
+
+namespace {
+
+nb::tuple bits_in_chunks(const Bytes& data, const In<int64_t>& counts, int64_t bits) {
   auto encode = [&] {
     nb::gil_scoped_release release;
-    Pieces counts(counts_, data, bits, "flat");
-    Owned<int64_t> sizes(counts.num);
-    int64_t total = 0, at = 0;
-    for (int64_t i = 0; i < counts.num; ++i) {
-      sizes[i] = bytes_of_bits(counts[i] * bits);
-      total += sizes[i];
-    }
-    Owned<uint8_t> out(total);
-    uint8_t* to = out.data();
-    for (int64_t i = 0; i < counts.num; ++i) {
-      copy_bits(data.data(), at, counts[i] * bits, to);
-      at += counts[i] * bits;
-      to += sizes[i];
-    }
-    return std::make_pair(std::move(out), std::move(sizes));
+    return cut_bits(data.data(), Pieces(counts, data, bits, "flat"), bits);
   };
-  auto chunks = encode();
-  return nb::make_tuple(chunks.first.numpy(), chunks.second.numpy());
+  return encode().numpy();
 }
 
 ALANCE_CLONES void split_4(const uint8_t* in, int64_t n, uint8_t* __restrict out) {
@@ -61,20 +65,26 @@ ALANCE_CLONES void split_8(const uint8_t* in, int64_t n, uint8_t* __restrict out
     for (int64_t i = 0; i < n; ++i) out[b * n + i] = in[8 * i + b];
 }
 
-// Every chunk: byte 0 of all its values, then byte 1 of all, and so on.
-Numpy<uint8_t> split_bytes(Bytes data, In<int64_t> counts_, int bits) {
+}  // namespace
+
+Owned<uint8_t> split_bytes(const uint8_t* data, const Pieces& counts, int bits) {
+  if (bits != 32 && bits != 64)
+    corrupt("byte stream split: values of " + std::to_string(bits) + " bits");
+  Owned<uint8_t> out(counts.total * (bits / 8));
+  int64_t at = 0;
+  for (int64_t i = 0; i < counts.num; ++i) {
+    (bits == 32 ? split_4 : split_8)(data + at, counts[i], out.data() + at);
+    at += counts[i] * (bits / 8);
+  }
+  return out;
+}
+
+namespace {
+
+Numpy<uint8_t> bytes_in_streams(const Bytes& data, const In<int64_t>& counts, int bits) {
   auto encode = [&] {
     nb::gil_scoped_release release;
-    if (bits != 32 && bits != 64)
-      corrupt("byte stream split: values of " + std::to_string(bits) + " bits");
-    Pieces counts(counts_, data, bits, "byte stream split");
-    Owned<uint8_t> out(static_cast<int64_t>(data.size()));
-    int64_t at = 0;
-    for (int64_t i = 0; i < counts.num; ++i) {
-      (bits == 32 ? split_4 : split_8)(data.data() + at, counts[i], out.data() + at);
-      at += counts[i] * (bits / 8);
-    }
-    return out;
+    return split_bytes(data.data(), Pieces(counts, data, bits, "byte stream split"), bits);
   };
   return encode().numpy();
 }
@@ -193,8 +203,8 @@ nb::tuple zip_rows(const nb::list& datas_, const nb::list& offsets_, const In<in
 
 void register_encode_streams(nanobind::module_& m) {
   using namespace alance;
-  m.def("cut_bits", &cut_bits, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
-  m.def("split_bytes", &split_bytes, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
+  m.def("cut_bits", &bits_in_chunks, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
+  m.def("split_bytes", &bytes_in_streams, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
   m.def("zip_columns", &zip_columns, nb::arg("columns"), nb::arg("bits"), nb::arg("num_rows"));
   m.def("zip_rows", &zip_rows, nb::arg("columns"), nb::arg("offsets"), nb::arg("wire"),
         nb::arg("num_rows"));

@@ -1,8 +1,7 @@
 // Mini-block chunks from their parts: a header of sizes, then each part on a multiple of 8 bytes.
 #include <vector>
 
-#include "owned.hpp"
-#include "spans.hpp"
+#include "encode.hpp"
 
 namespace alance {
 namespace {
@@ -12,13 +11,11 @@ constexpr uint8_t kFiller = 0xFE;
 
 inline int64_t aligned(int64_t size) { return (size + kAlign - 1) & ~(kAlign - 1); }
 
-// Part b of chunk c is the next `sizes[b * num_chunks + c]` bytes of `buffers[b]`. The first
-// `level_buffers` parts have sizes of 16 bits in the header, the others of 32 if `large`. Returns
-// the chunks, one behind the other, and the bytes of each.
-nb::tuple assemble_chunks(const nb::list& list, const In<int64_t>& sizes,
-                          const In<int64_t>& entries, int64_t level_buffers, bool large) {
-  std::vector<Bytes> buffers;
-  for (nb::handle one : list) buffers.push_back(nb::cast<Bytes>(one));
+}  // namespace
+
+SizedChunks assemble_chunks(std::span<const std::span<const uint8_t>> buffers,
+                            std::span<const int64_t> sizes, std::span<const int64_t> entries,
+                            int64_t level_buffers, bool large) {
   const int64_t num_chunks = static_cast<int64_t>(entries.size());
   const int64_t num_buffers = static_cast<int64_t>(buffers.size());
   if (level_buffers < 0 || level_buffers > 2 || level_buffers > num_buffers)
@@ -26,14 +23,12 @@ nb::tuple assemble_chunks(const nb::list& list, const In<int64_t>& sizes,
   if (static_cast<int64_t>(sizes.size()) != num_chunks * num_buffers)
     corrupt("chunks: " + std::to_string(sizes.size()) + " sizes for " +
             std::to_string(num_buffers) + " buffers of " + std::to_string(num_chunks) + " chunks");
-  const int64_t* all_sizes = sizes.data();
-  const int64_t* all_entries = entries.data();
   std::vector<const uint8_t*> sources;
   for (int64_t b = 0; b < num_buffers; ++b) {
     int64_t left = static_cast<int64_t>(buffers[static_cast<size_t>(b)].size());
     const int64_t limit = b >= level_buffers && large ? INT64_C(0xFFFFFFFF) : 0xFFFF;
     for (int64_t c = 0; c < num_chunks; ++c) {
-      const int64_t size = all_sizes[b * num_chunks + c];
+      const int64_t size = sizes[static_cast<size_t>(b * num_chunks + c)];
       if (size < 0 || size > left || size > limit)
         corrupt("chunks: " + std::to_string(size) + " bytes of buffer " + std::to_string(b) +
                 " in chunk " + std::to_string(c) + ", " + std::to_string(left) +
@@ -44,50 +39,65 @@ nb::tuple assemble_chunks(const nb::list& list, const In<int64_t>& sizes,
     sources.push_back(buffers[static_cast<size_t>(b)].data());
   }
   for (int64_t c = 0; c < num_chunks; ++c)
-    if (all_entries[c] < 0 || all_entries[c] > 0xFFFF)
-      corrupt("chunks: " + std::to_string(all_entries[c]) + " entries in one chunk");
+    if (entries[static_cast<size_t>(c)] < 0 || entries[static_cast<size_t>(c)] > 0xFFFF)
+      corrupt("chunks: " + std::to_string(entries[static_cast<size_t>(c)]) +
+              " entries in one chunk");
   const int64_t header =
       aligned(2 + 2 * level_buffers + (num_buffers - level_buffers) * (large ? 4 : 2));
+  Owned<int64_t> chunk_sizes(num_chunks);
+  int64_t total = 0;
+  for (int64_t c = 0; c < num_chunks; ++c) {
+    int64_t size = header;
+    for (int64_t b = 0; b < num_buffers; ++b)
+      size += aligned(sizes[static_cast<size_t>(b * num_chunks + c)]);
+    chunk_sizes[c] = size;
+    if (__builtin_add_overflow(total, size, &total)) corrupt("chunks: sizes overflow");
+  }
+  Owned<uint8_t> out(total);
+  uint8_t* at = out.data();
+  for (int64_t c = 0; c < num_chunks; ++c) {
+    uint8_t* const body = at + header;
+    store<uint16_t>(at, static_cast<uint16_t>(entries[static_cast<size_t>(c)]));
+    at += 2;
+    for (int64_t b = 0; b < num_buffers; ++b) {
+      const int64_t size = sizes[static_cast<size_t>(b * num_chunks + c)];
+      if (b >= level_buffers && large) {
+        store<uint32_t>(at, static_cast<uint32_t>(size));
+        at += 4;
+      } else {
+        store<uint16_t>(at, static_cast<uint16_t>(size));
+        at += 2;
+      }
+    }
+    std::memset(at, kFiller, static_cast<size_t>(body - at));
+    at = body;
+    for (int64_t b = 0; b < num_buffers; ++b) {
+      const int64_t size = sizes[static_cast<size_t>(b * num_chunks + c)];
+      if (size) std::memcpy(at, sources[static_cast<size_t>(b)], static_cast<size_t>(size));
+      sources[static_cast<size_t>(b)] += size;
+      std::memset(at + size, kFiller, static_cast<size_t>(aligned(size) - size));
+      at += aligned(size);
+    }
+  }
+  return {std::move(out), std::move(chunk_sizes)};
+}
+
+namespace {
+
+// Gives the chunks, one behind the other, and the bytes of each.
+nb::tuple chunks_of(const nb::list& list, const In<int64_t>& sizes, const In<int64_t>& entries,
+                    int64_t level_buffers, bool large) {
+  std::vector<std::span<const uint8_t>> buffers;
+  for (nb::handle item : list) {
+    const auto buffer = nb::cast<Bytes>(item);
+    buffers.emplace_back(buffer.data(), buffer.size());
+  }
   auto run = [&] {
     nb::gil_scoped_release release;
-    Owned<int64_t> chunk_sizes(num_chunks);
-    int64_t total = 0;
-    for (int64_t c = 0; c < num_chunks; ++c) {
-      int64_t size = header;
-      for (int64_t b = 0; b < num_buffers; ++b) size += aligned(all_sizes[b * num_chunks + c]);
-      chunk_sizes[c] = size;
-      if (__builtin_add_overflow(total, size, &total)) corrupt("chunks: sizes overflow");
-    }
-    Owned<uint8_t> out(total);
-    uint8_t* at = out.data();
-    for (int64_t c = 0; c < num_chunks; ++c) {
-      uint8_t* const body = at + header;
-      store<uint16_t>(at, static_cast<uint16_t>(all_entries[c]));
-      at += 2;
-      for (int64_t b = 0; b < num_buffers; ++b) {
-        const int64_t size = all_sizes[b * num_chunks + c];
-        if (b >= level_buffers && large) {
-          store<uint32_t>(at, static_cast<uint32_t>(size));
-          at += 4;
-        } else {
-          store<uint16_t>(at, static_cast<uint16_t>(size));
-          at += 2;
-        }
-      }
-      std::memset(at, kFiller, static_cast<size_t>(body - at));
-      at = body;
-      for (int64_t b = 0; b < num_buffers; ++b) {
-        const int64_t size = all_sizes[b * num_chunks + c];
-        if (size) std::memcpy(at, sources[static_cast<size_t>(b)], static_cast<size_t>(size));
-        sources[static_cast<size_t>(b)] += size;
-        std::memset(at + size, kFiller, static_cast<size_t>(aligned(size) - size));
-        at += aligned(size);
-      }
-    }
-    return std::make_pair(std::move(out), std::move(chunk_sizes));
+    return assemble_chunks(buffers, {sizes.data(), sizes.size()}, {entries.data(), entries.size()},
+                           level_buffers, large);
   };
-  auto found = run();
-  return nb::make_tuple(found.first.numpy(), found.second.numpy());
+  return run().numpy();
 }
 
 // Strings at places of a new buffer of `total` bytes, `filler` between them.
@@ -132,7 +142,7 @@ Numpy<uint8_t> place_strings(const In<Offset>& offsets, const Bytes& data,
 void register_pages_chunks(nanobind::module_& m) {
   using namespace alance;
   using nanobind::arg;
-  m.def("assemble_chunks", &assemble_chunks);
+  m.def("assemble_chunks", &chunks_of);
   auto add = [&](auto function) {
     m.def("place_strings", function, arg("offsets").noconvert(), arg("data"), arg("starts"),
           arg("total"), arg("filler"));

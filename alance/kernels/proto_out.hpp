@@ -10,6 +10,9 @@ namespace alance {
 
 class ProtoOut {
  public:
+  ProtoOut() = default;
+  explicit ProtoOut(std::string text) : text_(std::move(text)) {}
+
   ProtoOut& number(uint32_t field, uint64_t value) {
     varint(uint64_t{field} << 3);
     varint(value);

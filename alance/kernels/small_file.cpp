@@ -1,8 +1,6 @@
-// Files of few rows and plain columns, from an Arrow batch to all their bytes.
+// Files of plain columns that have a page each, from an Arrow batch to all their bytes.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-
-#include <numeric>
 
 #include "container.hpp"
 #include "encode.hpp"
@@ -12,7 +10,7 @@
 namespace alance::small {
 namespace {
 
-constexpr uint64_t MAX_FILE_BYTES = 16 << 20;
+constexpr uint64_t MAX_FILE_BYTES = 64 << 20;
 
 // A batch that is given by its owner, and goes when this does.
 class Given {
@@ -28,14 +26,16 @@ class SmallFiles {
  public:
   SmallFiles(const nb::list& kinds, const nb::bytes& schema, const nb::bytes& column_encoding,
              std::string page_url, uint16_t major, uint16_t minor, uint64_t search_bytes,
-             int64_t zone_rows)
+             int64_t zone_rows, size_t max_zones, nb::callable compress)
       : schema_(schema.c_str(), schema.size()),
         encodings_(std::make_shared<const std::vector<std::string>>(
             nb::len(kinds), std::string(column_encoding.c_str(), column_encoding.size()))),
         page_url_(std::move(page_url)),
         version_{major, minor},
         search_bytes_(search_bytes),
-        zone_rows_(zone_rows) {
+        zone_rows_(zone_rows),
+        max_zones_(max_zones),
+        compress_(std::move(compress)) {
     for (nb::handle item : kinds) {
       const auto [bits, offset_bytes, zones, is_nullable] =
           nb::cast<std::tuple<int, int, std::string, bool>>(item);
@@ -51,10 +51,10 @@ class SmallFiles {
   }
 
   // The bytes of a file of these rows; None where some column is not small and plain.
-  nb::object encode(const nb::object& batch, bool statistics) const {
+  nb::object encode(const nb::object& batch, bool statistics, int64_t page_bytes) const {
     Given given;
     batch.attr("_export_to_c")(reinterpret_cast<uintptr_t>(&given.array));
-    const std::string content = file_of(given.array, statistics);
+    const std::string content = file_of(given.array, statistics, page_bytes);
     if (content.empty()) return nb::none();
     return nb::bytes(content.data(), content.size());
   }
@@ -64,40 +64,39 @@ class SmallFiles {
   static void check_zones(const std::string& name, int bits) {
     if (name.empty()) return;
     const Zones zones(0, name, 1, 1);
-    if (name == "f2") corrupt("small files: bounds of half floats");
-    if (zones.is_text() ? bits != 0 : bits != (name == "b" ? 1 : 8 * zones.width()))
+    const int width = name == "b" ? 1 : name == "f2" ? 16 : 8 * zones.width();
+    if (bits != (zones.is_text() ? 0 : width))
       corrupt("small files: bounds " + name + " of values of " + std::to_string(bits) + " bits");
   }
 
-  std::string file_of(const ArrowArray& batch, bool statistics) const {
+  std::string file_of(const ArrowArray& batch, bool statistics, int64_t page_bytes) const {
     nb::gil_scoped_release release;
     if (batch.n_children != static_cast<int64_t>(kinds_.size()) || batch.offset)
       return {};
     const auto num_rows = static_cast<uint64_t>(batch.length);
     std::string out;
     Container container(encodings_, version_, search_bytes_);
-    std::vector<std::string_view> buffers;
-    std::vector<size_t> search;
     std::vector<Zones> zones;
     zones.reserve(kinds_.size());
     for (size_t i = 0; i < kinds_.size(); ++i) {
-      const auto rows = rows_of(*batch.children[i], kinds_[i]);
-      if (!rows || rows->count != batch.length) return {};
-      const Page page = page_of(*rows, version_.minor == 1);
-      buffers.assign(page.buffers.begin(), page.buffers.end());
-      search.resize(page.num_search);
-      std::iota(search.begin(), search.end(), 0);
-      const auto starts =
-          container.add_page(i, page_url_, page.layout, buffers, search, num_rows, 0);
-      for (size_t k = 0; k < starts.size(); ++k)
-        if (starts[k] != Container::KEPT) append_padded(out, page.buffers[k]);
+      const auto rows = Rows::of(*batch.children[i], kinds_[i]);
+      if (!rows || rows->count() != batch.length || rows->num_bytes() >= page_bytes) return {};
+      // Without hints of the field nothing is compressed by Zstandard.
+      auto page = pages::page_of(rows->input(version_.minor), nullptr);
+      if (!std::holds_alternative<pages::Page>(page)) return {};
+      add_page(out, container, i, std::get<pages::Page>(page), num_rows);
       if (container.num_bytes() > MAX_FILE_BYTES) return {};
-      if (statistics && !kinds_[i].zones.empty()) zones.push_back(zones_of(i, *rows));
+      if (!statistics || kinds_[i].zones.empty()) continue;
+      zones.emplace_back(static_cast<uint32_t>(i), kinds_[i].zones, zone_rows_, max_zones_);
+      rows->add_to(zones.back());
     }
     std::vector<Zones*> columns;
     for (Zones& column : zones) columns.push_back(&column);
-    // One zone of any column is stored as it is.
-    const auto buffer = statistics_buffer(columns, [](const std::string& raw) { return raw; });
+    const auto buffer = statistics_buffer(columns, [this](const std::string& raw) {
+      nb::gil_scoped_acquire acquire;
+      const auto packed = nb::cast<nb::bytes>(compress_(nb::bytes(raw.data(), raw.size())));
+      return std::string(packed.c_str(), packed.size());
+    });
     if (!buffer.empty()) {
       container.add_buffer(buffer.size());
       append_padded(out, buffer);
@@ -105,21 +104,16 @@ class SmallFiles {
     return out + container.end(schema_ + ProtoOut().number(2, num_rows).text());
   }
 
-  Zones zones_of(size_t column, const Rows& rows) const {
-    Zones zones(static_cast<uint32_t>(column), rows.kind.zones, zone_rows_, 1);
-    const auto* values = reinterpret_cast<const uint8_t*>(rows.values.data());
-    const auto* data = reinterpret_cast<const uint8_t*>(rows.data.data());
-    if (zones.is_text()) {
-      zones.add_texts(rows.ends.data(), data, data + rows.data.size(), rows.count, rows.mask());
-    } else if (rows.kind.bits == 1) {
-      std::string bytes;
-      for (int64_t i = 0; i < rows.count; ++i)
-        bytes.push_back(static_cast<char>(values[i / 8] >> (i % 8) & 1));
-      zones.add_numbers(reinterpret_cast<const uint8_t*>(bytes.data()), rows.count, rows.mask());
-    } else {
-      zones.add_numbers(values, rows.count, rows.mask());
-    }
-    return zones;
+  void add_page(std::string& out, Container& container, size_t column, pages::Page& page,
+                uint64_t num_rows) const {
+    std::vector<std::string_view> buffers;
+    for (auto& buffer : page.buffers)
+      buffers.emplace_back(reinterpret_cast<const char*>(buffer.data()),
+                           static_cast<size_t>(buffer.size()));
+    const auto starts = container.add_page(column, page_url_, page.layout, buffers,
+                                           pages::search_of(page), num_rows, 0);
+    for (size_t k = 0; k < starts.size(); ++k)
+      if (starts[k] != Container::KEPT) append_padded(out, buffers[k]);
   }
 
   std::vector<Kind> kinds_;
@@ -129,6 +123,8 @@ class SmallFiles {
   Container::Version version_;
   uint64_t search_bytes_;
   int64_t zone_rows_;
+  size_t max_zones_;
+  nb::callable compress_;
 };
 
 }  // namespace
@@ -138,6 +134,7 @@ void register_small_file(nanobind::module_& m) {
   using namespace alance;
   nb::class_<small::SmallFiles>(m, "SmallFiles")
       .def(nb::init<const nb::list&, const nb::bytes&, const nb::bytes&, std::string, uint16_t,
-                    uint16_t, uint64_t, int64_t>())
-      .def("encode", &small::SmallFiles::encode, nb::arg("batch"), nb::arg("statistics"));
+                    uint16_t, uint64_t, int64_t, size_t, nb::callable>())
+      .def("encode", &small::SmallFiles::encode, nb::arg("batch"), nb::arg("statistics"),
+           nb::arg("page_bytes"));
 }

@@ -1,50 +1,55 @@
-// Pages of few rows, of columns without lists and structs: what the encoder writes of them.
+// Columns without lists and structs, as they stand in an Arrow array: what a page of them is made of.
 #pragma once
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "arrow_c.hpp"
-#include "spans.hpp"
+#include "encode_page.hpp"
+#include "zones.hpp"
 
 namespace alance::small {
 
-constexpr int64_t MAX_ROWS = 99;  // from 100 on pages may have dictionaries
-
 // What a column is, by its field.
 struct Kind {
-  int bits;          // of a value; 0: byte strings
-  int offset_bytes;  // of byte strings: 4 or 8
+  int bits;           // of a value; 0: byte strings
+  int offset_bytes;   // of byte strings: 4 or 8
   std::string zones;  // the kind of its bounds in statistics; empty: it has none
   bool is_nullable;
 };
 
-// The rows of one column, as views of its array.
-struct Rows {
-  Kind kind;
-  int64_t count;
-  std::vector<uint8_t> valid;   // a byte each; none: all are
-  int64_t num_valid;
-  std::string values;           // of fixed width, as they stand in the array
-  std::vector<int64_t> ends;    // of byte strings: `count` + 1; those of nulls are empty
-  std::string data;             // of byte strings
+// The rows of one column: views of its array, and what had to be made of it.
+class Rows {
+ public:
+  // Nothing where they are not plain, or nulls are in a column that has none.
+  static std::optional<Rows> of(const ArrowArray& array, const Kind& kind);
 
-  bool is_null(int64_t row) const { return !valid.empty() && !valid[static_cast<size_t>(row)]; }
+  // Of a file of version 2.`minor`; valid as long as this and the array.
+  pages::Input input(int minor) const;
 
-  const uint8_t* mask() const { return valid.empty() ? nullptr : valid.data(); }
+  void add_to(Zones& zones) const;
+
+  int64_t count() const { return count_; }
+
+  // Of values and levels.
+  int64_t num_bytes() const {
+    return static_cast<int64_t>(data_.size() + 2 * definition_.size()) +
+           (kind_.bits ? 0 : kind_.offset_bytes * (count_ + 1));
+  }
+
+ private:
+  bool take_validity(const ArrowArray& array);
+  void take_bits(const ArrowArray& array);
+  template <typename Offset>
+  bool take_strings(const ArrowArray& array);
+
+  Kind kind_;
+  int64_t count_ = 0;
+  std::vector<uint8_t> valid_;  // a byte each; none: all are
+  std::vector<uint16_t> definition_;
+  pages::View data_;
+  const void* offsets_ = nullptr;
+  std::vector<uint8_t> made_data_, made_offsets_;
 };
-
-// The rows of an array; nothing where they are not small and plain.
-std::optional<Rows> rows_of(const ArrowArray& array, const Kind& kind);
-
-// A page as it goes into a file.
-struct Page {
-  std::string layout;                // a PageLayout
-  std::vector<std::string> buffers;
-  size_t num_search;                 // of the buffers: the first ones, which readers need first
-};
-
-// The page of these rows; files of 2.1 say less.
-Page page_of(const Rows& rows, bool is_2_1);
 
 }  // namespace alance::small

@@ -89,7 +89,7 @@ async def test_version_2(tmp_path: Path) -> None:
     for column, array in enumerate((described, pa.array(range(len(BLOBS))))):
         field = fields[column]
         values = leaf_values(field, array)[field.id]
-        for page in encode_pages(field, values, hints_of(field, field, version)):
+        for page in encode_pages([(field, values, hints_of(field, field, version))])[0]:
             chunks += builder.add_page(column, page)
     chunks += builder.finish()
     sidecars = tmp_path / "data" / "one"

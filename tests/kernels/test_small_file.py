@@ -1,4 +1,4 @@
-"""Small files are written by one call of a kernel, byte for byte as step after step."""
+"""Files of plain columns are written by one call of a kernel, byte for byte as step by step."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.errors import InvalidInputError
+from alance.file.budgets import PAGE_BYTES
 from alance.file.page_writer import PageWriter, encode_file
 from alance.file_version import FileVersion
 from alance.format.encode.container import SEARCH_BYTES
@@ -102,7 +103,6 @@ def test_the_kernel_writes_what_the_steps_write(
     [
         pa.field("a", pa.list_(pa.int32())),
         pa.field("a", pa.struct([("b", pa.int32())])),
-        pa.field("a", pa.float16()),
         pa.field("a", pa.dictionary(pa.int8(), pa.string())),
         pa.field("a", pa.null()),
         pa.field("a", pa.int32(), metadata={"lance-encoding:compression": "zstd"}),
@@ -120,15 +120,40 @@ def test_other_versions_are_written_in_steps() -> None:
     assert small_files(schema, FileVersion.V2_2) is not None
 
 
-def test_many_rows_long_texts_and_other_types_are_written_in_steps() -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("num_rows", [1000, 8191, 20000])
+def test_many_rows_are_written_as_the_steps_write_them(num_rows: int, version: FileVersion) -> None:
+    random = np.random.default_rng(num_rows)
+    few, many = random.integers(0, 9, num_rows), random.integers(0, 1 << 40, num_rows)
+    nulls = random.random(num_rows) < 0.1
+    batch = pa.record_batch(
+        {
+            "few": few,
+            "many": pa.array(many, mask=nulls),
+            "half": pa.array((few / 4 - 1).astype(np.float16), mask=nulls),
+            "bool": pa.array(few > 3, mask=nulls),
+            "text": pa.array([f"text {number}" for number in many.tolist()], mask=nulls),
+            "word": pa.array([f"word {number}" for number in few.tolist()], pa.large_string()),
+            "one": pa.array(["same"] * num_rows, mask=nulls),
+        }
+    )
+    files = small_files(Schema.from_arrow(batch.schema), version)
+    assert files is not None
+    for part in (batch, batch.slice(3, num_rows - 7)):
+        content = files.encode(part, PAGE_BYTES, statistics=True)
+        assert content == in_steps(Schema.from_arrow(batch.schema), version, part)
+
+
+def test_long_texts_large_columns_and_other_types_are_written_in_steps() -> None:
     schema = Schema.from_arrow(pa.schema([("a", pa.string())]))
     files = small_files(schema, FileVersion.V2_2)
     assert files is not None
-    for texts in (["a"] * 100, ["a" * 256], ["a" * 255] * 20, []):
-        batch = pa.record_batch([pa.array(texts, pa.string())], ["a"])
-        assert files.encode(batch, statistics=True) is None
-    other = pa.record_batch([pa.array(["a"], pa.large_string())], ["a"])
-    assert files.encode(other, statistics=True) is None
+    texts = pa.record_batch([pa.array(["abc"] * 20)], ["a"])
+    assert files.encode(texts, 21 * 4 + 60, statistics=True) is None
+    assert files.encode(texts, 21 * 4 + 61, statistics=True) is not None
+    for rows in (pa.array(["a" * 256, "b"]), pa.array([], pa.string()), pa.array([b"a"])):
+        batch = pa.record_batch([rows], ["a"])
+        assert files.encode(batch, PAGE_BYTES, statistics=True) is None
 
 
 def test_nulls_where_there_may_be_none_are_refused() -> None:
@@ -139,7 +164,7 @@ def test_nulls_where_there_may_be_none_are_refused() -> None:
 
 
 def files_of(kinds: list[tuple[int, int, str, bool]]) -> _kernels.SmallFiles:
-    return _kernels.SmallFiles(kinds, b"", b"", "", 2, 2, SEARCH_BYTES, ZONE_ROWS)
+    return _kernels.SmallFiles(kinds, b"", b"", "", 2, 2, SEARCH_BYTES, ZONE_ROWS, 9, bytes)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +174,7 @@ def files_of(kinds: list[tuple[int, int, str, bool]]) -> _kernels.SmallFiles:
         ([(7, 0, "", True)], "values of 7 bits"),
         ([(256, 0, "", True)], "values of 256 bits"),
         ([(0, 2, "", True)], "values of 0 bits"),
-        ([(16, 0, "f2", True)], "bounds of half floats"),
+        ([(32, 0, "f2", True)], "bounds f2 of values of 32 bits"),
         ([(16, 0, "i4", True)], "bounds i4 of values of 16 bits"),
         ([(0, 4, "i4", True)], "bounds i4 of values of 0 bits"),
         ([(64, 0, "s", True)], "bounds s of values of 64 bits"),
@@ -166,6 +191,6 @@ def test_columns_that_are_not_plain_are_refused(
 def test_a_batch_of_other_columns_is_not_taken() -> None:
     files = files_of([(32, 0, "i4", True)] * 2)
     numbers, texts = pa.array([1], pa.int32()), pa.array(["a"])
-    assert files.encode(pa.record_batch([numbers], ["a"]), False) is None
-    assert files.encode(pa.record_batch([numbers, texts], ["a", "b"]), False) is None
-    assert files.encode(pa.record_batch([numbers, numbers], ["a", "b"]), False) is not None
+    assert files.encode(pa.record_batch([numbers], ["a"]), False, 99) is None
+    assert files.encode(pa.record_batch([numbers, texts], ["a", "b"]), False, 99) is None
+    assert files.encode(pa.record_batch([numbers, numbers], ["a", "b"]), False, 99) is not None

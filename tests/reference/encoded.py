@@ -10,12 +10,13 @@ from alance.file_version import FileVersion
 from alance.format.codecs import block_codec, mini_block_codec, per_value_codec
 from alance.format.codecs.base import ChunkBuffers
 from alance.format.encode.base import Hints
-from alance.format.encode.dictionary import encode_items
-from alance.format.encode.values import mini_block_values, per_value
+from alance.format.encode.values import per_value
+from tests.reference.pages.dictionary import encode_items
+from tests.reference.pages.values import mini_block_values
 
 if TYPE_CHECKING:
     from alance.format.blocks import Block
-    from alance.format.encode.base import MiniBlockValues
+    from tests.reference.pages.base import MiniBlockValues
 
 
 def hints(version: str = "2.1", **keys: str) -> Hints:

@@ -48,7 +48,7 @@ def file_bytes(
                         chunks += placed
                         pages = [encode_blob_page(leaf.field, rows, positions, hints)]
                     else:
-                        pages = encode_pages(leaf.field, rows, hints)
+                        pages = encode_pages([(leaf.field, rows, hints)])[0]
                     for page in pages:
                         chunks += builder.add_page(column, page)
             column += 1

@@ -1,8 +1,9 @@
 """Types that the parts of the encoder hand to each other.
 
     arrays    Arrow array of a field -> `PageValues` of each leaf (levels and values)
-    values    values -> compressed values: in mini-block chunks, one by one, or as one block
-    pages     `PageValues` -> `EncodedPage`: the layout is chosen by the data and by hints
+    pages     `PageValues` -> `EncodedPage`: the layout is chosen by the data and by hints; the
+              kernel makes constants and chunks, of many columns at once
+    values    values -> compressed values of full-zip pages, one by one
     container `EncodedPage`s -> the bytes of a file
 
 Blocks are those that decoding gives, so that each step is tested by the step that undoes it.
@@ -13,13 +14,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from alance.format.proto import encodings_v2_1_pb2 as pb
+from alance.format.proto import encodings_v2_3_pb2 as pb3
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from alance.arrays import Bytes, Int64s
+    from alance.arrays import Bytes
     from alance.file_version import FileVersion
-    from alance.format.proto import encodings_v2_1_pb2 as pb
-    from alance.format.proto import encodings_v2_3_pb2 as pb3
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,26 +41,32 @@ class Hints:
 
 
 @dataclass(frozen=True, slots=True)
-class MiniBlockValues:
-    """Values compressed in chunks, each of which decodes on its own.
-
-    Buffer b of chunk c is the next `sizes[b, c]` bytes of `buffers[b]`.
-    """
-
-    encoding: pb.CompressiveEncoding
-    counts: Int64s  # values of each chunk, shape (c,): a power of two, or what is left in the last
-    buffers: tuple[Bytes, ...]  # shape (num_bytes,) each
-    sizes: Int64s  # shape (len(buffers), c)
-
-
-@dataclass(frozen=True, slots=True)
 class EncodedPage:
     """A page of a column as it goes into a file."""
 
-    layout: pb.PageLayout | pb3.PlanarLayout
+    description: bytes  # a PageLayout, or of sparse pages a PlanarLayout
     buffers: tuple[Bytes, ...]  # in the order of the layout, without padding; shape (num_bytes,)
     num_rows: int
     search: tuple[int, ...] = ()  # buffers that readers need before they can take rows
+    is_planar: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        layout: pb.PageLayout | pb3.PlanarLayout,
+        buffers: tuple[Bytes, ...],
+        num_rows: int,
+        search: tuple[int, ...] = (),
+    ) -> EncodedPage:
+        """A page by the message that describes it."""
+        description = layout.SerializeToString(deterministic=True)
+        return cls(description, buffers, num_rows, search, isinstance(layout, pb3.PlanarLayout))
+
+    @property
+    def layout(self) -> pb.PageLayout | pb3.PlanarLayout:
+        """The message that describes it."""
+        kind = pb3.PlanarLayout if self.is_planar else pb.PageLayout
+        return kind.FromString(self.description)
 
     @property
     def num_bytes(self) -> int:

@@ -25,7 +25,7 @@ Source: docs/format/file.md, "Blobs".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -33,9 +33,10 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
+from alance.format.encode.base import EncodedPage
 from alance.format.encode.leaves import as_type, block_of, storage_of
 from alance.format.encode.levels import layer_names
-from alance.format.encode.miniblock import mini_block_page
+from alance.format.encode.page_inputs import mini_block_page
 from alance.format.field import BLOB_V2_TYPE
 from alance.format.layouts.arrays import bitmap
 from alance.format.layouts.base import Layer, PageValues
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from alance.arrays import Bytes, Int64s, Mask, UInt32s, UInt64s
-    from alance.format.encode.base import EncodedPage, Hints
+    from alance.format.encode.base import Hints
     from alance.format.field import Field
 
     Numbers = npt.NDArray[np.integer[Any]]
@@ -124,7 +125,8 @@ def encode_blob_page(
     if not isinstance(inner.layout, pb.PageLayout):
         raise UnsupportedError(f"field {field.name!r}: version 2.3 has no blobs of version 1")
     layout = pb.BlobLayout(inner_layout=inner.layout, layers=layer_names(values.layers))
-    return replace(inner, layout=pb.PageLayout(blob_layout=layout))
+    page = pb.PageLayout(blob_layout=layout)
+    return EncodedPage.of(page, inner.buffers, inner.num_rows, inner.search)
 
 
 def describe_blobs(

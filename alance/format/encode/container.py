@@ -108,13 +108,14 @@ class FileBuilder:
 
         Pages of a column come in row order; columns may take turns in any way.
         """
-        url, layout = PAGE_LAYOUT, page.layout
+        url, description = PAGE_LAYOUT, page.description
         if self._version >= FileVersion.V2_3:
-            url, layout = PLANAR_LAYOUT, planar_layout(layout)
+            url = PLANAR_LAYOUT
+            description = planar_layout(page.layout).SerializeToString(deterministic=True)
         starts = self._container.add_page(
             column,
             url,
-            layout.SerializeToString(deterministic=True),
+            description,
             page.buffers,
             page.search,
             page.num_rows,

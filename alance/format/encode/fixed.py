@@ -1,9 +1,6 @@
-"""Fixed-width values: in chunks as runs, bit-packed, split into byte streams or as they are; lists.
+"""Lists of fixed sizes laid open: their levels, and the items of all.
 
-What costs least by the statistics of the page is taken. Values are bit patterns: there is no
-zig-zag and no frame of reference, so one negative number makes its 1024 values full-width.
-
-Lists are of fixed sizes, nested to any depth, of fixed-width items. In mini-blocks the validity of
+They are nested to any depth, of fixed-width items. In mini-blocks the validity of
 the items of each level stands in a buffer of its own, in front of the items. Zipped, and as blocks,
 a row is the validity bytes of each level and then the items.
 
@@ -13,7 +10,7 @@ Source: encodings_v2_1.proto, message FixedSizeList; docs/format/encodings.md, "
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,109 +18,11 @@ from alance import _kernels
 from alance.errors import UnsupportedError
 from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth
 from alance.format.encode import encodings
-from alance.format.encode.base import MiniBlockValues
-from alance.format.encode.chunks import (
-    MAX_BYTES,
-    MAX_VALUES,
-    compress_chunks,
-    counts_of,
-    cut,
-    flat_chunks,
-    values_per_chunk,
-)
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes
     from alance.format.blocks import Block
-    from alance.format.encode.options import Options
     from alance.format.proto import encodings_v2_1_pb2 as pb
-
-PACKED_VALUES: Final = 1024  # values that are bit-packed together
-SPLIT_VALUES: Final = {32: 1024, 64: 512}  # of a chunk of split bytes
-ENTROPY_VALUES: Final = 64  # the first so many tell whether splitting bytes helps
-MAX_ENTROPY: Final = 4.0  # bits of a byte, as a mean over the bytes of a value
-
-
-def fixed_chunks(values: FixedWidth, options: Options) -> MiniBlockValues:
-    """The chunks of a page of fixed-width values.
-
-    Raises:
-        InvalidInputError: they are too wide for chunks.
-    """
-    if options.compression == "none":
-        return flat_chunks(values)
-    if _splits(values, options):
-        split = _split_chunks(values)
-        compressed = compress_chunks(split, options)
-        if compressed is not split:
-            return compressed
-    return compress_chunks(_plain_chunks(values, options), options)
-
-
-def _plain_chunks(values: FixedWidth, options: Options) -> MiniBlockValues:
-    """The chunks without general compression around them."""
-    bits = values.bits_per_value
-    if bits not in (8, 16, 32, 64):
-        return flat_chunks(values)
-    makers = (flat_chunks, _packed_chunks, _run_chunks)  # as the kernel counts them
-    return makers[_kernels.chunk_form(values.data, bits, options.rle_threshold)](values)
-
-
-def packed_bytes(widths: Bytes, bits: int) -> int:
-    """Bytes of bit-packed blocks of 1024, the width in front of each.
-
-    Args:
-        widths: of the blocks, shape (n,).
-        bits: of a value.
-    """
-    return len(widths) * (bits // 8) + 128 * int(widths.sum(dtype=np.int64))
-
-
-def _packed_chunks(values: FixedWidth) -> MiniBlockValues:
-    bits = values.bits_per_value
-    counts = counts_of(values.num_values, PACKED_VALUES)
-    data, sizes = _kernels.pack_inline(values.data, counts, bits)
-    return MiniBlockValues(encodings.inline_bitpacking(bits), counts, (data,), sizes[np.newaxis])
-
-
-def _run_chunks(values: FixedWidth) -> MiniBlockValues:
-    bits = values.bits_per_value
-    runs, lengths, counts, run_sizes, length_sizes = _kernels.encode_runs(
-        values.data, bits, MAX_VALUES, MAX_BYTES
-    )
-    sizes = np.vstack([run_sizes, length_sizes])
-    return MiniBlockValues(encodings.rle(bits), counts, (runs, lengths), sizes)
-
-
-def _split_chunks(values: FixedWidth) -> MiniBlockValues:
-    bits = values.bits_per_value
-    counts = counts_of(values.num_values, SPLIT_VALUES[bits])
-    data = _kernels.split_bytes(values.data, counts, bits)
-    sizes = counts * (bits // 8)
-    return MiniBlockValues(encodings.byte_stream_split(bits), counts, (data,), sizes[np.newaxis])
-
-
-def _splits(values: FixedWidth, options: Options) -> bool:
-    """Whether the bytes of values compress better one significance after the other."""
-    if values.bits_per_value not in SPLIT_VALUES or options.scheme is None:
-        return False
-    if options.split == "auto":
-        return _entropy(values) < MAX_ENTROPY
-    return options.split == "on"
-
-
-def _entropy(values: FixedWidth) -> float:
-    """Bits of information in a byte of the first values, as a mean over their places."""
-    width = values.bits_per_value // 8
-    count = min(values.num_values, ENTROPY_VALUES)
-    if count == 0:
-        return 0.0
-    places = values.data[: count * width].reshape(count, width)
-    total = 0.0
-    for column in places.T:
-        shares = np.unique(column, return_counts=True)[1] / count
-        total -= float((shares * np.log2(shares)).sum())
-    return total / width
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,23 +93,6 @@ class FixedLists:
         return self.item_bits + sum(
             8 * -(-level.items_per_row // 8) for level in self.levels if level.validity is not None
         )
-
-    def chunks(self) -> MiniBlockValues:
-        """The chunks of a mini-block page.
-
-        Raises:
-            InvalidInputError: rows are too wide for chunks.
-        """
-        assert self.items is not None, "lists of nothing but nulls are zipped"
-        counts = counts_of(self.num_rows, values_per_chunk(self.row_bits))
-        parts = [
-            cut(level.validity, counts, level.items_per_row)
-            for level in self.levels
-            if level.validity is not None
-        ]
-        parts.append(cut(self.items.data, counts, self.item_bits))
-        buffers, sizes = zip(*parts, strict=True)
-        return MiniBlockValues(self.encoding, counts, buffers, np.vstack(sizes))
 
     def rows(self) -> FixedWidth:
         """The rows zipped.

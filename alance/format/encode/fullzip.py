@@ -75,7 +75,7 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
     buffers = [rows]
     if not isinstance(encoded, FixedWidth) or max_rep:
         buffers.append(_index(starts))
-    return EncodedPage(
+    return EncodedPage.of(
         pb.PageLayout(full_zip_layout=message),
         tuple(buffers),
         values.num_rows,

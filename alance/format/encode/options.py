@@ -106,9 +106,34 @@ class Options:
         return warnings
 
     @property
+    def numbers(self) -> tuple[int | float | None, ...]:
+        """The options as the kernel takes them (kernels/encode_page.hpp)."""
+        return _numbers(self)
+
+    @property
     def scheme(self) -> Scheme | None:
         """The general compression that is asked for."""
         return SCHEMES.get(self.compression or "")
+
+
+CODES: Final = {None: 0, "none": 1, "fsst": 2, "lz4": 3, "zstd": 4}  # of compressions
+SPLITS: Final = {"off": 0, "on": 1, "auto": 2}
+
+
+@lru_cache(maxsize=256)
+def _numbers(options: Options) -> tuple[int | float | None, ...]:
+    return (
+        CODES[options.compression],
+        options.level,
+        options.rle_threshold,
+        SPLITS[options.split],
+        options.chunk_bytes,
+        options.dict_divisor,
+        options.dict_size_ratio,
+        options.dict_max_bytes,
+        CODES[options.dict_values],
+        options.dict_values_level,
+    )
 
 
 def _choice(keys: Mapping[str, str], key: str, allowed: tuple[str, ...]) -> str | None:

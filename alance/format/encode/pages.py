@@ -23,22 +23,32 @@ from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import (
     ConstantBlock,
-    DictionaryBlock,
     FixedSizeListBlock,
     FixedWidth,
     StructBlock,
     VariableWidth,
 )
 from alance.format.encode.base import Hints
-from alance.format.encode.constant import constant_page
-from alance.format.encode.dictionary import dictionary_of
 from alance.format.encode.fullzip import full_zip_page
-from alance.format.encode.miniblock import TooManyLevels, level_budget, mini_block_page
-from alance.format.encode.planar import sparse_values_page
+from alance.format.encode.page_inputs import (
+    ANY,
+    WIDE_BITS,
+    NoPage,
+    TooManyLevels,
+    encoded,
+    level_budget,
+    mini_block_page,
+    page_input,
+    page_of,
+)
+from alance.format.encode.planar import sparse_page, sparse_values_page
 from alance.format.encode.rows import cut_entries
 from alance.format.layouts.fields import layer_dimensions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance import _kernels
     from alance.format.blocks import Block
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field
@@ -46,7 +56,6 @@ if TYPE_CHECKING:
 
 STRUCTURE: Final = "lance-encoding:structural-encoding"
 MINI_BLOCK, FULL_ZIP, SPARSE = "miniblock", "fullzip", "sparse"
-WIDE_BYTES: Final = 256  # one value of so many moves its page to full-zip
 
 
 def hints_of(root: Field, leaf: Field, version: FileVersion) -> Hints:
@@ -69,48 +78,60 @@ def encode_page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
         InvalidInputError: a layout that was asked for and cannot hold the values.
         UnsupportedError: values that the file version cannot hold.
     """
+    leaf = _Leaf(field, values, hints)
     try:
-        return _page(field, values, hints)
+        return leaf.page(encoded([leaf.input])[0])
     except TooManyLevels:
         return full_zip_page(values, hints)
 
 
-def encode_pages(field: Field, values: PageValues, hints: Hints) -> list[EncodedPage]:
-    """The pages of some rows: one, or several where empty lists are too many for one page's chunks.
+def encode_pages(leaves: Sequence[tuple[Field, PageValues, Hints]]) -> list[list[EncodedPage]]:
+    """The pages of some rows of several leaves, with one call of the kernel.
 
-    Writers call this one; arguments and errors are those of `encode_page`.
+    Of each leaf one, or several where empty lists are too many for one page's chunks. What is
+    given of each, and the errors, are those of `encode_page`.
     """
-    try:
-        return [_page(field, values, hints)]
-    except TooManyLevels:
-        parts = cut_entries(values, level_budget(values))
-        return [encode_page(field, part, hints) for part in parts]
+    inputs = [_Leaf(*leaf) for leaf in leaves]
+    results = encoded([leaf.input for leaf in inputs])
+    return [leaf.pages(result) for leaf, result in zip(inputs, results, strict=True)]
 
 
-def _page(field: Field, values: PageValues, hints: Hints) -> EncodedPage:
-    if values.num_rows < 1:
-        raise InvalidInputError(f"field {field.name!r}: a page without rows")
-    layout, is_sparse = _asked_layout(field, values, hints)
-    constant = constant_page(values, hints)
-    if constant is not None:
-        return constant
-    block = values.values
-    if is_sparse:
-        return sparse_values_page(values, hints, zipped=_is_zipped(block, layout))
-    if isinstance(block, StructBlock) and not all(
-        isinstance(child, FixedWidth) for child in block.children
-    ):
-        return full_zip_page(values, hints)
-    if not isinstance(block, DictionaryBlock):
-        dictionary = dictionary_of(block, hints)
-        if dictionary is not None:
-            block = DictionaryBlock(*dictionary)
-            values = values._replace(values=block)
-    if isinstance(block, DictionaryBlock):
-        return mini_block_page(values, hints)
-    if _is_zipped(block, layout):
-        return full_zip_page(values, hints)
-    return mini_block_page(values, hints)
+class _Leaf:
+    """Rows of a leaf that become pages."""
+
+    def __init__(self, field: Field, values: PageValues, hints: Hints) -> None:
+        if values.num_rows < 1:
+            raise InvalidInputError(f"field {field.name!r}: a page without rows")
+        self._field, self._values, self._hints = field, values, hints
+        self._layout, self._is_sparse = _asked_layout(field, values, hints)
+        zip_bits = {None: WIDE_BITS, MINI_BLOCK: ANY, FULL_ZIP: 0}[self._layout]
+        self.input = page_input(values, hints, is_sparse=self._is_sparse, zip_bits=zip_bits)
+
+    def pages(self, result: _kernels.PageResult) -> list[EncodedPage]:
+        """The pages, by what the kernel made of the input."""
+        try:
+            return [self.page(result)]
+        except TooManyLevels:
+            parts = cut_entries(self._values, level_budget(self._values))
+            return [encode_page(self._field, part, self._hints) for part in parts]
+
+    def page(self, result: _kernels.PageResult) -> EncodedPage:
+        """The page.
+
+        Raises:
+            TooManyLevels: a chunk would have too many entries.
+        """
+        values, hints = self._values, self._hints
+        if result == NoPage.TOO_MANY_LEVELS:
+            raise TooManyLevels
+        if result == NoPage.LEFT:
+            is_zipped = _is_zipped(values.values, self._layout)
+            if self._is_sparse:
+                return sparse_values_page(values, hints, zipped=is_zipped)
+            return (full_zip_page if is_zipped else mini_block_page)(values, hints)
+        if len(result) == 1:
+            return sparse_page(values, hints.dimensions, result[0])
+        return page_of(result, values.num_rows)
 
 
 def _asked_layout(field: Field, values: PageValues, hints: Hints) -> tuple[str | None, bool]:
@@ -150,7 +171,7 @@ def _is_zipped(block: Block, layout: str | None) -> bool:
     if isinstance(block, FixedSizeListBlock) and _is_of_nulls(block):
         return True
     if layout is None:
-        layout = FULL_ZIP if longest_bits(block) >= 8 * WIDE_BYTES else MINI_BLOCK
+        layout = FULL_ZIP if longest_bits(block) >= WIDE_BITS else MINI_BLOCK
     return layout == FULL_ZIP and _can_stand_alone(block)
 
 

@@ -22,9 +22,8 @@ from alance.errors import UnsupportedError
 from alance.format.blocks import DictionaryBlock
 from alance.format.encode import encodings
 from alance.format.encode.base import EncodedPage
-from alance.format.encode.dictionary import dictionary_of
 from alance.format.encode.fullzip import full_zip_page
-from alance.format.encode.miniblock import mini_block_page
+from alance.format.encode.page_inputs import dictionary_of, mini_block_page
 from alance.format.layouts.base import Layer, PageValues
 from alance.format.layouts.repdef import Lists, unravel
 from alance.format.layouts.selection import select, spread
@@ -127,7 +126,7 @@ class SparseStructure:
         stored = () if values is None else values.buffers
         search = () if values is None else values.search
         sets = range(len(stored), len(stored) + len(self.buffers))
-        return EncodedPage(layout, (*stored, *self.buffers), self.num_rows, (*search, *sets))
+        return EncodedPage.of(layout, (*stored, *self.buffers), self.num_rows, (*search, *sets))
 
 
 def sparse_page(values: PageValues, dimensions: Sequence[int], scalar: bytes | None) -> EncodedPage:
@@ -271,7 +270,7 @@ def sparse_values_page(values: PageValues, hints: Hints, *, zipped: bool) -> Enc
     if not zipped and not isinstance(block, DictionaryBlock):
         dictionary = dictionary_of(block, hints)
         if dictionary is not None:
-            block = DictionaryBlock(*dictionary)
+            block = dictionary
     if zipped and not isinstance(block, DictionaryBlock):
         if structure.valid is not None:
             block = select(block, np.flatnonzero(structure.valid))

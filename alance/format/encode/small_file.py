@@ -22,9 +22,8 @@ from alance.format.encode.container import (
     column_encoding,
     file_descriptor,
 )
-from alance.format.encode.dictionary import MIN_VALUES
 from alance.format.encode.options import PREFIX
-from alance.format.encode.statistics import ZONE_ROWS, zones_kind
+from alance.format.encode.statistics import COMPRESS, MAX_ZONES, ZONE_ROWS, zones_kind
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.arrays import is_variable
 from alance.format.layouts.fields import owns_column
@@ -51,11 +50,15 @@ class SmallFiles:
     metadata: dict[str, str]
     kernel: _kernels.SmallFiles
 
-    def encode(self, batch: pa.RecordBatch, *, statistics: bool) -> bytes | None:
-        """The bytes of a file of these rows; None where they are too many, or one is too long."""
-        if not 0 < batch.num_rows < MIN_VALUES or not batch.schema.equals(self.expected):
+    def encode(self, batch: pa.RecordBatch, page_bytes: int, *, statistics: bool) -> bytes | None:
+        """The bytes of a file of these rows; None where a column is no page of chunks.
+
+        Args:
+            page_bytes: of a column that has one page.
+        """
+        if not batch.num_rows or not batch.schema.equals(self.expected):
             return None
-        return self.kernel.encode(batch, statistics)
+        return self.kernel.encode(batch, statistics, page_bytes)
 
 
 def small_files(schema: Schema, version: FileVersion) -> SmallFiles | None:
@@ -85,6 +88,8 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
         *FOOTER_NUMBERS[version],
         SEARCH_BYTES,
         ZONE_ROWS,
+        MAX_ZONES,
+        COMPRESS,
     )
     names = [pa.field(field.name, field.arrow_type, field.nullable) for field in schema.fields]
     return SmallFiles(pa.schema(names), dict(schema.metadata), kernel)
@@ -101,8 +106,6 @@ def _kind(field: Field) -> _Kind | None:
     if pa.types.is_null(arrow) or pa.types.is_dictionary(arrow) or pa.types.is_nested(arrow):
         return None
     zones = zones_kind(field) or ""
-    if zones == "f2":
-        return None
     if is_variable(arrow):
         large = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
         return 0, 8 if large else 4, zones, field.nullable

@@ -1,8 +1,7 @@
-"""Values into compressed values: which codec, by the data and by hints.
+"""Values of full-zip pages, one by one: which codec, by the data and by hints.
 
-The entry points of a page: chunks of a mini-block page, rows of a full-zip page. The modules beside
-this one hold the codecs of each kind of value; packed structs, whose children stand side by side in
-each row, are here.
+The modules beside this one hold the codecs of each kind of value; packed structs, whose
+children stand side by side in each row, are here.
 
 Source: encodings_v2_1.proto, CompressiveEncoding, PackedStruct and VariablePackedStruct.
 """
@@ -19,10 +18,9 @@ from alance.errors import UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, StructBlock, VariableWidth
 from alance.format.encode import encodings
-from alance.format.encode.chunks import flat_chunks
-from alance.format.encode.fixed import FixedLists, fixed_chunks
+from alance.format.encode.fixed import FixedLists
 from alance.format.encode.options import Options
-from alance.format.encode.strings import aligned, encode_strings, string_chunks
+from alance.format.encode.strings import aligned, encode_strings
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int32s, Int64s
     from alance.format.blocks import Block
-    from alance.format.encode.base import MiniBlockValues
 
     Encoded = tuple[pb.CompressiveEncoding, FixedWidth | VariableWidth]
     from alance.format.encode.base import Hints
@@ -39,17 +36,6 @@ if TYPE_CHECKING:
 def has_fixed_rows(values: StructBlock) -> bool:
     """Whether all children are fixed-width."""
     return all(isinstance(child, FixedWidth) for child in values.children)
-
-
-def struct_chunks(values: StructBlock) -> MiniBlockValues:
-    """The chunks of a page of structs of fixed-width children.
-
-    Raises:
-        InvalidInputError: rows are too wide for chunks.
-        UnsupportedError: another child, or one of single bits.
-    """
-    encoding, rows = struct_rows(values)
-    return replace(flat_chunks(rows), encoding=encoding)
 
 
 def struct_rows(values: StructBlock) -> tuple[pb.CompressiveEncoding, FixedWidth]:
@@ -125,35 +111,6 @@ def _name(child: Block) -> str:
     if isinstance(child, FixedWidth):
         return f"values of {child.bits_per_value} bits"
     return type(child).__name__
-
-
-def mini_block_values(values: Block, hints: Hints) -> MiniBlockValues:
-    """Compress the values of a mini-block page, chunk by chunk.
-
-    Args:
-        values: fixed-width of any bits, variable-width, fixed-size lists (also nested) with the
-            validity of their items, or a struct of fixed-width children (packed).
-        hints: the version and the compression keys of the field.
-
-    Returns:
-        Chunks within the limits of mini-blocks; none if there are no values.
-
-    Raises:
-        InvalidInputError: a value is too wide for a chunk, or a key of the field is wrong.
-        UnsupportedError: values that mini-blocks do not hold.
-    """
-    options = Options.of(hints)
-    match values:
-        case FixedWidth():
-            return fixed_chunks(values, options)
-        case VariableWidth():
-            return string_chunks(aligned(values), options, hints.version)
-        case FixedSizeListBlock():
-            return FixedLists.of(values).chunks()
-        case StructBlock():
-            return struct_chunks(values)
-        case _:
-            raise UnsupportedError(f"mini-blocks of {type(values).__name__}")
 
 
 def per_value(

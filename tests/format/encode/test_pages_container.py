@@ -28,7 +28,7 @@ SCHEMA = Schema.from_arrow(
 def page(num_rows: int, *sizes: int) -> EncodedPage:
     layout = pb.PageLayout(constant_layout=pb.ConstantLayout(layers=["REPDEF_NULLABLE_ITEM"]))
     buffers = tuple(np.full(size, number + 1, np.uint8) for number, size in enumerate(sizes))
-    return EncodedPage(layout, buffers, num_rows)
+    return EncodedPage.of(layout, buffers, num_rows)
 
 
 def test_everything_is_found() -> None:

@@ -10,12 +10,13 @@ import pytest
 
 from alance.file_version import FileVersion
 from alance.format.encode.arrays import leaf_values
-from alance.format.encode.base import Hints, MiniBlockValues
+from alance.format.encode.base import Hints
 from alance.format.encode.blobs import describe_blobs, encode_blob_page
 from alance.format.encode.pages import encode_page, hints_of
-from alance.format.encode.values import mini_block_values
 from alance.format.layouts.fields import leaf_columns
 from alance.format.schema import Schema
+from tests.reference.pages.base import MiniBlockValues
+from tests.reference.pages.values import mini_block_values
 from tests.reference.written import file_bytes
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def chunks_of_two(values: FixedWidth, hints: Hints) -> MiniBlockValues:
 
 
 def test_rows_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("alance.format.encode.miniblock.mini_block_values", chunks_of_two)
+    monkeypatch.setattr("tests.reference.pages.miniblock.mini_block_values", chunks_of_two)
     rows = [[10, 11, 12, 13, 14], [], [15], None, [16, 17, 18], []]
     (page,) = pages_of(pa.array(rows, pa.list_(pa.int32())), "2.1")
     check(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.encode.dictionary import dictionary_of
 from tests.reference.chunks import strings, variable
 from tests.reference.encoded import hints, through_block
+from tests.reference.pages.dictionary import dictionary_of
 
 if TYPE_CHECKING:
     from alance.format.encode.base import Hints

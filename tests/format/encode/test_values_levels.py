@@ -12,7 +12,7 @@ from alance.file_version import FileVersion
 from alance.format.blocks import FixedWidth
 from alance.format.codecs import block_codec
 from alance.format.codecs.base import ChunkBuffers
-from alance.format.encode.levels import level_blocks
+from tests.reference.pages.levels import level_blocks
 
 VERSIONS = [FileVersion.V2_1, FileVersion.V2_2]
 

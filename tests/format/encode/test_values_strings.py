@@ -103,7 +103,7 @@ def test_chunks_as_they_are_known() -> None:
     ],
 )
 def test_blocks_as_they_are_known(dtype: str, texts: list[bytes], known: str) -> None:
-    from alance.format.encode.dictionary import encode_items
+    from tests.reference.pages.dictionary import encode_items
 
     _, data = encode_items(variable(texts, dtype), hints("2.1"))
     assert data.tobytes().hex() == known

@@ -22,9 +22,11 @@ from alance.file_version import FileVersion
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.encode import encodings
 from alance.format.encode.chunks import compress
-from alance.format.encode.fixed import FixedLists, packed_bytes
+from alance.format.encode.fixed import FixedLists
 from alance.format.encode.options import SCHEMES, Options
-from alance.format.encode.strings import SAMPLE_BYTES, aligned, has_codes, string_block
+from alance.format.encode.strings import SAMPLE_BYTES, aligned, has_codes
+from tests.reference.pages.fixed import packed_bytes
+from tests.reference.pages.strings import string_block
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, UInt32s

@@ -17,11 +17,12 @@ from alance.errors import InvalidInputError, kernel_errors
 from alance.file_version import FileVersion
 from alance.format.blocks import DictionaryBlock
 from alance.format.encode.base import EncodedPage
-from alance.format.encode.dictionary import encode_items
-from alance.format.encode.levels import layer_names, level_blocks
-from alance.format.encode.values import mini_block_values
+from alance.format.encode.levels import layer_names
 from alance.format.layouts.base import max_definition, max_repetition, max_visible
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference.pages.dictionary import encode_items
+from tests.reference.pages.levels import level_blocks
+from tests.reference.pages.values import mini_block_values
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s, UInt16s
@@ -105,7 +106,7 @@ def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
     words = _chunk_words(chunk_bytes, chunks.counts, large=large)
     layout = pb.PageLayout(mini_block_layout=message)
     search = (0, *range(2, 2 + len(more)))
-    return EncodedPage(layout, (words, content, *more), values.num_rows, search)
+    return EncodedPage.of(layout, (words, content, *more), values.num_rows, search)
 
 
 def _entry_ends(values: PageValues, ends: Int64s) -> Int64s:

@@ -12,11 +12,12 @@ import numpy as np
 from alance.file_version import FileVersion
 from alance.format.blocks import ConstantBlock, FixedWidth, VariableWidth
 from alance.format.encode.base import EncodedPage
-from alance.format.encode.levels import layer_names, level_blocks
+from alance.format.encode.levels import layer_names
 from alance.format.encode.planar import sparse_page
 from alance.format.layouts.base import Layer, max_definition, max_repetition, max_visible
 from alance.format.layouts.constant import MAX_INLINE_BYTES
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from tests.reference.pages.levels import level_blocks
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -117,7 +118,7 @@ def _page(
 ) -> EncodedPage:
     """A page all of whose buffers are needed before a row of it can be taken."""
     layout = pb.PageLayout(constant_layout=message)
-    return EncodedPage(layout, buffers, values.num_rows, tuple(range(len(buffers))))
+    return EncodedPage.of(layout, buffers, values.num_rows, tuple(range(len(buffers))))
 
 
 def _compressed(

@@ -1,0 +1,202 @@
+"""Rows of leaves as the kernel takes them, and the pages that it makes: constants and chunks.
+
+One call makes the pages of many columns, without the GIL (kernels/encode_pages.cpp). What it does
+not make is left to who calls: full-zip pages, and values beside a sparse structure.
+
+Source: docs/format/file.md, "Mini-block layout", "Level budget" and "Constant layout".
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import numpy as np
+import zstandard
+
+from alance import _kernels
+from alance.errors import InvalidInputError
+from alance.file_version import FileVersion
+from alance.format.blocks import (
+    ConstantBlock,
+    DictionaryBlock,
+    FixedSizeListBlock,
+    FixedWidth,
+    StructBlock,
+    VariableWidth,
+)
+from alance.format.encode.base import EncodedPage
+from alance.format.encode.chunks import ZSTD_LEVEL
+from alance.format.encode.fixed import FixedLists
+from alance.format.encode.options import Options
+from alance.format.encode.strings import aligned
+from alance.format.encode.values import has_fixed_rows, struct_rows
+from alance.format.layouts.base import max_definition, max_repetition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.arrays import Bytes
+    from alance.format.blocks import Block
+    from alance.format.encode.base import Hints
+    from alance.format.layouts.base import PageValues
+    from alance.format.proto import encodings_v2_1_pb2 as pb
+
+PageInput: TypeAlias = tuple[object, ...]
+ValuesInput: TypeAlias = tuple[object, ...]
+
+MAX_ENTRIES: Final = 0xFFFF  # a chunk says their number in 16 bits
+MAX_LEVEL_BITS: Final = 131072  # of all levels of a chunk: half of a chunk of 2.1
+WIDE_BITS: Final = 8 * 256  # one value of so many moves its page to full-zip
+ANY: Final = (1 << 62) - 1  # so many bits has no value
+MINOR: Final = {FileVersion.V2_1: 1, FileVersion.V2_2: 2, FileVersion.V2_3: 3}
+
+
+class NoPage(IntEnum):
+    """Why the kernel made no page."""
+
+    LEFT = 0  # other pages hold the values
+    TOO_MANY_LEVELS = 1  # in a chunk: fewer rows may do
+
+
+class TooManyLevels(Exception):
+    """A chunk would have more levels than it may."""
+
+
+def level_budget(values: PageValues) -> int:
+    """Entries that a chunk of these rows may have."""
+    bits = max_repetition(values.layers).bit_length() + max_definition(values.layers).bit_length()
+    return min(MAX_ENTRIES, MAX_LEVEL_BITS // max(bits, 1))
+
+
+def page_input(
+    values: PageValues, hints: Hints, *, is_sparse: bool = False, zip_bits: int = WIDE_BITS
+) -> PageInput:
+    """Rows of which the kernel chooses the page.
+
+    Args:
+        is_sparse: what is not constant is left.
+        zip_bits: values of which one has so many bits are left.
+    """
+    block = values.values
+    if isinstance(block, DictionaryBlock):
+        return (*_levels(values), *_dictionary(block), *_hints(hints), False, is_sparse, zip_bits)
+    kinds = FixedWidth | VariableWidth | ConstantBlock
+    form = _values(block) if isinstance(block, kinds) else (block.num_values, "others")
+    return (*_levels(values), form, None, *_hints(hints), False, is_sparse, zip_bits)
+
+
+def encoded(inputs: Sequence[PageInput]) -> list[_kernels.PageResult]:
+    """What the kernel makes of all inputs, in one call; the GIL is let go.
+
+    Raises:
+        InvalidInputError: values or levels that do not fit into the chunks of the version.
+    """
+    try:
+        return _kernels.encode_pages(inputs, _frame)
+    except OverflowError as error:
+        raise InvalidInputError(str(error)) from error
+
+
+def page_of(result: _kernels.MadePage, num_rows: int) -> EncodedPage:
+    """A page that the kernel made."""
+    description, buffers, search = result
+    return EncodedPage(description, buffers, num_rows, search)
+
+
+def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
+    """All rows as chunks.
+
+    Args:
+        values: at least one visible entry; a `DictionaryBlock` becomes a page with a dictionary.
+
+    Raises:
+        TooManyLevels: a chunk would have too many entries; fewer rows may do.
+        InvalidInputError: a chunk that is too large for this file version.
+    """
+    block = values.values
+    pair = _dictionary(block) if isinstance(block, DictionaryBlock) else (_values(block), None)
+    result = encoded([(*_levels(values), *pair, *_hints(hints), True, False, ANY)])[0]
+    if not isinstance(result, tuple):
+        raise TooManyLevels
+    return page_of(result, values.num_rows)
+
+
+def dictionary_of(values: Block, hints: Hints) -> DictionaryBlock | None:
+    """Distinct values and where each stands, if a dictionary makes a page smaller.
+
+    Raises:
+        InvalidInputError: a key of the field is wrong.
+    """
+    if not isinstance(values, FixedWidth | VariableWidth):
+        return None
+    numbered = _kernels.choose_dictionary(_values(values), *_hints(hints))
+    if numbered is None:
+        return None
+    indices, *items = numbered
+    index_block = FixedWidth(32, len(indices), indices.view(np.uint8))
+    if isinstance(values, VariableWidth):
+        offsets, data = items
+        return DictionaryBlock(index_block, VariableWidth(offsets.view(values.offsets.dtype), data))
+    bits = values.bits_per_value
+    return DictionaryBlock(index_block, FixedWidth(bits, len(items[0]) * 8 // bits, items[0]))
+
+
+def _levels(values: PageValues) -> tuple[object, ...]:
+    return values.layers, values.rep, values.definition
+
+
+def _hints(hints: Hints) -> tuple[object, ...]:
+    return Options.of(hints).numbers, MINOR[hints.version]
+
+
+def _values(block: Block) -> ValuesInput:
+    count = block.num_values
+    match block:
+        case FixedWidth():
+            return count, "fixed", block.bits_per_value, block.data
+        case VariableWidth():
+            strings = aligned(block)
+            return count, "strings", strings.offsets, strings.data
+        case ConstantBlock():
+            return count, "nulls"
+        case FixedSizeListBlock():
+            return _lists(FixedLists.of(block))
+        case StructBlock() if has_fixed_rows(block):
+            encoding, rows = struct_rows(block)
+            return _rows(count, encoding, [(rows.bits_per_value, rows.data)])
+        case _:
+            return count, "others"
+
+
+def _lists(lists: FixedLists) -> ValuesInput:
+    if lists.items is None:
+        return lists.num_rows, "others"
+    levels = [level for level in lists.levels if level.validity is not None]
+    parts = [(level.items_per_row, level.validity) for level in levels]
+    parts.append((lists.item_bits, lists.items.data))
+    return _rows(lists.num_rows, lists.encoding, parts, lists.row_bits)
+
+
+def _rows(
+    count: int,
+    encoding: pb.CompressiveEncoding,
+    parts: list[tuple[int, Bytes]],
+    row_bits: int | None = None,
+) -> ValuesInput:
+    text = encoding.SerializeToString(deterministic=True)
+    return count, "rows", text, parts[0][0] if row_bits is None else row_bits, parts
+
+
+def _dictionary(block: DictionaryBlock) -> tuple[ValuesInput, ValuesInput]:
+    items = block.items
+    if isinstance(items, FixedSizeListBlock):
+        lists = FixedLists.of(items)
+        rows = lists.rows()
+        form = _rows(rows.num_values, lists.encoding, [(rows.bits_per_value, rows.data)])
+        return _values(block.indices), form
+    return _values(block.indices), _values(items)
+
+
+def _frame(data: bytes, level: int) -> bytes:
+    return zstandard.ZstdCompressor(level=level or ZSTD_LEVEL).compress(data)
