@@ -560,8 +560,9 @@ Block items_block(const Values& items, const Options& options, int minor, const 
 
 struct LevelBlocks {
   ProtoOut encoding;
-  Buffer data;
   Sizes sizes;  // of each chunk
+  std::function<Buffer()> make;
+  Buffer data = View{};
 };
 
 // The levels of all chunks, by what takes least; of two equals what is read faster.
@@ -575,29 +576,40 @@ LevelBlocks level_blocks(std::span<const uint16_t> levels, const Sizes& counts, 
     refuse("levels of " + std::to_string(width) + " bits, at most " + std::to_string(max_level) +
            " is expected");
   std::vector<LevelBlocks> legal;
-  auto consider = [&](ProtoOut encoding, Buffer block, Sizes sizes) {
+  auto consider = [&](ProtoOut encoding, Sizes sizes, std::function<Buffer()> make) {
     if (largest(sizes) <= MAX_LEVEL_BYTES)
-      legal.push_back({std::move(encoding), std::move(block), std::move(sizes)});
+      legal.push_back({std::move(encoding), std::move(sizes), std::move(make)});
   };
   Sizes flat_sizes;
   for (const int64_t count : counts) flat_sizes.push_back(2 * count);
   const int64_t flat_bytes = 2 * parts.total;
   if (minor >= 2) {
     Owned<int64_t> sizes = run_block_sizes(data.data(), parts, LEVEL_BITS);
-    consider(runs(LEVEL_BITS), Buffer(View{}), sizes_of(sizes));
+    consider(runs(LEVEL_BITS), sizes_of(sizes),
+             [&] { return Buffer(run_blocks(data.data(), parts, LEVEL_BITS)); });
   }
-  const bool has_runs = !legal.empty();
   if (parts.total > PACKED_VALUES && width < LEVEL_BITS) {
     const int packed_width = std::max(width, 1);
-    auto packed = pack_blocks(data.data(), parts, LEVEL_BITS, packed_width);
-    consider(packed_apart(LEVEL_BITS, packed_width), Buffer(std::move(packed.data)),
-             sizes_of(packed.sizes));
+    const int64_t block_bytes = ROW_BYTES * packed_width;
+    Sizes sizes;
+    for (const int64_t count : counts)
+      sizes.push_back(count / PACKED_VALUES * block_bytes +
+                      std::min(2 * (count % PACKED_VALUES), block_bytes));
+    consider(packed_apart(LEVEL_BITS, packed_width), std::move(sizes), [&, packed_width] {
+      return Buffer(pack_blocks(data.data(), parts, LEVEL_BITS, packed_width).data);
+    });
   }
   if (largest(counts) <= PACKED_VALUES) {
-    auto packed = pack_inline(data.data(), parts, LEVEL_BITS);
-    consider(packed_inline(LEVEL_BITS), Buffer(std::move(packed.data)), sizes_of(packed.sizes));
+    Sizes sizes;
+    const uint8_t* at = data.data();
+    for (const int64_t count : counts) {
+      sizes.push_back(2 + ROW_BYTES * std::bit_width(either(at, 2 * count, LEVEL_BITS)));
+      at += 2 * count;
+    }
+    consider(packed_inline(LEVEL_BITS), std::move(sizes),
+             [&] { return Buffer(pack_inline(data.data(), parts, LEVEL_BITS).data); });
   }
-  consider(flat(LEVEL_BITS), Buffer(data), flat_sizes);
+  consider(flat(LEVEL_BITS), flat_sizes, [&] { return Buffer(data); });
   if (legal.empty())
     refuse(std::to_string(largest(counts)) + " levels in a chunk of a mini-block");
   auto best = std::min_element(legal.begin(), legal.end(), [](const auto& a, const auto& b) {
@@ -605,8 +617,7 @@ LevelBlocks level_blocks(std::span<const uint16_t> levels, const Sizes& counts, 
   });
   // Packing has to gain something.
   if (sum(best->sizes) >= flat_bytes) best = legal.end() - 1;
-  if (has_runs && best == legal.begin())
-    best->data = Buffer(run_blocks(data.data(), parts, LEVEL_BITS));
+  best->data = best->make();
   return std::move(*best);
 }
 

@@ -17,15 +17,13 @@ enum class Kind : int { kLeft = 0, kTooManyLevels = 1 };
 class Group {
  public:
   View bytes(nb::handle array) {
-    const auto view = nb::cast<Bytes>(array);
-    kept_bytes_.push_back(view);
-    return {view.data(), view.size()};
+    return numbers<uint8_t>(array);
   }
   template <typename T>
   std::span<const T> numbers(nb::handle array) {
-    const auto view = nb::cast<In<T>>(array);
-    kept_.push_back(nb::borrow(array));
-    return {view.data(), view.size()};
+    const auto view = std::make_shared<In<T>>(nb::cast<In<T>>(array, false));
+    kept_.push_back(view);
+    return {view->data(), view->size()};
   }
 
   // By their form: the bits and bytes of values of fixed width, the offsets and bytes of strings,
@@ -81,8 +79,7 @@ class Group {
     return rows;
   }
 
-  std::vector<Bytes> kept_bytes_;
-  std::vector<nb::object> kept_;
+  std::vector<std::shared_ptr<void>> kept_;
 };
 
 Options options_of(nb::handle item) {

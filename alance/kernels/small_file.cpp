@@ -101,7 +101,8 @@ class SmallFiles {
       container.add_buffer(buffer.size());
       append_padded(out, buffer);
     }
-    return out + container.end(schema_ + ProtoOut().number(2, num_rows).text());
+    out += container.end(schema_ + ProtoOut().number(2, num_rows).text());
+    return out;
   }
 
   void add_page(std::string& out, Container& container, size_t column, pages::Page& page,

@@ -21,6 +21,9 @@ struct Kind {
 // The rows of one column: views of its array, and what had to be made of it.
 class Rows {
  public:
+  Rows(const Rows&) = delete;  // views are of its own memory, which moves along
+  Rows(Rows&&) = default;
+
   // Nothing where they are not plain, or nulls are in a column that has none.
   static std::optional<Rows> of(const ArrowArray& array, const Kind& kind);
 
@@ -38,6 +41,7 @@ class Rows {
   }
 
  private:
+  Rows() = default;
   bool take_validity(const ArrowArray& array);
   void take_bits(const ArrowArray& array);
   template <typename Offset>
