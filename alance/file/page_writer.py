@@ -215,8 +215,8 @@ class PageWriter(DataFileWriter):
         if part.rows is not None and self._blobs is not None:
             part.column.add(await self._blobs.place(leaf, part.rows))
             if part.column.num_bytes >= self._page_bytes:
-                for made in await self._pool.run(partial(self._encode, [part.column])):
-                    pages += made.pages
+                for full in await self._pool.run(partial(self._encode, [part.column])):
+                    pages += full.pages
         for values in part.blobs:
             hints = hints_of(part.column.root, leaf, self._version)
             positions, chunks = await self._pool.run(
