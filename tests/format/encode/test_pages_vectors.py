@@ -85,7 +85,7 @@ def test_rows_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         "".join(number.to_bytes(8, "little").hex() for number in (0, 2, 0, 2, 3, 0, 1, 2, 2, 0)),
     )
     rows = [[10, 11], [], [], [12, 13], [14]]
-    (page,) = pages_of(pa.array(rows, pa.list_(pa.int32())), "2.1")
+    (page,) = pages_of(pa.array(rows, pa.list_(pa.int32())), "2.1", make=page_by_numpy)
     assert [one.tobytes().hex() for one in page.buffers] == [
         "310031003000",
         "020004000400080001000000fefefefe00000000fefefefe0a0000000b000000"
