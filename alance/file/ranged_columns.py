@@ -56,12 +56,14 @@ class RangedColumns(NamedTuple):
         """Those of all leaves that have tables, and values of a plain type."""
         numbers, widths, texts = [], [], []
         for number, (leaf, table) in enumerate(zip(leaves, tables, strict=True)):
-            width, are_text = range_form(leaf.leaf.field) if _is_plain(leaf) else (NO_FORM, False)
-            if table is not None and width != NO_FORM:
+            width, are_text = NO_FORM, False
+            if table is not None and leaf.is_top and isinstance(leaf.column, OpenColumn):
+                width, are_text = range_form(leaf.leaf.field)
+            if width != NO_FORM:
                 numbers.append(number)
                 widths.append(width)
                 texts.append(are_text)
-        leaves = [leaves[number] for number in numbers]
+        leaves = [*map(leaves.__getitem__, numbers)]
         paths = [leaf.column.container.path for leaf in leaves]
         containers = {leaf.column.container.path: leaf.column.container for leaf in leaves}
         places = {path: place for place, path in enumerate(containers)}
@@ -74,7 +76,7 @@ class RangedColumns(NamedTuple):
             widths,
             texts,
             [*containers],
-            np.array([places[path] for path in paths], np.int64),
+            np.array([*map(places.__getitem__, paths)], np.int64),
             containers,
             schema,
             stored_schema(schema, widths),
@@ -116,11 +118,12 @@ def _is_number(arrow: pa.DataType) -> bool:
 
 def stored_schema(schema: pa.Schema, widths: Sequence[int]) -> pa.Schema:
     """A schema as the kernel gives it: lists are bytes. The same object where there are none."""
-    if not any(pa.types.is_fixed_size_list(field.type) for field in schema):
+    are_lists = [*map(pa.types.is_fixed_size_list, schema.types)]
+    if not any(are_lists):
         return schema
     return pa.schema(
-        field.with_type(pa.binary(width)) if pa.types.is_fixed_size_list(field.type) else field
-        for field, width in zip(schema, widths, strict=True)
+        field.with_type(pa.binary(width)) if is_list else field
+        for field, width, is_list in zip(schema, widths, are_lists, strict=True)
     )
 
 
@@ -144,8 +147,8 @@ def range_form(field: Field) -> tuple[int, bool]:
     """How the values of a field that is its own leaf lie in an array of neighbouring rows: see
     `form_of`; short lists of numbers as well.
     """
-    width, is_text = _form_of_field(field)
-    return (_list_width(field), False) if width == NO_FORM else (width, is_text)
+    told = _form_with_metadata(field) if field.metadata else _form_of_type(field.logical_type)
+    return (_list_width(field), False) if told[0] == NO_FORM else told
 
 
 def _list_width(field: Field) -> int:
@@ -161,16 +164,13 @@ def form_of(leaf: OpenLeaf) -> tuple[int, bool]:
     """How the values of a leaf lie in an array: their width as in `RangedColumns`, or `NO_FORM`
     where kernels do not make such arrays, and whether they are UTF-8.
     """
-    return _form_of_field(leaf.leaf.field) if _is_plain(leaf) else (NO_FORM, False)
+    field = leaf.leaf.field
+    if not leaf.is_top or not isinstance(leaf.column, OpenColumn):
+        return NO_FORM, False
+    return _form_with_metadata(field) if field.metadata else _form_of_type(field.logical_type)
 
 
-def _is_plain(leaf: OpenLeaf) -> bool:
-    return leaf.is_top and isinstance(leaf.column, OpenColumn)
-
-
-def _form_of_field(field: Field) -> tuple[int, bool]:
-    if not field.metadata:
-        return _form_of_type(field.logical_type)
+def _form_with_metadata(field: Field) -> tuple[int, bool]:
     if field.is_json or field.is_blob_v1:
         return NO_FORM, False
     arrow = field.to_arrow().type
