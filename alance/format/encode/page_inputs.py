@@ -119,6 +119,7 @@ def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
     result = encoded([(*_levels(values), *pair, *_hints(hints), True, False, ANY)])[0]
     if not isinstance(result, tuple):
         raise TooManyLevels
+    assert len(result) == 3
     return page_of(result, values.num_rows)
 
 
@@ -137,7 +138,9 @@ def dictionary_of(values: Block, hints: Hints) -> DictionaryBlock | None:
     index_block = FixedWidth(32, len(indices), indices.view(np.uint8))
     if isinstance(values, VariableWidth):
         offsets, data = items
-        return DictionaryBlock(index_block, VariableWidth(offsets.view(values.offsets.dtype), data))
+        is_large = values.offsets.dtype == np.int64
+        starts = offsets.view(np.int64) if is_large else offsets.view(np.int32)
+        return DictionaryBlock(index_block, VariableWidth(starts, data))
     bits = values.bits_per_value
     return DictionaryBlock(index_block, FixedWidth(bits, len(items[0]) * 8 // bits, items[0]))
 
@@ -146,7 +149,7 @@ def _levels(values: PageValues) -> tuple[object, ...]:
     return values.layers, values.rep, values.definition
 
 
-def _hints(hints: Hints) -> tuple[object, ...]:
+def _hints(hints: Hints) -> tuple[tuple[object, ...], int]:
     return Options.of(hints).numbers, MINOR[hints.version]
 
 
@@ -172,8 +175,11 @@ def _values(block: Block) -> ValuesInput:
 def _lists(lists: FixedLists) -> ValuesInput:
     if lists.items is None:
         return lists.num_rows, "others"
-    levels = [level for level in lists.levels if level.validity is not None]
-    parts = [(level.items_per_row, level.validity) for level in levels]
+    parts = [
+        (level.items_per_row, validity)
+        for level in lists.levels
+        if (validity := level.validity) is not None
+    ]
     parts.append((lists.item_bits, lists.items.data))
     return _rows(lists.num_rows, lists.encoding, parts, lists.row_bits)
 

@@ -122,9 +122,9 @@ class _Leaf:
             TooManyLevels: a chunk would have too many entries.
         """
         values, hints = self._values, self._hints
-        if result == NoPage.TOO_MANY_LEVELS:
-            raise TooManyLevels
-        if result == NoPage.LEFT:
+        if isinstance(result, int):
+            if result == NoPage.TOO_MANY_LEVELS:
+                raise TooManyLevels
             is_zipped = _is_zipped(values.values, self._layout)
             if self._is_sparse:
                 return sparse_values_page(values, hints, zipped=is_zipped)
