@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader
 
+from alance.file.budgets import PAGE_BYTES
 from alance.file.here import Pieces
 from alance.file.page_writer import PageWriter
 from alance.file_version import FileVersion
@@ -30,7 +31,7 @@ def test_pylance_reads_what_the_kernel_writes(version: FileVersion, tmp_path: Pa
     schema = Schema.from_arrow(batch.schema)
     files = small_files(schema, version)
     assert files is not None
-    content = files.encode(batch, statistics=True)
+    content = files.encode(batch, PAGE_BYTES, statistics=True)
     assert content is not None
     place = tmp_path / "small.lance"
     place.write_bytes(content)
