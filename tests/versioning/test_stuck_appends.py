@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
     from alance.testing.lab import Lab
+    from alance.versioning.manifest_store import Objects
     from tests.versioning.conftest import Committer
 
 _numbers = itertools.count(1)
@@ -76,12 +77,15 @@ async def test_a_version_that_comes_to_no_end_keeps_nobody(
     inner, goes_on = queue._commit, asyncio.Event()
 
     async def commit(
-        transaction: Transaction, base: Manifest, data: Awaitable[object] | None
+        transaction: Transaction,
+        base: Manifest,
+        data: Awaitable[object] | None,
+        named: Objects,
     ) -> Manifest:
         if queue.commits == 0:
             queue.commits += 1
             await goes_on.wait()
-        return await inner(transaction, base, data)
+        return await inner(transaction, base, data, named)
 
     queue._commit = commit
     held = asyncio.create_task(queue.add(first, "stuck"))
