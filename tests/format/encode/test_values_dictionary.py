@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.format.blocks import FixedWidth, VariableWidth
+from alance.format.encode import page_inputs
 from tests.reference.chunks import strings, variable
 from tests.reference.encoded import hints, through_block
 from tests.reference.pages.dictionary import dictionary_of
@@ -30,10 +31,16 @@ def fixed_of(values: np.ndarray, bits: int) -> FixedWidth:
 
 def indices_of(values: FixedWidth | VariableWidth, asked: Hints) -> tuple[np.ndarray, int] | None:
     """The indices of a dictionary, which must stand for the values, and the number of items."""
-    found = dictionary_of(values, asked)
+    found, chosen = dictionary_of(values, asked), page_inputs.dictionary_of(values, asked)
     if found is None:
+        assert chosen is None
         return None
     indices, items = found
+    assert chosen is not None
+    for block, same in ((chosen.indices, indices), (chosen.items, items)):
+        assert type(block) is type(same)
+        for part, other in zip(block, same, strict=True):
+            np.testing.assert_array_equal(part, other)
     assert indices.bits_per_value == 32
     assert indices.num_values == values.num_values
     numbers = indices.data.view(np.uint32)
