@@ -239,7 +239,7 @@ async def test_centroids_and_codebook_of_the_caller_are_used(tmp_path: Path) -> 
 BAD: list[tuple[type[Exception], str, dict[str, Any]]] = [
     (UnsupportedError, "IVF_FLAT, IVF_PQ, IVF_SQ, IVF_RQ", {"index_type": "IVF_HNSW_RQ"}),
     (InvalidInputError, "expected one of l2", {"metric": "manhattan"}),
-    (InvalidInputError, "fixed-size lists of numbers", {"column": "id"}),
+    (InvalidInputError, "expected a fixed-size list of float16", {"column": "id"}),
     (InvalidInputError, "nowhere", {"column": "nowhere"}),
     (InvalidInputError, "the column has 300 vectors", {"num_partitions": 301}),
     (InvalidInputError, "num_partitions=0", {"num_partitions": 0}),

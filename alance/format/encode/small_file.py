@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.file_version import FileVersion
+from alance.format.encode import statistics as zone_statistics
 from alance.format.encode.container import (
     FOOTER_NUMBERS,
     SEARCH_BYTES,
@@ -23,7 +24,6 @@ from alance.format.encode.container import (
     file_descriptor,
 )
 from alance.format.encode.options import PREFIX
-from alance.format.encode.statistics import COMPRESS, MAX_ZONES, ZONE_ROWS, zones_kind
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.arrays import is_variable
 from alance.format.layouts.fields import owns_column
@@ -87,9 +87,9 @@ def _of(schema: Schema, version: FileVersion) -> SmallFiles | None:
         PAGE_LAYOUT,
         *FOOTER_NUMBERS[version],
         SEARCH_BYTES,
-        ZONE_ROWS,
-        MAX_ZONES,
-        COMPRESS,
+        zone_statistics.ZONE_ROWS,
+        zone_statistics.MAX_ZONES,
+        zone_statistics.COMPRESS,
     )
     names = [pa.field(field.name, field.arrow_type, field.nullable) for field in schema.fields]
     return SmallFiles(pa.schema(names), dict(schema.metadata), kernel)
@@ -105,7 +105,7 @@ def _kind(field: Field) -> _Kind | None:
     arrow = field.arrow_type
     if pa.types.is_null(arrow) or pa.types.is_dictionary(arrow) or pa.types.is_nested(arrow):
         return None
-    zones = zones_kind(field) or ""
+    zones = zone_statistics.zones_kind(field) or ""
     if is_variable(arrow):
         large = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
         return 0, 8 if large else 4, zones, field.nullable
