@@ -125,7 +125,9 @@ class LocalStore:
         """
         if not is_quick:
             self._quick.discard(folder)
-        elif len(self._quick) < MAX_QUICK:
+        elif folder not in self._quick:
+            if len(self._quick) == MAX_QUICK:
+                self._quick.clear()  # those in use come again
             self._quick.add(folder)
 
     @property

@@ -117,3 +117,23 @@ async def test_a_folder_that_was_at_hand_is_listed_without_a_thread(
     assert "new.txt" in names
     pages = -(-(len(first) + 1) // local.FIRST_PAGE)  # the last is not full
     assert len(jobs) == pages * (hops + (hops > 0))
+
+
+async def test_a_process_of_many_folders_still_learns_which_are_at_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system, "held", lambda: system.Held(0.0, 0))
+    monkeypatch.setattr(local, "MAX_QUICK", 2)
+    store = local.LocalStore("/")
+    jobs = []
+
+    def in_thread(*given: object) -> object:
+        jobs.append(given)
+        return futures.in_thread(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(local, "in_thread", in_thread)
+    for number in range(5):
+        (tmp_path / f"{number}").mkdir()
+        for _ in range(2):
+            assert [meta async for meta in store.list(str(tmp_path / f"{number}"))] == []
+    assert len(jobs) == 5
