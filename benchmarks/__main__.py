@@ -13,7 +13,9 @@ import asyncio
 import json
 import os
 import platform
+from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -23,18 +25,19 @@ import vortex
 
 import alance
 from alance.testing.lab import Lab
+from benchmarks.all_cases import ALL
 from benchmarks.alone import NAMES, WORKS, measure_alone
-from benchmarks.cases import CASES, Case, Opened
+from benchmarks.cases import Case, Opened
 from benchmarks.cases_changes import run_changes
 from benchmarks.cases_commits import run_commits
-from benchmarks.cases_crowds import CROWDS
-from benchmarks.cases_engines import ENGINES
-from benchmarks.cases_small import run_small
+from benchmarks.cases_loop import run_loop
+from benchmarks.cases_small import run_small, run_streams
 from benchmarks.cases_texts import run_texts
 from benchmarks.cases_vectors import run_vectors
 from benchmarks.cases_writes import run_writes
 from benchmarks.data import FOLDER, table, vortex_file
 from benchmarks.measure import measure
+from benchmarks.peer import VARIABLE, Peer, settings
 from benchmarks.plot import plot, plot_recall
 from benchmarks.report import line, report
 
@@ -56,37 +59,45 @@ def vortex_store(lab: Lab) -> Any:
     )
 
 
-async def run_case(case: Case, lab: Lab, scale: float, rounds: int) -> dict[str, Any]:
+async def run_case(
+    case: Case, lab: Lab, scale: float, rounds: int, peers: list[Peer]
+) -> dict[str, Any]:
     """Measure a case on all sides."""
     path, other = table(case.table, scale), vortex_file(case.table, scale)
     uri, options = str(path), None
-    file = vortex.open(str(other))
+    open_vortex = partial(vortex.open, str(other))
     if case.remote:
         lab.rescan()
-        lab.config(latency_ms=LATENCY_MS)
+        lab.config(latency_ms=LATENCY_MS, total_mbps=case.mbps)
         uri, options = f"s3://{FOLDER.name}/{path.name}", lab.lance_options()
-        file = vortex.open(other.name, store=vortex_store(lab), without_segment_cache=True)
+        open_vortex = partial(vortex.open, other.name, store=vortex_store(lab))
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         theirs = lance.dataset(uri, storage_options=options)
-        opened = Opened(uri, dataset, theirs, options, theirs.count_rows(), file)
-        sides = await measure(case, opened, lab, rounds)
+        count = theirs.count_rows()
+        opened = Opened(uri, dataset, theirs, options, count, open_vortex(), open_vortex)
+        measured = await measure(case, opened, lab, rounds, peers)
     return {
         "table": case.table,
         "name": case.name,
         "remote": case.remote,
+        "mbps": case.mbps,
+        "calls": case.calls,
         "target": case.target,
-        "sides": {name: side.as_json() for name, side in sides.items()},
+        **measured.as_json(),
     }
 
 
 async def run_cases(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """All cases that are asked for, printed as they end."""
     found = []
-    with Lab(FOLDER.parent, buckets=(FOLDER.name,)) as lab:
-        for case in [*CASES, *CROWDS, *ENGINES]:
+    with ExitStack() as stack:
+        lab = stack.enter_context(Lab(FOLDER.parent, buckets=(FOLDER.name,)))
+        peers = [stack.enter_context(Peer(threads)) for threads in settings()]
+        for case in ALL:
             if arguments.only in case.label:
-                found.append(await run_case(case, lab, arguments.scale, arguments.rounds))
+                scale, rounds = arguments.scale, arguments.rounds
+                found.append(await run_case(case, lab, scale, rounds, peers))
                 print(line(found[-1]), flush=True)
     return found
 
@@ -106,6 +117,12 @@ def run_alone(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         found.append({"table": name, "name": NAMES[work], "sides": sides})
         print(label, sides, flush=True)
     return found
+
+
+def loop(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """What crowds leave of the event loop, some of them on a lab."""
+    with Lab(FOLDER.parent, buckets=(FOLDER.name,), latency_ms=LATENCY_MS) as lab:
+        return asyncio.run(run_loop(lab, arguments.only, arguments.scale))
 
 
 def commits(arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -142,6 +159,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the report")
     parser.add_argument("--draw", action="store_true", help="only draw the results of --out anew")
     arguments = parser.parse_args()
+    os.environ.setdefault(VARIABLE, str(os.cpu_count()))  # pylance reads it at its first work
     is_whole = not arguments.only and arguments.scale == 1
     folder = arguments.out or (DOCS if is_whole else None)
     if arguments.draw:
@@ -161,9 +179,11 @@ def main() -> None:
             "alone_rounds": ALONE_ROUNDS,
             "latency_ms": LATENCY_MS,
             "cases": asyncio.run(run_cases(arguments)),
+            "loop": loop(arguments),
             "alone": run_alone(arguments),
             "writes": run_writes(arguments.only, arguments.scale, ALONE_ROUNDS),
             "small": run_small(arguments.only, ALONE_ROUNDS),
+            "streams": run_streams(ALONE_ROUNDS) if arguments.only in "streams" else [],
             "changes": changes(arguments),
             "vectors": vectors(arguments),
             "texts": texts(arguments),

@@ -65,9 +65,12 @@ def losses_of(results: dict[str, Any]) -> dict[str, list[Loss]]:
 
 def rows_of(results: dict[str, Any]) -> Iterator[Row]:
     """The rows of all tables that compare times, and of those that compare memory."""
-    for case in results["cases"]:
-        heading = "On the lab" if case["remote"] else "Local files"
-        yield Row(heading, f"{case['table']}: {case['name']}", _of(case, "ms"))
+    for heading, cases in under_headings(results["cases"]).items():
+        for case in cases:
+            work = f"{case['table']}: {case['name']}"
+            yield Row(heading, work, _of(case, "ms"))
+            if "p99_ms" in case["sides"]["alance"]:
+                yield Row(heading, f"{work}, p99", _of(case, "p99_ms"))
     for case in results["alone"]:
         work = f"{case['name']} {case['table'] or ''}".rstrip()
         yield Row("Memory and import", work, _of(case, "ms"))
@@ -88,6 +91,16 @@ def rows_of(results: dict[str, Any]) -> Iterator[Row]:
         if "p99_ms" in case["sides"]["alance"]:
             yield Row("Commits on the lab", f"{case['name']}, p99", _of(case, "p99_ms"))
     yield from _searches(results["vectors"], results["texts"])
+
+
+def under_headings(cases: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The cases by the headings of their tables, local ones first."""
+    headings: dict[str, list[dict[str, Any]]] = {}
+    for case in sorted(cases, key=lambda case: (case["remote"], case["mbps"])):
+        limit = f" of {case['mbps']} MB/s" if case["mbps"] else ""
+        heading = f"On the lab{limit}" if case["remote"] else "Local files"
+        headings.setdefault(heading, []).append(case)
+    return headings
 
 
 def _searches(vectors: dict[str, Any], texts: dict[str, Any]) -> Iterator[Row]:

@@ -26,6 +26,7 @@ class Opened:
     """A table open in all of them, and the storage options it was opened with.
 
     Attributes:
+        open_vortex: opens its file anew, so that it knows nothing of it.
         number: of the round; each asks for other rows and by other queries.
     """
 
@@ -35,6 +36,7 @@ class Opened:
     options: dict[str, str] | None
     count: int
     vortex: vortex.VortexFile
+    open_vortex: Callable[[], vortex.VortexFile]
     number: int = 0
 
 
@@ -45,6 +47,8 @@ class Case:
     Attributes:
         target: the ratio of wall times, alance to pylance, that is aimed at; None: none is set.
         vortex: the same with Vortex; None: it has no such thing.
+        mbps: MB/s of all connections of the lab together; 0: there is no limit.
+        calls: of a crowd, whose works give `Waits`.
     """
 
     name: str
@@ -54,11 +58,14 @@ class Case:
     target: float | None
     remote: bool = False
     vortex: Callable[[Opened], Any] | None = None
+    mbps: int = 0
+    calls: int = 0
 
     @property
     def label(self) -> str:
         """Where, what table, what work."""
-        return f"{'lab' if self.remote else 'local'} {self.table} {self.name}"
+        lab = f"lab {self.mbps} MB/s" if self.mbps else "lab"
+        return f"{lab if self.remote else 'local'} {self.table} {self.name}"
 
 
 def rows(opened: Opened, count: int) -> list[int]:
@@ -123,14 +130,19 @@ def long_filters(name: str, table: str, text: str, columns: list[str]) -> Case:
     )
 
 
-def vortex_take(opened: Opened, count: int, columns: list[str] | None) -> pa.Table:
+def vortex_rows(
+    opened: Opened,
+    file: vortex.VortexFile,
+    picked: npt.ArrayLike,
+    columns: list[str] | None,
+) -> pa.Table:
     """Rows in the order asked for: Vortex wants ascending ones, each once."""
-    found, back = np.unique(np.array(rows(opened, count), np.uint64), return_inverse=True)
+    found, back = np.unique(np.asarray(picked, np.uint64), return_inverse=True)
     schema = opened.theirs.schema
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns])
     indices = vortex.array(pa.array(found))
-    return opened.vortex.to_arrow(columns, indices=indices, schema=schema).read_all().take(back)
+    return file.to_arrow(columns, indices=indices, schema=schema).read_all().take(back)
 
 
 def takes(
@@ -155,7 +167,7 @@ def takes(
         lambda opened: opened.theirs.take(rows(first(opened), count), columns),
         target,
         remote,
-        lambda opened: vortex_take(first(opened), count, columns),
+        lambda opened: vortex_rows(opened, opened.vortex, rows(first(opened), count), columns),
     )
 
 
@@ -190,6 +202,7 @@ def cold(
         lambda opened: their_cold_take(opened, count, columns),
         target,
         remote,
+        lambda opened: vortex_rows(opened, opened.open_vortex(), rows(opened, count), columns),
     )
 
 
@@ -301,9 +314,11 @@ VORTEX_PERCENT: Final = ve.and_(
     ve.gt_eq(ve.column("l_shipdate"), day(1994, 1, 1)),
     ve.lt(ve.column("l_shipdate"), day(1994, 1, 26)),
 )
+LIMIT_MBPS: Final = 200
 KEY: Final = "l_orderkey = 2998466"
 VORTEX_KEY: Final = ve.eq(ve.column("l_orderkey"), ve.literal(vortex.int_(64), 2998466))
 THREE: Final = ["l_orderkey", "l_extendedprice", "l_shipdate"]
+LISTS: Final = ["tags", "scores"]
 TENTH: Final = [f"c{number:04}" for number in range(0, 2000, 200)]
 BOTS: Final = ve.eq(ve.column("bot"), ve.literal(vortex.bool_(), True))
 LABEL: Final = ve.eq(ve.column("label"), ve.literal(vortex.int_(32), 7))
@@ -375,6 +390,8 @@ CASES: Final = [
     ),
     takes("take 10 000, all columns", "events", 10_000, None),
     takes("take 100, all columns", "events", 100, 0.55),
+    takes("take 1, two columns of lists", "events", 1, 0.7, LISTS),
+    takes("take 10 000, two columns of lists", "events", 10_000, 0.7, LISTS),
     scans("scan all", "embeddings", 0.25),
     scans(
         "filter 1 %, vectors",
@@ -416,4 +433,13 @@ CASES: Final = [
         filter=PERCENT,
     ),
     search("IVF_PQ, 20 of 128 partitions", None, remote=True, nprobes=20),
+    *(
+        replace(case, mbps=LIMIT_MBPS)
+        for case in (
+            cold("cold take 100, all columns", "lineitem", 100, None, remote=True),
+            scans("scan all", "lineitem", None, remote=True),
+            scans("scan 2 columns", "lineitem", None, remote=True, columns=THREE[:2]),
+            scans("scan text and tags", "events", None, remote=True, columns=["text", "tags"]),
+        )
+    ),
 ]

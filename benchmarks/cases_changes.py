@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PERCENT: Final = "l_shipdate >= date '1994-01-01' AND l_shipdate < date '1994-01-26'"
 KEYS: Final = ["l_orderkey", "l_linenumber"]
+PRODUCT: Final = {"product": "l_quantity * l_linenumber"}
 SPREAD: Final = [997 * number for number in range(100)]
 
 
@@ -147,6 +148,13 @@ CHANGES: Final = [
         ),
         lambda uri, rows, options: upsert(_opened(uri, options).merge_insert(KEYS)).execute(rows),
         data=percent_of_rows,
+    ),
+    Change(
+        "add a column by SQL to lineitem",
+        lineitem,
+        lambda uri, _, options: _with_alance(uri, options, lambda one: one.add_columns(PRODUCT)),
+        lambda uri, _, options: _opened(uri, options).add_columns(PRODUCT),
+        target=0.7,
     ),
     Change(
         "index 100 000 vectors, IVF_HNSW_SQ of 4 partitions",

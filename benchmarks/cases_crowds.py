@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-import asyncio
+import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
+import lance
 import numpy as np
 
-from benchmarks.cases import Case, Opened, queries
+import alance
+from benchmarks.cases import Case, Opened, queries, vortex_rows
+from benchmarks.measure import Waits, crowd
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
     import numpy.typing as npt
 
 CALLS: Final = 512
 LARGE_CALLERS: Final = 16
+COLUMN: Final = "l_extendedprice"
+
+
+def crowd_of_threads(call: Callable[[Any], object], asked: Iterable[Any], callers: int) -> Waits:
+    """The same by threads."""
+
+    def wait(question: Any) -> float:
+        begun = time.perf_counter()
+        call(question)
+        return time.perf_counter() - begun
+
+    with ThreadPoolExecutor(callers) as pool:
+        return Waits(pool.map(wait, asked))
 
 
 def asked(opened: Opened) -> npt.NDArray[np.float32]:
@@ -22,105 +41,131 @@ def asked(opened: Opened) -> npt.NDArray[np.float32]:
     return np.resize(queries(opened), (CALLS, queries(opened).shape[1]))
 
 
-async def search_crowd(opened: Opened, callers: int) -> None:
-    """Many callers, each searching again and again."""
-    calls = iter(asked(opened))
-
-    async def caller() -> None:
-        for query in calls:
-            await opened.ours.nearest("vec", query, 10, columns=["id"], nprobes=20)
-
-    await asyncio.gather(*(caller() for _ in range(callers)))
-
-
-def their_search_crowd(opened: Opened, callers: int) -> None:
-    """As of `search_crowd`, with threads."""
-
-    def ask(query: npt.NDArray[np.float32]) -> None:
-        nearest = {"column": "vec", "q": query, "k": 10, "nprobes": 20}
-        opened.theirs.to_table(columns=["id", "_distance"], nearest=nearest)
-
-    with ThreadPoolExecutor(callers) as pool:
-        list(pool.map(ask, asked(opened)))
-
-
 def search_crowds(callers: int, *, remote: bool) -> Case:
     """Searches at once by IVF_PQ, 20 of 128 partitions."""
-    return Case(
-        f"{callers} callers of searches",
-        "vectors",
-        lambda opened: search_crowd(opened, callers),
-        lambda opened: their_search_crowd(opened, callers),
-        1 / 3,
-        remote,
-    )
+
+    async def ours(opened: Opened) -> Waits:
+        def search(query: Any) -> Awaitable[object]:
+            return opened.ours.nearest("vec", query, 10, columns=["id"], nprobes=20)
+
+        return await crowd(search, asked(opened), callers)
+
+    def theirs(opened: Opened) -> Waits:
+        def search(query: Any) -> object:
+            nearest = {"column": "vec", "q": query, "k": 10, "nprobes": 20}
+            return opened.theirs.to_table(columns=["id", "_distance"], nearest=nearest)
+
+        return crowd_of_threads(search, asked(opened), callers)
+
+    name = f"{callers} callers of searches"
+    return Case(name, "vectors", ours, theirs, 1 / 3, remote, calls=CALLS)
 
 
 def picks(opened: Opened, callers: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """Ten random rows for each call of a crowd."""
-    calls = max(CALLS, 2 * callers)
-    return np.random.default_rng((callers, opened.number)).integers(0, opened.count, (calls, 10))
+    rng = np.random.default_rng((callers, opened.number))
+    return rng.integers(0, opened.count, (calls_of(callers), 10))
 
 
-async def crowd(opened: Opened, callers: int, column: str) -> None:
-    """Many callers, each taking ten rows of a column again and again."""
-    calls = iter(picks(opened, callers))
-
-    async def caller() -> None:
-        for picked in calls:
-            await opened.ours.take(picked, [column])
-
-    await asyncio.gather(*(caller() for _ in range(callers)))
-
-
-def their_crowd(opened: Opened, callers: int, column: str) -> None:
-    """As of `crowd`, with threads."""
-    calls = picks(opened, callers)
-    with ThreadPoolExecutor(callers) as pool:
-        list(pool.map(lambda picked: opened.theirs.take(picked.tolist(), [column]), calls))
+def calls_of(callers: int) -> int:
+    """Each caller calls twice at the least."""
+    return max(CALLS, 2 * callers)
 
 
 def crowds(callers: int, target: float | None, *, remote: bool) -> Case:
-    """Concurrent takes of ten rows."""
-    return Case(
-        f"{callers} callers of take(10), one column",
-        "lineitem",
-        lambda opened: crowd(opened, callers, "l_extendedprice"),
-        lambda opened: their_crowd(opened, callers, "l_extendedprice"),
-        target,
-        remote,
-    )
+    """Concurrent takes of ten rows of a column."""
+
+    async def ours(opened: Opened) -> Waits:
+        return await crowd(
+            lambda rows: opened.ours.take(rows, [COLUMN]), picks(opened, callers), callers
+        )
+
+    def theirs(opened: Opened) -> Waits:
+        return crowd_of_threads(
+            lambda rows: opened.theirs.take(rows.tolist(), [COLUMN]),
+            picks(opened, callers),
+            callers,
+        )
+
+    def vortex(opened: Opened) -> Waits:
+        return crowd_of_threads(
+            lambda rows: vortex_rows(opened, opened.vortex, rows, [COLUMN]),
+            picks(opened, callers),
+            callers,
+        )
+
+    name = f"{callers} callers of take(10), one column"
+    return Case(name, "lineitem", ours, theirs, target, remote, vortex, calls=calls_of(callers))
 
 
-async def large_crowd(opened: Opened) -> None:
+def cold_crowds(callers: int, target: float | None) -> Case:
+    """The same on the lab, where nothing is known of the table."""
+    warm = crowds(callers, target, remote=True)
+    run_vortex = warm.vortex
+    assert run_vortex is not None
+
+    async def ours(opened: Opened) -> Waits:
+        async with alance.Session() as session:
+            options = opened.options
+            dataset = await alance.dataset(opened.uri, storage_options=options, session=session)
+            waits: Waits = await warm.ours(replace(opened, ours=dataset))
+            return waits
+
+    def theirs(opened: Opened) -> Waits:
+        session = lance.Session()
+        dataset = lance.dataset(opened.uri, storage_options=opened.options, session=session)
+        waits: Waits = warm.theirs(replace(opened, theirs=dataset))
+        return waits
+
+    def vortex(opened: Opened) -> Waits:
+        waits: Waits = run_vortex(replace(opened, vortex=opened.open_vortex()))
+        return waits
+
+    name = f"{callers} callers of take(10), one column, cold"
+    return replace(warm, name=name, ours=ours, theirs=theirs, vortex=vortex)
+
+
+def large_crowd() -> Case:
     """Callers that take ten thousand rows each, all columns, at once."""
-    picked = np.random.default_rng((16, opened.number)).integers(
-        0, opened.count, (LARGE_CALLERS, 10_000)
-    )
-    await asyncio.gather(*(opened.ours.take(rows) for rows in picked))
 
+    def large_picks(opened: Opened) -> Any:
+        rng = np.random.default_rng((16, opened.number))
+        return rng.integers(0, opened.count, (LARGE_CALLERS, 10_000))
 
-def their_large_crowd(opened: Opened) -> None:
-    """As of `large_crowd`, with threads."""
-    picked = np.random.default_rng((16, opened.number)).integers(
-        0, opened.count, (LARGE_CALLERS, 10_000)
-    )
-    with ThreadPoolExecutor(LARGE_CALLERS) as pool:
-        list(pool.map(lambda rows: opened.theirs.take(rows.tolist()), picked))
+    async def ours(opened: Opened) -> Waits:
+        return await crowd(opened.ours.take, large_picks(opened), LARGE_CALLERS)
+
+    def theirs(opened: Opened) -> Waits:
+        return crowd_of_threads(
+            lambda rows: opened.theirs.take(rows.tolist()), large_picks(opened), LARGE_CALLERS
+        )
+
+    name = f"{LARGE_CALLERS} callers of take(10 000), all columns"
+    return Case(name, "lineitem", ours, theirs, None, remote=True, calls=LARGE_CALLERS)
 
 
 CROWDS: Final = [
     crowds(64, 0.5, remote=False),
     *(search_crowds(count, remote=remote) for count in (64, 256) for remote in (False, True)),
-    crowds(64, 1 / 3, remote=True),
-    crowds(256, 1 / 3, remote=True),
-    crowds(1000, 1 / 3, remote=True),
-    Case(
-        f"{LARGE_CALLERS} callers of take(10 000), all columns",
-        "lineitem",
-        large_crowd,
-        their_large_crowd,
-        None,
-        remote=True,
-    ),
+    *(crowds(count, 0.2, remote=True) for count in (64, 256, 1000)),
+    *(cold_crowds(count, None) for count in (64, 256, 1000)),
+    large_crowd(),
 ]
+
+
+def section(cases: list[dict[str, Any]]) -> str:
+    """A part of the report: what the crowds of the tables above are to one caller."""
+    names = ["where", "work", "alance", "pylance", "Vortex"]
+    head = [f"| {' | '.join(names)} |", f"|---|---|{'---:|' * (len(names) - 2)}"]
+    text = "Calls a second, and in brackets the wait in ms that 99 of 100 calls do not exceed.\n"
+    return "\n".join(["## Callers at once\n", text, *head, *map(line, cases), ""])
+
+
+def line(case: dict[str, Any]) -> str:
+    """A row of it."""
+    cells = ["lab" if case["remote"] else "local", f"{case['table']}: {case['name']}"]
+    for name in ("alance", "pylance", "vortex"):
+        side = case["sides"].get(name)
+        rate = side and f"{case['calls'] / side['ms'] * 1e3:,.0f} ({side['p99_ms']:,.0f})"
+        cells.append(rate or "-")
+    return f"| {' | '.join(cells)} |"

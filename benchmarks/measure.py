@@ -10,31 +10,117 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from alance.testing.lab import Lab
     from benchmarks.cases import Case, Opened
+    from benchmarks.peer import Peer
+
+
+class Waits(list[float]):
+    """How long each call of a crowd waited, in seconds: the result of a case of many callers."""
+
+    def quantile(self, share: float) -> float:
+        """The wait that this share of the calls does not exceed."""
+        return sorted(self)[min(len(self) - 1, int(share * len(self)))]
+
+
+async def crowd(
+    call: Callable[[Any], Awaitable[object]], asked: Iterable[Any], callers: int
+) -> Waits:
+    """All calls, by so many callers at once: how long each waited."""
+    left, waits = iter(asked), Waits()
+
+    async def caller() -> None:
+        for question in left:
+            begun = time.perf_counter()
+            await call(question)
+            waits.append(time.perf_counter() - begun)
+
+    await asyncio.gather(*(caller() for _ in range(callers)))
+    return waits
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one round of one side took.
+
+    Attributes:
+        wall, cpu: seconds, of the whole and of all threads of its process.
+        rows: that it gave; None where the work gives none.
+        p99: seconds that 99 of 100 calls do not exceed; None where there is no crowd.
+    """
+
+    wall: float
+    cpu: float
+    rows: int | None
+    p99: float | None
+
+    @classmethod
+    def ended(cls, begun: tuple[float, float], result: Any) -> Turn:
+        """Now, with what the work gave."""
+        rows = result if isinstance(result, int) else getattr(result, "num_rows", None)
+        p99 = result.quantile(0.99) if isinstance(result, Waits) else None
+        wall, cpu = begun
+        return cls(time.perf_counter() - wall, time.process_time() - cpu, rows, p99)
+
+
+def timed(work: Callable[[], Any]) -> Turn:
+    """Work that blocks."""
+    begun = time.perf_counter(), time.process_time()
+    return Turn.ended(begun, work())
+
+
+async def timed_task(work: Awaitable[Any]) -> Turn:
+    """Work that is awaited."""
+    begun = time.perf_counter(), time.process_time()
+    return Turn.ended(begun, await work)
 
 
 @dataclass
 class Side:
     """What one side took, round by round."""
 
-    wall: list[float] = field(default_factory=list)  # seconds
-    cpu: list[float] = field(default_factory=list)
+    turns: list[Turn] = field(default_factory=list)
     requests: int = 0
     rounds: int = 0
     megabytes: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
         """Medians in milliseconds; requests, rounds and megabytes of the last round."""
-        return {
-            "ms": statistics.median(self.wall) * 1e3,
-            "cpu_ms": statistics.median(self.cpu) * 1e3,
+        told = {
+            "ms": statistics.median(turn.wall for turn in self.turns) * 1e3,
+            "cpu_ms": statistics.median(turn.cpu for turn in self.turns) * 1e3,
             "requests": self.requests,
             "rounds": self.rounds,
             "megabytes": self.megabytes,
         }
+        if waits := [turn.p99 for turn in self.turns if turn.p99 is not None]:
+            told["p99_ms"] = statistics.median(waits) * 1e3
+        return told
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All sides of a case.
+
+    Attributes:
+        pylance: by its number of threads.
+        vortex: None where it has no such work.
+    """
+
+    alance: Side
+    pylance: dict[int, Side]
+    vortex: Side | None
+
+    def as_json(self) -> dict[str, Any]:
+        """The sides, pylance by the setting that was faster; and pylance by the others."""
+        told = {threads: side.as_json() for threads, side in self.pylance.items()}
+        best = min(told, key=lambda threads: float(told[threads]["ms"]))
+        sides = {"alance": self.alance.as_json(), "pylance": {**told.pop(best), "threads": best}}
+        if self.vortex is not None:
+            sides["vortex"] = self.vortex.as_json()
+        return {"sides": sides, "other_threads": told}
 
 
 def waves(records: Sequence[dict[str, Any]]) -> int:
@@ -49,44 +135,44 @@ def waves(records: Sequence[dict[str, Any]]) -> int:
     return count
 
 
-async def measure(case: Case, opened: Opened, lab: Lab, rounds: int) -> dict[str, Side]:
-    """The sides by name. They take turns, in another order each round; the first is not counted.
+async def measure(
+    case: Case, opened: Opened, lab: Lab, rounds: int, peers: Sequence[Peer]
+) -> Measured:
+    """All sides in turn, in another order each round; the first round is not counted.
 
     What stands after the first round is not looked at by the collector of cycles: the modules of
     all sides would be, in the turn of the one that happens to fill a generation.
     """
-    works: dict[str, Callable[[], Awaitable[Any]]] = {
-        "alance": lambda: case.ours(turned),
-        "pylance": lambda: asyncio.to_thread(case.theirs, turned),
+    works: dict[str | int, Callable[[Opened], Awaitable[Turn]]] = {
+        "alance": lambda turned: timed_task(case.ours(turned))
     }
+    for peer in peers:
+        works[peer.threads] = lambda turned, peer=peer: asyncio.to_thread(peer.run, case, turned)
     if case.vortex is not None:
         run_vortex = case.vortex
-        works["vortex"] = lambda: asyncio.to_thread(run_vortex, turned)
+        works["vortex"] = lambda turned: asyncio.to_thread(timed, lambda: run_vortex(turned))
     names = list(works)
     sides = {name: Side() for name in names}
-    turned = opened
     counts: set[int | None] = set()  # rows that a side gave
     for number in range(rounds + 1):
         turned = replace(opened, number=number)
         if number == 1:
             gc.collect()
             gc.freeze()
-        turn = number % len(names)
-        for name in names[turn:] + names[:turn]:
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
             side = sides[name]
             before = lab.stats()["requests"] if case.remote else 0
-            wall, cpu = time.perf_counter(), time.process_time()
-            result = await works[name]()
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            turn = await works[name](turned)
             if case.remote:
-                log = [one for one in lab.log(before) if "op" in one]
+                log = [record for record in lab.log(before) if "op" in record]
                 side.requests, side.rounds = len(log), waves(log)
-                side.megabytes = sum(one.get("out", 0) for one in log) / 1e6
-            counts.add(result if isinstance(result, int) else getattr(result, "num_rows", None))
+                side.megabytes = sum(record.get("out", 0) for record in log) / 1e6
+            counts.add(turn.rows)
             if number:
-                side.wall.append(wall)
-                side.cpu.append(cpu)
+                side.turns.append(turn)
     gc.unfreeze()
     if len(counts) > 1:
         raise RuntimeError(f"{case.label}: the sides gave {counts} rows")
-    return sides
+    pylance = {peer.threads: sides[peer.threads] for peer in peers}
+    return Measured(sides["alance"], pylance, sides.get("vortex"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import matplotlib as mpl
@@ -12,6 +13,7 @@ from matplotlib import pyplot as plt  # after the choice of what draws
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
+from benchmarks.behind import under_headings
 from benchmarks.report import ratio
 
 if TYPE_CHECKING:
@@ -32,11 +34,12 @@ TICKS: Final = [0.05, 0.1, 0.2, 0.33, 0.5, 1, 2, 3, 5, 10, 20]
 
 def plot(results: dict[str, Any], path: Path) -> None:
     """Write a row for each case, local ones first: alance, Vortex, target, on a log scale."""
-    cases = sorted(results["cases"], key=lambda one: one["remote"])
+    tables = under_headings(results["cases"])
+    cases = [(heading, case) for heading, table in tables.items() for case in table]
     mpl.rcParams.update(STYLE)
     figure, axes = plt.subplots(figsize=(9.6, 1.5 + 0.27 * len(cases)))
     values = [1.0]
-    for y, case in enumerate(cases):
+    for y, (_, case) in enumerate(cases):
         target, ours = case["target"], ratio(case)
         colour = NONE if target is None else MET if ours <= target else OPEN
         axes.plot([1, ours], [y, y], color=colour, linewidth=2.2, alpha=0.45, zorder=2)
@@ -52,10 +55,10 @@ def plot(results: dict[str, Any], path: Path) -> None:
         axes.text(1.015, y, f"{ours:.2f}", transform=axes.get_yaxis_transform(), va="center",
                   color=colour, fontweight="bold")  # fmt: skip
     axes.axvline(1, color=SOFT, linewidth=1, zorder=1)
-    local = sum(not case["remote"] for case in cases)
-    if 0 < local < len(cases):
-        axes.axhline(local - 0.5, color=SOFT, linewidth=0.8, linestyle=":")
-    axes.set_yticks(range(len(cases)), [_label(case) for case in cases])
+    for end in accumulate(map(len, [*tables.values()][:-1])):
+        axes.axhline(end - 0.5, color=SOFT, linewidth=0.8, linestyle=":")
+    labels = [f"{heading}  {case['table']}: {case['name']}" for heading, case in cases]
+    axes.set_yticks(range(len(cases)), labels)
     axes.set_ylim(len(cases) - 0.4, -0.6)
     axes.set_xscale("log")
     axes.set_xlim(min(values) * 0.85, max(values) * 1.15)
@@ -106,10 +109,6 @@ def plot_recall(points: Sequence[dict[str, Any]], path: Path) -> None:
     all_axes[0].legend(frameon=False, fontsize=8)
     figure.savefig(path, bbox_inches="tight", facecolor="white", metadata={"Date": None})
     plt.close(figure)
-
-
-def _label(case: dict[str, Any]) -> str:
-    return f"{'lab' if case['remote'] else 'local'}  {case['table']}: {case['name']}"
 
 
 def _legend() -> list[Line2D]:

@@ -8,6 +8,8 @@ from benchmarks import (
     behind,
     cases_changes,
     cases_commits,
+    cases_crowds,
+    cases_loop,
     cases_small,
     cases_texts,
     cases_vectors,
@@ -15,11 +17,13 @@ from benchmarks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 SECTIONS: Final[dict[str, Callable[[Any], str]]] = {
+    "loop": cases_loop.section,
     "writes": cases_writes.section,
     "small": cases_small.section,
+    "streams": cases_small.stream_section,
     "changes": cases_changes.section,
     "vectors": cases_vectors.section,
     "texts": cases_texts.section,
@@ -37,12 +41,16 @@ a file of its own with the same rows.
   two sides is worth more than either time.
 - **ratio** is the wall time of alance over that of pylance, less is better; **target** is what is
   aimed at, none where none was set. In brackets: processor time of the process, all threads.
+- pylance is a process for each of two settings: with one thread that decodes and with as many as
+  there are processors. The faster one is told and compared; **threads** says which that is, and in
+  brackets what the other took. In tables without that column it has one for each processor.
 - Vortex gives the same Arrow types as the others (its own views of strings would be cheaper). It
-  takes rows that ascend; they are put into the order asked for. On the lab its cache of segments
-  is off, as it would hold the data.
+  takes rows that ascend; they are put into the order asked for. Its cache of segments is on, so
+  that it reads nothing of the lab where the rounds before have read all.
 - The lab is `alance.testing.lab` on the same machine, with {latency} ms to the first byte and no
-  limit of bandwidth. Requests, **rounds** (waves of requests, each sent after all before had
-  ended) and megabytes are what it counted in the last round, of alance / pylance / Vortex.
+  limit of bandwidth but where a heading names one. Requests, **rounds** (waves of requests, each
+  sent after all before had ended) and megabytes are what it counted in the last round, of alance /
+  pylance / Vortex.
 - The collector of cycles leaves alone what stood before the rounds (`gc.freeze`).
 - Memory and import times are those of processes of their own, medians of {alone}.
 
@@ -67,10 +75,10 @@ def report(results: dict[str, Any]) -> str:
             about=about,
         )
     ]
-    for remote, title in ((False, "Local files"), (True, "On the lab, as from an object store")):
-        cases = [one for one in results["cases"] if one["remote"] is remote]
-        if cases:
-            parts.append("\n".join([f"## {title}\n", *_table(cases, remote=remote), ""]))
+    for heading, cases in behind.under_headings(results["cases"]).items():
+        parts.append("\n".join([f"## {heading}\n", *_table(cases), ""]))
+    if crowds := [case for case in results["cases"] if case["calls"]]:
+        parts.append(cases_crowds.section(crowds))
     if results["alone"]:
         parts.append("\n".join(["## Memory and import\n", *_alone(results["alone"]), ""]))
     for name, section in SECTIONS.items():
@@ -86,6 +94,8 @@ def line(case: dict[str, Any]) -> str:
     """A row of the tables of cases."""
     sides = case["sides"]
     cells = [case["table"], case["name"], *map(_time, (sides["alance"], sides["pylance"]))]
+    others = " / ".join(f"{side['ms']:,.1f}" for side in case["other_threads"].values())
+    cells.append(f"{sides['pylance']['threads']}" + (f" ({others})" if others else ""))
     cells += [_time(sides.get("vortex")), f"{ratio(case):.2f}", _number(case["target"], 2)]
     if case["remote"]:
         three = [sides["alance"], sides["pylance"], sides.get("vortex")]
@@ -101,10 +111,10 @@ def ratio(case: dict[str, Any], side: str = "alance") -> float:
     return float(case["sides"][side]["ms"] / case["sides"]["pylance"]["ms"])
 
 
-def _table(cases: Iterable[dict[str, Any]], *, remote: bool) -> list[str]:
-    names = ["table", "work", "alance ms (cpu)", "pylance ms (cpu)", "Vortex ms (cpu)"]
+def _table(cases: Sequence[dict[str, Any]]) -> list[str]:
+    names = ["table", "work", "alance ms (cpu)", "pylance ms (cpu)", "threads", "Vortex ms (cpu)"]
     names += ["ratio", "target"]
-    names += ["requests", "rounds", "MB"] if remote else []
+    names += ["requests", "rounds", "MB"] if cases[0]["remote"] else []
     marks = ["---", "---", *["---:"] * (len(names) - 2)]
     return [f"| {' | '.join(names)} |", f"|{'|'.join(marks)}|", *map(line, cases)]
 

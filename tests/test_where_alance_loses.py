@@ -15,9 +15,11 @@ NOTHING: dict[str, Any] = {
 }  # fmt: skip
 
 
-def case(name: str, *, remote: bool = False, **milliseconds: float) -> dict[str, Any]:
+def case(
+    name: str, *, remote: bool = False, mbps: int = 0, **milliseconds: float
+) -> dict[str, Any]:
     sides = {side: {"ms": ms} for side, ms in milliseconds.items()}
-    return {"table": "lineitem", "name": name, "remote": remote, "sides": sides}
+    return {"table": "lineitem", "name": name, "remote": remote, "mbps": mbps, "sides": sides}
 
 
 def test_losses_are_listed_under_their_headings_worst_first() -> None:
@@ -25,12 +27,14 @@ def test_losses_are_listed_under_their_headings_worst_first() -> None:
         case("scan", alance=1.01, pylance=1.0, vortex=2.0),
         case("take", alance=6.0, pylance=3.0, vortex=2.0),
         case("count", alance=1.0, pylance=1.0),
+        case("open", remote=True, mbps=200, alance=4.0, pylance=2.0),
         case("open", remote=True, alance=3.0, pylance=2.0),
     ]
     losses = losses_of({**NOTHING, "cases": cases})
     assert {heading: [row.side for row in rows] for heading, rows in losses.items()} == {
         "Local files": ["vortex", "pylance", "pylance"],
         "On the lab": ["pylance"],
+        "On the lab of 200 MB/s": ["pylance"],
     }
     assert [row.ratio for row in losses["Local files"]] == [3.0, 2.0, 1.01]
 

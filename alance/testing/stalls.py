@@ -12,6 +12,7 @@ import contextlib
 import gc
 import os
 import time
+from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -32,11 +33,13 @@ class Stalls:
     Attributes:
         longest_callback: seconds that one callback kept the loop.
         slowest: what that callback was.
+        spent: seconds of each callback.
     """
 
     def __init__(self) -> None:
         self.longest_callback = 0.0
         self.slowest = ""
+        self.spent = array("d")
         self._run: Any = asyncio.Handle._run
         self._collecting_since = 0.0
         self._collected = 0.0
@@ -55,6 +58,7 @@ class Stalls:
                 spent = time.perf_counter() - wall
                 spent -= queues.waited() - waited if queues.are_known else spent
                 spent = max(worked, spent) - (stalls._collected - collected)
+                stalls.spent.append(spent)
                 if spent > stalls.longest_callback:
                     stalls.longest_callback = spent
                     stalls.slowest = repr(handle)
@@ -73,6 +77,11 @@ class Stalls:
         asyncio.Handle._run = self._run  # type: ignore[method-assign]
         gc.callbacks.remove(self._collector)
         self._queues.close()
+
+    def quantile(self, share: float) -> float:
+        """Seconds that this share of the callbacks does not exceed; 0.0 where there was none."""
+        ordered = sorted(self.spent)
+        return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
     def _collector(self, phase: str, _: dict[str, int]) -> None:
         if phase == "start":
