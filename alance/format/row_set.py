@@ -101,8 +101,10 @@ class RowSet:
     @classmethod
     def union(cls, sets: Iterable[RowSet]) -> RowSet:
         """The rows of several sets."""
-        bitmaps = [rows._bitmap for rows in sets]
-        return cls._of(BitMap64.union(*bitmaps) if bitmaps else BitMap64())
+        bitmap = BitMap64()
+        for rows in sets:
+            bitmap |= rows._bitmap  # `BitMap64.union` takes 8 times as long for dense sets
+        return cls._of(bitmap)
 
     def __len__(self) -> int:
         return len(self._bitmap)
@@ -136,14 +138,14 @@ class RowSet:
         Raises:
             CorruptFileError: rows of these fragments beyond their last one.
         """
-        inside = self & domain
-        if len(inside) < len(self):
-            outside = self - domain
-            for fragment in sorted(fragments.intersection(outside.fragments())):
-                last = outside.span_of(fragment)[1] - 1
-                count = domain.count_of(fragment)
-                raise CorruptFileError(f"row {last} of fragment {fragment}: it has {count} rows")
-        return inside
+        if self.count_common(domain) == len(self):
+            return self
+        outside = self - domain
+        for fragment in sorted(fragments.intersection(outside.fragments())):
+            last = outside.span_of(fragment)[1] - 1
+            count = domain.count_of(fragment)
+            raise CorruptFileError(f"row {last} of fragment {fragment}: it has {count} rows")
+        return self - outside
 
     def count_common(self, other: RowSet) -> int:
         """The number of rows that both have; nothing is made."""
