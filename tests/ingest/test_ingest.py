@@ -52,6 +52,30 @@ async def test_what_is_written_is_there_in_order(tmp_path: Path) -> None:
     assert await sink.dataset.count_rows() == 1000
 
 
+async def test_a_producer_that_never_waits_leaves_turns_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alance.io.pool.TURN_S", 0.0)
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with alance.ingest(tmp_path / "t", SCHEMA, commit_interval=None) as sink:
+        await sink.write(batch(0))
+        counting = asyncio.create_task(count())
+        await asyncio.sleep(0)
+        turns = 0
+        for start in range(10, 1010, 10):
+            await sink.write(batch(start))
+        counting.cancel()
+    assert turns >= 40  # every second write, at least
+    assert ids(tmp_path / "t") == list(range(1010))
+
+
 async def test_the_first_batch_makes_the_table(tmp_path: Path) -> None:
     path = tmp_path / "t"
     async with alance.ingest(path) as sink:

@@ -96,6 +96,7 @@ class Ingest:
         """
         checked_sequence(sequence, self._options.producer)
         async with self._turn:
+            await self.last.engine.pool.share_turn()  # one producer may write without waiting
             self._check()
             num_bytes = sum([self._sizes.of(batch) for batch in batches])
             if token is not None and self._tokens is None:
