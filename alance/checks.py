@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import reprlib
 from dataclasses import fields
 from functools import wraps
@@ -69,6 +70,22 @@ def check_choice(name: str, value: object, choices: Collection[str]) -> None:
     """
     if value not in choices:
         raise InvalidInputError(f"{name}={value!r}: expected one of {', '.join(choices)}")
+
+
+def check_callback(name: str, value: object, expected: str = "a function") -> None:
+    """Make sure that a value is a function that can be called and forgotten, or None.
+
+    Raises:
+        InvalidInputError: it is not, or it is an async one, which nothing would await.
+    """
+    if value is None:
+        return
+    if not callable(value):
+        raise InvalidInputError(f"{name}={value!r}: expected {expected}")
+    if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(type(value).__call__):
+        raise InvalidInputError(
+            f"{name}={value!r}: expected {expected}, not async, as nothing would await it"
+        )
 
 
 def unexpected(names: Iterable[str], choices: Iterable[str], what: str = "") -> TypeError:

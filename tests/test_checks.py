@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import alance
 from alance.checks import (
+    check_callback,
     check_choice,
     check_count,
     check_counts,
@@ -19,6 +21,10 @@ from alance.checks import (
     unexpected,
 )
 from alance.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
 
 
 @pytest.mark.parametrize("value", [True, False, 1.0, "1", None, 0, -1, np.bool_(True)])
@@ -93,3 +99,45 @@ def test_many_values_are_named_by_the_first_ones() -> None:
     assert some_of([1, 2]) == "[1, 2]"
     assert some_of(range(8)) == "[0, 1, 2, 3, 4, 5, 6, 7]"
     assert some_of(range(5000)) == "[0, 1, 2, 3, 4, 5, 6, 7] and 4,992 more"
+
+
+class Told:
+    """Called and, by one of two ways, awaited."""
+
+    async def __call__(self, *_: object) -> None:
+        raise AssertionError("never called")
+
+    async def method(self, *_: object) -> None:
+        raise AssertionError("never called")
+
+    begin = complete = method
+
+
+@pytest.mark.parametrize("function", [Told(), Told().method, partial(Told().method, 1)])
+def test_functions_that_nothing_would_await_are_refused(function: object) -> None:
+    with pytest.raises(InvalidInputError, match=r"progress=.*: expected a function, not async"):
+        check_callback("progress", function)
+
+
+def test_functions_are_taken_and_others_are_not() -> None:
+    for function in (None, print, [].append, int, lambda: None):
+        check_callback("progress", function)
+    with pytest.raises(InvalidInputError, match=r"^progress=5: expected a function$"):
+        check_callback("progress", 5)
+
+
+async def test_every_callback_is_checked(tmp_path: Path) -> None:
+    told: Any = Told().method
+    rows = {"id": range(4), "v": [[0.0, 1.0]] * 4}
+    dataset = await alance.write_dataset(rows, tmp_path / "t")
+    calls: dict[str, Callable[[], Awaitable[object]]] = {
+        "progress": lambda: dataset.insert(rows, progress=told),
+        "progress.begin": lambda: alance.write_dataset(rows, tmp_path / "u", progress=Told()),
+        "scan_stats_callback": lambda: dataset.to_table(scan_stats_callback=told),
+        "progress=": lambda: dataset.create_index("v", "IVF_SQ", progress=told),
+        "progress=<": lambda: anext(dataset.tracked_files(progress=told)),
+    }
+    for name, call in calls.items():
+        with pytest.raises(InvalidInputError, match=f"^{name}.*: expected .*not async"):
+            await call()
+    assert not (tmp_path / "u").exists()

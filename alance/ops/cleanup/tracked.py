@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.checks import check_count
+from alance.checks import check_callback, check_count
 from alance.errors import CorruptFileError, NotFoundError
 from alance.format.table.fragment import DataFile, Fragment, data_path, deletion_path
 from alance.format.table.naming import TRANSACTIONS, VERSIONS
@@ -55,6 +55,7 @@ async def tracked_files(
     progress: Callable[[int, int], object] | None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The files that each version of a branch names, a batch a version; see the verb."""
+    check_callback("progress", progress)
     if min_version is not None:
         check_count("min_version", min_version, 0)
     places = await list_manifests(engine, table)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from alance.checks import check_callback
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.index import hnsw, ivf
 from alance.format.index.encoders import ProductEncoder, RabitqEncoder
@@ -62,6 +63,7 @@ async def create_vector_index(
     snapshot: Snapshot, new: NewVectorIndex, options: CommitOptions, tell: Tell = None
 ) -> Snapshot:
     """The version with a new vector index. See `Dataset.create_index`."""
+    check_callback("progress", tell)
 
     async def attempt(base: Snapshot) -> Snapshot:
         checked = check_new_vectors(base, new)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
-from alance.checks import check_choice, check_counts, public_arguments
+from alance.checks import check_callback, check_choice, check_counts, public_arguments
 from alance.errors import InvalidInputError
 from alance.ops.version.conditions import bound
 
@@ -194,11 +194,7 @@ class ScanOptions:
             )
         if self.include_deleted_rows and not self.with_row_id:
             raise InvalidInputError("include_deleted_rows=True needs with_row_id=True")
-        if self.scan_stats_callback is not None and not callable(self.scan_stats_callback):
-            raise InvalidInputError(
-                f"scan_stats_callback={self.scan_stats_callback!r}: expected a function of the "
-                f"statistics"
-            )
+        check_callback("scan_stats_callback", self.scan_stats_callback)
         bound(self.filter, self.params)
 
 

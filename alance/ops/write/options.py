@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
-from alance.checks import check_count
-from alance.errors import InvalidInputError
+from alance.checks import check_callback, check_count
 from alance.file_version import FileVersion
 from alance.ops.blobs.files import BlobOptions
 from alance.ops.version.options import (
@@ -91,10 +90,12 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         told = self.on_progress
-        if not (told is None or callable(told) or isinstance(told, FragmentWriteProgress)):
-            raise InvalidInputError(
-                f"progress={told!r}: expected a function, or an object with `begin` and `complete`"
-            )
+        if isinstance(told, FragmentWriteProgress):
+            check_callback("progress.begin", told.begin)
+            check_callback("progress.complete", told.complete)
+        else:
+            functions = "a function, or an object with `begin` and `complete`"
+            check_callback("progress", told, functions)
 
     @classmethod
     def of(
