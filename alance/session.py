@@ -271,7 +271,7 @@ class Session:
         return _of_any_loop
 
     async def aclose(self) -> None:
-        """Cancel what is under way, wait for it, write out the disk cache, and stop the threads.
+        """Cancel what is under way, wait for it, write out the disk cache, and let the threads go.
 
         The cleanup of cancelled calls has two seconds to end; then it is dropped. May be called
         twice.
@@ -290,6 +290,7 @@ class Session:
                 await engine.cache.kept.flush()
             await engine.pool.aclose()
             engine.registry.close()
+            engine.cache.clear()
             self._commit_queues.clear()
 
     async def __aenter__(self) -> Session:

@@ -172,7 +172,9 @@ def fill_known(holes: Iterable[Hole], states: States) -> list[Hole]:
     Raises:
         CorruptFileError, UnsupportedError: the description of a page, or what is known of it.
     """
-    left, at_hand = [], []
+    far: list[Hole] = []
+    near: list[Hole] = []
+    at_hand = []
     for hole in holes:
         column = hole.leaf.column
         if not isinstance(column, OpenColumn):
@@ -182,12 +184,14 @@ def fill_known(holes: Iterable[Hole], states: States) -> list[Hole]:
         elif column.container.is_whole or column.container.search is not None:
             at_hand.append(hole)
         else:
-            left.append(hole)
+            far.append(hole)
     if at_hand:
         pages = NewPages(at_hand, far=False)
         pages.fill_held(states)
-        left += pages.left
-    return [hole for hole in left if not hole.is_at_hand(states)]
+        near = pages.left
+    if kept_by(states) is not None:
+        far, near = [], far + near
+    return far + [hole for hole in near if not hole.is_at_hand(states)]
 
 
 def learn(holes: Sequence[Hole], states: States) -> Plan[None]:

@@ -95,21 +95,19 @@ class SearchCache:
 
     def peek(self, key: Hashable) -> Any | None:
         """The value of a key; None where it is not there."""
-        return self.peek_all((key,))[0]
+        value = self._entries.get(key)
+        if value is None:
+            self._misses += 1
+        else:
+            self._hits += 1
+            self._entries.move_to_end(key)
+        if trace.active:
+            trace.look("search cache", hit=value is not None, key=key)
+        return value
 
     def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
         """The values of keys; None for one that is not there."""
-        values = [*map(self._entries.get, keys)]
-        missing = values.count(None)
-        self._hits += len(keys) - missing
-        self._misses += missing
-        for key in keys:
-            if key in self._entries:
-                self._entries.move_to_end(key)
-        if trace.active:
-            for key, value in zip(keys, values, strict=True):
-                trace.look("search cache", hit=value is not None, key=key)
-        return values
+        return [*map(self.peek, keys)]
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         """Keep a value, which is not None, in place of an older one."""

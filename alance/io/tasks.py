@@ -64,7 +64,7 @@ class Begun(Coroutine[Any, Any, T]):
         try:
             self._first.append(coroutine.send(None))
         except StopIteration as end:
-            self.ended = end
+            self.ended = end.with_traceback(None)  # whose frames know this: garbage in a cycle
 
     def send(self, value: Any) -> Any:
         """Go on."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -21,19 +23,72 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def threads_of_pools() -> set[threading.Thread]:
+    return {own for own in threading.enumerate() if own.name.startswith("alance-decode")}
+
+
 async def test_work_runs_in_threads_of_the_pool() -> None:
-    before = set(threading.enumerate())
     pool = DecodePool(2)
-    names = await asyncio.gather(
-        *(pool.run(lambda: threading.current_thread().name) for _ in "abc")
-    )
-    assert all(name.startswith("alance-decode") for name in names)
+    threads = await asyncio.gather(*(pool.run(threading.current_thread) for _ in "abc"))
+    assert threads_of_pools().issuperset(threads)
     await pool.aclose()
     await pool.aclose()
     with pytest.raises(InvalidInputError, match="closed"):
         await pool.run(int)
-    left = set(threading.enumerate()) - before
-    assert not [one for one in left if one.name.startswith("alance-decode")]
+
+
+async def test_the_next_pool_has_the_threads_of_one_that_was_closed() -> None:
+    threads = []
+    for number in (1, 1, 2):
+        pool = DecodePool(number)
+        threads.append(await pool.run(threading.current_thread))
+        await pool.aclose()
+    assert threads[0] is threads[1] is not threads[2]
+    threads[0].join(10.0)  # nobody has it any more
+    assert not threads[0].is_alive()
+    assert threads[2].is_alive()
+
+
+async def test_threads_that_work_for_cancelled_callers_are_waited_for_and_end() -> None:
+    pool, gate = DecodePool(1), threading.Event()
+    thread = await pool.run(threading.current_thread)
+    began = threading.Event()
+    busy = asyncio.ensure_future(pool.run(lambda: began.set() or gate.wait()))
+    await asyncio.to_thread(began.wait)
+    busy.cancel()
+    closing = asyncio.ensure_future(pool.aclose())
+    await asyncio.sleep(0.01)
+    assert not closing.done()
+    gate.set()
+    await closing
+    assert not thread.is_alive()
+
+
+FORK = """
+import asyncio, os, signal
+from alance.io.pool import DecodePool
+
+async def used(pool):
+    await pool.run(int)
+    await pool.aclose()
+
+open_still = DecodePool(1)
+asyncio.run(open_still.run(int))
+asyncio.run(used(DecodePool(1)))
+child = os.fork()
+if child == 0:
+    signal.alarm(30)  # work that no thread does is never done
+    asyncio.run(used(DecodePool(1)))
+    asyncio.run(open_still.aclose())
+    asyncio.run(used(DecodePool(1)))
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+asyncio.run(open_still.aclose())
+"""
+
+
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    subprocess.run([sys.executable, "-c", FORK], check=True, timeout=200)
 
 
 async def test_cancelled_work_that_has_not_begun_is_dropped() -> None:

@@ -122,6 +122,8 @@ def test_nothing_is_imported_after_the_warm_up(tmp_path: Path) -> None:
 
 
 async def test_the_warm_up_starts_the_threads_of_its_session() -> None:
+    async with alance.Session(decode_threads=2) as other:
+        await other.engine.pool.run(int)  # whose threads are those that the next might have
     async with alance.Session(decode_threads=3) as session:
         before = set(threading.enumerate())  # an `ident` is given again
         await alance.warm_up(session=session)

@@ -41,6 +41,9 @@ class LeafColumn(NamedTuple):
     multiplier: int  # product of the dimensions of the structural fixed-size lists above
 
 
+ITSELF: Final[list[LeafColumn]] = []  # a field that knew itself would be garbage in a cycle
+
+
 def leaf_columns(field: Field) -> list[LeafColumn]:
     """The fields at or below `field` that have a column, depth-first.
 
@@ -49,8 +52,9 @@ def leaf_columns(field: Field) -> list[LeafColumn]:
     """
     leaves: list[LeafColumn] | None = field.derived.get("leaves")
     if leaves is None:
-        leaves = field.derived["leaves"] = list(_leaf_columns(field, 1))
-    return leaves
+        leaves = ITSELF if owns_column(field) else list(_leaf_columns(field, 1))
+        field.derived["leaves"] = leaves
+    return [LeafColumn(field, 1)] if leaves is ITSELF else leaves
 
 
 def owns_column(field: Field) -> bool:
