@@ -89,14 +89,19 @@ class RowSet:
         Raises:
             CorruptFileError: bytes that are no bitmaps after all.
         """
-        parts: list[bytes | memoryview] = []
-        for high, content in bitmaps:
-            parts += (PART.pack(high), content)
+        parts = [*bitmaps]
+        num_bytes = COUNT.size + sum([PART.size + len(part) for _, part in parts])
+        content = _kernels.blank(num_bytes).data  # of many rows in memory that was used before
+        COUNT.pack_into(content, 0, len(parts))
+        at = COUNT.size
+        for high, part in parts:
+            PART.pack_into(content, at, high)
+            at += PART.size + len(part)
+            content[at - len(part) : at] = memoryview(part).cast("B")
         try:
-            content = b"".join((COUNT.pack(len(parts) // 2), *parts))
             return cls._of(BitMap64.deserialize(content))
         except ValueError as error:
-            raise CorruptFileError(f"row set of {len(parts) // 2} bitmaps: {error}") from error
+            raise CorruptFileError(f"row set of {len(parts)} bitmaps: {error}") from error
 
     @classmethod
     def union(cls, sets: Iterable[RowSet]) -> RowSet:

@@ -187,7 +187,7 @@ class FullZipTask(NamedTuple):
         self._check_counts(entries, visible)
         rep = np.empty(entries, np.uint16) if shape.has_lists else NO_LEVELS
         definition = np.empty(entries, np.uint16) if shape.max_def else NO_LEVELS
-        content = np.empty(num_bytes, np.uint8)
+        content = _kernels.blank(num_bytes)
         if form.is_fixed:
             _kernels.unzip_fixed(*walk, rep, definition, content)
             values: Block = FixedWidth(8 * form.width, visible, content)
