@@ -41,7 +41,7 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 CACHE_BYTES: Final = 256 << 20  # footers and page tables of some 10^5 columns
-BLOCK_CACHE_BYTES: Final = 64 << 20  # a thousand blocks of 64 KiB
+BLOCK_CACHE_BYTES: Final = 256 << 20  # four thousand blocks of 64 KiB
 IO_BUFFER_BYTES: Final = 256 << 20  # of one scan, not yet decoded; of all takes, with output
 CACHE_DIR_BYTES: Final = 1 << 30  # of ten thousand data files, or five hundred very wide ones
 
@@ -87,7 +87,7 @@ class Session:
         io_buffer_bytes: bytes that one scan may have fetched ahead of the consumer, and that all
             large takes at once may hold of what they read and give; 256 MiB.
         block_cache_bytes: budget of the block cache: data of remote stores that takes and searches
-            asked for; 64 MiB. Scans do not fill it.
+            asked for; 256 MiB. Scans do not fill it.
         decode_threads: threads that decode; by default one a processor, at most 8.
         timeout: seconds that a request to a remote store may take, with all its attempts and
             pauses, before it fails with a `StoreError`: besides a second for each 64 KiB that it

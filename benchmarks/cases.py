@@ -171,18 +171,18 @@ def takes(
     )
 
 
-async def cold_take(opened: Opened, count: int, columns: list[str] | None = None) -> None:
+async def cold_take(opened: Opened, count: int, columns: list[str] | None = None) -> pa.Table:
     """Open a new handle that knows nothing, and take."""
     async with alance.Session() as session:
         dataset = await alance.dataset(opened.uri, storage_options=opened.options, session=session)
-        await dataset.take(rows(opened, count), columns)
+        return await dataset.take(rows(opened, count), columns)
 
 
-def their_cold_take(opened: Opened, count: int, columns: list[str] | None = None) -> None:
+def their_cold_take(opened: Opened, count: int, columns: list[str] | None = None) -> pa.Table:
     """As of `cold_take`."""
     session = lance.Session()
     dataset = lance.dataset(opened.uri, storage_options=opened.options, session=session)
-    dataset.take(rows(opened, count), columns)
+    return dataset.take(rows(opened, count), columns)
 
 
 def cold(

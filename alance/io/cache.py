@@ -107,7 +107,16 @@ class SearchCache:
 
     def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
         """The values of keys; None for one that is not there."""
-        return [*map(self.peek, keys)]
+        values = [*map(self._entries.get, keys)]
+        missing = values.count(None)
+        self._hits += len(keys) - missing
+        self._misses += missing
+        for key, value in zip(keys, values, strict=True):
+            if value is not None:
+                self._entries.move_to_end(key)
+            if trace.active:
+                trace.look("search cache", hit=value is not None, key=key)
+        return values
 
     def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
         """Keep a value, which is not None, in place of an older one."""
