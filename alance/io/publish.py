@@ -71,6 +71,11 @@ class NewFile:
         self._is_synced = False
         _write_all(self._open(), piece)
 
+    def begin_sync(self) -> None:
+        """Have what was written brought to the disk while more is written; waits for nothing."""
+        if self._is_durable:
+            _kernels.begin_sync(self._open())
+
     def sync(self) -> None:
         """Bring what was written to the disk; nothing, if the file was dropped meanwhile."""
         if self._fd is not None:

@@ -19,7 +19,7 @@ JOB_BYTES: Final = 2 << 20  # a hop to the pool costs 100 us, the writing of 2 M
 
 
 class LocalUpload(Upload):
-    """A file being written, in jobs of 8 MiB, while the next one is collected.
+    """A file being written, in jobs of some MiB, while the next one is collected.
 
     Args:
         where: location of the file.
@@ -86,5 +86,7 @@ def _append(
 ) -> None:
     for piece in pieces:
         file.append(piece)
-    if then is not None:
+    if then is None:
+        file.begin_sync()
+    else:
         then()

@@ -35,6 +35,7 @@ constexpr double WORTH_IT = 0.95;  // of the bytes: else strings are read faster
 constexpr int64_t MIN_DICTIONARY_VALUES = 100;
 constexpr int64_t MAX_ITEMS = 100000;  // a page is read with all of them
 constexpr int64_t RUN_BYTES = 5;       // of a run of indices
+constexpr int64_t WIDTH_BYTES = 4;     // of packed indices, with each 1024
 constexpr int64_t FEW = 16;            // one item for so many values: nothing else comes near
 
 ProtoOut variable(int offset_bits) {
@@ -284,7 +285,23 @@ Chunks string_chunks(const StringsIn<Offset>& strings, const Options& options, i
 
 int64_t packed_indices(int64_t count, int64_t num_items) {
   const auto width = std::bit_width(static_cast<uint64_t>(num_items - 1));
-  return count * std::max<int64_t>(1, width) / 8;
+  return count * std::max<int64_t>(1, width) / 8 + count / PACKED_VALUES * WIDTH_BYTES;
+}
+
+int64_t index_bytes(int64_t count, int64_t num_items, int64_t num_runs) {
+  return std::min(packed_indices(count, num_items), num_runs * RUN_BYTES);
+}
+
+// Of `most` items as many as take, with their indices, no more than `limit` bytes.
+int64_t items_that_pay(int64_t most, int64_t count, int64_t num_runs, int64_t width,
+                       int64_t limit) {
+  while (most > 0) {
+    const auto narrower = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most - 1)));
+    const int64_t items = (limit - index_bytes(count, most, num_runs)) / width;
+    if (items > narrower) return std::min(most, items);
+    most = narrower;
+  }
+  return 0;
 }
 
 int64_t most_items(int64_t count, const Options& options) {
@@ -306,12 +323,11 @@ std::optional<Dictionary> dictionary_of(const FixedIn& values, int64_t count,
       direct - 1, static_cast<int64_t>(options.dict_size_ratio * static_cast<double>(raw)));
   int64_t most = std::min({most_items(count, options), limit / width, num_runs});
   if (options.dict_max_bytes) most = std::min(most, *options.dict_max_bytes / width);
-  if (most < 1 || std::min(count / 8, num_runs * RUN_BYTES) > limit) return {};
+  most = items_that_pay(most, count, num_runs, width, limit);
+  if (most < 1) return {};
   auto distinct = distinct_values(values.data.data(), count, static_cast<int>(width), most);
   if (!distinct) return {};
   const int64_t num_items = distinct->items.size() / width;
-  const int64_t index_bytes = std::min(packed_indices(count, num_items), num_runs * RUN_BYTES);
-  if (index_bytes + distinct->items.size() > limit) return {};
   std::vector<Buffer> kept;
   kept.emplace_back(std::move(distinct->items));
   const Values items{num_items, FixedIn{bits, kept[0].view()}};

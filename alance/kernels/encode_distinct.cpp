@@ -132,7 +132,7 @@ class Numbers {
   int64_t num_bytes_ = 0, probes_ = 0;
 };
 
-// Whether values of a sample repeat as seldom as those of twice `most` distinct ones would.
+// Whether a sample has more distinct values, or they repeat as seldom as those of twice `most` would.
 template <typename Values>
 bool too_many(const Values& values, int64_t num, int64_t most) {
   Numbers<Values> sample(values);
@@ -141,7 +141,8 @@ bool too_many(const Values& values, int64_t num, int64_t most) {
     const int64_t first = static_cast<int64_t>(place % static_cast<uint64_t>(num - STRETCH));
     for (int64_t i = first; i < first + STRETCH; ++i) sample.number(i);
   }
-  return 2 * (SAMPLE - sample.size()) < SAMPLE * SAMPLE / (2 * std::max<int64_t>(most, 1));
+  return sample.size() > most ||
+         2 * (SAMPLE - sample.size()) < SAMPLE * SAMPLE / (2 * std::max(most, SAMPLE));
 }
 
 template <typename Values>

@@ -1,4 +1,5 @@
-// The names in a folder, in the order in which object stores list them.
+// The names in a folder, in the order in which object stores list them; new files on their way to
+// the disk.
 //
 // Like pieces.cpp it is the waiting half's (`alance/io/publish.py`).
 #include <algorithm>
@@ -73,10 +74,20 @@ nb::tuple folder_keys(const nb::bytes& path, const nb::bytes& after, int64_t mos
   return nb::make_tuple(status, nb::bytes(content.data(), content.size()));
 }
 
+// Has the system begin to write what it holds of a file, and does not wait for that; nothing where
+// it cannot. Errors are told by the fsync at the end.
+void begin_sync([[maybe_unused]] int fd) {
+#if defined(__linux__)
+  nb::gil_scoped_release release;
+  sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+#endif
+}
+
 }  // namespace
 }  // namespace alance
 
 void register_folders(nanobind::module_& m) {
   m.def("folder_keys", &alance::folder_keys, nanobind::arg("path"), nanobind::arg("after"),
         nanobind::arg("most"));
+  m.def("begin_sync", &alance::begin_sync, nanobind::arg("fd"));
 }

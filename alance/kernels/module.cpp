@@ -7,7 +7,8 @@
 // schema_fields.cpp, over proto_wire.hpp), row id sequences (sequences.cpp). Which page, file or version is meant, and what is asked of a store, Python decides.
 //
 // A kernel is pure: bytes and arrays in, arrays out. The exceptions are pieces.cpp, which reads
-// files for `alance.io` and knows nothing of what it reads, and folders.cpp, which lists folders.
+// files for `alance.io` and knows nothing of what it reads, and folders.cpp, which lists folders
+// and begins to sync files.
 //
 // Each register_* function stands in the file of its loops. Every function checks the bounds of
 // all its buffers before its loop, holds no GIL inside it, and raises ValueError (Corrupt, in

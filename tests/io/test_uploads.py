@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from alance import _kernels
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.io import upload, upload_local, upload_remote
 from alance.io.memory import MemoryStore
@@ -102,6 +103,30 @@ async def test_leaving_without_finish_leaves_nothing(place: Place, size: int) ->
         await sink.write(b"x")
     with pytest.raises(InvalidInputError, match="has ended"):
         await sink.finish()
+
+
+async def test_local_files_go_to_the_disk_while_they_are_written(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    begin = _kernels.begin_sync
+
+    def begin_sync(fd: int) -> None:
+        sizes.append(os.fstat(fd).st_size)
+        begin(fd)
+
+    monkeypatch.setattr(_kernels, "begin_sync", begin_sync)
+    await send(place.store, place.path("a"), CONTENT, PART)
+    if place.store.profile.kind != "local":
+        assert sizes == []
+        return
+    assert sizes == sorted(set(sizes))
+    assert PART <= sizes[0] < len(CONTENT)
+    sizes.clear()
+    async with place.store.open_upload(place.path("b"), durable=False) as sink:
+        await sink.write(CONTENT)
+        await sink.finish()
+    assert sizes == []
 
 
 async def test_an_abort_after_the_end_keeps_the_object(place: Place) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues
 
+NO_STARTS: Final = np.zeros(0, np.int64)
 MAX_ITEMS: Final = 0xFFFFFFFF  # a page says its entries in 32 bits
 
 
@@ -67,7 +68,10 @@ def full_zip_page(values: PageValues, hints: Hints) -> EncodedPage:
     with kernel_errors:
         if isinstance(encoded, FixedWidth):
             message.bits_per_value = encoded.bits_per_value
-            rows, starts = _kernels.zip_fixed(*levels, encoded.data, encoded.bits_per_value // 8)
+            rows, starts = encoded.data, NO_STARTS  # without levels values are rows
+            if bits:
+                width = encoded.bits_per_value // 8
+                rows, starts = _kernels.zip_fixed(*levels, rows, width)
         else:
             width = encoded.offsets.dtype.itemsize
             message.bits_per_offset = 8 * width

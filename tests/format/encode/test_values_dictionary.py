@@ -96,6 +96,15 @@ def test_values_that_pack_better_without() -> None:
     assert indices_of(fixed_of(runs, 64), hints("2.2")) is None
 
 
+def test_numbers_that_fill_their_bits_have_none() -> None:
+    numbers = RNG.integers(0, 1000, 1 << 20).astype("<u8").view(np.uint8)
+    assert indices_of(FixedWidth(64, 1 << 20, numbers), hints("2.2")) is None
+    few = 8 * RNG.integers(0, 125, 1 << 20).astype("<u8")
+    found = indices_of(FixedWidth(64, 1 << 20, few.view(np.uint8)), hints("2.2"))
+    assert found is not None  # 7 bits instead of 10
+    assert found[1] == 125
+
+
 def test_runs_of_few_values_keep_a_dictionary() -> None:
     runs = np.repeat(RNG.integers(0, 4, 2000) + 2**60, 5)
     found = indices_of(fixed_of(runs, 64), hints("2.2"))

@@ -85,9 +85,9 @@ def _of_fixed(
     most = min(_most_items(count, options), limit // (bits // 8), num_runs)
     if options.dict_max_bytes is not None:
         most = min(most, options.dict_max_bytes // (bits // 8))
-    if most < 1 or min(count // 8, num_runs * RUN_BYTES) > limit:
+    if min(count // 8, num_runs * RUN_BYTES) > limit:
         return None
-    distinct = _kernels.distinct_fixed(values.data, bits // 8, most)
+    distinct = _kernels.distinct_fixed(values.data, bits // 8, most) if most > 0 else None
     if distinct is None:
         return None
     indices, items = distinct
@@ -130,8 +130,9 @@ def _most_items(count: int, options: Options) -> int:
 
 
 def _packed_indices(count: int, num_items: int) -> int:
-    """Bytes of bit-packed indices."""
-    return count * max(1, (num_items - 1).bit_length()) // 8
+    """Bytes of bit-packed indices, with the width of each 1024."""
+    width = max(1, (num_items - 1).bit_length())
+    return count * width // 8 + count // 1024 * (INDEX_BITS // 8)
 
 
 def _indices(numbers: UInt32s) -> FixedWidth:
