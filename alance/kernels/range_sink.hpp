@@ -37,6 +37,7 @@ class RangeSink {
   // The rows that are decoded next begin here.
   int64_t row() const { return row_; }
   uint8_t* values() const { return values_ + row_ * form.width; }
+  bool has_nulls() const { return num_nulls_ != 0; }
   bool is_valid(int64_t row) const {
     return num_nulls_ == 0 || (validity_[row / 8] >> (row % 8) & 1) != 0;
   }

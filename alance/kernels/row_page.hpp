@@ -183,18 +183,16 @@ class RowPage {
   template <typename Work>
   void with_word(uint8_t* out, const Work& work) const;
   template <typename Work>
-  void with_index(const uint8_t* indices, const Work& work) const;
-  template <typename Index>
-  uint64_t item_at(const Index* indices, int64_t i, const RangeSink& sink) const;
-  template <typename Index>
-  void gather_items(const Index* indices, int64_t count, RangeSink& sink) const;
+  void with_indices(uint8_t* words, int64_t count, const RangeSink& sink, const Work& work) const;
+  void gather_items(const std::vector<Slice>& slices, RangeSink& sink) const;
   template <typename Offset>
   void string_range(const std::vector<Slice>& slices, int64_t count, Part bytes,
                     RangeSink& sink) const;
   template <typename Offset>
   RangeStrings<Offset> copied(const std::vector<Slice>& slices, int64_t count) const;
-  template <typename Offset, typename Index>
-  RangeStrings<Offset> expanded(const Index* indices, int64_t count, const RangeSink& sink) const;
+  template <typename Offset>
+  RangeStrings<Offset> expanded(const std::vector<Slice>& slices, int64_t count,
+                                const RangeSink& sink) const;
   template <typename Offset>
   void check_text(RangeStrings<Offset>& strings, const RangeSink& sink) const;
   bool has_text_items() const;

@@ -1,7 +1,9 @@
 // Neighbouring rows of a page, chunk by chunk: the whole of what a scan decodes of it.
 #include <algorithm>
 #include <limits>
+#include <optional>
 
+#include "dictionary.hpp"
 #include "fsst_streams.hpp"
 #include "range_sink.hpp"
 #include "row_page.hpp"
@@ -126,17 +128,7 @@ void RowPage::decode_range(int64_t first, int64_t last, Part bytes, RangeSink& s
       string_range<int64_t>(slices, last - first, bytes, sink);
     return sink.advance(last - first);
   }
-  if (items_kind_ == Items::fixed) {
-    std::vector<uint8_t> indices(static_cast<size_t>((last - first) * (bits_ / 8)));
-    uint8_t* to = indices.data();
-    for (const Slice& slice : slices) {
-      read_words(slice, to);
-      to += slice.count() * (bits_ / 8);
-    }
-    with_index(indices.data(),
-               [&](const auto* numbers) { gather_items(numbers, last - first, sink); });
-    return sink.advance(last - first);
-  }
+  if (items_kind_ == Items::fixed) return gather_items(slices, sink);
   for (const Slice& slice : slices) {
     if (bits_ == 1) {
       check_flat(slice.chunk);
@@ -205,41 +197,33 @@ void RowPage::with_word(uint8_t* out, const Work& work) const {
   }
 }
 
+// The indices of slices as they lie end to end from `words` on, all of items.
 template <typename Work>
-void RowPage::with_index(const uint8_t* indices, const Work& work) const {
-  with_word(const_cast<uint8_t*>(indices), [&](auto* numbers) {
-    work(static_cast<const std::remove_pointer_t<decltype(numbers)>*>(numbers));
+void RowPage::with_indices(uint8_t* words, int64_t count, const RangeSink& sink,
+                           const Work& work) const {
+  with_word(words, [&](auto* indices) {
+    const auto settled = [&](const auto& is_valid) {
+      dictionary::settle(indices, count, num_items_, is_valid);
+      work(static_cast<const std::remove_pointer_t<decltype(indices)>*>(indices), is_valid);
+    };
+    if (sink.has_nulls())
+      settled([&sink](int64_t i) { return sink.is_valid(sink.row() + i); });
+    else
+      settled(dictionary::AllValid());
   });
 }
 
-// The index of a row; of a null that points nowhere it is arbitrary, and 0 does.
-template <typename Index>
-uint64_t RowPage::item_at(const Index* indices, int64_t i, const RangeSink& sink) const {
-  const uint64_t index = indices[i];
-  if (index < static_cast<uint64_t>(num_items_)) return index;
-  if (sink.is_valid(sink.row() + i))
-    corrupt("dictionary index " + std::to_string(index) + ", the dictionary has " +
-            text(num_items_) + " items");
-  return 0;
-}
-
-template <typename Index>
-void RowPage::gather_items(const Index* indices, int64_t count, RangeSink& sink) const {
-  if (num_items_ == 0) {
-    for (int64_t i = 0; i < count; ++i) item_at(indices, i, sink);  // all are null
-    return;
-  }
-  const auto copy = [&](auto width) {
-    const int64_t size = width;
-    for (int64_t i = 0; i < count; ++i)
-      std::memcpy(sink.values() + i * size,
-                  items_.data() + static_cast<int64_t>(item_at(indices, i, sink)) * size,
-                  static_cast<size_t>(size));
-  };
-  switch (item_width_) {
-    case 4: return copy(std::integral_constant<int64_t, 4>());
-    case 8: return copy(std::integral_constant<int64_t, 8>());
-    default: return copy(item_width_);
+void RowPage::gather_items(const std::vector<Slice>& slices, RangeSink& sink) const {
+  int64_t most = 0;
+  for (const Slice& slice : slices) most = std::max(most, slice.count());
+  Owned<uint8_t> words(most * (bits_ / 8));
+  for (const Slice& slice : slices) {
+    read_words(slice, words.data());
+    with_indices(words.data(), slice.count(), sink, [&](const auto* indices, const auto&) {
+      if (num_items_)  // else all are null
+        dictionary::gather(items_.data(), item_width_, indices, slice.count(), sink.values());
+    });
+    sink.advance(slice.count());
   }
 }
 
@@ -249,16 +233,8 @@ void RowPage::string_range(const std::vector<Slice>& slices, int64_t count, Part
   auto& strings = sink.strings<Offset>();
   bool is_text = !sink.form.is_text;  // or need not be
   if (items_kind_ != Items::none) {
-    std::vector<uint8_t> indices(static_cast<size_t>(count * (bits_ / 8)));
-    uint8_t* to = indices.data();
-    for (const Slice& slice : slices) {
-      read_words(slice, to);
-      to += slice.count() * (bits_ / 8);
-    }
+    strings.push_back(expanded<Offset>(slices, count, sink));
     is_text = is_text || has_text_items();  // a bad item may be one that no row uses
-    with_index(indices.data(), [&](const auto* numbers) {
-      strings.push_back(expanded<Offset>(numbers, count, sink));
-    });
   } else if (symbols_) {
     std::vector<fsst::Stream> streams;
     for (const auto& [chunk, first, last] : slices) {
@@ -318,37 +294,30 @@ RangeStrings<Offset> RowPage::copied(const std::vector<Slice>& slices, int64_t c
   return out;
 }
 
-template <typename Offset, typename Index>
-RangeStrings<Offset> RowPage::expanded(const Index* indices, int64_t count,
+template <typename Offset>
+RangeStrings<Offset> RowPage::expanded(const std::vector<Slice>& slices, int64_t count,
                                        const RangeSink& sink) const {
-  const auto item = [&](int64_t i) -> std::pair<int64_t, int64_t> {
-    if (!sink.is_valid(sink.row() + i)) return {0, 0};  // of a null: arbitrary
-    const uint64_t index = item_at(indices, i, sink);
+  Owned<uint8_t> words(count * (bits_ / 8));
+  uint8_t* to = words.data();
+  for (const Slice& slice : slices) {
+    read_words(slice, to);
+    to += slice.count() * (bits_ / 8);
+  }
+  std::optional<RangeStrings<Offset>> strings;
+  with_indices(words.data(), count, sink, [&](const auto* indices, const auto& is_valid) {
+    const auto expand = [&](const auto* offsets) {
+      const dictionary::Strings items(offsets, num_items_, items_.data(),
+                                      static_cast<int64_t>(items_.size()));
+      auto [starts, bytes] = items.template expand<Offset>(indices, count, is_valid);
+      const int64_t size = starts[count];
+      strings.emplace(RangeStrings<Offset>{std::move(starts), std::move(bytes), count, size});
+    };
     if (items_kind_ == Items::strings_32)
-      return {offsets_32_.data()[index], offsets_32_.data()[index + 1]};
-    return {offsets_64_.data()[index], offsets_64_.data()[index + 1]};
-  };
-  Owned<Offset> offsets(count + 1);
-  int64_t total = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    offsets[i] = static_cast<Offset>(total);
-    const auto [begin, end] = item(i);
-    total += end - begin;
-    if (total > std::numeric_limits<Offset>::max())
-      throw std::overflow_error("strings of too many bytes for their offsets");
-  }
-  offsets[count] = static_cast<Offset>(total);
-  constexpr int64_t kBurst = 32;  // bytes copied at once where there is room: most are short
-  Owned<uint8_t> bytes(total, kBurst);
-  const uint8_t* const items_end = items_.data() + items_.size();
-  for (int64_t i = 0; i < count; ++i) {
-    const auto [begin, end] = item(i);
-    const uint8_t* from = items_.data() + begin;
-    const bool is_short = end - begin <= kBurst && items_end - from >= kBurst;
-    std::memcpy(bytes.data() + offsets[i], from,
-                is_short ? size_t{kBurst} : static_cast<size_t>(end - begin));
-  }
-  return {std::move(offsets), std::move(bytes), count, total};
+      expand(offsets_32_.data());
+    else
+      expand(offsets_64_.data());
+  });
+  return *std::move(strings);
 }
 
 bool RowPage::has_text_items() const {
