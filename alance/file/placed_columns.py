@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.field import Field
     from alance.format.layouts.paged_rows import PlacedRows
-    from alance.format.plans import Reader
+    from alance.format.plans import Pieces, Reader
     from alance.format.schema import Schema
+
+GOES_ON: Final = 1  # of the kernel: there are shares that are not decoded
 
 
 class PlacedColumns(NamedTuple):
@@ -70,26 +72,60 @@ class PlacedColumns(NamedTuple):
             CorruptFileError: the bytes contradict the format.
             UnsupportedError: more bytes of strings than 32-bit offsets can say.
         """
-        placed = self.placed
+        (share,) = self.shares(1, schema, order)
+        batch = share.decode(read)
+        assert batch is not None
+        return batch
+
+    def shares(self, count: int, schema: Schema, order: Int64s | None) -> list[ColumnsShare]:
+        """The same for so many threads, each of which decodes about as many bytes; several only
+        of rows that were not read before.
+        """
+        batch = _kernels.RowBatch(self.columns, self.widths, self.texts, order, count)
+        return [ColumnsShare(self, schema, batch, number) for number in range(count)]
+
+
+class ColumnsShare(NamedTuple):
+    """What a thread decodes of columns; the batch is that of all shares."""
+
+    columns: PlacedColumns
+    schema: Schema
+    batch: _kernels.RowBatch
+    number: int
+
+    def decode(self, read: Reader) -> pa.RecordBatch | None:
+        """The values of all shares, once the last of them is decoded; None before.
+
+        Arguments and errors are those of `PlacedColumns.decode`.
+        """
+        placed, fields, *_ = self.columns
         plan, content = placed.plan, placed.content
-        batch = _kernels.RowBatch(self.columns, self.widths, self.texts, order)
         try:
             if content is not None:
-                batch.decode(plan, content)
+                self.batch.decode(plan, content)
             else:
-                with read(placed.paths, lambda: placed.pieces_of_columns(self.columns)) as source:
-                    if not batch.read(plan, source):
+                with read(placed.paths, self._pieces) as source:
+                    state = self.batch.read(plan, source, self.number)
+                    if not state:
                         raise OSError  # the reader knows which
+                if state == GOES_ON:
+                    return None
         except OverflowError as error:
             raise UnsupportedError(f"{error}: take fewer rows at once") from error
         except AlanceError:
             raise
         except ValueError as error:
-            failure = plan.page(batch.page).place.corrupt(str(error))
-            failure.add_note(f"in field {self.fields[batch.column].name!r}")
+            page, column = self.batch.place(self.number)
+            failure = plan.page(page).place.corrupt(str(error))
+            failure.add_note(f"in field {fields[column].name!r}")
             raise failure from error
-        if len(self.fields) == len(schema.fields):
-            arrow = schema.read_arrow()
+        if len(fields) == len(self.schema.fields):
+            arrow = self.schema.read_arrow()
         else:
-            arrow = pa.schema([field.to_arrow() for field in self.fields])
-        return pa.RecordBatch._import_from_c(batch.address, arrow)
+            arrow = pa.schema([field.to_arrow() for field in fields])
+        return pa.RecordBatch._import_from_c(self.batch.address, arrow)
+
+    def _pieces(self) -> Pieces:
+        """What is read; the first share tells it of all."""
+        placed, _, columns, *_ = self.columns
+        return placed.pieces_of(0, 0) if self.number else placed.pieces_of_columns(columns)

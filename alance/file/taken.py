@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask
+    from alance.file.placed_columns import ColumnsShare
     from alance.format.field import Field
     from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Pieces, Reader
@@ -54,6 +55,18 @@ class TakenRows(NamedTuple):
             for part in dict.fromkeys(share.tolist())
         ]
         return [TakenRows(own, [task.only(own) for task in self.tasks]) for own in schemas]
+
+    def shares(self, count: int, order: Int64s | None) -> list[ColumnsShare]:
+        """All columns as parts of some rows each, for so many threads, that become one batch.
+
+        None where a column is not plain, or was read.
+        """
+        columns = [own for task in self.tasks for own in task.columns]
+        if len(self.tasks) > 1 or len(columns) != 1 or columns[0].placed.content is not None:
+            return []
+        if len(columns[0].fields) < len(self.schema.fields):
+            return []
+        return columns[0].shares(count, self.schema, order)
 
     @property
     def unread(self) -> list[PlacedRows]:

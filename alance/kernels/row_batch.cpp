@@ -1,9 +1,12 @@
 // Single rows of many columns as one record batch, in one call, whatever the number of columns.
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <atomic>
 #include <optional>
+#include <type_traits>
 
 #include "arrow_c.hpp"
 #include "range_sink.hpp"
@@ -73,27 +76,93 @@ class Order {
   int64_t size_;
 };
 
+// The decoded rows of a column: those of some sinks, one behind the other.
+class Decoded {
+ public:
+  // `rows`: how many are to be there.
+  Decoded(std::vector<Sink*> sinks, int64_t rows) {
+    size_t first = 0;
+    for (Sink* sink : sinks) {
+      parts_.push_back({sink, first});
+      first += sink->valid.size();
+    }
+    if (static_cast<int64_t>(first) != rows)
+      corrupt("a column of " + std::to_string(first) + " rows");
+  }
+
+  bool has_nulls() const {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [](const Part& part) { return part.sink->has_nulls; });
+  }
+  bool is_valid(size_t row) const { return at(row, &Sink::valid) != 0; }
+  // A byte a row.
+  uint8_t at(size_t row, std::vector<uint8_t> Sink::*values) const {
+    const auto& [sink, first] = part_of(row);
+    return (sink->*values)[row - first];
+  }
+  // A value of so many bytes.
+  const uint8_t* value(size_t row, size_t width) const {
+    const auto& [sink, first] = part_of(row);
+    return sink->bytes.data() + (row - first) * width;
+  }
+  std::pair<const uint8_t*, const uint8_t*> string(size_t row) const {
+    const auto& [sink, first] = part_of(row);
+    const int64_t* offset = sink->offsets.data() + (row - first);
+    return {sink->bytes.data() + offset[0], sink->bytes.data() + offset[1]};
+  }
+  // The values of all rows, end to end.
+  Owned<uint8_t> bytes() const {
+    size_t size = 0;
+    for (const Part& part : parts_) size += part.sink->bytes.size();
+    Owned<uint8_t> copy(static_cast<int64_t>(size));
+    uint8_t* to = copy.data();
+    for (const Part& part : parts_)
+      to = std::copy(part.sink->bytes.begin(), part.sink->bytes.end(), to);
+    return copy;
+  }
+  void check_text() const {
+    for (const auto& [sink, first] : parts_) {
+      const size_t count = sink->valid.size();
+      if (are_utf8(sink->offsets.data(), static_cast<int64_t>(count), sink->bytes.data())) continue;
+      for (size_t row = first; row < first + count; ++row)
+        if (const auto [begin, end] = string(row); is_valid(row) && !is_utf8(begin, end))
+          corrupt("value " + std::to_string(row) + " of the rows read is no UTF-8");
+    }
+  }
+
+ private:
+  struct Part {
+    Sink* sink;
+    size_t first;  // row
+  };
+
+  const Part& part_of(size_t row) const {
+    const Part* part = &parts_.back();  // there are few
+    while (part->first > row) --part;
+    return *part;
+  }
+
+  std::vector<Part> parts_;
+};
+
 // A column as Arrow lays it out, of the values and validity of decoded rows.
 class Column {
  public:
-  Column(Sink& sink, const RangeForm& form, int64_t num_decoded, const Order& order,
-         arrow::Batch& batch)
-      : sink_(sink), form_(form), num_decoded_(num_decoded), order_(order), batch_(batch) {}
+  Column(const Decoded& rows, const RangeForm& form, const Order& order, arrow::Batch& batch)
+      : rows_(rows), form_(form), order_(order), batch_(batch) {}
 
   arrow::Column finish() {
-    if (static_cast<int64_t>(sink_.valid.size()) != num_decoded_)
-      corrupt("a column of " + std::to_string(sink_.valid.size()) + " rows");
     arrow::Column column{order_.size(), 0, {nullptr}};
-    if (sink_.has_nulls) {
-      for (int64_t i = 0; i < order_.size(); ++i) column.num_nulls += sink_.valid[order_[i]] == 0;
-      column.buffers[0] = bits(sink_.valid);
+    if (rows_.has_nulls()) {
+      for (int64_t i = 0; i < order_.size(); ++i) column.num_nulls += !rows_.is_valid(order_[i]);
+      column.buffers[0] = bits(&Sink::valid);
     }
     if (form_.width == 0) {
-      column.buffers.push_back(bits(sink_.bytes));
+      column.buffers.push_back(bits(&Sink::bytes));
     } else if (!form_.is_string()) {
       column.buffers.push_back(values());
     } else {
-      if (form_.is_text) check_text();
+      if (form_.is_text) rows_.check_text();
       column.buffers.push_back(form_.width == -4 ? offsets<int32_t>() : offsets<int64_t>());
       column.buffers.push_back(strings());
     }
@@ -101,47 +170,48 @@ class Column {
   }
 
  private:
-  const void* bits(const std::vector<uint8_t>& values) {
+  const void* bits(std::vector<uint8_t> Sink::*values) {
     Owned<uint8_t> packed((order_.size() + 7) / 8);
     std::fill_n(packed.data(), packed.size(), uint8_t{0});
     for (int64_t i = 0; i < order_.size(); ++i)
-      packed[i / 8] |= static_cast<uint8_t>((values[order_[i]] != 0) << (i % 8));
+      packed[i / 8] |= static_cast<uint8_t>((rows_.at(order_[i], values) != 0) << (i % 8));
     return batch_.keep(std::move(packed));
   }
 
   const void* values() {
-    if (order_.is_as_decoded()) return all_bytes();
+    if (order_.is_as_decoded()) return batch_.keep(rows_.bytes());
     Owned<uint8_t> copy(product(order_.size(), form_.width, "row batch"));
     switch (form_.width) {
       case 4:
-        gather<4>(copy.data());
+        gather(copy.data(), std::integral_constant<size_t, 4>());
         break;
       case 8:
-        gather<8>(copy.data());
+        gather(copy.data(), std::integral_constant<size_t, 8>());
+        break;
+      case 16:
+        gather(copy.data(), std::integral_constant<size_t, 16>());
         break;
       default:
-        for (int64_t i = 0; i < order_.size(); ++i)
-          std::memcpy(copy.data() + i * form_.width, value(i), static_cast<size_t>(form_.width));
+        gather(copy.data(), static_cast<size_t>(form_.width));
     }
     return batch_.keep(std::move(copy));
   }
 
-  // Copies values whose width the compiler knows: an instruction each.
-  template <size_t Width>
-  void gather(uint8_t* to) const {
-    for (int64_t i = 0; i < order_.size(); ++i, to += Width) std::memcpy(to, value(i), Width);
-  }
-
-  const uint8_t* value(int64_t i) const {
-    return sink_.bytes.data() + order_[i] * static_cast<size_t>(form_.width);
+  // Copies values; where the compiler knows their width, by an instruction each.
+  template <typename Width>
+  void gather(uint8_t* to, Width width) const {
+    for (int64_t i = 0; i < order_.size(); ++i, to += width)
+      std::memcpy(to, rows_.value(order_[i], width), width);
   }
 
   const void* strings() {
-    if (order_.is_as_decoded()) return all_bytes();
+    if (order_.is_as_decoded()) return batch_.keep(rows_.bytes());
     Owned<uint8_t> copy(num_bytes_);
     uint8_t* to = copy.data();
-    for (int64_t i = 0; i < order_.size(); ++i)
-      to = std::copy_n(sink_.bytes.data() + sink_.offsets[order_[i]], size(i), to);
+    for (int64_t i = 0; i < order_.size(); ++i) {
+      const auto [begin, end] = rows_.string(order_[i]);
+      to = std::copy(begin, end, to);
+    }
     return batch_.keep(std::move(copy));
   }
 
@@ -160,27 +230,12 @@ class Column {
 
   // Bytes of a string.
   int64_t size(int64_t i) const {
-    return sink_.offsets[order_[i] + 1] - sink_.offsets[order_[i]];
+    const auto [begin, end] = rows_.string(order_[i]);
+    return end - begin;
   }
 
-  const void* all_bytes() {
-    Owned<uint8_t> copy(static_cast<int64_t>(sink_.bytes.size()));
-    if (!sink_.bytes.empty()) std::memcpy(copy.data(), sink_.bytes.data(), sink_.bytes.size());
-    return batch_.keep(std::move(copy));
-  }
-
-  void check_text() const {
-    const int64_t* offsets = sink_.offsets.data();
-    const uint8_t* bytes = sink_.bytes.data();
-    if (are_utf8(offsets, num_decoded_, bytes)) return;
-    for (int64_t i = 0; i < num_decoded_; ++i)
-      if (sink_.valid[static_cast<size_t>(i)] && !is_utf8(bytes + offsets[i], bytes + offsets[i + 1]))
-        corrupt("value " + std::to_string(i) + " of the rows read is no UTF-8");
-  }
-
-  Sink& sink_;
+  const Decoded& rows_;
   const RangeForm& form_;
-  const int64_t num_decoded_;
   const Order& order_;
   int64_t num_bytes_ = 0;
   arrow::Batch& batch_;
@@ -189,59 +244,128 @@ class Column {
 // Columns of a plan as one struct array, for `RecordBatch._import_from_c`.
 class RowBatch : public arrow::Exported {
  public:
+  enum State : int { kFailed, kGoesOn, kDone };
+
   // `columns`: of the plan, which fit (`RowPlan.fitting`) these widths; `texts`: are they UTF-8?
   // `order`: the plan's rows that are wanted, by number; without it all, in the order of the plan.
+  // `shares`: of the groups of each column, that are decoded by a thread each.
   RowBatch(std::vector<size_t> columns, const std::vector<int64_t>& widths,
-           const std::vector<bool>& texts, std::optional<In<int64_t>> order)
-      : columns_(std::move(columns)), order_(std::move(order)) {
+           const std::vector<bool>& texts, std::optional<In<int64_t>> order, size_t shares)
+      : columns_(std::move(columns)), order_(std::move(order)), shares_(shares), left_(shares) {
     if (widths.size() != columns_.size() || texts.size() != columns_.size())
       corrupt("row batch: forms of other columns");
+    if (shares == 0) corrupt("row batch: no shares");
     for (size_t i = 0; i < widths.size(); ++i) forms_.push_back({widths[i], texts[i]});
   }
-  // The number of the page, in the plan's list, that was decoded last: an error is in it.
-  size_t page() const { return page_; }
-  // The place of its column among those that were asked for.
-  size_t column() const { return column_; }
-
-  // `content` has the bytes of all groups of the plan.
-  void decode(const RowPlan& plan, const Bytes& content) {
-    Held held(content);
-    run(plan, held);
+  // Of a share: the number of the page, in the plan's list, that was decoded last (an error is in
+  // it), and the place of its column among those that were asked for.
+  std::pair<size_t, size_t> place(size_t number) const {
+    const Share& share = share_of(number);
+    return {share.page, share.column};
   }
 
-  // False: the source failed.
-  bool read(const RowPlan& plan, Source& source) {
+  // `content` has the bytes of all groups of the plan; there is one share.
+  void decode(const RowPlan& plan, const Bytes& content) {
+    Held held(content);
+    run(plan, held, 0);
+  }
+
+  // A share, which nobody else decodes. Gives a state: the source failed, there are shares that are
+  // not decoded, or this was the last and the batch is there.
+  int read(const RowPlan& plan, Source& source, size_t number) {
     Read reading(source);
-    return run(plan, reading);
+    return run(plan, reading, number);
   }
 
  private:
-  bool run(const RowPlan& plan, Groups& groups) {
+  struct Share {
+    size_t page = 0, column = 0;
+    bool is_begun = false;
+    std::vector<Sink> sinks;  // of the columns
+  };
+
+  const Share& share_of(size_t number) const {
+    if (number >= shares_.size()) corrupt("row batch: no such share");
+    return shares_[number];
+  }
+
+  State run(const RowPlan& plan, Groups& groups, size_t number) {
+    if (share_of(number).is_begun && shares_.size() > 1) corrupt("row batch: a share again");
     for (size_t i = 0; i < columns_.size(); ++i)
       if (!plan.fits(columns_[i], forms_[i].width)) corrupt("row batch: rows of another form");
+    Share& share = shares_[number];
+    share.is_begun = true;
     nb::gil_scoped_release release;
+    if (shares_.size() == 1) return run_alone(plan, groups, share);
+    share.sinks.resize(columns_.size());
+    for (share.column = 0; share.column < columns_.size(); ++share.column)
+      if (!decode_column(plan, groups, number, share.sinks[share.column])) return kFailed;
+    if (left_.fetch_sub(1) != 1) return kGoesOn;
+    const Order order(order_, plan.num_rows);
+    auto batch = std::make_unique<arrow::Batch>(order.size());
+    for (share.column = 0; share.column < columns_.size(); ++share.column) {
+      std::vector<Sink*> sinks;
+      for (Share& own : shares_) sinks.push_back(&own.sinks[share.column]);
+      add(share.column, std::move(sinks), order, plan.num_rows, *batch);
+      for (Share& own : shares_) own.sinks[share.column] = Sink();
+    }
+    give(std::move(batch));
+    return kDone;
+  }
+
+  // One sink for all columns, one after the other.
+  State run_alone(const RowPlan& plan, Groups& groups, Share& share) {
     const Order order(order_, plan.num_rows);
     auto batch = std::make_unique<arrow::Batch>(order.size());
     Sink sink;
-    for (column_ = 0; column_ < columns_.size(); ++column_) {
-      const RangeForm& form = forms_[column_];
-      const size_t column = columns_[column_];
-      sink.clear(form.is_string() ? 0 : std::max<int64_t>(form.width, 1), plan.num_rows);
-      for (size_t group = plan.first_group(column); group < plan.columns[column]; ++group) {
-        const uint8_t* bytes = groups.bring(plan, group);
-        if (bytes == nullptr) return false;
-        take_group(plan, group, bytes, sink, page_);
-      }
-      batch->add(Column(sink, form, plan.num_rows, order, *batch).finish());
+    for (share.column = 0; share.column < columns_.size(); ++share.column) {
+      if (!decode_column(plan, groups, 0, sink)) return kFailed;
+      add(share.column, {&sink}, order, plan.num_rows, *batch);
     }
     give(std::move(batch));
+    return kDone;
+  }
+
+  // Decodes the groups of a column that are a share's: about as many bytes for each.
+  bool decode_column(const RowPlan& plan, Groups& groups, size_t number, Sink& sink) {
+    Share& share = shares_[number];
+    const RangeForm& form = forms_[share.column];
+    const size_t column = columns_[share.column];
+    const size_t first = cut(plan, column, number), last = cut(plan, column, number + 1);
+    int64_t num_rows = 0;
+    for (size_t group = first; group < last; ++group) num_rows += plan.groups[group].num_rows;
+    sink.clear(form.is_string() ? 0 : std::max<int64_t>(form.width, 1), num_rows);
+    for (size_t group = first; group < last; ++group) {
+      const uint8_t* bytes = groups.bring(plan, group);
+      if (bytes == nullptr) return false;
+      take_group(plan, group, bytes, sink, share.page);
+    }
     return true;
+  }
+
+  // The first group of a share.
+  size_t cut(const RowPlan& plan, size_t column, size_t number) const {
+    const size_t first = plan.first_group(column), last = plan.columns[column];
+    if (number == shares_.size()) return last;
+    const int64_t begin = plan.first_byte(first);
+    const double size = static_cast<double>(plan.first_byte(last) - begin);
+    const double before = size * static_cast<double>(number) / static_cast<double>(shares_.size());
+    size_t group = first;
+    while (group < last && static_cast<double>(plan.first_byte(group) - begin) < before) ++group;
+    return group;
+  }
+
+  void add(size_t column, std::vector<Sink*> sinks, const Order& order, int64_t num_rows,
+           arrow::Batch& batch) const {
+    const Decoded rows(sinks, num_rows);
+    batch.add(Column(rows, forms_[column], order, batch).finish());
   }
 
   std::vector<size_t> columns_;
   std::vector<RangeForm> forms_;
   std::optional<In<int64_t>> order_;
-  size_t page_ = 0, column_ = 0;
+  std::vector<Share> shares_;
+  std::atomic<size_t> left_;  // shares that are not decoded
 };
 
 }  // namespace
@@ -251,11 +375,11 @@ void register_row_batch(nanobind::module_& m) {
   using namespace alance;
   nb::class_<RowBatch>(m, "RowBatch")
       .def(nb::init<std::vector<size_t>, const std::vector<int64_t>&, const std::vector<bool>&,
-                    std::optional<In<int64_t>>>(),
-           nb::arg("columns"), nb::arg("widths"), nb::arg("texts"), nb::arg("order") = nb::none())
+                    std::optional<In<int64_t>>, size_t>(),
+           nb::arg("columns"), nb::arg("widths"), nb::arg("texts"), nb::arg("order") = nb::none(),
+           nb::arg("shares") = 1)
       .def_prop_ro("address", &RowBatch::address)
-      .def_prop_ro("page", &RowBatch::page)
-      .def_prop_ro("column", &RowBatch::column)
+      .def("place", &RowBatch::place, nb::arg("share") = 0)
       .def("decode", &RowBatch::decode, nb::arg("plan"), nb::arg("content"))
-      .def("read", &RowBatch::read, nb::arg("plan"), nb::arg("source"));
+      .def("read", &RowBatch::read, nb::arg("plan"), nb::arg("source"), nb::arg("share") = 0);
 }

@@ -179,6 +179,58 @@ def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
             batch.decode(plan, memoryview(chunk * 2))
 
 
+def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
+    """A share each of the chunks of a column, of which there may be fewer; in any order."""
+    count = 3
+    table = _kernels.RowTable(np.array([0, 4 * count], np.int64))
+    bounds = np.arange(count + 1, dtype=np.int64)
+    size = 8 + (200 << 10)  # more than is read at once, so that a chunk is a group
+    width = (size - 8) // 4
+    page = _kernels.RowPage(
+        4 * bounds, size * bounds, 0, size * count, 4 * count, 0, 8 * width, 0, 0, 0, True
+    )
+    table.set(0, page, page, 0, True)
+    path = tmp_path / "file"
+    header = (0).to_bytes(2, "little") + (4 * width).to_bytes(4, "little") + bytes(2)
+    path.write_bytes(
+        b"".join(header + bytes(range(4 * n, 4 * n + 4)) * width for n in range(count))
+    )
+    wanted = np.array([1, 4, 6, 11], np.int64)
+    plan = _kernels.plan_rows([[table]], wanted, [len(wanted)])
+    assert plan.num_groups == count
+    order = np.array([3, 0, 0, 2, 1], np.int64)
+    schema = pa.schema([("a", pa.binary(width))])
+    content = path.read_bytes()
+    whole = _kernels.RowBatch([0], [width], [False], order)
+    whole.decode(plan, memoryview(content))
+    expected = pa.RecordBatch._import_from_c(whole.address, schema)
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        for shares in (1, 2, 3, 7):
+            for turn in (1, -1):
+                batch = _kernels.RowBatch([0], [width], [False], order, shares)
+                states = []
+                for share in [*range(shares)][::turn]:
+                    assert batch.address == 0
+                    states.append(batch.read(plan, _kernels.FileSource([fd], 4096), share))
+                assert states == [1] * (shares - 1) + [2]
+                assert pa.RecordBatch._import_from_c(batch.address, schema).equals(expected)
+        batch = _kernels.RowBatch([0], [width], [False], order, 2)
+        source = _kernels.FileSource([fd], 4096)
+        with pytest.raises(ValueError, match="no such share"):
+            batch.read(plan, source, 2)
+        assert batch.read(plan, source, 0) == 1
+        with pytest.raises(ValueError, match="a share again"):
+            batch.read(plan, source, 0)
+        path.write_bytes(content[:-1])
+        assert batch.read(plan, source, 1) == 0  # the file is too short
+        assert batch.address == 0
+    finally:
+        os.close(fd)
+    with pytest.raises(ValueError, match="no shares"):
+        _kernels.RowBatch([0], [width], [False], order, 0)
+
+
 def test_ranges_of_rows_lie_in_any_buffers() -> None:
     table = _kernels.RowTable(np.array([0, 4], np.int64))
     page = _kernels.RowPage(

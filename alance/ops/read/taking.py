@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from contextlib import aclosing
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
     from alance.io.cache import SearchCache
     from alance.ops.version.snapshot import FragmentHandle, Snapshot, TakenColumns
+
+    Decoder: TypeAlias = Callable[[Reader], pa.RecordBatch | None]
 
 T = TypeVar("T")
 
@@ -135,13 +137,19 @@ async def read_rows(
         batches = [await read_rows(snapshot, part, choice, _as_is) for part in ranges]
         return await pool.run(lambda: finish(in_order(one_batch(batches), order)))
     ahead_bytes = max(largest, min(sum(sizes), most))
-    batches_of: list[pa.RecordBatch | None] = [None] * len(parts)
-    left = [*range(len(parts))]
+    decoders: list[Decoder] = [partial(part.decode, order=order) for part in parts]
+    if source is not None and len(parts) < pool.num_threads:
+        shares = taken.shares(pool.num_threads, order)
+        decoders = [share.decode for share in shares] or decoders
+    batches_of: list[pa.RecordBatch | None] = [None] * len(decoders)
+    left = [*range(len(decoders))]
 
     def decode(number: int, read: Reader) -> T | None:
-        batches_of[number] = parts[number].decode(read, order)
+        batches_of[number] = decoders[number](read)
         is_last = left.pop() == 0  # each thread has another answer
-        return finish(side_by_side(cast("list[pa.RecordBatch]", batches_of))) if is_last else None
+        if not is_last:
+            return None
+        return finish(side_by_side([batch for batch in batches_of if batch is not None]))
 
     async def part(number: int) -> T | None:
         read = source
@@ -152,7 +160,7 @@ async def read_rows(
 
     async with room.taken(2 * decoded_bytes + ahead_bytes):
         if source is not None:
-            answers = await all_of(part(number) for number in range(len(parts)))
+            answers = await all_of(part(number) for number in range(len(decoders)))
             return next(answer for answer in answers if answer is not None)
         jobs = [Job(size, partial(part, number)) for number, size in enumerate(sizes)]
         ahead = readahead(jobs, budget_bytes=ahead_bytes, max_jobs=len(jobs), ordered=False)
