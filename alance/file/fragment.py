@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import completed, empty_columns, in_order, leaf_bytes, one_array
+from alance.file.columns import OpenColumn
 from alance.file.leaves import OpenLeaf, Parts
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
 from alance.file.open import ColumnsOf, FileOf, open_columns_of, open_files
 from alance.file.page_tables import PageTables
 from alance.file.placed_rows import fetch_placed, placed_rows
-from alance.file.ranged import NO_ROWS, RangedRows, loads_of_range, read_ranges
+from alance.file.ranged import NO_ROWS, RangedRows, joined, loads_of_range, read_ranges
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows
 from alance.format.plans import PLANS_A_TURN, TURN, all_read, together
@@ -196,6 +197,14 @@ class OpenFragment:
         """Memory of what is known of the columns."""
         return 100 + self.tables.num_bytes
 
+    @property
+    def page_rows(self) -> int:
+        """Rows of a page: of the first one of the first column."""
+        column = self.leaves[0].column if self.leaves else None
+        if not isinstance(column, OpenColumn) or not column.column.num_pages:
+            return self.num_rows
+        return max(1, column.column.pages[0].num_rows)
+
     @cached_property
     def row_bytes(self) -> float:
         """Memory of a decoded row, estimated: a constant page of vectors has no bytes at all."""
@@ -230,21 +239,36 @@ class OpenFragment:
         Args:
             spans: ascending, none of them empty.
         """
-        leaves: dict[int, Found] = {}
+        (task,) = yield from self.read_parts([spans], states)
+        return task
+
+    def read_parts(
+        self, parts: Sequence[Sequence[tuple[int, int]]], states: States
+    ) -> Plan[list[FragmentTask]]:
+        """Plan ranges of physical rows that are fetched together, in parts of a task each.
+
+        Args:
+            parts: the ranges of each, as for `read_spans`; each part is behind the one before it.
+        """
+        leaves: list[dict[int, Found]] = [{} for _ in parts]
         if beside := self.leaves_beside():
             plans: list[Plan[Any]] = [
-                read_ranges(self, spans, states),
-                self._read(beside, spans, states),
+                read_ranges(self, parts, states),
+                *[self._read(beside, spans, states) for spans in parts],
             ]
-            ranged, leaves = yield from together(plans)
+            ranged, *leaves = yield from together(plans)
         else:
-            ranged = yield from read_ranges(self, spans, states)
+            ranged = yield from read_ranges(self, parts, states)
         # Columns of which it was learned meanwhile that the kernel does not take them.
-        left = [leaf for leaf in self._others(ranged.numbers) if leaf.leaf.field.id not in leaves]
+        ids = {leaf.leaf.field.id for leaf in beside}
+        left = [leaf for leaf in self._others(ranged[0].numbers) if leaf.leaf.field.id not in ids]
         if left:
-            leaves.update((yield from self._read(left, spans, states)))
-        num_rows = sum(stop - start for start, stop in spans)
-        return FragmentTask(self.schema, num_rows, leaves, ranged)
+            more = yield from together([self._read(left, spans, states) for spans in parts])
+            leaves = [{**own, **later} for own, later in zip(leaves, more, strict=True)]
+        return [
+            FragmentTask(self.schema, sum(stop - start for start, stop in spans), own, rows)
+            for spans, own, rows in zip(parts, leaves, ranged, strict=True)
+        ]
 
     def leaves_of(self, ids: Iterable[int]) -> list[OpenLeaf]:
         """The leaves of some fields, as far as there are any."""
@@ -280,13 +304,13 @@ class OpenFragment:
         at most one round for all. Each is little work, so that others run in between.
 
         Args:
-            parts: each begins where the one before it ends.
+            parts: ascending, none of them empty.
         """
-        if not parts:
-            return
         yield from loads_of_range(self, parts, states)
+        runs = joined(parts)
         for leaf in self.leaves_beside():
-            yield leaf.load(parts[0][0], parts[-1][1], states)
+            for run in runs:
+                yield leaf.load(*run, states)
 
 
 def take_rows(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance import _kernels
@@ -26,7 +27,7 @@ from alance.format.layouts.place import fetch
 from alance.format.plans import together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -141,11 +142,11 @@ def loads_of_range(
     Small pages inside a part are left out: `read_ranges` gets them whole.
 
     Args:
-        parts: each begins where the one before it ends.
+        parts: ascending, none of them empty.
     """
     columns = fragment.tables.ranged
     if parts and columns.numbers:
-        holes = _holes(fragment, columns.plan([(parts[0][0], parts[-1][1])]), states)
+        holes = _holes(fragment, columns.plan(joined(parts)), states)
         large = [hole for hole in holes if not _is_small(hole, parts)]
         for first in range(0, len(large), LEARNED_AT_ONCE):
             yield learn(large[first : first + LEARNED_AT_ONCE], states)
@@ -165,39 +166,51 @@ def loads_of_all(fragment: OpenFragment, states: States) -> list[Plan[None]]:
     ]
 
 
+def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Ascending spans; those that begin where the one before them ends are one with it."""
+    runs: list[tuple[int, int]] = []
+    for start, stop in spans:
+        if runs and runs[-1][1] == start:
+            start = runs.pop()[0]
+        runs.append((start, stop))
+    return runs
+
+
 def read_ranges(
-    fragment: OpenFragment, spans: Sequence[tuple[int, int]], states: States
-) -> Plan[RangedRows]:
-    """Plan ranges of rows with their bytes.
+    fragment: OpenFragment, parts: Sequence[Sequence[tuple[int, int]]], states: States
+) -> Plan[list[RangedRows]]:
+    """Plan ranges of rows with their bytes, in parts that are decoded one by one. A small page
+    inside of them all is read once, as a whole.
 
     Cost: one round where `loads_of_range` told of the pages, else two.
 
     Args:
-        spans: ascending, none of them empty.
+        parts: the ranges of each; all of them ascending, none of them empty.
     """
-    content = PageBytes()
+    content, spans = PageBytes(), joined(chain.from_iterable(parts))
     while spans and (columns := fragment.tables.ranged).numbers:
         plan = columns.plan(spans)
         holes = _holes(fragment, plan, states)
         if holes:
-            plans, large = [], []
+            loads, large = [content.read(columns, plan)], []
             for hole in holes:
                 if _is_small(hole, spans):
-                    plans.append(_read_whole(hole, content))
+                    loads.append(_read_whole(hole, content))
                 else:
                     large.append(hole)
             if large:
-                plans.append(learn(large, states))
-            plans.append(content.read(columns, plan))
-            yield from together(plans)
+                loads.append(learn(large, states))
+            yield from together(loads)
         elif plan.unknown:
             continue  # the caches knew them
         elif plan.others:
             fragment.tables.leave_out(columns.numbers[at] for at in plan.others)
         else:
             yield from content.read(columns, plan)
-            return RangedRows(columns, plan, content.files(columns))
-    return NO_ROWS
+            plans = [plan] if len(parts) == 1 else [*map(columns.plan, parts)]
+            files = content.files(columns)
+            return [RangedRows(columns, of_part, files) for of_part in plans]
+    return [NO_ROWS] * len(parts)
 
 
 def _holes(fragment: OpenFragment, plan: _kernels.RangePlan, states: States) -> list[Hole]:

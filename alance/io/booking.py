@@ -6,7 +6,7 @@ that two callers of one turn never fetch the same bytes twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,12 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.io.blocks import BlockCache
+    from alance.io.coalesce import Coalesced
     from alance.io.flights import Flight, Lane
+    from alance.io.profile import StoreProfile
     from alance.io.reads import Read
+
+MOST_IN_VAIN: Final = 64 << 20  # bytes between pieces of one turn, where requests would cost more
 
 
 class Asked(NamedTuple):
@@ -61,9 +65,7 @@ def book(
         stops = np.concatenate([own.stops for own in asked])
     if keep:
         starts, stops = lane.blocks.widened(location, starts, stops, everywhere=crowded)
-    gap = profile.scan_gap if bulk else profile.take_gap
-    spans = [*zip(starts.tolist(), stops.tolist(), strict=True)]
-    plan = coalesce(spans, gap, profile.max_request_bytes)
+    plan = _coalesced(profile, starts, stops, bulk=bulk)
     flights = [
         [lane.book(path, *piece, is_kept=keep) for piece in split(*span, profile.max_request_bytes)]
         for span in plan.spans
@@ -82,6 +84,22 @@ def book(
                 own.starts.tolist(), own.stops.tolist(), owners, strict=True
             ):
                 _note(flights[owner], start, stop)
+
+
+def _coalesced(profile: StoreProfile, starts: Int64s, stops: Int64s, *, bulk: bool) -> Coalesced:
+    """Ranges merged. A scan that asks for little pieces of pages would read most of the file in
+    vain, and hold it: then its gaps are those of a take, at last none that are longer than a piece.
+    """
+    spans = [*zip(starts.tolist(), stops.tolist(), strict=True)]
+    num_asked, most_bytes = int((stops - starts).sum()), profile.max_request_bytes
+    gaps = [(profile.scan_gap, most_bytes), (profile.take_gap, MOST_IN_VAIN)] if bulk else []
+    for gap, in_vain in gaps:
+        plan = coalesce(spans, gap, most_bytes)
+        num_read = sum([stop - start for start, stop in plan.spans])
+        if num_read <= num_asked + max(num_asked, in_vain):
+            return plan
+    gap = min(profile.take_gap, num_asked // len(spans)) if bulk else profile.take_gap
+    return coalesce(spans, gap, most_bytes)
 
 
 def _overlaps(asked: Asked, flight: Flight) -> bool:

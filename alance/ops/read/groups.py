@@ -93,15 +93,13 @@ class FragmentGroup(NamedTuple):
             and self.num_bytes <= LITTLE_BYTES
         )
 
-    def page_tables(self, part_rows: int) -> Iterator[Plan[None]]:
-        """Plans of what must be known of the pages before a scan reads so many rows at a time."""
+    def page_tables(self, spans: Sequence[tuple[int, int]]) -> Iterator[Plan[None]]:
+        """Plans of what must be known of the pages before spans of rows are read, one at a time."""
         (fragment,) = self.opened
-        for span in self.spans:
-            parts = cut_span(span, part_rows)
-            yield from fragment.loads(parts, self.states)
-            if self.late is not None:
-                eager = [part for part in parts if part[0] < self.eager_stop]
-                yield from self.late.loads(eager, self.states)
+        yield from fragment.loads(spans, self.states)
+        if self.late is not None:
+            eager = [span for span in spans if span[0] < self.eager_stop]
+            yield from self.late.loads(eager, self.states)
 
     def live_mask(self, start: int, stop: int) -> Mask | None:
         """Which rows of a range are live; of several fragments the range has all. None: all."""
@@ -164,29 +162,32 @@ class Split(NamedTuple):
         """Which of the rows that are read are live; None: all."""
         return self.group.live_mask(self.start, self.stop) if self.rows is None else None
 
-    def reading(
-        self, schema: Schema, *, guess: bool
-    ) -> Plan[FragmentTask | WholeFragments | TakenRows]:
-        """Plan the rows, with the fields of a schema.
 
-        Args:
-            guess: fetch, beside the state of an unknown page, what is likely to hold its rows.
-        """
-        group = self.group
-        if not group.opened:
-            return read_whole(
-                schema,
-                [
-                    FragmentFiles(handle.id, handle.sources, handle.num_physical_rows)
-                    for handle in group.handles
-                ],
-            )
-        if group.is_small:
-            return read_together(group.opened)
-        if self.rows is not None:
-            return _take(schema, group, self.rows, guess=guess)
+def read_splits(schema: Schema, splits: Sequence[Split], *, guess: bool) -> Plan[Sequence[Task]]:
+    """Plan the rows of splits of one group, with the fields of a schema.
+
+    Args:
+        guess: fetch, beside the state of an unknown page, what is likely to hold its rows.
+    """
+    group = splits[0].group
+    if group.opened and not group.is_small and group.rows is None:
         (fragment,) = group.opened
-        return fragment.read(self.start, self.stop, group.states)
+        return (yield from fragment.read_parts(spans_of(splits), group.states))
+    (split,) = splits
+    if not group.opened:
+        files = [
+            FragmentFiles(handle.id, handle.sources, handle.num_physical_rows)
+            for handle in group.handles
+        ]
+        return [(yield from read_whole(schema, files))]
+    if split.rows is None:
+        return [(yield from read_together(group.opened))]
+    return [(yield from _take(schema, group, split.rows, guess=guess))]
+
+
+def spans_of(splits: Sequence[Split]) -> list[list[tuple[int, int]]]:
+    """The rows of splits, as parts of a fragment."""
+    return [[(split.start, split.stop)] for split in splits]
 
 
 def _take(schema: Schema, group: FragmentGroup, rows: Int64s, *, guess: bool) -> Plan[TakenRows]:

@@ -29,7 +29,7 @@ from alance.format.plans import all_read, together
 from alance.io.inline import Note
 from alance.io.readahead import Job
 from alance.io.tasks import all_of
-from alance.ops.read.groups import LATE_BYTES
+from alance.ops.read.groups import LATE_BYTES, read_splits, spans_of
 from alance.ops.read.rows import CHUNK_BYTES, Kept, LateRows, RowFilter
 from alance.ops.read.taking import INLINE_BYTES, keep_grown
 from alance.ops.version.snapshot import TakenColumns
@@ -184,14 +184,14 @@ class SplitReader:
                     LocalRows(group.opened[0], split.start, split.stop, states, files, note)
                     for split in splits
                 ]
-        plans = [split.reading(schema, guess=is_remote) for split in splits]
+        reading = read_splits(schema, splits, guess=is_remote)
         if group.rows is not None:
-            tasks = await self.snapshot.engine.drive(together(plans), "index rows")
+            tasks = await self.snapshot.engine.drive(reading, "index rows")
             cache = self.snapshot.engine.cache
             keep_grown(cache, group.handles, group.opened, self.first_columns)
             return tasks
         reason = "scan" if group.opened else "compaction"
-        return await self.snapshot.engine.drive(together(plans), reason, bulk=True)
+        return await self.snapshot.engine.drive(reading, reason, bulk=True)
 
     async def _finish(self, split: Split, task: Task) -> pa.RecordBatch | None:
         """The output rows of a split from its first columns; None: there are none."""
@@ -211,8 +211,8 @@ class SplitReader:
             is_little = task.num_bytes <= INLINE_BYTES
         kept = await self._run(lambda: row_filter.run(task), inline=is_little)
         if kept is None:
-            reading = split.reading(self.plan.first_schema, guess=False)
-            read = await self.snapshot.engine.drive(reading, "scan", bulk=True)
+            reading = read_splits(self.plan.first_schema, [split], guess=False)
+            (read,) = await self.snapshot.engine.drive(reading, "scan", bulk=True)
             kept = await self._run(lambda: row_filter.run(read))
         assert kept is not None
         return kept
@@ -285,8 +285,8 @@ class SplitReader:
                 await self._wait_for(first)
                 is_eager = self._dense.is_set()
             if is_eager:
-                plans = [late.read(split.start, split.stop, states) for split in splits]
-                reading.append(asyncio.ensure_future(drive(together(plans), "scan", bulk=True)))
+                plan = late.read_parts(spans_of(splits), states)
+                reading.append(asyncio.ensure_future(drive(plan, "scan", bulk=True)))
             filtered = await all_of(
                 self._filter_and_note(split, late, task)
                 for split, task in zip(splits, await first, strict=True)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -20,7 +21,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from alance.file.batches import leaf_bytes
+from alance.file.columns import SMALL_BYTES
 from alance.file.fragment import open_fragments
+from alance.file.ranged import joined
 from alance.file.recall import ScanStates
 from alance.file.tracing import describe
 from alance.format.layouts.fields import leaf_columns
@@ -202,7 +205,7 @@ async def _open(reader: SplitReader, handles: Sequence[FragmentHandle]) -> list[
             load
             for group in groups
             if not group.is_small
-            for load in group.page_tables(_part_rows(reader, group))
+            for load in group.page_tables(_fetched(reader, group))
         ]
         await engine.drive_all(loads, "page tables")
     return groups
@@ -257,7 +260,7 @@ async def _read_window(
     snapshot, options = reader.snapshot, reader.plan.options
     spans = readahead(
         _jobs(reader, groups),
-        budget_bytes=options.io_buffer_bytes or snapshot.read_ahead_bytes,
+        budget_bytes=_ahead_bytes(reader),
         max_jobs=64,
         ordered=options.scan_in_order,
     )
@@ -265,13 +268,20 @@ async def _read_window(
     async def finishing() -> AsyncGenerator[Awaitable[pa.RecordBatch | None], None]:
         async with aclosing(spans):
             async for splits in spans:
-                for finish in splits:
-                    yield finish()
+                left = deque(splits)
+                del splits  # else their bytes stay until those of the next span are there
+                while left:
+                    yield left.popleft()()
 
     async with aclosing(in_turn(finishing(), _ahead(snapshot, reader.plan))) as batches:
         async for batch in batches:
             if batch is not None:
                 yield batch
+
+
+def _ahead_bytes(reader: SplitReader) -> int:
+    """Encoded bytes that are read ahead."""
+    return reader.plan.options.io_buffer_bytes or reader.snapshot.read_ahead_bytes
 
 
 def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:
@@ -281,7 +291,6 @@ def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:
 
 def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[Sequence[Rest]]]:
     """A job a span: what is done of it before its turn."""
-    span_bytes = reader.snapshot.table.store.profile.span_bytes
     for group in groups:
         if group.is_small:
             yield reader.job([Split(group, *group.spans[0])], group.num_bytes)
@@ -294,13 +303,48 @@ def _jobs(reader: SplitReader, groups: Sequence[FragmentGroup]) -> Iterator[Job[
                 split = Split(group, int(rows[0]), int(rows[-1]) + 1, rows)
                 yield reader.job([split], int(row_bytes * len(rows)))
             continue
-        (fragment,) = group.opened
-        row_bytes = fragment.encoded_bytes / max(1, fragment.num_rows)
-        part_rows = _part_rows(reader, group)
-        num_parts = int(min(64, max(1, span_bytes // max(1.0, row_bytes * part_rows))))
-        for parts in _cut_spans(group.spans, part_rows, part_rows * num_parts):
+        row_bytes = _row_bytes(group)
+        for parts in _parts(reader, group):
             num_rows = sum(stop - start for start, stop in parts)
             yield reader.job([Split(group, *part) for part in parts], int(row_bytes * num_rows))
+
+
+def _row_bytes(group: FragmentGroup) -> float:
+    """Encoded bytes of a row of an open fragment."""
+    (fragment,) = group.opened
+    return fragment.encoded_bytes / max(1, fragment.num_rows)
+
+
+def _parts(reader: SplitReader, group: FragmentGroup) -> Iterator[list[tuple[int, int]]]:
+    """Rows of an open fragment that are fetched at once, in parts that are decoded one by one."""
+    part_rows = _part_rows(reader, group)
+    return _cut_spans(group.spans, part_rows, _fetched_rows(reader, group, part_rows))
+
+
+def _fetched(reader: SplitReader, group: FragmentGroup) -> list[tuple[int, int]]:
+    """The same rows, without the cuts between parts."""
+    return [span for parts in _parts(reader, group) for span in joined(parts)]
+
+
+def _fetched_rows(reader: SplitReader, group: FragmentGroup, part_rows: int) -> int:
+    """Rows that are fetched at once: some parts.
+
+    A part of many columns has little of each. So that a request for it is worth its cost, more is
+    fetched: at most half of what may be read ahead, or pages as a whole where they are small.
+    """
+    (fragment,), profile = group.opened, reader.snapshot.table.store.profile
+    row_bytes, ahead_bytes = max(_row_bytes(group), 1e-9), _ahead_bytes(reader)
+    num_columns = len(fragment.leaves)
+    if not profile.is_remote or num_columns * profile.take_gap <= profile.span_bytes:
+        return part_rows * int(min(64, max(1, profile.span_bytes // (row_bytes * part_rows))))
+    most_bytes = min(num_columns * profile.take_gap, ahead_bytes // 2)
+    num_rows = max(part_rows, int(most_bytes / row_bytes) // part_rows * part_rows)
+    page_rows = fragment.page_rows
+    if page_rows <= num_rows:
+        return num_rows // page_rows * page_rows
+    page_bytes = page_rows * row_bytes
+    is_small = page_bytes <= min(ahead_bytes, num_columns * SMALL_BYTES)
+    return page_rows if is_small else num_rows
 
 
 def _has_narrow_late(plan: ScanPlan) -> bool:
@@ -346,12 +390,12 @@ def _cut_spans(
     """Spans cut into parts, and parts together up to so many rows."""
     group: list[tuple[int, int]] = []
     num_rows = 0
-    for span in spans:
-        for start, stop in cut_span(span, part_rows):
-            if num_rows + stop - start > group_rows:
-                yield group
-                group, num_rows = [], 0
-            group.append((start, stop))
-            num_rows += stop - start
+    runs = [run for span in spans for run in cut_span(span, group_rows)]
+    for start, stop in [part for run in runs for part in cut_span(run, part_rows)]:
+        if num_rows + stop - start > group_rows:
+            yield group
+            group, num_rows = [], 0
+        group.append((start, stop))
+        num_rows += stop - start
     if group:
         yield group
