@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
@@ -42,7 +43,12 @@ TABLE: Final = "dataset"  # what a query calls the dataset itself
 AGAIN_S: Final = 0.05  # an interrupt that comes before DuckDB has begun to run is forgotten there
 CLOSED: Final = {"enable_external_access": False, "python_enable_replacements": False}
 BOUNDS: Final = frozenset({"memory_limit", "threads"})  # settings of databases that are kept
-MOST_IDLE: Final = 2  # databases; each has threads of its own, and a few MB
+MOST_IDLE: Final = 4  # databases; each has threads of its own, and a few MB
+AT_ONCE: Final = 8  # queries of a loop: the threads of more would keep it from the interpreter
+
+_waiting: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]] = (
+    WeakKeyDictionary()
+)
 
 
 @outermost
@@ -87,8 +93,15 @@ async def sql_table(
     settings: Mapping[str, object] | None,
 ) -> pa.Table:
     """The result of a query in memory. See `Dataset.sql`."""
-    batches = [batch async for batch in sql_batches(dataset, query, params, tables, settings)]
+    async with _turns():
+        batches = [batch async for batch in sql_batches(dataset, query, params, tables, settings)]
     return pa.Table.from_batches(batches)
+
+
+def _turns() -> asyncio.Semaphore:
+    """What queries of this event loop wait for until others have ended; streams, which a caller
+    may leave half read while it asks for more, do not."""
+    return _waiting.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
 
 
 def _check(query: object, params: object, tables: object, settings: object) -> None:

@@ -335,6 +335,49 @@ async def test_an_engine_on_the_loop_is_refused(uri: str, monkeypatch: pytest.Mo
             connection.sql("select sum(l_tax) from items").fetchall()
 
 
+def count_queries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many queries are under way, noted as each begins."""
+    under_way: set[object] = set()
+    counts = []
+    enter, leave = sql._Query.__enter__, sql._Query.__exit__
+
+    def begin(query: sql._Query) -> sql._Query:
+        under_way.add(query)
+        counts.append(len(under_way))
+        return enter(query)
+
+    def end(query: sql._Query, *error: object) -> None:
+        under_way.discard(query)
+        leave(query, *error)
+
+    monkeypatch.setattr(sql._Query, "__enter__", begin)
+    monkeypatch.setattr(sql._Query, "__exit__", end)
+    return counts
+
+
+def test_few_of_a_crowd_of_queries_run_at_once(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counts = count_queries(monkeypatch)
+
+    async def ask() -> list[int]:
+        dataset = await alance.dataset(uri)
+        calls = [dataset.sql(f"select {n} as n") for n in range(3 * sql.AT_ONCE)]
+        return [rows["n"][0].as_py() for rows in await asyncio.gather(*calls)]
+
+    for _ in range(2):  # loops of their own
+        assert asyncio.run(ask()) == [*range(3 * sql.AT_ONCE)]
+    assert max(counts) == sql.AT_ONCE
+
+
+async def test_streams_that_are_read_half_keep_no_query_waiting(uri: str) -> None:
+    dataset = await alance.dataset(uri)
+    streams = [dataset.sql_batches("select 1 as n") for _ in range(2 * sql.AT_ONCE)]
+    for stream in streams:
+        assert (await anext(stream))["n"].to_pylist() == [1]
+    assert (await dataset.sql("select 2 as n"))["n"].to_pylist() == [2]
+    for stream in streams:
+        await stream.aclose()  # type: ignore[attr-defined]  # a generator
+
+
 def test_a_loop_that_has_ended_is_told(uri: str) -> None:
     async def start() -> Bridge:
         return Bridge()
