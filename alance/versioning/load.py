@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from alance.errors import BucketNotFoundError, CorruptFileError, InvalidInputError, NotFoundError
 from alance.format.plans import ByteRange
-from alance.format.table.manifest import Manifest, parse_manifest
+from alance.format.table.manifest import Manifest, met_manifest, parse_manifest
 from alance.format.table.naming import NamingScheme, manifest_name, parse_manifest_name
 from alance.io.tasks import all_of
 
@@ -254,7 +254,7 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
             where.e_tag,
             lambda: read_object(engine, where.location, where.num_bytes, "manifest"),
         )
-        manifest = await engine.decode(
+        manifest = met_manifest(content) or await engine.decode(
             lambda: parse_manifest(content, where.location), len(content) // AS_FAST
         )
         if keep and (is_it or where.is_trusted):

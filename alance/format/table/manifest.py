@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import contextlib
 import struct
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 from google.protobuf.message import DecodeError, Message
@@ -43,6 +44,9 @@ M = TypeVar("M", bound=Message)
 FOOTER: Final = struct.Struct("<qHH4s")
 LENGTH: Final = struct.Struct("<I")
 MAGIC: Final = b"LANC"
+MET_BYTES: Final = 2 << 20  # of the parts of manifests that are kept in the process, about
+PARTS_BYTES: Final = 16 << 10  # of those of the smallest
+LARGE: Final = 256 << 10  # of manifests whose parts are not kept: mostly they have many fragments
 
 # Of the versions that are held by someone, by their serialized fields.
 _schemas: Final[WeakValueDictionary[bytes, Schema]] = WeakValueDictionary()
@@ -174,6 +178,47 @@ def whole_message(head: table_pb2.Manifest, fragments: bytes) -> table_pb2.Manif
     return table_pb2.Manifest.FromString(head.SerializeToString() + fragments)
 
 
+class _Parts(NamedTuple):
+    """What a manifest says; nothing of it ever changes. See `Manifest.of`."""
+
+    head: table_pb2.Manifest
+    schema: Schema
+    records: Records
+    transaction: transaction_pb2.Transaction | None
+    indices: tuple[table_pb2.IndexMetadata, ...]
+    doubted: Mapping[int, int]
+    repaired: tuple[int, ...]
+    stored_bytes: int
+
+
+class _Met(OrderedDict[bytes, _Parts]):
+    """The parts of the manifests that this process met last, by their bytes: whoever has these has
+    what they say, of whatever table, and by whatever session. For all threads."""
+
+    def keep(self, content: memoryview, parts: _Parts) -> None:
+        """Keep the parts of a manifest that is not large; the oldest make room."""
+        if len(content) > LARGE:
+            return
+        self[bytes(content)] = parts
+        while sum(map(_held, [*self])) > MET_BYTES:
+            with contextlib.suppress(KeyError):  # another thread was faster
+                self.popitem(last=False)
+
+
+def _held(content: bytes) -> int:
+    """The memory of the parts of a manifest, about."""
+    return PARTS_BYTES + 4 * len(content)
+
+
+_met: Final = _Met()
+
+
+def met_manifest(content: memoryview) -> Manifest | None:
+    """A manifest that this process has parsed not long ago. CPU: 1 us a kilobyte at most."""
+    parts = None if len(content) > LARGE else _met.get(bytes(content))
+    return None if parts is None else Manifest.of(*parts)
+
+
 def parse_manifest(content: memoryview, where: str) -> Manifest:
     """A manifest from the whole content of its file.
 
@@ -182,13 +227,15 @@ def parse_manifest(content: memoryview, where: str) -> Manifest:
         UnsupportedError: features of the table that this alance does not know.
     """
     try:
-        return _parse(content)
+        parts = _parse(content)
     except AlanceError as error:
         error.add_note(f"in manifest {where}")
         raise
+    _met.keep(content, parts)
+    return Manifest.of(*parts)
 
 
-def _parse(content: memoryview) -> Manifest:
+def _parse(content: memoryview) -> _Parts:
     if len(content) < FOOTER.size + LENGTH.size:
         raise CorruptFileError(f"manifest of {len(content)} bytes: too short")
     position, _, _, magic = FOOTER.unpack(content[-FOOTER.size :])
@@ -218,7 +265,7 @@ def _parse(content: memoryview) -> Manifest:
         schema = _shared_schema(message, fields)
     transaction, indices = _transaction(content, message), _indices(content, message)
     told = transaction, indices, doubted, repaired, len(content)
-    return Manifest.of(message, schema, records, *told)
+    return _Parts(message, schema, records, *told)
 
 
 def _unpickled(

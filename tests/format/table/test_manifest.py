@@ -14,7 +14,17 @@ from alance.file_version import FileVersion
 from alance.format.proto import table_pb2
 from alance.format.table.fragment import Fragment, inside
 from alance.format.table.indices import Index
-from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, Manifest, parse_manifest
+from alance.format.table.manifest import (
+    FOOTER,
+    LARGE,
+    LENGTH,
+    MAGIC,
+    MET_BYTES,
+    PARTS_BYTES,
+    Manifest,
+    met_manifest,
+    parse_manifest,
+)
 from alance.format.table.transaction import Transaction, parse_transaction
 
 # docs/format/table.md, "Test vectors": an empty table, and a version with an index.
@@ -64,6 +74,42 @@ def test_rich_table(rich_manifest: bytes) -> None:
     assert manifest.num_bytes > len(rich_manifest)
     assert manifest.transaction is not None
     assert Transaction.from_protobuf(manifest.transaction).operation == "CreateIndex"
+
+
+def test_bytes_that_were_met_are_not_parsed_again(rich_manifest: bytes) -> None:
+    content = memoryview(rich_manifest)
+    assert parse(rich_manifest) == met_manifest(content)
+    manifest, again = met_manifest(content), met_manifest(memoryview(bytes(rich_manifest)))
+    assert manifest is not None
+    assert again is not None
+    assert again.head is manifest.head
+    assert again.schema is manifest.schema
+    manifest.remember("what", object)  # is of that version of that table
+    assert again is not manifest
+    assert not again.remember
+    assert met_manifest(content[:-1]) is None
+
+
+def test_damaged_bytes_are_not_met(rich_manifest: bytes) -> None:
+    content = memoryview(rich_manifest[:-1] + b"X")
+    with pytest.raises(CorruptFileError):
+        parse_manifest(content, "x")
+    assert met_manifest(content) is None
+
+
+def test_few_of_the_manifests_that_were_met_are_kept() -> None:
+    contents = []
+    for number in range(2 * MET_BYTES // PARTS_BYTES):
+        message = table_pb2.Manifest(version=number + 1)
+        message.writer_version.library = "x"
+        contents.append(memoryview(built(message)))
+        parse_manifest(contents[-1], "x")
+    kept = [met_manifest(content) is not None for content in contents]
+    assert 0 < sum(kept) <= MET_BYTES // PARTS_BYTES
+    assert kept == sorted(kept)  # the last ones
+    large = memoryview(built(table_pb2.Manifest(version=1, tag="x" * LARGE)))
+    parse_manifest(large, "x")
+    assert met_manifest(large) is None
 
 
 def test_truncated_anywhere(rich_manifest: bytes) -> None:
