@@ -994,6 +994,20 @@ def rows_mask(
     fragments: npt.NDArray[np.int64] | None = None,
 ) -> npt.NDArray[np.uint8]: ...
 
+# --- masks.cpp ---
+
+# A bit for each of `count` whole numbers of `bits` bits, from number `first` on: 1 where it is at
+# most `span` above `low`, modulo its width. Bits behind the last mean nothing.
+def within(
+    values: npt.NDArray[np.uint8], first: int, count: int, bits: int, low: int, span: int
+) -> npt.NDArray[np.uint8]: ...
+
+# The numbers of rows, counted from the bit `first`, whose bit is 1 in `values` and, where that is
+# not empty, in `valid`; ascending.
+def true_rows(
+    values: npt.NDArray[np.uint8], valid: npt.NDArray[np.uint8], first: int, count: int
+) -> npt.NDArray[np.int64]: ...
+
 # --- bitmaps.cpp ---
 
 # The values of a roaring bitmap of 32 bits, ascending. ValueError for bytes that are none, for

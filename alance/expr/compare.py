@@ -7,19 +7,32 @@ sign set lies below all. Against a literal the two zeros are equal, between colu
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance import _kernels
 from alance.expr.casts import convert, is_bytes, is_text, unify
 from alance.expr.exact import exact_value, number_value, scalar_of, scale_of
-from alance.expr.tree import Column, Comparison, Literal, Node, Problem, Value, call, meaning, truly
+from alance.expr.tree import (
+    Call,
+    Column,
+    Comparison,
+    Literal,
+    Node,
+    Problem,
+    Value,
+    call,
+    meaning,
+    truly,
+)
 from alance.format.numbers import as_scalar, to_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from fractions import Fraction
 
     import numpy.typing as npt
@@ -174,8 +187,71 @@ def _against_number(op: str, node: Node, number: Fraction | float) -> Node:
         if op not in _BETWEEN:
             return constant(op, op == "!=", node)
         op = _BETWEEN[op]
+    if not pa.types.is_decimal(node.type):
+        low, high = whole + (op == ">"), whole - (op == "<")
+        if op.startswith("<"):
+            low = scale.low
+        elif op.startswith(">"):
+            high = scale.high
+        return call(op, Within(low, high, is_outside=op == "!="), node)
     scalar, kernel = scalar_of(node.type, whole), KERNELS[op]
     return call(op, lambda values: kernel(values, scalar), node)
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """Which whole numbers, as their type stores them, are from `low` to `high`; null of nulls.
+
+    Attributes:
+        is_outside: which are not.
+    """
+
+    low: int
+    high: int
+    is_outside: bool = False
+
+    def __call__(self, values: pa.Array) -> pa.BooleanArray:
+        count, lead = len(values), values.offset % 8
+        validity, content = values.buffers()
+        if content is None or not count:
+            return pa.nulls(count, pa.bool_())
+        bits = values.type.bit_width
+        low, span = self.low, self.high - self.low
+        if self.is_outside:
+            low, span = self.high + 1, (1 << bits) - 2 - span
+        if span < 0:
+            marks = np.zeros((lead + count + 7) // 8, np.uint8)
+        else:
+            numbers = np.frombuffer(content, np.uint8)
+            first = values.offset - lead  # so that the bits lie as those of the validity
+            low %= 1 << bits
+            marks = _kernels.within(numbers, first, lead + count, bits, low, span)
+        valid = validity.slice(values.offset // 8) if values.null_count else None
+        buffers = [valid, pa.py_buffer(marks)]
+        return pa.Array.from_buffers(pa.bool_(), count, buffers, values.null_count, lead)
+
+
+def met(conditions: Sequence[Node]) -> Sequence[Node]:
+    """Conditions that are all to be true, with those of one column from one number to another as
+    one.
+    """
+    ranges: dict[tuple[tuple[str, ...], pa.DataType], list[int]] = {}
+    for place, node in enumerate(conditions):
+        if isinstance(node, Call) and isinstance(node.function, Within):
+            (column,) = node.args
+            if isinstance(column, Column) and not node.function.is_outside:
+                ranges.setdefault((column.path, column.type), []).append(place)
+    joined: dict[int, Node | None] = {}
+    for places in ranges.values():
+        if len(places) < 2:
+            continue
+        calls = [cast("Call", conditions[place]) for place in places]
+        within = [cast("Within", call.function) for call in calls]
+        low, high = max(own.low for own in within), min(own.high for own in within)
+        joined |= dict.fromkeys(places)
+        joined[places[0]] = Call("within", Within(low, high), calls[0].args, calls[0].type)
+    kept = (joined.get(place, node) for place, node in enumerate(conditions))
+    return [node for node in kept if node is not None]
 
 
 def _against_float(op: str, node: Node, number: float) -> Node:

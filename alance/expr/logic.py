@@ -18,6 +18,7 @@ from alance.expr.compare import (
     constant,
     float_literal,
     is_nothing,
+    met,
     mismatch,
     total_order,
 )
@@ -70,8 +71,9 @@ class Junction:
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
         kernel = pc.and_kleene if self.is_and else pc.or_kleene
-        result = self.args[0].evaluate(batch)
-        for arg in self.args[1:]:
+        args = met(self.args) if self.is_and else self.args
+        result = args[0].evaluate(batch)
+        for arg in args[1:]:
             if self._settled(result):
                 break
             result = kernel(result, arg.evaluate(batch))

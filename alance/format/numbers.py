@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from alance import _kernels
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -29,6 +31,15 @@ def as_mask(array: pa.BooleanArray) -> Mask:
     if array.null_count:
         mask &= _bits(validity, array.offset, len(array))
     return mask
+
+
+def true_rows(array: pa.BooleanArray) -> Int64s:
+    """The places of a boolean array that are true, ascending; shape (n,)."""
+    validity, values = array.buffers()
+    if not len(array) or values is None:
+        return np.empty(0, np.int64)
+    valid = np.frombuffer(validity if array.null_count else b"", np.uint8)
+    return _kernels.true_rows(np.frombuffer(values, np.uint8), valid, array.offset, len(array))
 
 
 def validity_of(array: pa.Array) -> Mask | None:

@@ -33,6 +33,7 @@ void register_column_metadata(nb::module_& m);
 void register_levels(nb::module_& m);
 void register_joins(nb::module_& m);
 void register_new_pages(nb::module_& m);
+void register_masks(nb::module_& m);
 void register_memory(nb::module_& m);
 void register_patterns(nb::module_& m);
 void register_pieces(nb::module_& m);
@@ -108,6 +109,7 @@ NB_MODULE(_alance_kernels, m) {
   register_levels(m);
   register_joins(m);
   register_new_pages(m);
+  register_masks(m);
   register_memory(m);
   register_patterns(m);
   register_pieces(m);

@@ -15,13 +15,13 @@ import pyarrow as pa
 from alance.errors import CorruptFileError
 from alance.file.batches import one_batch
 from alance.file.grouped import read_together
-from alance.format.numbers import as_mask, to_arrow
+from alance.format.numbers import as_mask, to_arrow, true_rows
 from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.arrays import Int64s
     from alance.expr import Predicate
     from alance.expr.tree import Node
     from alance.file.columns import States
@@ -102,26 +102,25 @@ class RowFilter(NamedTuple):
         batch = task.decode()
         if batch is None:
             return None
-        mask = None if plan.options.include_deleted_rows else split.live_mask()
+        kept: Int64s | None = None  # all
         if plan.predicate is not None:
             asked = plan.meta.intersection(plan.predicate.columns)
             if asked:
                 batch = with_meta(batch, split.group, split.offsets(), asked)
-            selected = as_mask(plan.predicate.mask(batch))
-            if split.rows is not None:
-                _check_index(plan, split, batch, selected)
-            mask = selected if mask is None else mask & selected
-        rows_kept = None
-        if mask is not None:
-            count = int(np.count_nonzero(mask))
-            if count == 0:
-                return None, None
-            if count < batch.num_rows:
-                offsets = np.flatnonzero(mask)
-                rows_kept = split.offsets_of(offsets)
-                batch = select(plan.projection.needed(batch, plan.meta), mask, offsets)
-        if batch.num_rows == 0:
+            selected = plan.predicate.mask(batch)
+            if selected.true_count < batch.num_rows:
+                kept = true_rows(selected)
+                if split.rows is not None:
+                    _check_index(plan, split, batch)
+        live = None if plan.options.include_deleted_rows else split.live_mask()
+        if live is not None:
+            kept = np.flatnonzero(live) if kept is None else kept[live[kept]]
+        if (batch.num_rows if kept is None else len(kept)) == 0:
             return None, None
+        rows_kept = None
+        if kept is not None and len(kept) < batch.num_rows:
+            rows_kept = split.offsets_of(kept)
+            batch = select(plan.projection.needed(batch, plan.meta), kept)
         if plan.meta:
             rows = split.offsets() if rows_kept is None else rows_kept
             batch = with_meta(batch, split.group, rows, plan.meta)
@@ -130,13 +129,14 @@ class RowFilter(NamedTuple):
         return batch, rows_kept
 
 
-def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch, selected: Mask) -> None:
-    """Where a row is not what the index says, another one may be missing.
+def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch) -> None:
+    """Where a row is not what the index says, another one may be missing; for rows of which the
+    filter does not keep all.
 
     Raises:
         CorruptFileError: there is such a row.
     """
-    if selected.all() or plan.picked_by is None:
+    if plan.picked_by is None:
         return
     from alance.expr.tree import broadcast
 
@@ -150,12 +150,14 @@ def _check_index(plan: ScanPlan, split: Split, batch: pa.RecordBatch, selected: 
         )
 
 
-def select(batch: pa.RecordBatch, mask: Mask, offsets: Int64s) -> pa.RecordBatch:
-    """The rows of a batch where the mask is true; `offsets` are their positions."""
+def select(batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
+    """The rows of a batch at ascending offsets."""
     if batch.num_columns == 0:
         return batch.slice(0, len(offsets))
-    if len(offsets) * 8 < len(mask):
+    if len(offsets) * 8 < batch.num_rows:
         return batch.take(to_arrow(offsets))
+    mask = np.zeros(batch.num_rows, np.bool_)
+    mask[offsets] = True
     return batch.filter(to_arrow(mask))
 
 
@@ -237,10 +239,7 @@ class LateRows:
         """The late columns of the rows; `read` brings what is `unread` of the task."""
         batch = task.decode(read)
         if len(self.rows) < batch.num_rows:
-            offsets = self.rows - self.start
-            mask = np.zeros(batch.num_rows, np.bool_)
-            mask[offsets] = True
-            batch = select(batch, mask, offsets)
+            batch = select(batch, self.rows - self.start)
         return batch
 
 
