@@ -150,7 +150,7 @@ async def test_damaged_bytes_give_errors_of_alance_alone(
     chance = Random(8)
     file = max((table / "data").glob("*.lance"))
     content = file.read_bytes()
-    failures = 0
+    failures, before = 0, {*threading.enumerate()}
     async with alance.Session(decode_threads=3) as session:
         for number in range(20):
             place = tmp_path / f"{number}.lance"
@@ -163,4 +163,4 @@ async def test_damaged_bytes_give_errors_of_alance_alone(
             except AlanceError:
                 failures += 1
     assert failures >= 4  # those that were cut off, at least
-    assert not [own for own in threading.enumerate() if own.name.startswith("alance-decode")]
+    assert not {*threading.enumerate()} - before
