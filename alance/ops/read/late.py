@@ -31,7 +31,7 @@ from alance.io.readahead import Job
 from alance.io.tasks import all_of
 from alance.ops.read.groups import LATE_BYTES, read_splits, spans_of
 from alance.ops.read.rows import CHUNK_BYTES, Kept, LateRows, RowFilter
-from alance.ops.read.taking import INLINE_BYTES, keep_grown
+from alance.ops.read.taking import INLINE_BYTES, keep_grown, opened_fragments
 from alance.ops.version.snapshot import TakenColumns
 
 if TYPE_CHECKING:
@@ -85,6 +85,13 @@ class SplitReader:
         return TakenColumns.of_fields(
             self.snapshot.schema, self.plan.projection, self.plan.first_schema
         )
+
+    @cached_property
+    def late_columns(self) -> TakenColumns:
+        """The columns of the rows that are kept, as a take has them."""
+        late = self.plan.late_schema
+        assert late is not None
+        return TakenColumns.of_fields(self.snapshot.schema, self.plan.projection, late)
 
     async def open_late(self, groups: Sequence[FragmentGroup]) -> list[FragmentGroup]:
         """The groups, those of one large fragment with its late columns, if these are read ahead.
@@ -222,19 +229,20 @@ class SplitReader:
 
         Cost: a round where the files are not known.
         """
-        engine, schema, group = self.snapshot.engine, self.plan.late_schema, split.group
-        assert schema is not None
+        engine, group = self.snapshot.engine, split.group
         parts = group.by_fragment(split.offsets() if rows is None else rows)
-        opening = open_fragments(schema, [handle.to_open(engine.cache) for handle, _ in parts])
+        handles = [handle for handle, _ in parts]
+        opening = opened_fragments(engine.cache, handles, self.late_columns)
         opened = await engine.drive(opening, "open files")
-        describe(opened)
         if _as_one(opened):
             firsts = np.cumsum([0, *(fragment.num_rows for fragment in opened)])
             offsets = [part + first for (_, part), first in zip(parts, firsts, strict=False)]
-            return [LateRows(opened, np.concatenate(offsets), 0, int(firsts[-1]), engine.cache)]
+            num_rows = int(firsts[-1])
+            return [LateRows(handles, opened, np.concatenate(offsets), 0, num_rows, engine.cache)]
         is_single = len(group.handles) == 1
         return [
             LateRows(
+                [handle],
                 [fragment],
                 part,
                 split.start if is_single else 0,
@@ -242,7 +250,7 @@ class SplitReader:
                 engine.cache,
                 is_near=not self.snapshot.is_remote,
             )
-            for (_, part), fragment in zip(parts, opened, strict=True)
+            for (handle, part), fragment in zip(parts, opened, strict=True)
         ]
 
     async def _merge(self, splits: Sequence[Kept]) -> list[pa.RecordBatch]:
@@ -268,6 +276,9 @@ class SplitReader:
         ]
         engine, reason = self.snapshot.engine, "late columns"
         tasks = await engine.drive(together(plans), reason, bulk=not is_sparse)
+        for rows in late:
+            if rows.states is engine.cache:
+                keep_grown(engine.cache, rows.handles, rows.opened, self.late_columns)
         read = await engine.reader([rows for task in tasks for rows in task.unread], reason)
         return [(task, read) for task in tasks]
 
@@ -340,7 +351,8 @@ class SplitReader:
         if batch is None:
             return None
         rows = split.offsets() if rows is None else rows
-        late_rows = LateRows([late], rows, split.start, split.stop, split.group.states)
+        group = split.group
+        late_rows = LateRows(group.handles, [late], rows, split.start, split.stop, group.states)
         return Kept(batch, [late_rows])
 
     async def _run(self, work: Callable[[], T], *, inline: bool = False) -> T:

@@ -181,6 +181,7 @@ class LateRows:
     """Rows that the filter kept, and the columns that they still need.
 
     Attributes:
+        handles: of the fragments.
         opened: the fragment with its late columns; or several, which are read as one.
         rows: offsets in the fragment; in several they are numbered one behind the other.
         start, stop: rows of which these were kept; of several fragments all.
@@ -188,6 +189,7 @@ class LateRows:
         is_near: they are in files of this machine.
     """
 
+    handles: Sequence[FragmentHandle]
     opened: Sequence[OpenFragment]
     rows: Int64s
     start: int
