@@ -170,9 +170,16 @@ def _against_literal(op: str, node: Node, literal: Literal) -> Node:
     if not fits:
         raise mismatch(op, node, literal)
     value = literal.value
+    if pa.types.is_boolean(node.type) and op in ("=", "!="):
+        is_same = value.as_py() == (op == "=")
+        return call(op, _as_it_is if is_same else pc.invert, node)
     if is_bytes(node.type) and is_text(value.type):
         value = value.cast(pa.binary())
     return call(op, lambda values: KERNELS[op](values, value), node)
+
+
+def _as_it_is(values: pa.Array) -> pa.Array:
+    return values
 
 
 def _against_number(op: str, node: Node, number: Fraction | float) -> Node:

@@ -9,7 +9,7 @@ using namespace cells;
 
 namespace {
 
-constexpr int64_t kStep = 64;  // entries that are counted at once
+constexpr int64_t kSteps[] = {64, 8};  // entries that are counted at once
 
 template <typename Which>
 int64_t counted(const uint16_t* levels, int64_t count, const Which& which) {
@@ -73,13 +73,14 @@ void RowPage::decode_lists(const Chunk& chunk, const int64_t* rows, int64_t coun
   bool taking = open;
   while (e < entries && (taking || k < count)) {
     if (!taking) {  // over entries of which no wanted row begins
-      while (e + kStep <= entries) {
-        const int64_t begun = counted(reps + e, kStep, [=](uint16_t rep) { return rep == begin; });
-        if (row + begun >= rows[k]) break;
-        row += begun;
-        value += counted(defs + e, kStep, [=](uint16_t def) { return def <= shown; });
-        e += kStep;
-      }
+      for (const int64_t step : kSteps)
+        while (e + step <= entries) {
+          const int64_t begun = counted(reps + e, step, [=](uint16_t rep) { return rep == begin; });
+          if (row + begun >= rows[k]) break;
+          row += begun;
+          value += counted(defs + e, step, [=](uint16_t def) { return def <= shown; });
+          e += step;
+        }
       if (e == entries) break;
     }
     const bool is_visible = defs[e] <= shown;

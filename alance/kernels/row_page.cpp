@@ -114,7 +114,11 @@ int64_t RowPage::width() const {
 int64_t RowPage::chunk_of(int64_t row, int64_t from) const {
   if (values_ == Values::zipped) return row;
   const int64_t* rows = first_rows_.data();
-  return std::upper_bound(rows + from, rows + num_chunks_ + 1, row) - rows - 1;
+  // Rows that are asked for together ascend: the next chunk is near, so steps grow from there.
+  int64_t step = 1;
+  for (; step <= num_chunks_ - from && rows[from + step] <= row; step *= 2) from += step;
+  return std::upper_bound(rows + from, rows + from + std::min(step, num_chunks_ - from + 1), row) -
+         rows - 1;
 }
 
 int64_t RowPage::begin_of(int64_t chunk) const {

@@ -118,3 +118,16 @@ def test_moments_are_compared_as_they_are_stored(kind: pa.DataType) -> None:
     suffix = "T00:00:00Z" if zone else ""
     text = f"d >= '1969-12-31{suffix}' AND d < '1970-01-02{suffix}'"
     assert answers(text, batch) == [False, True, True, False, False]
+
+
+def test_truth_values_are_what_they_are() -> None:
+    batch = pa.record_batch({"b": [True, False, None, True]}).slice(1)
+    for text, expected in (
+        ("b = true", [False, None, True]),
+        ("b != true", [True, None, False]),
+        ("b = false", [True, None, False]),
+        ("false != b", [False, None, True]),
+        ("b > false", [False, None, True]),
+        ("b = true AND b != false", [False, None, True]),
+    ):
+        assert answers(text, batch) == expected, text
