@@ -18,7 +18,10 @@ def edit(
     """Change the latest manifest, and its indices, in place."""
     file = min((path / "_versions").glob("*.manifest"))
     manifest = parse_manifest(memoryview(file.read_bytes()), file.name)
-    message, indices = manifest.message, list(manifest.indices)
+    message = manifest.message
+    indices = [
+        table_pb2.IndexMetadata.FromString(own.SerializeToString()) for own in manifest.indices
+    ]
     message.ClearField("transaction_section")
     message.ClearField("index_section")
     change(message, indices)

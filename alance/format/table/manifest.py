@@ -64,7 +64,8 @@ class Manifest:
         doubted: the row counts by fragment that were told and are not believed.
         repaired: the field ids that fragments had twice.
         stored_bytes: of the file that it was read of; 0: it was not read.
-        remember: what was made of this version alone, which its handles share.
+        remember: what was made of this version alone: its handles share it, and those of other
+            sessions.
     """
 
     version: int
@@ -77,7 +78,7 @@ class Manifest:
     doubted: Mapping[int, int] = field(default_factory=dict)
     repaired: tuple[int, ...] = ()
     stored_bytes: int = field(default=0, compare=False)
-    remember: Remembered = field(default_factory=Remembered, init=False, compare=False, repr=False)
+    remember: Remembered = field(default_factory=Remembered, compare=False, repr=False)
     _whole: list[table_pb2.Manifest] = field(default_factory=list, compare=False, repr=False)
 
     @classmethod
@@ -91,6 +92,7 @@ class Manifest:
         doubted: Mapping[int, int] | None = None,
         repaired: tuple[int, ...] = (),
         stored_bytes: int = 0,
+        remember: Remembered | None = None,
     ) -> Manifest:
         """A version by its messages; `schema` is that of the first."""
         bases = {
@@ -104,7 +106,9 @@ class Manifest:
         }
         fragments = Fragments(records)
         told = transaction, indices, doubted or {}, repaired, stored_bytes
-        return cls(head.version, schema, fragments, bases, head, *told)
+        if remember is None:
+            remember = Remembered()
+        return cls(head.version, schema, fragments, bases, head, *told, remember)
 
     def __reduce__(self) -> tuple[Any, ...]:
         transaction = None if self.transaction is None else self.transaction.SerializeToString()
@@ -179,7 +183,7 @@ def whole_message(head: table_pb2.Manifest, fragments: bytes) -> table_pb2.Manif
 
 
 class _Parts(NamedTuple):
-    """What a manifest says; nothing of it ever changes. See `Manifest.of`."""
+    """What a manifest says, which never changes, and what was made of it; see `Manifest.of`."""
 
     head: table_pb2.Manifest
     schema: Schema
@@ -189,6 +193,7 @@ class _Parts(NamedTuple):
     doubted: Mapping[int, int]
     repaired: tuple[int, ...]
     stored_bytes: int
+    remember: Remembered
 
 
 class _Met(OrderedDict[bytes, _Parts]):
@@ -265,7 +270,7 @@ def _parse(content: memoryview) -> _Parts:
         schema = _shared_schema(message, fields)
     transaction, indices = _transaction(content, message), _indices(content, message)
     told = transaction, indices, doubted, repaired, len(content)
-    return _Parts(message, schema, records, *told)
+    return _Parts(message, schema, records, *told, Remembered())
 
 
 def _unpickled(

@@ -295,7 +295,8 @@ class _Lookup:
             return await engine.decode(
                 lambda: rows.within(segment.domain, segment.covered), len(rows) // ROWS_A_BYTE
             )
-        key = ("row addresses", segment.identity, asked.kept_as)
+        where = segment.files(self.snapshot).where  # copies of a table have the same segments
+        key = ("row addresses", where, segment.identity, asked.kept_as)
         kept: RowSet | None = engine.cache.peek(key) if asked.kept_as else None
         if kept is None:
             kept = await self._addresses_of(await asked.row_numbers(), segment)

@@ -52,7 +52,8 @@ class Segment:
         has_row_ids: it holds stable row ids; else addresses.
         kind: of its files.
         steps: of a JSON index the path of its values.
-        identity: stands for the segment in this version, in keys of the search cache.
+        identity: stands for the segment in this version, in keys of the search cache, beside where
+            its files are.
     """
 
     index: Index
@@ -82,7 +83,7 @@ class Segments:
 
 
 async def segments_of(snapshot: Snapshot) -> Segments:
-    """The indices of a version that can be asked; told once for all its handles.
+    """The indices of a version that can be asked; told once, where the manifest tells all of it.
 
     Cost: of tables so old that the manifest does not tell the rows of fragments, a round.
 
@@ -91,10 +92,11 @@ async def segments_of(snapshot: Snapshot) -> Segments:
     """
     if not snapshot.manifest.indices:
         return Segments({})
-    remember = snapshot.manifest.remember
+    untold = np.flatnonzero(snapshot.manifest.fragments.physical_rows == 0)
+    # What files tell is of this table alone.
+    remember = snapshot.remember if len(untold) else snapshot.manifest.remember
     segments = cast("Segments | None", remember.get(Segments))
     if segments is None:
-        untold = np.flatnonzero(snapshot.manifest.fragments.physical_rows == 0)
         handles = [snapshot.handles[number] for number in untold.tolist()]
         await snapshot.resolve_sizes(handles)
         rows = {handle.id: handle.num_physical_rows for handle in handles}

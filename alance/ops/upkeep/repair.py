@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import CorruptFileError, NotFoundError, RetryableConflictError
+from alance.format.schema import Remembered
 from alance.format.table.apply import apply, manifest_bytes
 from alance.format.table.manifest import parse_manifest
 from alance.format.table.operations_meta import Restore
@@ -129,7 +130,7 @@ async def repair(
     if unreadable:
         texts.append(f"version {manifest.version} becomes the newest one again")
     remedies, mended = await _mended(Snapshot(session, table, manifest))
-    base = replace(manifest, version=latest)
+    base = replace(manifest, version=latest, remember=Remembered())
     transaction = Transaction.of(Restore(version=manifest.version), read_version=latest)
     left = await findings(Snapshot(session, table, _next(base, transaction, mended)))
     good = None
