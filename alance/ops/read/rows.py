@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError
-from alance.file.batches import one_batch
+from alance.file.batches import in_order, one_batch
 from alance.file.grouped import read_together
 from alance.format.numbers import as_mask, to_arrow, true_rows
 from alance.ops.version.projection import META
@@ -155,7 +155,7 @@ def select(batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
     if batch.num_columns == 0:
         return batch.slice(0, len(offsets))
     if len(offsets) * 8 < batch.num_rows:
-        return batch.take(to_arrow(offsets))
+        return in_order(batch, offsets)
     mask = np.zeros(batch.num_rows, np.bool_)
     mask[offsets] = True
     return batch.filter(to_arrow(mask))
