@@ -90,7 +90,7 @@ class ExternalStore(Protocol):
         """
 
 
-class ExternalManifests:
+class ExternalManifests(ConditionalManifests):
     """Manifests by an external store. All writers of the table must use the same one."""
 
     def __init__(
@@ -102,31 +102,25 @@ class ExternalManifests:
         scheme: NamingScheme | None = None,
         patience: Patience | None = None,
     ) -> None:
-        self._engine = engine
-        self._table = table
+        # The external store is asked.
+        super().__init__(engine, table, scheme=scheme, patience=patience, is_safe=True)
         self._external = external
-        self._inner = ConditionalManifests(
-            engine, table, scheme=scheme, patience=patience, is_safe=True
-        )
         self._store, self._key = engine.registry.resolve(table.root)
-
-    async def check(self) -> None:
-        """Nothing: the external store is asked."""
 
     async def latest(self) -> ManifestLocation | None:
         """The latest version. Cost: one call; of a table that is not in the store one LIST."""
         entry = await self._external.get_latest(self._key)
         if entry is None:
-            return await self._inner.latest()
+            return await super().latest()
         location = await self._final(entry)
-        self._inner.keep_scheme(location.scheme)
+        self.keep_scheme(location.scheme)
         return location
 
     async def version(self, version: int) -> Manifest | None:
         """A version by number. Cost: one call and one GET."""
         entry = None if version >> 63 else await self._external.get(self._key, version)
         if entry is None:
-            return await self._inner.version(version)
+            return await super().version(version)
         try:
             return await load_manifest(self._engine, await self._final(entry))
         except NotFoundError:
@@ -138,8 +132,10 @@ class ExternalManifests:
         if newest is None or newest.version <= base:
             return ()
 
+        final = super().version
+
         async def manifest_of(version: int) -> Manifest:
-            manifest = await self._inner.version(version)  # nearly always final
+            manifest = await final(version)  # nearly always there
             manifest = manifest or await self.version(version)
             if manifest is None:
                 raise VersionsGoneError(gone_text(self._table, version, newest.version))
@@ -161,8 +157,8 @@ class ExternalManifests:
         From the first put on the version is there, whatever comes of the rest.
         """
         if version >> 63:  # nobody else has this number
-            return await self._inner.create(version, content, transaction_uuid, named=named)
-        final = self._engine.registry.resolve(self._inner.location(version))[1]
+            return await super().create(version, content, transaction_uuid, named=named)
+        final = self._engine.registry.resolve(self.location(version))[1]
         staged = Entry(version, f"{final}-{uuid.uuid4()}", len(content))
         before = paths_of(named, self._store)
         await self._store.put_in_order([*before, (staged.path, content)])
@@ -183,7 +179,7 @@ class ExternalManifests:
             lambda: self._external.put_if_not_exists(self._key, staged),
             whose,
             f"version {version} of {without_number(self._store.root)}{self._key}",
-            self._inner.patience,
+            self.patience,
         )
         if settled is Settled.OURS and existing is None:
             try:

@@ -29,12 +29,10 @@ from alance.versioning.manifest_store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
+    from collections.abc import AsyncIterator, Callable
 
-    from alance.format.table.manifest import Manifest
     from alance.format.table.naming import NamingScheme
     from alance.io.engine import Engine
-    from alance.versioning.load import ManifestLocation
     from alance.versioning.manifest_store import Objects
     from alance.versioning.settle import Patience
     from alance.versioning.table import Table
@@ -43,7 +41,7 @@ Held: TypeAlias = AbstractContextManager[object] | AbstractAsyncContextManager[o
 CommitLock: TypeAlias = "Callable[[int], Held]"
 
 
-class LockedManifests:
+class LockedManifests(ConditionalManifests):
     """Manifests that are written under a lock.
 
     Args:
@@ -61,26 +59,9 @@ class LockedManifests:
         scheme: NamingScheme | None = None,
         patience: Patience | None = None,
     ) -> None:
-        self._engine = engine
+        # The lock is the user's word.
+        super().__init__(engine, table, scheme=scheme, patience=patience, is_safe=True)
         self._lock = lock
-        self._inner = ConditionalManifests(
-            engine, table, scheme=scheme, patience=patience, is_safe=True
-        )
-
-    async def check(self) -> None:
-        """Nothing: the lock is the user's word."""
-
-    async def latest(self) -> ManifestLocation | None:
-        """The latest version. Cost: one LIST."""
-        return await self._inner.latest()
-
-    async def version(self, version: int) -> Manifest | None:
-        """A version by number. Cost: one GET."""
-        return await self._inner.version(version)
-
-    async def versions_after(self, base: int) -> Sequence[Manifest]:
-        """The versions after `base`. Cost: one LIST, then all manifests at once."""
-        return await self._inner.versions_after(base)
 
     async def create(
         self,
@@ -92,7 +73,7 @@ class LockedManifests:
         peeks: bool = False,
     ) -> Created:
         """Write a version's manifest, if it is not there. Cost: a GET and a PUT, in the lock."""
-        location = self._inner.location(version)
+        location = self.location(version)
         store, path = self._engine.registry.resolve(location)
 
         before = paths_of(named, store)
@@ -109,7 +90,7 @@ class LockedManifests:
                     manifest = await manifest_at(self._engine, location)
                 except NotFoundError:
                     # One put at a time: where the store knows no condition, the last one wins.
-                    patience = replace(self._inner.patience, quiet_s=math.inf)
+                    patience = replace(self.patience, quiet_s=math.inf)
                     return await settle_manifest(
                         self._engine, store, path, put, transaction_uuid, patience
                     )
