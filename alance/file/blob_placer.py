@@ -6,7 +6,6 @@ until it is full. In memory are the batch that holds the payloads, and what uplo
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
@@ -26,7 +25,7 @@ from alance.format.encode.blobs import (
     uri_array,
 )
 from alance.format.encode.leaves import block_of
-from alance.io.tasks import all_of
+from alance.io.tasks import all_of, each
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -220,14 +219,12 @@ class BlobPlacer:
         return self._sidecars.open(blob_id)
 
     async def _write_alone(self, objects: Sequence[tuple[int, Bytes]]) -> None:
-        limit = asyncio.Semaphore(AT_ONCE)
-
-        async def put(blob_id: int, content: Bytes) -> None:
-            async with limit, self._new(blob_id) as upload:
-                await upload.write(content)
+        async def put(blob: tuple[int, Bytes]) -> None:
+            async with self._new(blob[0]) as upload:
+                await upload.write(blob[1])
                 await upload.finish()
 
-        await all_of(put(blob_id, content) for blob_id, content in objects)
+        await each(put, objects, at_once=AT_ONCE)
 
     async def _write_packed(self, pieces: Sequence[tuple[int, Bytes]]) -> None:
         for blob_id, content in pieces:

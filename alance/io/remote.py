@@ -32,7 +32,7 @@ from alance.io.store import (
     translate,
     without_number,
 )
-from alance.io.tasks import all_of
+from alance.io.tasks import each
 from alance.io.upload_remote import RemoteUpload
 
 if TYPE_CHECKING:
@@ -342,13 +342,7 @@ class RemoteStore:
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write objects, a PUT each."""
-        limit = asyncio.Semaphore(PUTS_AT_ONCE)
-
-        async def put(path: str, body: Body) -> None:
-            async with limit:
-                await self.put(path, body)
-
-        await all_of(put(path, body) for path, body in objects)
+        await each(lambda pair: self.put(*pair), objects, at_once=PUTS_AT_ONCE)
 
     def open_upload(
         self, path: str, *, size_hint: int | None = None, durable: bool = True

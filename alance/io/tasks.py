@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from alance.io.futures import seen
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator, Iterable
+    from collections.abc import Awaitable, Callable, Generator, Iterable
 
     from alance.io.futures import Job
 
 T = TypeVar("T")
+X = TypeVar("X")
 
 
 async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
@@ -29,6 +30,17 @@ async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
+
+
+async def each(work: Callable[[X], Awaitable[T]], items: Iterable[X], *, at_once: int) -> list[T]:
+    """The results of a work on each of some items, of which so many are done at once; in order."""
+    limit = asyncio.Semaphore(at_once)
+
+    async def limited(item: X) -> T:
+        async with limit:
+            return await work(item)
+
+    return await all_of(map(limited, items))
 
 
 async def whole(job: Job[T]) -> T:

@@ -27,7 +27,7 @@ from alance.errors import (
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import TRANSACTIONS, NamingScheme, manifest_name
 from alance.io.store import without_number
-from alance.io.tasks import all_of
+from alance.io.tasks import each
 from alance.versioning import load
 from alance.versioning.load import ManifestLocation, load_manifest
 from alance.versioning.settle import Patience, Settled, put_settled
@@ -305,20 +305,18 @@ async def load_all(
     Raises:
         VersionsGoneError: one has been cleaned up.
     """
-    limit = asyncio.Semaphore(AT_ONCE)
 
     async def load_one(version: int) -> Manifest:
         where = newest
         if version != newest.version:
             name = table.manifest(manifest_name(version, scheme))
             where = ManifestLocation(version, name, None, scheme)
-        async with limit:
-            try:
-                return await load_manifest(engine, where, keep=False)
-            except NotFoundError as error:
-                raise VersionsGoneError(gone_text(table, version, newest.version)) from error
+        try:
+            return await load_manifest(engine, where, keep=False)
+        except NotFoundError as error:
+            raise VersionsGoneError(gone_text(table, version, newest.version)) from error
 
-    manifests = await all_of(load_one(version) for version in range(first, newest.version + 1))
+    manifests = await each(load_one, range(first, newest.version + 1), at_once=AT_ONCE)
     for version, manifest in enumerate(manifests, first):
         if manifest.version != version:
             raise CorruptFileError(

@@ -7,7 +7,6 @@ version has and the later one has not.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -19,7 +18,7 @@ from alance.checks import check_count
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.numbers import to_arrow
 from alance.io.generators import outermost
-from alance.io.tasks import all_of
+from alance.io.tasks import all_of, each
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version import opening
@@ -236,16 +235,14 @@ async def transactions_of(
     Raises:
         NotFoundError: one has been cleaned up.
     """
-    limit = asyncio.Semaphore(AT_ONCE)
 
     async def transaction_of(version: int) -> Transaction | None:
-        async with limit:
-            manifest = snapshot.manifest
-            if version != snapshot.version:
-                manifest = await load.load_version(snapshot.engine, snapshot.table, version)
-            return await load_transaction(snapshot.engine, snapshot.table, manifest)
+        manifest = snapshot.manifest
+        if version != snapshot.version:
+            manifest = await load.load_version(snapshot.engine, snapshot.table, version)
+        return await load_transaction(snapshot.engine, snapshot.table, manifest)
 
-    transactions = await all_of(transaction_of(version) for version in versions)
+    transactions = await each(transaction_of, versions, at_once=AT_ONCE)
     return transactions[::-1] if newest_first else transactions
 
 

@@ -6,7 +6,6 @@ of them commits all results.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +21,7 @@ from alance.format.proto import copied, table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.operations import Rewrite, RewriteGroup
 from alance.format.table.operations_meta import ReserveFragments
-from alance.io.tasks import all_of
+from alance.io.tasks import each
 from alance.ops.blobs.files import remove_blobs
 from alance.ops.index.late import catch_up
 from alance.ops.index.remap import bound_fragments, move_indices
@@ -353,23 +352,20 @@ async def carry_out(
 ) -> Snapshot:
     """Execute a plan of a version and commit. Where no version comes of it, no file stays."""
     at_once = min(options.num_threads or TASKS_AT_ONCE, max(1, len(todo.tasks)))
-    limit = asyncio.Semaphore(at_once)
     done: list[RewriteResult] = []
 
     async def run(task: CompactionTask) -> RewriteResult:
-        async with limit:
-            resolved = shared(task.options, at_once, snapshot.read_ahead_bytes)
-            originals = await snapshot.engine.pool.run(lambda: tuple(task.fragments))
-            fragments = await rewrite(snapshot, [old.id for old in originals], resolved)
-            result = RewriteResult.of(task, originals, fragments)
-            done.append(result)
-            return result
+        resolved = shared(task.options, at_once, snapshot.read_ahead_bytes)
+        originals = await snapshot.engine.pool.run(lambda: tuple(task.fragments))
+        fragments = await rewrite(snapshot, [old.id for old in originals], resolved)
+        done.append(RewriteResult.of(task, originals, fragments))
+        return done[-1]
 
     async def forget() -> None:
         await discard(snapshot, done)
 
     try:
-        results = await all_of(run(task) for task in todo.tasks)
+        results = await each(run, todo.tasks, at_once=at_once)
     except BaseException:
         await forget()
         raise

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.table.naming import VERSIONS, NamingScheme, manifest_name, parse_manifest_name
 from alance.io.conformance import examine
-from alance.io.tasks import all_of
+from alance.io.tasks import each
 from alance.session import Session, open_store, queues_of, table_at
 from alance.versioning import load, refs
 
@@ -101,22 +100,16 @@ async def _objects(engine: Engine, table: Table) -> AsyncIterator[str]:
 
 
 async def _delete_all(engine: Engine, table: Table) -> None:
-    limit = asyncio.Semaphore(DELETIONS_AT_ONCE)
     start = len(table.store.root)
-
-    async def delete(paths: list[str]) -> None:
-        async with limit:
-            await table.store.delete(paths)
-
     manifests: list[str] = []
     others: list[str] = []
     folder = table.versions_folder + "/"
     async for location in _objects(engine, table):
         (manifests if location.startswith(folder) else others).append(location[start:])
         if len(others) == DELETED_TOGETHER * DELETIONS_AT_ONCE:
-            await all_of(delete(part) for part in _parts(others))
+            await each(table.store.delete, _parts(others), at_once=DELETIONS_AT_ONCE)
             others = []
-    await all_of(delete(part) for part in _parts(others))
+    await each(table.store.delete, _parts(others), at_once=DELETIONS_AT_ONCE)
     # Names of the newest versions sort first.
     for part in reversed(_parts(sorted(manifests))):
         await table.store.delete(part)
@@ -149,18 +142,9 @@ async def migrate_manifest_paths_v2(engine: Engine, table: Table) -> None:
             if parsed is not None and parsed.scheme is NamingScheme.V1:
                 old[name] = manifest_name(parsed.version, NamingScheme.V2)
     store, path = engine.registry.resolve(folder)
-    limit = asyncio.Semaphore(RENAMED_AT_ONCE)
-
-    async def copy(name: str) -> None:
-        async with limit:
-            await store.copy(f"{path}/{name}", f"{path}/{old[name]}")
-
-    async def delete(name: str) -> None:
-        async with limit:
-            await store.delete([f"{path}/{name}"])
-
-    await all_of(copy(name) for name in old)
-    await all_of(delete(name) for name in old)
+    names = [(f"{path}/{name}", f"{path}/{new}") for name, new in old.items()]
+    await each(lambda pair: store.copy(*pair), names, at_once=RENAMED_AT_ONCE)
+    await each(lambda pair: store.delete(pair[:1]), names, at_once=RENAMED_AT_ONCE)
 
 
 async def check_store(uri: str | os.PathLike[str], **place: Unpack[StoreArguments]) -> StoreReport:
