@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +19,8 @@ from alance.format.index import ivf
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.row_set import RowSet
 from alance.format.table.indices import Index
-from alance.ops.index.remap_vector import reordered_columns
-from alance.ops.index.segment_files import StoredFile, partition_spans
+from alance.ops.index.remap_vector import reordered_columns, with_codes
+from alance.ops.index.segment_files import StoredFile
 from alance.ops.index.train import training_of
 
 if TYPE_CHECKING:
@@ -132,48 +133,28 @@ class CarriedSegment:
         """
         snapshot = self.stored.snapshot
         live = await live_rows(snapshot, self.covered, has_row_ids=snapshot.has_stable_row_ids)
-        places = list(partition_spans(self.ends))
-        spans = [(int(self.ends[a - 1]) if a else 0, int(self.ends[b - 1])) for a, b in places]
-        async with aclosing(self.stored.batches(spans)) as batches:
-            number = 0
+        work = partial(self._live, live, schema)
+        async with aclosing(self.stored.by_partition(self.ends, work)) as batches:
             async for batch in batches:
-                place = places[number]
-                number += 1
-                rows = await snapshot.engine.pool.run(
-                    lambda batch=batch, place=place: self._live(batch, place, live, schema)  # type: ignore[misc]
-                )
-                if rows.num_rows:
-                    yield rows
+                yield batch
 
     def _live(
-        self, batch: pa.RecordBatch, place: tuple[int, int], live: RowSet, schema: pa.Schema
+        self, live: RowSet, schema: pa.Schema, batch: pa.RecordBatch, start: int, ends: Int64s
     ) -> pa.RecordBatch:
-        start, stop = place
-        first = int(self.ends[start - 1]) if start else 0
-        ends = self.ends[start:stop] - first
-        labels = np.repeat(np.arange(start, stop), np.diff(ends, prepend=0))
+        labels = np.repeat(np.arange(start, start + len(ends)), np.diff(ends, prepend=0))
         ids = batch.column(ivf.ROW_IDS)
         if ids.null_count:
             raise CorruptFileError("vector index: a row number is null")
         columns = [to_arrow(labels), ids]
         for name in schema.names[2:]:
             column = batch.column(name)
-            columns.append(self._by_row(name, column, ends) if name in self.reordered else column)
+            if name in self.reordered:
+                column = with_codes(column, ends, self.reordered[name][0])
+            columns.append(column)
         rows = pa.RecordBatch.from_arrays(columns, schema=schema)
         numbers = as_numbers(ids).view(np.int64)
         keep = live.mask_of(numbers) & ~self.left_out.mask_of(numbers)
         return rows if keep.all() else rows.filter(to_arrow(keep))
-
-    def _by_row(self, name: str, column: pa.Array, ends: Int64s) -> pa.Array:
-        codes = as_numbers(column.flatten()).reshape(-1, column.type.list_size)
-        rows_of, _ = self.reordered[name]
-        starts = np.concatenate([[0], ends[:-1]])
-        parts = [
-            rows_of(codes[start:stop]).ravel()
-            for start, stop in zip(starts.tolist(), ends.tolist(), strict=True)
-        ]
-        values = to_arrow(np.concatenate(parts))
-        return pa.FixedSizeListArray.from_arrays(values, type=column.type)
 
 
 async def joined(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import aclosing
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -22,10 +23,10 @@ from alance.format.index.vector_codes import (
 )
 from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.index.graphs import NewGraphs
-from alance.ops.index.segment_files import FileEnd, StoredFile, partition_spans
+from alance.ops.index.segment_files import FileEnd, StoredFile
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from alance.arrays import Bytes, Int64s, Mask
     from alance.format.index.remap import Moves
@@ -74,7 +75,7 @@ async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: Seg
         }
         return FileEnd(metadata, [first, *buffers])
 
-    moved = _moved(stored, partitions)
+    moved = stored.by_partition(partitions.ends, partitions.moved)
     if not centroids.has_graphs:
         await new.write(ivf.STORAGE_FILE, stored.schema, moved, end)
         await new.copy(ivf.INDEX_FILE, head)
@@ -134,21 +135,22 @@ class _OldGraphs:
         return number, shape, batch
 
 
-async def _moved(
-    stored: StoredFile, partitions: _Partitions
-) -> AsyncGenerator[pa.RecordBatch, None]:
-    pool = stored.snapshot.engine.pool
-    places = list(partition_spans(partitions.ends))
-    ends = partitions.ends
-    spans = [(int(ends[a - 1]) if a else 0, int(ends[b - 1])) for a, b in places]
-    async with aclosing(stored.batches(spans)) as batches:
-        number = 0
-        async for batch in batches:
-            place = places[number]
-            moved = await pool.run(lambda batch=batch, place=place: partitions.moved(batch, *place))  # type: ignore[misc]
-            number += 1
-            if moved.num_rows:
-                yield moved
+def with_codes(
+    column: pa.Array,
+    ends: Int64s,
+    rows_of: Callable[[Bytes], Bytes],
+    change: Callable[[Bytes, slice], Bytes] = lambda rows, _: rows,
+) -> pa.Array:
+    """A column of codes, of which each partition is changed when its codes stand row by row.
+
+    Args:
+        ends: where the rows of each partition end.
+        change: is given the codes of a partition, and which rows they are.
+    """
+    codes = as_numbers(column.flatten()).reshape(-1, column.type.list_size)
+    spans = [slice(*span) for span in pairwise([0, *ends.tolist()])]
+    parts = [change(rows_of(codes[span]), span).ravel() for span in spans]
+    return pa.FixedSizeListArray.from_arrays(to_arrow(np.concatenate(parts)), type=column.type)
 
 
 class _Partitions:
@@ -174,16 +176,14 @@ class _Partitions:
         self.ends = ends
         self.lengths = np.zeros(len(ends), np.int64)
 
-    def moved(self, batch: pa.RecordBatch, start: int, stop: int) -> pa.RecordBatch:
+    def moved(self, batch: pa.RecordBatch, start: int, ends: Int64s) -> pa.RecordBatch:
         """The rows of some partitions that are left, with their new addresses."""
         ids = batch.column(0)
         if ids.null_count:
             raise CorruptFileError("vector index: a row number is null")
         rows, is_kept = self._moves.moved(as_numbers(ids).astype(np.int64))
-        first = int(self.ends[start - 1]) if start else 0
-        ends = self.ends[start:stop] - first
         counts = np.concatenate([[0], np.cumsum(is_kept)])[np.concatenate([[0], ends])]
-        self.lengths[start:stop] = np.diff(counts)
+        self.lengths[start : start + len(ends)] = np.diff(counts)
         columns = [to_arrow(rows.view(np.uint64))]
         keep = to_arrow(is_kept)
         for name, column in zip(batch.schema.names[1:], batch.columns[1:], strict=True):
@@ -196,16 +196,8 @@ class _Partitions:
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
     def _kept_codes(self, name: str, column: pa.Array, ends: Int64s, is_kept: Mask) -> pa.Array:
-        width = column.type.list_size
-        codes = as_numbers(column.flatten()).reshape(-1, width)
         rows_of, stored_of = self._reordered[name]
-        starts = np.concatenate([[0], ends[:-1]])
-        parts = [
-            stored_of(rows_of(codes[start:stop])[is_kept[start:stop]]).ravel()
-            for start, stop in zip(starts.tolist(), ends.tolist(), strict=True)
-        ]
-        values = to_arrow(np.concatenate(parts))
-        return pa.FixedSizeListArray.from_arrays(values, type=column.type)
+        return with_codes(column, ends, rows_of, lambda rows, span: stored_of(rows[is_kept[span]]))
 
 
 def reordered_columns(schema: pa.Schema, storage: Mapping[str, Any]) -> dict[str, Order]:

@@ -7,6 +7,8 @@ import uuid
 from abc import ABC, abstractmethod
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -317,18 +319,27 @@ class StoredFile:
             async for batch in batches:
                 yield batch
 
+    async def by_partition(
+        self, ends: Int64s, work: Callable[[pa.RecordBatch, int, Int64s], pa.RecordBatch]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """What becomes of the rows of some partitions at a time. Memory: some partitions.
 
-def partition_spans(ends: Int64s, step: int = BATCH_ROWS) -> Iterator[tuple[int, int]]:
-    """Partitions in order, some at a time, of about so many rows; those behind the last row not.
-
-    Args:
-        ends: where each one's rows end; shape (partitions,).
-    """
-    start = row = 0
-    while row < (int(ends[-1]) if len(ends) else 0):
-        stop = min(int(np.searchsorted(ends, row + step, "left")) + 1, len(ends))
-        yield start, stop
-        start, row = stop, int(ends[stop - 1])
+        Args:
+            ends: where the rows of each end; shape (partitions,).
+            work: is given rows, the number of their first partition, and where among them those of
+                each partition end. CPU.
+        """
+        cuts, rows = [0], [0]  # the first of some partitions, and their first row
+        while rows[-1] < (int(ends[-1]) if len(ends) else 0):
+            stop = int(np.searchsorted(ends, rows[-1] + BATCH_ROWS, "left")) + 1
+            cuts.append(min(stop, len(ends)))
+            rows.append(int(ends[cuts[-1] - 1]))
+        async with aclosing(self.batches(pairwise(rows))) as batches:
+            for (start, stop), row in zip(pairwise(cuts), rows, strict=False):
+                own = partial(work, await anext(batches), start, ends[start:stop] - row)
+                changed = await self.snapshot.engine.pool.run(own)
+                if changed.num_rows:
+                    yield changed
 
 
 def spans_of(num_rows: int, step: int = BATCH_ROWS) -> Iterator[tuple[int, int]]:
