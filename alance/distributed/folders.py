@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from alance.format.table.naming import VERSIONS
 from alance.io.readahead import Job, in_turn, readahead
-from alance.io.store import translate
+from alance.io.store import system_errors
 from alance.ops.upkeep.place import drop, forget_commits
 from alance.session import open_store, table_at
 from alance.versioning import load, refs
@@ -117,11 +117,8 @@ async def move_table(uri: str, target: str, **place: Unpack[OpenArguments]) -> N
     branches = [None, *await refs.list_branches(session.engine, source)]
     folder, new_folder = (table.store.uri_of(table.path) for table in (source, other))
     if folder is not None and new_folder is not None and folder.startswith("/"):
-        try:
+        with system_errors(target):
             await asyncio.to_thread(_rename, folder, new_folder)
-        except OSError as error:
-            failure = translate(error, target)
-            raise failure from failure.__cause__
     else:
         await _copy(source, other)
         await drop(uri, **place)

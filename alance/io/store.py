@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -28,7 +29,7 @@ from alance.errors import (
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
 
@@ -335,6 +336,16 @@ def translate(error: BaseException, where: str) -> Exception:
     failure = _translated(error, where, text, summary)
     failure.__cause__ = error if clean == text else None
     return failure
+
+
+@contextmanager
+def system_errors(where: str) -> Iterator[None]:
+    """Tell failures of the operating system as errors of ours; `where` is that of `translate`."""
+    try:
+        yield
+    except OSError as error:
+        failure = translate(error, where)
+        raise failure from failure.__cause__
 
 
 def _translated(error: BaseException, where: str, text: str, summary: str) -> AlanceError:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from alance.io import publish
 from alance.io.background import LOCAL_GRACE_S
 from alance.io.futures import seen
-from alance.io.store import translate
+from alance.io.store import system_errors
 from alance.io.upload import Upload
 
 if TYPE_CHECKING:
@@ -58,11 +58,8 @@ class LocalUpload(Upload):
     async def _ended(self) -> None:
         """Wait for the job that is under way; a cancellation does not stop it."""
         if self._job is not None:
-            try:
+            with system_errors(self.where):
                 await asyncio.shield(self._job)
-            except OSError as error:
-                failure = translate(error, self.where)
-                raise failure from failure.__cause__
             self._job = None
             self.held_bytes -= self._in_job
             self._in_job = 0
