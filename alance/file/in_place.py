@@ -8,7 +8,7 @@ bytes that the page cache lacks. If the cache lacks most of a file, reading ahea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,13 +16,13 @@ from alance.errors import AlanceError
 from alance.file.batches import empty_columns
 from alance.file.fragment import FragmentTask
 from alance.file.ranged import place_range
-from alance.file.recall import PATIENCE
+from alance.file.recall import PATIENCE, OwnStates
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
 from alance.io import files, trace
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
 
@@ -32,19 +32,6 @@ if TYPE_CHECKING:
     from alance.format.plans import Extent
     from alance.io.files import OpenFile
     from alance.io.inline import Note
-
-
-class _Learned:
-    """What a scan has learned, for its threads: the session's cache belongs to the loop."""
-
-    def __init__(self, states: ScanStates) -> None:
-        self._own = states.own
-
-    def peek(self, key: Hashable) -> Any | None:
-        return self._own.get(key)
-
-    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        self._own[key] = value
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +62,7 @@ class LocalRows:
             return empty_columns(self.num_rows)
         try:
             with self.fragment.tables.lock:  # what one thread learns the others need not
-                placing = place_range(self.fragment, self.start, self.stop, _Learned(states))
+                placing = place_range(self.fragment, self.start, self.stop, OwnStates(states.own))
                 ranged = answered(placing, self._read)
         except NotAtHand:
             return None
@@ -84,7 +71,7 @@ class LocalRows:
         if None in opened:
             return None
         begun = trace.now()
-        batch = ranged.batch(schema, self._column, source)
+        batch = ranged._replace(source=source).batch(schema, self._column)
         if batch is not None:
             for extent in ranged.ranges() if self.note.recorder is not None else ():
                 self.note.read(extent, begun)
@@ -98,7 +85,7 @@ class LocalRows:
         try:
             for leaf in self.fragment.leaves_of(ids):
                 leaves[leaf.leaf.field.id] = answered(
-                    leaf.read(self.start, self.stop, _Learned(self.states)), self._read
+                    leaf.read(self.start, self.stop, OwnStates(self.states.own)), self._read
                 )
         except NotAtHand:
             return None

@@ -114,12 +114,9 @@ class JoinedRows(NamedTuple):
         return sum(len(content.content) for part in self.parts for content in part.pages.contents)
 
     def batch(
-        self,
-        schema: Schema,
-        column: Callable[[Field], pa.Array | None],
-        source: _kernels.Source | None = None,
+        self, schema: Schema, column: Callable[[Field], pa.Array | None]
     ) -> pa.RecordBatch | None:
-        """The batch of a schema; see `RangedRows.batch`. All bytes are at hand without a source."""
+        """The batch of a schema; see `RangedRows.batch`."""
         batches: list[tuple[Sequence[Field], pa.RecordBatch]] = []
         leaves: dict[int, Found] = {}
         for part in self.parts:

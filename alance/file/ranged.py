@@ -10,21 +10,20 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from itertools import chain
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance import _kernels
 from alance.errors import AlanceError, UnsupportedError
 from alance.file.batches import completed
 from alance.file.columns import OpenColumn
-from alance.file.page_bytes import PageBytes
 from alance.file.page_tables import Hole, fill_known, learn
 from alance.file.ranged_columns import NO_COLUMNS, imported
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.miniblock_chunks import CHUNKS
 from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import fetch
-from alance.format.plans import together
+from alance.format.plans import ByteRange, Pieces, together
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,10 +34,13 @@ if TYPE_CHECKING:
     from alance.file.fragment import OpenFragment
     from alance.file.ranged_columns import RangedColumns
     from alance.format.field import Field
-    from alance.format.plans import ByteRange, Plan
+    from alance.format.plans import Plan
     from alance.format.schema import Schema
 
 LEARNED_AT_ONCE: Final = 64  # pages: a millisecond or two
+FEW_PIECES: Final = 16  # as many as a read answers on the loop
+LARGE_BYTES: Final = 32 << 10  # of a piece: to copy it costs more than to ask for it by itself
+PADDING: Final = 64  # bytes: no file has more between neighbouring pages
 
 
 class RangedRows(NamedTuple):
@@ -46,12 +48,12 @@ class RangedRows(NamedTuple):
 
     Attributes:
         plan: None: there are no columns.
-        held: the bytes of the files of the columns; None: a source brings them.
+        source: brings bytes of the files of the columns, by their numbers.
     """
 
     columns: RangedColumns
     plan: _kernels.RangePlan | None
-    held: Sequence[_kernels.HeldFile] | None
+    source: _kernels.Source | None
 
     @property
     def numbers(self) -> Sequence[int]:
@@ -60,24 +62,20 @@ class RangedRows(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """Encoded bytes at hand."""
-        return 0 if self.held is None or self.plan is None else self.plan.num_bytes
+        """Encoded bytes."""
+        return 0 if self.plan is None else self.plan.num_bytes
 
     def ranges(self) -> Sequence[ByteRange]:
         """Where the bytes of each page of the plan are."""
         return () if self.plan is None else self.columns.ranges(self.plan)
 
     def batch(
-        self,
-        schema: Schema,
-        column: Callable[[Field], pa.Array | None],
-        source: _kernels.Source | None = None,
+        self, schema: Schema, column: Callable[[Field], pa.Array | None]
     ) -> pa.RecordBatch | None:
-        """The batch of a schema; None where the source fails or a column is None.
+        """The batch of a schema; None where a source of files fails or a column is None.
 
         Args:
             column: gives each column that is not here.
-            source: brings bytes of the files by their numbers, where they are not `held`.
 
         Raises:
             CorruptFileError: bytes that contradict the format.
@@ -85,21 +83,18 @@ class RangedRows(NamedTuple):
         """
         if self.plan is None:
             return completed(schema, (), column)
-        ranged = self._decode(self.plan, source)
+        ranged = self._decode(self.plan)
         if ranged is None:
             return None
         fields = [leaf.leaf.field for leaf in self.columns.leaves]
         return completed(schema, [(fields, ranged)], column)
 
-    def _decode(
-        self, plan: _kernels.RangePlan, source: _kernels.Source | None
-    ) -> pa.RecordBatch | None:
+    def _decode(self, plan: _kernels.RangePlan) -> pa.RecordBatch | None:
         batch = _kernels.RangeBatch()
+        assert self.source is not None
         try:
-            if self.held is not None:
-                source = _kernels.HeldSource(self.held)
-            if source is None or not batch.read(plan, self.columns.files, source):
-                if self.held is None:
+            if not batch.read(plan, self.columns.files, self.source):
+                if not isinstance(self.source, _kernels.HeldSource):
                     return None
                 raise ValueError("bytes that the file has not")
         except OverflowError as error:
@@ -112,6 +107,61 @@ class RangedRows(NamedTuple):
             failure.add_note(f"in field {leaf.leaf.field.name!r}")
             raise failure from error
         return imported(batch.address, self.columns.schema, self.columns.stored)
+
+
+class PageBytes:
+    """What was read of the pages of some files; each part is asked for once."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, _kernels.HeldFile] = {}
+
+    def source(self, columns: RangedColumns) -> _kernels.HeldSource:
+        """What brings the bytes of the files of columns, by their numbers."""
+        return _kernels.HeldSource(self._of(columns))
+
+    def _of(self, columns: RangedColumns) -> list[_kernels.HeldFile]:
+        files = []
+        for path in columns.paths:
+            file = self._files.get(path)
+            if file is None:
+                container = columns.containers[path]
+                begins, contents = [], []
+                if container.is_whole:
+                    begins, contents = [0], [container.content]
+                file = self._files[path] = _kernels.HeldFile(begins, contents)
+            files.append(file)
+        return files
+
+    def add(self, path: str, start: int, content: memoryview) -> None:
+        """Keep bytes of a file that is not kept whole."""
+        file = self._files.setdefault(path, _kernels.HeldFile([], []))
+        file.add(start, content)
+
+    def read(self, columns: RangedColumns, plan: _kernels.RangePlan) -> Plan[None]:
+        """Plan the bytes of pages that are not here yet: one round. Few or large pieces are used
+        where they were read; of many small ones, which would each cost what a request costs, one
+        buffer a file is asked for.
+        """
+        ends, starts, stops = plan.missing(self._of(columns), columns.files, PADDING)
+        by_path = [
+            (path, starts[first:end], stops[first:end])
+            for path, (first, end) in zip(columns.paths, pairwise([0, *ends]), strict=True)
+            if first < end and not columns.containers[path].is_whole
+        ]
+        if not by_path:
+            return
+        if len(starts) <= FEW_PIECES or (stops - starts).sum() >= LARGE_BYTES * len(starts):
+            parts = [
+                ByteRange(path, start, stop)
+                for path, first, last in by_path
+                for start, stop in zip(first.tolist(), last.tolist(), strict=True)
+            ]
+            for part, content in zip(parts, (yield parts), strict=True):
+                self._files[part.path].add(part.start, content)
+        else:
+            contents = yield [Pieces.of(*of_file) for of_file in by_path]
+            for content, (path, first, last) in zip(contents, by_path, strict=True):
+                self._files[path].add_pieces(first, last, content)
 
 
 NO_ROWS: Final = RangedRows(NO_COLUMNS, None, None)
@@ -208,8 +258,7 @@ def read_ranges(
         else:
             yield from content.read(columns, plan)
             plans = [plan] if len(parts) == 1 else [*map(columns.plan, parts)]
-            files = content.files(columns)
-            return [RangedRows(columns, of_part, files) for of_part in plans]
+            return [RangedRows(columns, of_part, content.source(columns)) for of_part in plans]
     return [NO_ROWS] * len(parts)
 
 

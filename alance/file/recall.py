@@ -125,10 +125,14 @@ COLD: Final = PATIENCE * COLD_STEP
 
 
 class OwnStates:
-    """What plans learn of a few files, apart from all caches."""
+    """What plans learn of a few files, apart from all caches, which belong to the loop.
 
-    def __init__(self) -> None:
-        self._known: dict[Hashable, Any] = {}
+    Args:
+        values: what is known before, to which it is added.
+    """
+
+    def __init__(self, values: dict[Hashable, Any] | None = None) -> None:
+        self._known = {} if values is None else values
 
     def peek(self, key: Hashable) -> Any | None:
         return self._known.get(key)
