@@ -25,6 +25,7 @@ from alance.format.numbers import (
     mask_bytes,
     offsets_of,
     packed,
+    strings_array,
     to_arrow,
     validity_of,
 )
@@ -192,9 +193,9 @@ def _characters(values: pa.Array) -> tuple[pa.Array, Int64s]:
     data = data[int(offsets[0]) : int(offsets[-1])]
     is_first = (data & 0xC0) != 0x80
     ends = np.append(np.flatnonzero(is_first), len(data)).astype(np.int64)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
-    items = pa.Array.from_buffers(pa.large_string(), len(ends) - 1, buffers)
-    return items, np.diff(offsets_of(is_first)[offsets - offsets[0]])
+    return strings_array(pa.large_string(), ends, data), np.diff(
+        offsets_of(is_first)[offsets - offsets[0]]
+    )
 
 
 def regexp_instr(name: str, args: list[Node]) -> Node:

@@ -29,7 +29,7 @@ from alance.expr.tree import (
     meaning,
     truly,
 )
-from alance.format.numbers import as_scalar, to_arrow
+from alance.format.numbers import as_scalar, bytes_of, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -290,12 +290,7 @@ def _with_nans(result: pa.Array, values: pa.Array, *, negative: bool) -> pa.Arra
 
 def float_values(values: pa.Array) -> npt.NDArray[np.floating]:
     """The slots of a float array without a copy; those of nulls hold anything."""
-    buffer = values.buffers()[1]
-    if buffer is None or not len(values):
-        return np.empty(0, np.float64)
-    dtype: Callable[..., np.dtype] = np.dtype
-    slots = np.frombuffer(buffer, dtype(values.type.to_pandas_dtype()))
-    return slots[values.offset : values.offset + len(values)]
+    return bytes_of(values).view(values.type.to_pandas_dtype())
 
 
 def extreme(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:

@@ -15,7 +15,14 @@ from alance.expr.casts import convert, is_bytes, is_text
 from alance.expr.compare import is_nothing
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, call
-from alance.format.numbers import as_scalar, contents_of, offsets_of, positions_of
+from alance.format.numbers import (
+    as_scalar,
+    contents_of,
+    is_large,
+    offsets_of,
+    positions_of,
+    strings_array,
+)
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
@@ -168,13 +175,12 @@ def _as_bytes(name: str, node: Node) -> Node:
 
 def _narrowed(strings: pa.Array, type_: pa.DataType) -> pa.Array:
     """Large strings with narrow offsets, but where they are made of large ones."""
-    if pa.types.is_large_string(type_) or pa.types.is_large_binary(type_):
+    if is_large(type_):
         return strings
     return pc.cast(strings, pa.string() if is_text(strings.type) else pa.binary())
 
 
 def like_strings(values: pa.Array, type_: pa.DataType, offsets: Int64s, content: Bytes) -> pa.Array:
     """Strings, null where the values are."""
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
-    strings = pa.Array.from_buffers(type_, len(values), buffers)
+    strings = strings_array(type_, offsets, content)
     return pc.if_else(pc.is_valid(values), strings, as_scalar(None, type_))

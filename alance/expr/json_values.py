@@ -22,7 +22,14 @@ from alance.expr.arithmetic import whole_argument
 from alance.expr.text import as_text, literal_text
 from alance.expr.tree import Call, JsonValue, Literal, Node, Problem, call, meaning
 from alance.format.jsonb import json_text, jsonb
-from alance.format.numbers import as_scalar, contents_of, mask_bytes, to_arrow, validity_of
+from alance.format.numbers import (
+    as_scalar,
+    contents_of,
+    mask_bytes,
+    strings_array,
+    to_arrow,
+    validity_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -268,8 +275,7 @@ def _find(documents: pa.Array, steps: Sequence[Step], *, plain: bool, answer: in
         texts = pc.cast(documents, pa.large_string())
         parts = _kernels.json_find(*_buffers(texts), *path, plain, answer)
     offsets, content, kinds = parts
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
-    return Texts(pa.Array.from_buffers(pa.large_string(), len(kinds), buffers), kinds)
+    return Texts(strings_array(pa.large_string(), offsets, content), kinds)
 
 
 def _buffers(texts: pa.LargeStringArray) -> tuple[Int64s, Bytes]:

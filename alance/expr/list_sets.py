@@ -15,7 +15,7 @@ from alance.expr.compare import is_nothing
 from alance.expr.lists import built, codes_of, comparable, unfixed
 from alance.expr.nested import ListLiteral
 from alance.expr.tree import Literal, Node, Problem, Value, call, plain, plain_type
-from alance.format.numbers import as_numbers, as_scalar, mask_bytes, to_arrow, validity_of
+from alance.format.numbers import as_numbers, as_scalar, lists_of, mask_bytes, to_arrow, validity_of
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
@@ -46,9 +46,8 @@ class Lists(NamedTuple):
         if isinstance(value, pa.Scalar):
             items = plain(value.values)
             return cls(items, np.array([0, len(items)]), None)
-        ends = as_numbers(value.offsets).astype(np.int64)
-        first, last = int(ends[0]), int(ends[-1])
-        return cls(plain(value.values.slice(first, last - first)), ends - first, validity_of(value))
+        ends, items = lists_of(value)
+        return cls(plain(items), ends, validity_of(value))
 
 
 def both_there(left: Lists, right: Lists) -> Mask | None:

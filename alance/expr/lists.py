@@ -13,7 +13,15 @@ from alance.expr.compare import is_nothing, total_order
 from alance.expr.nested import ListLiteral
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, broadcast, call, plain, plain_type
-from alance.format.numbers import as_mask, as_numbers, as_scalar, offsets_of, to_arrow, validity_of
+from alance.format.numbers import (
+    as_mask,
+    as_numbers,
+    as_scalar,
+    offsets_of,
+    strings_array,
+    to_arrow,
+    validity_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -237,10 +245,8 @@ def _as_bytes(values: pa.Array) -> pa.Array:
         lists = values.cast(pa.list_(values.type.value_type))
         items, sizes = taken_apart(lists)
         codes = codes_of(items)
-    valid = validity_of(values)
-    mask = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
-    buffers = [mask, pa.py_buffer(8 * offsets_of(sizes)), pa.py_buffer(codes)]
-    return pa.Array.from_buffers(pa.large_binary(), len(values), buffers)
+    content = codes.view(np.uint8)
+    return strings_array(pa.large_binary(), 8 * offsets_of(sizes), content, validity_of(values))
 
 
 def parents_of(sizes: Int64s) -> Int64s:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.compare import float_literal, float_values
 from alance.expr.exact import exact_value, scale_of
-from alance.format.numbers import as_mask, positions_of
+from alance.format.numbers import as_mask, bytes_of, is_large, positions_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -284,8 +284,8 @@ def _numbers(values: pa.Array) -> Values:
         is_large = numbers.dtype == np.uint64 and (numbers > INT64.max).any()
         return numbers.astype(np.object_ if is_large else np.int64)
     width = values.type.bit_width // 8
-    content = bytes(values.buffers()[1])
-    starts = range(values.offset * width, (values.offset + len(values)) * width, width)
+    content = bytes_of(values).tobytes()
+    starts = range(0, len(content), width)
     return _array(
         [int.from_bytes(content[start : start + width], "little", signed=True) for start in starts]
     )
@@ -299,13 +299,11 @@ def whole_numbers(values: pa.Array) -> Values | None:
     if scale is None or values.type.bit_width not in (8, 16, 32, 64):
         return None
     kind = f"<{'i' if scale.low < 0 else 'u'}{values.type.bit_width // 8}"
-    numbers = np.frombuffer(values.buffers()[1], kind)
-    return numbers[values.offset : values.offset + len(values)]
+    return bytes_of(values).view(kind)
 
 
 def as_bytes(text: pa.Array) -> pa.Array:
     """Text or binary as bytes, which may be cut inside of a letter."""
     if pa.types.is_fixed_size_binary(text.type):
         return text
-    large = pa.types.is_large_string(text.type) or pa.types.is_large_binary(text.type)
-    return text.view(pa.large_binary() if large else pa.binary())
+    return text.view(pa.large_binary() if is_large(text.type) else pa.binary())

@@ -11,7 +11,7 @@ import pyarrow as pa
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.file.columns import OpenColumn
-from alance.format.layouts.arrays import is_text, is_variable
+from alance.format.numbers import is_large, is_text, is_variable, storage_type
 from alance.format.plans import ByteRange
 from alance.format.types import is_nested, leaf_type
 
@@ -173,8 +173,7 @@ def form_of(leaf: OpenLeaf) -> tuple[int, bool]:
 def _form_with_metadata(field: Field) -> tuple[int, bool]:
     if field.is_json or field.is_blob_v1:
         return NO_FORM, False
-    arrow = field.to_arrow().type
-    return _form(arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow)
+    return _form(storage_type(field.to_arrow().type))
 
 
 @lru_cache(maxsize=256)
@@ -187,8 +186,7 @@ def _form_of_type(logical_type: str) -> tuple[int, bool]:
 
 def _form(storage: pa.DataType) -> tuple[int, bool]:
     if is_variable(storage):
-        is_large = pa.types.is_large_string(storage) or pa.types.is_large_binary(storage)
-        return (-8 if is_large else -4), is_text(storage)
+        return (-8 if is_large(storage) else -4), is_text(storage)
     if pa.types.is_nested(storage) or pa.types.is_dictionary(storage):
         return NO_FORM, False
     if pa.types.is_boolean(storage):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from alance.format.v2_0.encode import EncodedArrayPage
+    from alance.format.encode.base import EncodedPage
     from alance.format.v2_0.encode_file import Output, Unit
 
 
@@ -116,7 +116,7 @@ class ArrayWriter(DataFileWriter):
             for number, output in (output for of_unit in pages for output in of_unit):
                 await self._put_output(number, output)
 
-    async def _put_output(self, number: int, output: EncodedArrayPage | Blobs | HeaderRows) -> None:
+    async def _put_output(self, number: int, output: EncodedPage | Blobs | HeaderRows) -> None:
         if isinstance(output, HeaderRows):
             self._arrays.add_header_rows(number, output.num_rows)
             return

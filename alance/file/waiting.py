@@ -10,8 +10,8 @@ import pyarrow as pa
 from alance.errors import InvalidInputError
 from alance.file.batches import batch_bytes
 from alance.file.budgets import buffer_bytes_for
-from alance.format.encode.leaves import storage_of
 from alance.format.encode.rows import join, split, values_bytes
+from alance.format.numbers import storage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

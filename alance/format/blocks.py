@@ -142,7 +142,7 @@ def _gather_lists(block: FixedSizeListBlock, indices: Int64s) -> FixedSizeListBl
 
 
 def joined_values(blocks: Sequence[Block]) -> Block | None:
-    """Values of fixed width, or strings, end to end; None for others, and for single bits.
+    """Values of fixed width, or strings, end to end; None for others. A copy, even of one block.
 
     Raises:
         UnsupportedError: strings of more bytes than their offsets can say.
@@ -157,16 +157,26 @@ def joined_values(blocks: Sequence[Block]) -> Block | None:
 
 def _joined_fixed(blocks: Sequence[FixedWidth]) -> FixedWidth | None:
     bits = blocks[0].bits_per_value
-    if bits % 8 or any(block.bits_per_value != bits for block in blocks):
-        return None
-    width = bits // 8
-    pieces = [block.data[: block.num_values * width] for block in blocks]
-    total = sum(block.num_values for block in blocks)
+    counts = [block.num_values * bits for block in blocks]
     if any(
-        len(piece) != block.num_values * width for piece, block in zip(pieces, blocks, strict=True)
+        block.bits_per_value != bits or 8 * len(block.data) < count
+        for block, count in zip(blocks, counts, strict=True)
     ):
         return None
-    return FixedWidth(bits, total, _kernels.join_bytes(pieces))
+    data = join_bits([block.data for block in blocks], counts)
+    return FixedWidth(bits, sum(block.num_values for block in blocks), data)
+
+
+def join_bits(parts: Sequence[Bytes], counts: Sequence[int]) -> Bytes:
+    """Bits of all parts, LSB first, without gaps."""
+    if all(count % 8 == 0 for count in counts[:-1]):
+        ends = [(count + 7) // 8 for count in counts]
+        return _kernels.join_bytes([part[:end] for part, end in zip(parts, ends, strict=True)])
+    bits = [
+        np.unpackbits(part, count=count, bitorder="little")
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    return np.packbits(np.concatenate(bits), bitorder="little")
 
 
 def _joined_strings(blocks: Sequence[VariableWidth]) -> VariableWidth:

@@ -14,7 +14,16 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import UnsupportedError
-from alance.format.numbers import as_mask, contents_of, to_arrow
+from alance.format.numbers import (
+    as_mask,
+    bitmap,
+    bytes_of,
+    contents_of,
+    is_variable,
+    items_of,
+    strings_of,
+    to_arrow,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,7 +111,7 @@ class Keys:
         values = self.values
         if not pa.types.is_large_binary(values.type):
             width = WORD if pa.types.is_uint64(values.type) else values.type.byte_width
-            return _kernels.Keys(_fixed(values, width).reshape(-1), width)
+            return _kernels.Keys(bytes_of(values), width)
         ends, content = contents_of(values)
         return _kernels.Keys(ends, content[: int(ends[-1])])
 
@@ -151,16 +160,14 @@ def _parts(array: pa.Array) -> list[_Part]:
     if pa.types.is_fixed_size_list(kind) and not array.values.null_count:
         width = _width(kind.value_type)
         if width:
-            values = array.values.slice(array.offset * kind.list_size, len(array) * kind.list_size)
-            return [_Part(_fixed(values, width).reshape(len(array), kind.list_size * width))]
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return [_variable(array, "<i4")]
-    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
-        return [_variable(array, "<i8")]
+            content = bytes_of(items_of(array))
+            return [_Part(content.reshape(len(array), kind.list_size * width))]
+    if is_variable(kind):
+        return [_variable(array)]
     width = _width(kind)
     if not width:
         raise UnsupportedError(f"key column of type {kind}: keys of this type are not compared")
-    return [_Part(_fixed(array, width))]
+    return [_Part(bytes_of(array).reshape(len(array), width))]
 
 
 def _width(kind: pa.DataType) -> int:
@@ -173,25 +180,12 @@ def _width(kind: pa.DataType) -> int:
     return 0 if nested or bits % 8 else bits // 8
 
 
-def _fixed(array: pa.Array, width: int) -> Bytes:
-    """The bytes of an array of values of a fixed width; shape (n, width)."""
-    content = array.buffers()[1]
-    if content is None or not len(array):
-        return np.zeros((len(array), width), np.uint8)
-    flat = np.frombuffer(content, np.uint8, len(array) * width, array.offset * width)
-    return flat.reshape(-1, width)
-
-
-def _variable(array: pa.Array, dtype: str) -> _Part:
+def _variable(array: pa.Array) -> _Part:
     """Offsets and bytes of strings; what stands in the place of nulls is theirs, too."""
-    _, offsets, content = array.buffers()
-    if not len(array) or offsets is None:
+    ends, content = strings_of(array)
+    if ends[0] == ends[-1]:
         return _Part(np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64))
-    first = array.offset * np.dtype(dtype).itemsize
-    ends = np.frombuffer(offsets, dtype, len(array) + 1, first)
-    if content is None or ends[0] == ends[-1]:
-        return _Part(np.empty(0, np.uint8), np.zeros(len(array) + 1, np.int64))
-    return _Part(np.frombuffer(content, np.uint8), ends)
+    return _Part(content, ends)
 
 
 def _cleared(part: _Part, valid: Mask) -> _Part:
@@ -231,6 +225,5 @@ def _joined(parts: Sequence[_Part], count: int, valid: Mask | None) -> pa.Array:
 def _array(
     kind: pa.DataType, count: int, buffers: Sequence[npt.NDArray[np.generic]], valid: Mask | None
 ) -> pa.Array:
-    validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     contents = [pa.py_buffer(np.ascontiguousarray(buffer)) for buffer in buffers]
-    return pa.Array.from_buffers(kind, count, [validity, *contents])
+    return pa.Array.from_buffers(kind, count, [bitmap(valid), *contents])

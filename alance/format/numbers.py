@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.arrays import Bytes, Int64s, Mask, UInt64s
+    from alance.arrays import Bytes, Int32s, Int64s, Mask, UInt64s
 
 
 def as_numbers(array: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
@@ -53,6 +53,101 @@ def validity_of(array: pa.Array) -> Mask | None:
     if validity is None or pa.types.is_dictionary(array.type):
         return as_mask(array.is_valid())
     return _bits(validity, array.offset, len(array))
+
+
+def storage_type(arrow: pa.DataType) -> pa.DataType:
+    """The type whose bytes are stored: that of an extension type, else the type itself."""
+    return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
+
+
+def is_text(arrow: pa.DataType) -> bool:
+    """Whether values are UTF-8."""
+    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
+
+
+def is_variable(arrow: pa.DataType) -> bool:
+    """Whether values are strings of bytes with offsets."""
+    return bool(is_text(arrow) or pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow))
+
+
+def is_large(arrow: pa.DataType) -> bool:
+    """Whether offsets of strings or lists have 64 bits."""
+    return bool(
+        pa.types.is_large_string(arrow)
+        or pa.types.is_large_binary(arrow)
+        or pa.types.is_large_list(arrow)
+    )
+
+
+def storage_of(array: pa.Array) -> pa.Array:
+    """The array without its extension type."""
+    return array.storage if isinstance(array.type, pa.BaseExtensionType) else array
+
+
+def bitmap(valid: Mask | None) -> pa.Buffer | None:
+    """Validity as Arrow keeps it: LSB-first bits, none where all are valid."""
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def bits_of(content: Bytes, start: int, count: int) -> Bytes:
+    """Bits from `start` on, LSB first, as an array that begins with them; a view if it can be."""
+    part = content[start // 8 : (start + count + 7) // 8]
+    if start % 8 == 0:
+        return part
+    bits = np.unpackbits(part, bitorder="little")[start % 8 :][:count]
+    return np.packbits(bits, bitorder="little")
+
+
+def bytes_of(array: pa.Array) -> Bytes:
+    """The bytes of values of a fixed width, of whole bytes each; shared. Of nulls they are any."""
+    width = array.type.bit_width // 8
+    content = array.buffers()[1]
+    if content is None:
+        return np.zeros(len(array) * width, np.uint8)
+    return np.frombuffer(content, np.uint8, len(array) * width, array.offset * width)
+
+
+def offsets_in(array: pa.Array) -> Int32s | Int64s:
+    """Where each string or list begins in what the array holds, and the end of the last.
+
+    Shared, where they are at places that the processor likes.
+    """
+    dtype = np.dtype(np.int64 if is_large(array.type) else np.int32)
+    buffer = array.buffers()[1]
+    if buffer is None or not len(array):
+        return np.zeros(len(array) + 1, dtype)
+    offsets = np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
+    return offsets if offsets.flags.aligned else offsets.copy()
+
+
+def strings_of(array: pa.Array) -> tuple[Int32s | Int64s, Bytes]:
+    """Offsets and bytes of strings; shared. What stands in the place of nulls is there, too."""
+    data = array.buffers()[2]
+    return offsets_in(array), np.frombuffer(data or b"", np.uint8)
+
+
+def strings_array(
+    arrow: pa.DataType,
+    offsets: npt.NDArray[np.integer[Any]],
+    data: Bytes | bytes,
+    valid: Mask | None = None,
+) -> pa.Array:
+    """Strings of their offsets and bytes; shared. The inverse of `strings_of`."""
+    buffers = [bitmap(valid), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(arrow, len(offsets) - 1, buffers)
+
+
+def lists_of(array: pa.Array) -> tuple[Int64s, pa.Array]:
+    """Where each list begins in the items that all span, and the end; and these items."""
+    starts = offsets_in(array).astype(np.int64)
+    first, last = int(starts[0]), int(starts[-1])
+    return starts - first, array.values.slice(first, last - first)
+
+
+def items_of(array: pa.Array) -> pa.Array:
+    """The items of lists of a fixed size, those of nulls too."""
+    size = array.type.list_size
+    return array.values.slice(array.offset * size, len(array) * size)
 
 
 def mask_bytes(valid: Mask | None) -> Bytes:
@@ -121,10 +216,9 @@ def to_arrow(values: npt.NDArray[Any], valid: Mask | None = None) -> pa.Array:
     data = values
     if values.dtype == np.bool_:
         data = np.packbits(values, bitorder="little")
-    validity = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
     arrow = pa.from_numpy_dtype(values.dtype)
     content = pa.py_buffer(np.ascontiguousarray(data))
-    return pa.Array.from_buffers(arrow, len(values), [validity, content])
+    return pa.Array.from_buffers(arrow, len(values), [bitmap(valid), content])
 
 
 def as_scalar(value: object, arrow: pa.DataType | None = None) -> pa.Scalar:
@@ -138,9 +232,7 @@ def as_scalar(value: object, arrow: pa.DataType | None = None) -> pa.Scalar:
     if isinstance(value, str | bytes):
         content = value.encode() if isinstance(value, str) else value
         inferred = pa.string() if isinstance(value, str) else pa.binary()
-        offsets = np.array([0, len(content)], np.int32)
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
-        scalar = pa.Array.from_buffers(inferred, 1, buffers)[0]
+        scalar = strings_array(inferred, np.array([0, len(content)], np.int32), content)[0]
         return scalar if arrow is None or arrow == inferred else scalar.cast(arrow)
     if isinstance(value, bool):
         return to_arrow(np.array([value]))[0]
@@ -157,11 +249,11 @@ def as_scalar(value: object, arrow: pa.DataType | None = None) -> pa.Scalar:
     raise TypeError(f"no Arrow scalar of {type(value).__name__}")
 
 
-def text_array(contents: Sequence[bytes], arrow: pa.DataType) -> pa.Array:
+def text_array(
+    contents: Sequence[bytes | memoryview], arrow: pa.DataType, valid: Mask | None = None
+) -> pa.Array:
     """Texts or bytes as an array of a large type: of Arrow's own calls the first loads pandas."""
-    ends = offsets_of([len(content) for content in contents])
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(contents))]
-    return pa.Array.from_buffers(arrow, len(contents), buffers)
+    return strings_array(arrow, offsets_of(list(map(len, contents))), b"".join(contents), valid)
 
 
 def packed(texts: Sequence[str]) -> tuple[Int64s, Bytes]:
@@ -174,13 +266,8 @@ def contents_of(texts: pa.Array) -> tuple[Int64s, Bytes]:
     """Offsets and bytes of texts, or of bytes of any type, as the kernel wants them; shared where
     the type is a large one. What stands in the place of nulls is there, too.
     """
-    if not (pa.types.is_large_string(texts.type) or pa.types.is_large_binary(texts.type)):
-        texts = texts.cast(pa.large_binary())
-    _, offsets, data = texts.buffers()
-    if offsets is None or not len(texts):
-        return np.zeros(len(texts) + 1, np.int64), np.empty(0, np.uint8)
-    starts = np.frombuffer(offsets, np.int64, len(texts) + 1, 8 * texts.offset)
-    return starts, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    starts, data = strings_of(texts if is_large(texts.type) else texts.cast(pa.large_binary()))
+    return starts.view(np.int64), data
 
 
 def python_value(value: pa.Scalar) -> Any:

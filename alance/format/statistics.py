@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.numbers import offsets_of, to_arrow
+from alance.format.numbers import bitmap, is_large, is_variable, offsets_of, to_arrow
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -209,13 +209,7 @@ def kind_of(arrow: pa.DataType) -> str | None:
         return "i16"
     if pa.types.is_integer(arrow) or pa.types.is_temporal(arrow):
         return f"i{arrow.bit_width // 8}" if not pa.types.is_interval(arrow) else None
-    is_string = pa.types.is_string(arrow) or pa.types.is_large_string(arrow)
-    return "s" if is_string or pa.types.is_binary(arrow) or is_large_binary(arrow) else None
-
-
-def is_large_binary(arrow: pa.DataType) -> bool:
-    """Whether values are byte strings with 64-bit offsets."""
-    return bool(pa.types.is_large_binary(arrow))
+    return "s" if is_variable(arrow) else None
 
 
 def width_of(kind: str) -> int:
@@ -352,14 +346,12 @@ def _bounds(
 
 
 def _array(side: FixedWidth | VariableWidth, arrow: pa.DataType, valid: Mask) -> pa.Array:
-    validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
     data = side.data
     if isinstance(side, FixedWidth):
         if pa.types.is_boolean(arrow):
             data = np.packbits(data != 0, bitorder="little")
-        buffers = [validity, pa.py_buffer(data)]
+        buffers = [bitmap(valid), pa.py_buffer(data)]
     else:
-        large = pa.types.is_large_string(arrow) or is_large_binary(arrow)
-        offsets = side.offsets.astype(np.int64 if large else np.int32)
-        buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+        offsets = pa.py_buffer(side.offsets.astype(np.int64 if is_large(arrow) else np.int32))
+        buffers = [bitmap(valid), offsets, pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(arrow, side.num_values, buffers)

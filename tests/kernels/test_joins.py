@@ -41,11 +41,18 @@ def test_numbers_of_pages_are_joined(pages: list[list[int]]) -> None:
     assert found.data.view("<u4").tolist() == [one for page in pages for one in page]
 
 
+def test_single_bits_are_joined_without_gaps() -> None:
+    found = joined_values([FixedWidth(1, 3, np.array([0b101], np.uint8))] * 3)
+    assert isinstance(found, FixedWidth)
+    assert found.num_values == 9
+    assert found.data.tolist() == [0b01101101, 0b1]
+
+
 def test_others_are_not_joined() -> None:
     number = FixedWidth(32, 1, np.zeros(4, np.uint8))
     assert joined_values([number, variable([b"x"], "i4")]) is None
     assert joined_values([number, FixedWidth(8, 1, np.zeros(1, np.uint8))]) is None
-    assert joined_values([FixedWidth(1, 3, np.ones(1, np.uint8))] * 2) is None
+    assert joined_values([FixedWidth(1, 9, np.ones(1, np.uint8))] * 2) is None
     assert joined_values([number, FixedWidth(32, 2, np.zeros(4, np.uint8))]) is None
 
 

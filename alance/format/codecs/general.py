@@ -39,6 +39,7 @@ MAX_UNIT_BYTES: Final = 1 << 31  # no writer makes larger chunks or values
 ZSTD_MAX_RATIO: Final = 1 << 15  # a block of 4 bytes repeats one byte 128 Ki times
 ZSTD_MAGIC: Final = bytes.fromhex("28b52ffd")
 ZSTD_PREFIX_BYTES: Final = 8
+ZSTD_LEVEL: Final = 3  # where the field says none, or 0
 PIECE_BYTES: Final = 1 << 20  # a content of unknown size is taken in pieces, and counted
 
 
@@ -54,6 +55,30 @@ class Scheme(IntEnum):
             return cls(message.scheme)
         except ValueError:
             raise UnsupportedError(f"compression scheme {message.scheme}") from None
+
+
+def compress(scheme: Scheme, level: int | None, data: Bytes, sizes: Int64s) -> tuple[Bytes, Int64s]:
+    """Compress neighbouring pieces of `data`, each to one unit.
+
+    Args:
+        scheme: of all units.
+        level: of Zstandard; LZ4 has none.
+        data: the pieces, end to end.
+        sizes: bytes of each piece, shape (n,).
+
+    Returns:
+        The units end to end, and the bytes of each.
+    """
+    if scheme is Scheme.LZ4:
+        return _kernels.encode_lz4(data, sizes)
+    compressor = zstandard.ZstdCompressor(level=level or ZSTD_LEVEL)
+    ends = np.cumsum(sizes)
+    units = [
+        size.to_bytes(ZSTD_PREFIX_BYTES, "little")
+        + compressor.compress(data[end - size : end].data)
+        for size, end in zip(sizes.tolist(), ends.tolist(), strict=True)
+    ]
+    return np.frombuffer(b"".join(units), np.uint8), np.array([*map(len, units)], np.int64)
 
 
 def decompress(

@@ -16,13 +16,21 @@ import pyarrow as pa
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.format.blocks import ConstantBlock
 from alance.format.encode.blobs import blob_rows
-from alance.format.encode.leaves import as_type, block_of, storage_of
+from alance.format.encode.leaves import as_type, block_of
 from alance.format.encode.levels import ItemLayer, ListLayer, levels_of
 from alance.format.field import BLOB_V2_TYPE
 from alance.format.jsonb import jsonb
 from alance.format.layouts.base import PageValues
 from alance.format.layouts.fields import EMPTY_STRUCT, leaf_columns, owns_column
-from alance.format.numbers import offsets_of, positions_of, to_arrow, validity_of
+from alance.format.numbers import (
+    items_of,
+    lists_of,
+    offsets_of,
+    positions_of,
+    storage_of,
+    to_arrow,
+    validity_of,
+)
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
@@ -92,7 +100,7 @@ def _descend(
     elif pa.types.is_fixed_size_list(array.type):
         dimension = array.type.list_size
         _need(field, array, field.logical_type == f"fixed_size_list:struct:{dimension}")
-        items = array.values.slice(array.offset * dimension, len(array) * dimension)
+        items = items_of(array)
         if any(isinstance(layer, ListLayer) for layer in path) or _has_lists(field):
             lists, items = _equal_lists(items, dimension, nulls, valid, len(array))
             _descend(field.children[0], items, (*path, lists), None, num_rows, leaves)
@@ -160,24 +168,13 @@ def _nulls(field: Field, array: pa.Array, outer: Mask | None) -> tuple[Mask | No
 
 def _lists(array: pa.Array, nulls: Mask | None, valid: Mask | None) -> tuple[ListLayer, pa.Array]:
     """The lists, and the children of those that are not null."""
-    count = len(array)
-    dtype = np.dtype(np.int64 if pa.types.is_large_list(array.type) else np.int32)
-    buffer = array.buffers()[1]
-    if count == 0 or buffer is None:
-        return ListLayer(np.zeros(count + 1, np.int64), nulls, has_empty=count > 0), array.values[
-            :0
-        ]
-    raw = np.frombuffer(buffer, dtype, count + 1, array.offset * dtype.itemsize)
-    starts = raw.astype(np.int64)
+    starts, items = lists_of(array)
     sizes = np.diff(starts)
+    has_empty = bool((sizes if valid is None else sizes[valid]).min(initial=1) == 0)
     if valid is None or not sizes[~valid].any():
-        has_empty = bool((sizes if valid is None else sizes[valid]).min(initial=1) == 0)
-        items = array.values.slice(int(starts[0]), int(starts[-1] - starts[0]))
-        return ListLayer(starts - starts[0], nulls, has_empty), items
+        return ListLayer(starts, nulls, has_empty), items
     sizes = np.where(valid, sizes, 0)
-    offsets = offsets_of(sizes)
-    has_empty = bool(sizes[valid].min(initial=1) == 0)
-    return ListLayer(offsets, nulls, has_empty), _kept(array.values, starts[:-1], sizes)
+    return ListLayer(offsets_of(sizes), nulls, has_empty), _kept(items, starts[:-1], sizes)
 
 
 def _equal_lists(

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes
     from alance.file_version import FileVersion
+    from alance.format.proto import encodings_v2_0_pb2 as pb0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Hints:
 class EncodedPage:
     """A page of a column as it goes into a file."""
 
-    description: bytes  # a PageLayout, or of sparse pages a PlanarLayout
+    description: bytes  # a PageLayout; of sparse pages a PlanarLayout, in 2.0 an ArrayEncoding
     buffers: tuple[Bytes, ...]  # in the order of the layout, without padding; shape (num_bytes,)
     num_rows: int
     search: tuple[int, ...] = ()  # buffers that readers need before they can take rows
@@ -53,7 +54,7 @@ class EncodedPage:
     @classmethod
     def of(
         cls,
-        layout: pb.PageLayout | pb3.PlanarLayout,
+        layout: pb.PageLayout | pb3.PlanarLayout | pb0.ArrayEncoding,
         buffers: tuple[Bytes, ...],
         num_rows: int,
         search: tuple[int, ...] = (),

@@ -34,13 +34,19 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
 from alance.format.encode.base import EncodedPage
-from alance.format.encode.leaves import as_type, block_of, storage_of
+from alance.format.encode.leaves import as_type, block_of
 from alance.format.encode.levels import layer_names
 from alance.format.encode.page_inputs import mini_block_page
 from alance.format.field import BLOB_V2_TYPE
-from alance.format.layouts.arrays import bitmap
 from alance.format.layouts.base import Layer, PageValues
-from alance.format.numbers import as_numbers, to_arrow, validity_of
+from alance.format.numbers import (
+    as_numbers,
+    bitmap,
+    storage_of,
+    strings_array,
+    to_arrow,
+    validity_of,
+)
 from alance.format.proto import encodings_v2_1_pb2 as pb
 
 if TYPE_CHECKING:
@@ -166,8 +172,7 @@ def uri_array(count: int, uris: Mapping[int, str]) -> pa.Array:
     ends = np.zeros(count + 1, np.int32)
     ends[np.fromiter(uris, np.int64, len(uris)) + 1] = [len(text) for text in texts]
     np.cumsum(ends, out=ends)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))]
-    return pa.Array.from_buffers(pa.string(), count, buffers)
+    return strings_array(pa.string(), ends, b"".join(texts))
 
 
 @dataclass(frozen=True, slots=True)

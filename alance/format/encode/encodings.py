@@ -27,11 +27,6 @@ def variable(bits_per_offset: int) -> Encoding:
     return Encoding(variable=pb.Variable(offsets=flat(bits_per_offset)))
 
 
-def inline_bitpacking(bits: int) -> Encoding:
-    """Blocks of at most 1024 values, their width in front."""
-    return Encoding(inline_bitpacking=pb.InlineBitpacking(uncompressed_bits_per_value=bits))
-
-
 def out_of_line_bitpacking(bits: int, width: int) -> Encoding:
     """Any number of values at one width."""
     return Encoding(
@@ -39,16 +34,6 @@ def out_of_line_bitpacking(bits: int, width: int) -> Encoding:
             uncompressed_bits_per_value=bits, values=flat(width)
         )
     )
-
-
-def rle(bits: int) -> Encoding:
-    """Runs, their lengths of one byte."""
-    return Encoding(rle=pb.Rle(values=flat(bits), run_lengths=flat(8)))
-
-
-def byte_stream_split(bits: int) -> Encoding:
-    """Bytes sorted by significance."""
-    return Encoding(byte_stream_split=pb.ByteStreamSplit(values=flat(bits)))
 
 
 def fsst(table: bytes, values: Encoding) -> Encoding:

@@ -21,17 +21,22 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
-from alance.format.layouts.arrays import bitmap, is_variable
-from alance.format.numbers import as_mask, to_arrow, validity_of
+from alance.format.numbers import (
+    as_mask,
+    bitmap,
+    bits_of,
+    bytes_of,
+    is_variable,
+    items_of,
+    storage_of,
+    strings_of,
+    to_arrow,
+    validity_of,
+)
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Mask
     from alance.format.blocks import Block
-
-
-def storage_of(array: pa.Array) -> pa.Array:
-    """The array without its extension type."""
-    return array.storage if isinstance(array.type, pa.BaseExtensionType) else array
 
 
 def as_type(array: pa.Array, arrow: pa.DataType, where: str) -> pa.Array:
@@ -71,13 +76,12 @@ def _without_extensions(array: pa.Array) -> pa.Array:
     array = storage_of(array)
     if not pa.types.is_fixed_size_list(array.type):
         return array
-    dimension = array.type.list_size
-    items = array.values.slice(array.offset * dimension, len(array) * dimension)
+    items = items_of(array)
     plain = _without_extensions(items)
     if plain is items:
         return array
     valid = validity_of(array)
-    arrow = pa.list_(plain.type, dimension)
+    arrow = pa.list_(plain.type, array.type.list_size)
     return pa.Array.from_buffers(arrow, len(array), [bitmap(valid)], children=[plain])
 
 
@@ -99,7 +103,7 @@ def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
     if pa.types.is_dictionary(arrow):
         items = array.dictionary
         bits = arrow.index_type.bit_width
-        indices = _indices(_fixed_bytes(array.indices, bits), bits, len(items), valid, where)
+        indices = _indices(bytes_of(array.indices), bits, len(items), valid, where)
         return DictionaryBlock(indices, block_of(items, None, where))
     if pa.types.is_struct(arrow):
         return _struct(array, valid, where)
@@ -111,7 +115,10 @@ def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
         bits = arrow.bit_width
     except ValueError:
         raise UnsupportedError(f"field {where!r}: no page holds values of {arrow}") from None
-    return FixedWidth(bits, len(array), _fixed_bytes(array, bits))
+    if bits == 1:
+        content = np.frombuffer(array.buffers()[1] or b"", np.uint8)
+        return FixedWidth(1, len(array), bits_of(content, array.offset, len(array)))
+    return FixedWidth(bits, len(array), bytes_of(array))
 
 
 def _indices(data: Bytes, bits: int, num_items: int, valid: Mask | None, where: str) -> FixedWidth:
@@ -127,34 +134,9 @@ def _indices(data: Bytes, bits: int, num_items: int, valid: Mask | None, where: 
     return FixedWidth(bits, len(raw), raw.view(np.uint8))
 
 
-def bits_of(content: Bytes, start: int, count: int) -> Bytes:
-    """Bits from `start` on, LSB first, as an array that begins with them; a view if it can be."""
-    part = content[start // 8 : (start + count + 7) // 8]
-    if start % 8 == 0:
-        return part
-    bits = np.unpackbits(part, bitorder="little")[start % 8 :][:count]
-    return np.packbits(bits, bitorder="little")
-
-
-def _fixed_bytes(array: pa.Array, bits: int) -> Bytes:
-    buffer = array.buffers()[1]
-    if len(array) == 0 or buffer is None:
-        return np.zeros((len(array) * bits + 7) // 8, np.uint8)
-    content = np.frombuffer(buffer, np.uint8)
-    if bits == 1:
-        return bits_of(content, array.offset, len(array))
-    return content[array.offset * bits // 8 : (array.offset + len(array)) * bits // 8]
-
-
 def _variable(array: pa.Array, valid: Mask | None) -> VariableWidth:
     """Strings from offset 0 on, those of nulls empty."""
-    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
-    dtype = np.dtype(np.int64 if large else np.int32)
-    _, offset_buffer, data_buffer = array.buffers()
-    if len(array) == 0 or offset_buffer is None:
-        return VariableWidth(np.zeros(len(array) + 1, dtype), np.empty(0, np.uint8))
-    offsets = np.frombuffer(offset_buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
-    data = np.empty(0, np.uint8) if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    offsets, data = strings_of(array)
     start, stop = int(offsets[0]), int(offsets[-1])
     data = data[start:stop]
     if start:
@@ -171,7 +153,7 @@ def _variable(array: pa.Array, valid: Mask | None) -> VariableWidth:
 
 def _fixed_size_list(array: pa.Array, valid: Mask | None, where: str) -> FixedSizeListBlock:
     dimension = array.type.list_size
-    items = storage_of(array.values.slice(array.offset * dimension, len(array) * dimension))
+    items = storage_of(items_of(array))
     if dimension == 0 or pa.types.is_dictionary(items.type) or is_variable(items.type):
         raise UnsupportedError(f"field {where!r}: no page holds values of {array.type}")
     if valid is None:

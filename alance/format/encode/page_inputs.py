@@ -25,11 +25,10 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
+from alance.format.codecs.general import ZSTD_LEVEL
 from alance.format.encode.base import EncodedPage
-from alance.format.encode.chunks import ZSTD_LEVEL
 from alance.format.encode.fixed import FixedLists
 from alance.format.encode.options import Options
-from alance.format.encode.strings import aligned
 from alance.format.encode.values import has_fixed_rows, struct_rows
 from alance.format.layouts.base import max_definition, max_repetition
 
@@ -159,8 +158,7 @@ def _values(block: Block) -> ValuesInput:
         case FixedWidth():
             return count, "fixed", block.bits_per_value, block.data
         case VariableWidth():
-            strings = aligned(block)
-            return count, "strings", strings.offsets, strings.data
+            return count, "strings", block.offsets, block.data
         case ConstantBlock():
             return count, "nulls"
         case FixedSizeListBlock():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from alance.format.blocks import (
     FixedWidth,
     StructBlock,
     VariableWidth,
+    join_bits,
+    joined_values,
 )
 from alance.format.layouts.base import (
     Layer,
@@ -29,10 +31,8 @@ from alance.format.numbers import offsets_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Bytes, Int64s, UInt16s
+    from alance.arrays import Int64s, UInt16s
     from alance.format.blocks import Block
-
-MAX_OFFSET: Final = (1 << 31) - 1
 
 
 def values_bytes(page: PageValues) -> int:
@@ -226,17 +226,16 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
     if len(blocks) == 1:
         return blocks[0]
     count = sum(block.num_values for block in blocks)
-    fixed = [block for block in blocks if isinstance(block, FixedWidth)]
-    if len(fixed) == len(blocks):
-        bits = fixed[0].bits_per_value
-        return FixedWidth(
-            bits,
-            count,
-            join_bits([part.data for part in fixed], [part.num_values * bits for part in fixed]),
-        )
-    strings = [block for block in blocks if isinstance(block, VariableWidth)]
-    if len(strings) == len(blocks):
-        return _join_strings(strings)
+    values, first = joined_values(blocks), blocks[0]
+    if (
+        isinstance(values, VariableWidth)
+        and isinstance(first, VariableWidth)
+        and values.offsets.dtype != first.offsets.dtype
+    ):
+        size = values.offsets[-1]
+        raise UnsupportedError(f"a page of {size} bytes of strings: 32-bit offsets")
+    if values is not None:
+        return values
     lists = [block for block in blocks if isinstance(block, FixedSizeListBlock)]
     if len(lists) == len(blocks):
         return _join_lists(lists)
@@ -251,35 +250,6 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
         return ConstantBlock(count, None)
     kinds = sorted({type(block).__name__ for block in blocks})
     raise InvalidInputError(f"values of different kinds in one page: {kinds}")
-
-
-def join_bits(parts: Sequence[Bytes], counts: Sequence[int]) -> Bytes:
-    """Bits of all parts, LSB first, without gaps."""
-    if all(count % 8 == 0 for count in counts[:-1]):
-        ends = [(count + 7) // 8 for count in counts]
-        return np.concatenate([part[:end] for part, end in zip(parts, ends, strict=True)])
-    bits = [
-        np.unpackbits(part, count=count, bitorder="little")
-        for part, count in zip(parts, counts, strict=True)
-    ]
-    return np.packbits(np.concatenate(bits), bitorder="little")
-
-
-def _join_strings(blocks: Sequence[VariableWidth]) -> VariableWidth:
-    dtype = blocks[0].offsets.dtype
-    sizes = [int(block.offsets[-1]) for block in blocks]
-    if dtype == np.int32 and sum(sizes) > MAX_OFFSET:
-        raise UnsupportedError(f"a page of {sum(sizes)} bytes of strings: 32-bit offsets")
-    offsets = np.zeros(sum(block.num_values for block in blocks) + 1, dtype)
-    at, total = 1, 0
-    for block, size in zip(blocks, sizes, strict=True):
-        np.add(block.offsets[1:], total, out=offsets[at : at + block.num_values])
-        at += block.num_values
-        total += size
-    return VariableWidth(
-        offsets,
-        np.concatenate([block.data[:size] for block, size in zip(blocks, sizes, strict=True)]),
-    )
 
 
 def _join_lists(blocks: Sequence[FixedSizeListBlock]) -> FixedSizeListBlock:

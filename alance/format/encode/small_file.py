@@ -25,8 +25,8 @@ from alance.format.encode.container import (
 )
 from alance.format.encode.options import PREFIX
 from alance.format.layouts import PAGE_LAYOUT
-from alance.format.layouts.arrays import is_variable
 from alance.format.layouts.fields import owns_column
+from alance.format.numbers import is_large, is_variable
 
 if TYPE_CHECKING:
     from alance.format.field import Field
@@ -107,6 +107,5 @@ def _kind(field: Field) -> _Kind | None:
         return None
     zones = zone_statistics.zones_kind(field) or ""
     if is_variable(arrow):
-        large = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
-        return 0, 8 if large else 4, zones, field.nullable
+        return 0, 8 if is_large(arrow) else 4, zones, field.nullable
     return (arrow.bit_width, 0, zones, field.nullable) if arrow.bit_width in WIDTHS else None

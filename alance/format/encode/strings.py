@@ -14,10 +14,9 @@ import numpy as np
 
 from alance import _kernels
 from alance.format.blocks import VariableWidth
-from alance.format.codecs.general import Scheme
+from alance.format.codecs.general import Scheme, compress
 from alance.format.codecs.strings import MAGIC, TABLE_BYTES
 from alance.format.encode import encodings
-from alance.format.encode.chunks import compress
 
 if TYPE_CHECKING:
     from alance.format.encode.options import Options
@@ -114,9 +113,3 @@ def _compresses(strings: VariableWidth) -> bool:
     sample = strings.data[middle : min(stop, middle + TRIAL_BYTES)]
     units, _ = compress(Scheme.ZSTD, None, sample, np.array([len(sample)], np.int64))
     return len(units) < WORTH_IT * len(sample)
-
-
-def aligned(strings: VariableWidth) -> VariableWidth:
-    """Strings whose offsets are in one piece and where the processor likes them."""
-    offsets = np.require(strings.offsets, requirements=["C", "A"])
-    return VariableWidth(offsets, strings.data)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.expr.tree import plain
-from alance.format.numbers import as_numbers, contents_of, offsets_of
+from alance.format.numbers import as_numbers, bytes_of, contents_of, is_variable, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,27 +48,17 @@ def is_hashed(type_: pa.DataType) -> bool:
     if kinds.is_float16(type_) or kinds.is_boolean(type_) or kinds.is_duration(type_):
         return False
     numbers = kinds.is_integer(type_) or kinds.is_floating(type_) or kinds.is_temporal(type_)
-    return is_text_or_bytes(type_) or (numbers and not kinds.is_interval(type_))
-
-
-def is_text_or_bytes(type_: pa.DataType) -> bool:
-    """Whether the bytes of values are hashed as they are."""
-    kinds = pa.types
-    texts = kinds.is_string(type_) or kinds.is_large_string(type_)
-    return bool(texts or kinds.is_binary(type_) or kinds.is_large_binary(type_))
+    return is_variable(type_) or (numbers and not kinds.is_interval(type_))
 
 
 def hashes_of(values: pa.Array) -> UInt64s:
     """The hash of each value that is not null. CPU."""
     values = plain(values).drop_null()
     type_ = values.type
-    if is_text_or_bytes(type_):
+    if is_variable(type_):
         return _kernels.bloom_hashes(*contents_of(values))
-    width = type_.bit_width // 8
-    content = values.buffers()[1]
-    data = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
-    starts = np.arange(values.offset, values.offset + len(values) + 1, dtype=np.int64)
-    return _kernels.bloom_hashes(starts * width, data)
+    starts = np.arange(len(values) + 1, dtype=np.int64) * (type_.bit_width // 8)
+    return _kernels.bloom_hashes(starts, bytes_of(values))
 
 
 def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
@@ -76,7 +66,7 @@ def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
 
     A zero stands for both zeros of floats.
     """
-    if is_text_or_bytes(type_):
+    if is_variable(type_):
         content = b"".join(points)
         offsets = offsets_of(list(map(len, points)))
         return _kernels.bloom_hashes(offsets, np.frombuffer(content, np.uint8))

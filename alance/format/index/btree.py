@@ -169,8 +169,7 @@ def parse_page_table(
         )
     low, high = batch.column("min"), batch.column("max")
     if not np.array_equal(order, np.arange(expected)):
-        picked = pa.py_buffer(order.astype(np.int64))
-        indices = pa.Array.from_buffers(pa.int64(), expected, [None, picked])
+        indices = to_arrow(order)
         low, high, null_counts = low.take(indices), high.take(indices), null_counts[order]
     rows = np.array([num_rows[name] for name, _ in files], np.int64)
     firsts = np.cumsum(rows) - rows

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from alance.format.index.addresses import joined_rows
 from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.btree import LOOKUP_COLUMNS, PAGE_ROWS
-from alance.format.numbers import as_mask, as_numbers, to_arrow
+from alance.format.numbers import as_mask, as_numbers, strings_array, to_arrow
 from alance.format.row_set import RowSet
 
 if TYPE_CHECKING:
@@ -166,7 +166,6 @@ class RowSetBuilder:
 
     def _batch(self, keys: list[pa.Array]) -> pa.RecordBatch:
         ends = np.cumsum([0, *map(len, self._sets)]).astype(np.int32)
-        content = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(self._sets))]
-        sets = pa.Array.from_buffers(pa.binary(), len(self._sets), content)
+        sets = strings_array(pa.binary(), ends, b"".join(self._sets))
         self._sets, self._num_bytes = [], 0
         return pa.RecordBatch.from_arrays([pa.concat_arrays(keys), sets], schema=self.schema)

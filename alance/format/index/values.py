@@ -10,7 +10,16 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import InvalidInputError
-from alance.format.numbers import as_mask, as_numbers, mask_bytes, validity_of
+from alance.format.numbers import (
+    as_mask,
+    bytes_of,
+    items_of,
+    lists_of,
+    mask_bytes,
+    storage_of,
+    storage_type,
+    validity_of,
+)
 from alance.format.types import BFLOAT16, EXTENSION_NAME
 
 if TYPE_CHECKING:
@@ -123,7 +132,7 @@ class Vectors:
     def to_arrow(self, type_: pa.DataType) -> pa.Array:
         """The vectors as fixed-size lists of their type; shared, not copied."""
         item = type_.value_type
-        stored = item.storage_type if isinstance(item, pa.BaseExtensionType) else item
+        stored = storage_type(item)
         count = len(self.values) // (stored.bit_width // 8)
         items = pa.Array.from_buffers(stored, count, [None, pa.py_buffer(self.values)])
         if stored is not item:
@@ -135,27 +144,18 @@ def values_of(vectors: pa.Array) -> tuple[Bytes, Bytes]:
     """The bytes of the values, row after row; and which rows are whole (empty: all)."""
     if isinstance(vectors, pa.ChunkedArray):
         vectors = vectors.combine_chunks()
-    if isinstance(vectors, pa.ExtensionArray):
-        vectors = vectors.storage
-    dim = vectors.type.list_size
-    items = vectors.values.slice(vectors.offset * dim, len(vectors) * dim)
-    if isinstance(items, pa.ExtensionArray):
-        items = items.storage
+    vectors = storage_of(vectors)
+    items = storage_of(items_of(vectors))
     valid = NO_MASK
     if vectors.null_count or items.null_count:
         whole = as_mask(vectors.is_valid())
         if items.null_count:
-            whole &= as_mask(items.is_valid()).reshape(-1, dim).all(axis=1)
+            whole &= as_mask(items.is_valid()).reshape(len(vectors), -1).all(axis=1)
         valid = whole.view(np.uint8)
-    width = items.type.bit_width // 8
-    content = items.buffers()[-1]
-    if content is None:
-        return np.empty(0, np.uint8), valid
-    start = items.offset * width
-    return np.frombuffer(content, np.uint8)[start : start + len(items) * width], valid
+    return bytes_of(items), valid
 
 
-def lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
+def vector_lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
     """Lists of vectors: the bytes of the values of all, where each list ends, which are no null.
 
     Vectors that are null or have nulls are left out.
@@ -167,11 +167,9 @@ def lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
         array = array.combine_chunks()
     if not len(array):
         return NO_MASK, np.empty(0, np.int64), NO_MASK
-    offsets = as_numbers(array.offsets).astype(np.int64)
-    first, last = int(offsets[0]), int(offsets[-1])
-    vectors = array.values.slice(first, last - first)
+    offsets, vectors = lists_of(array)
     values, valid = values_of(vectors)
-    ends = offsets[1:] - first
+    ends = offsets[1:]
     if len(valid):
         kept = valid.view(np.bool_)
         values = values.reshape(len(vectors), -1)[kept].reshape(-1)
@@ -183,7 +181,7 @@ def whole_vectors(array: pa.Array, type_: VectorType, metric: str) -> tuple[Vect
     """The vectors that can be indexed, no null and without NaN; and the row of each; CPU work."""
     rows = np.arange(len(array))
     if type_.is_multi:
-        values, ends, valid = lists_of(array)
+        values, ends, valid = vector_lists_of(array)
         rows = np.repeat(rows, np.diff(ends, prepend=0))
         valid = valid[rows] if len(valid) else valid
     else:

@@ -22,7 +22,15 @@ from alance.format.blocks import (
     VariableWidth,
     gather,
 )
-from alance.format.numbers import mask_bytes, to_arrow
+from alance.format.numbers import (
+    bitmap,
+    is_large,
+    is_text,
+    is_variable,
+    mask_bytes,
+    storage_type,
+    to_arrow,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -31,11 +39,6 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
 
 MAX_OFFSET: Final = (1 << 31) - 1
-
-
-def bitmap(valid: Mask | None) -> pa.Buffer | None:
-    """Validity as Arrow keeps it: LSB-first bits, none where all are valid."""
-    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
@@ -64,21 +67,6 @@ def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     if is_variable(arrow):
         return _variable(block, arrow, valid)
     return _fixed(block, arrow, valid)
-
-
-def is_variable(arrow: pa.DataType) -> bool:
-    """Whether values are strings of bytes with offsets."""
-    return bool(
-        pa.types.is_string(arrow)
-        or pa.types.is_binary(arrow)
-        or pa.types.is_large_string(arrow)
-        or pa.types.is_large_binary(arrow)
-    )
-
-
-def is_text(arrow: pa.DataType) -> bool:
-    """Whether values are UTF-8."""
-    return bool(pa.types.is_string(arrow) or pa.types.is_large_string(arrow))
 
 
 def narrow(offsets: Int32s | Int64s, *, large: bool) -> pa.Buffer:
@@ -134,8 +122,8 @@ def _variable(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
 
 def _strings(block: VariableWidth, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     """Strings whose bytes were checked."""
-    large = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
-    buffers = [bitmap(valid), narrow(block.offsets, large=large), pa.py_buffer(block.data)]
+    offsets = narrow(block.offsets, large=is_large(arrow))
+    buffers = [bitmap(valid), offsets, pa.py_buffer(block.data)]
     return pa.Array.from_buffers(arrow, block.num_values, buffers)
 
 
@@ -155,7 +143,7 @@ def _struct(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
     children = []
     for number, child in enumerate(block.children):
         field = arrow.field(number)
-        values = array_of(child, _storage(field.type), None)
+        values = array_of(child, storage_type(field.type), None)
         if len(values) != block.num_values:
             raise CorruptFileError(f"child {field.name!r} of a struct has another length")
         children.append(wrapped(values, field.type))
@@ -166,7 +154,7 @@ def _fixed_size_list(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa
     if not isinstance(block, FixedSizeListBlock) or block.dimension != arrow.list_size:
         raise _misfit(block, arrow)
     count = block.num_values * block.dimension
-    item_type = _storage(arrow.value_type)
+    item_type = storage_type(arrow.value_type)
     items = array_of(block.items, item_type, None)
     if len(items) != count:
         raise CorruptFileError(f"{len(items)} items in {block.num_values} lists of {arrow}")
@@ -257,10 +245,6 @@ def _constant(block: ConstantBlock, arrow: pa.DataType, valid: Mask | None) -> p
         return pa.nulls(block.num_values)
     repeated = gather(block.value, np.zeros(block.num_values, np.int64))
     return array_of(repeated, arrow, valid)
-
-
-def _storage(arrow: pa.DataType) -> pa.DataType:
-    return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
 
 
 def wrapped(array: pa.Array, arrow: pa.DataType) -> pa.Array:

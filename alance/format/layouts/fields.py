@@ -17,9 +17,9 @@ import pyarrow as pa
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.format.blocks import ConstantBlock, VariableWidth, joined_values
 from alance.format.jsonb import json_text
-from alance.format.layouts.arrays import array_of, bitmap, narrow, wrapped
+from alance.format.layouts.arrays import array_of, narrow, wrapped
 from alance.format.layouts.repdef import Items, Lists, joined, unravel
-from alance.format.numbers import contents_of
+from alance.format.numbers import bitmap, contents_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

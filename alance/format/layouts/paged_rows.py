@@ -11,8 +11,9 @@ import pyarrow as pa
 from alance import _kernels
 from alance.errors import AlanceError, UnsupportedError
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.layouts.arrays import array_of, is_variable, wrapped
+from alance.format.layouts.arrays import array_of, wrapped
 from alance.format.layouts.base import PageValues
+from alance.format.numbers import is_variable, storage_type
 from alance.format.plans import Pieces
 
 if TYPE_CHECKING:
@@ -152,9 +153,8 @@ class PagedRows(NamedTuple):
         """
         block, _, valid = self._take(self.runs[0], read, levels=False)
         arrow = self.field.to_arrow().type
-        storage = arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
         mask = None if valid is None else valid.view(np.bool_)
-        return wrapped(array_of(block, storage, mask), arrow)
+        return wrapped(array_of(block, storage_type(arrow), mask), arrow)
 
     def decode_pages(self, read: Reader) -> list[PageValues]:
         """Levels and values, in the order of the rows: one for all neighbours of one kind.
@@ -221,8 +221,7 @@ def takes_rows(field: Field) -> bool:
 def _takes_rows(field: Field) -> bool:
     if not field.is_leaf or field.is_blob_v1 or field.is_blob_v2:
         return False
-    arrow = field.to_arrow().type
-    storage = arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
+    storage = storage_type(field.to_arrow().type)
     if is_variable(storage):
         return True
     if pa.types.is_dictionary(storage) or pa.types.is_null(storage):

@@ -148,6 +148,9 @@ def fetch_pieces(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -
     offset, size = place.buffers[buffer]
     if len(starts) == 0:
         return memoryview(b"")
+    if len(starts) == 1:
+        (content,) = yield from fetch([place.part(buffer, int(starts[0]), int(stops[0]))])
+        return content
     bad = (starts < 0) | (stops < starts) | (stops > size)
     bad[1:] |= starts[1:] < stops[:-1]
     if bad.any():
@@ -155,9 +158,6 @@ def fetch_pieces(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -
         raise place.corrupt(
             f"bytes {starts[number]} to {stops[number]} of buffer {buffer}, which has {size}"
         )
-    if len(starts) == 1:
-        (content,) = yield from fetch([place.part(buffer, int(starts[0]), int(stops[0]))])
-        return content
     pieces = Pieces.of(place.path, starts + offset, stops + offset)
     (content,) = yield [pieces]
     if len(content) != pieces.num_bytes:

@@ -15,7 +15,7 @@ from alance.format.blocks import (
     VariableWidth,
     gather,
 )
-from alance.format.numbers import positions_of
+from alance.format.numbers import bits_of, positions_of
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s, Mask
@@ -121,11 +121,7 @@ def _slice(block: Block, rows: slice) -> Block:
 
 def _slice_bits(data: Bytes, bits: int, rows: slice) -> Bytes:
     """Groups of `bits` bits each, LSB first: a view where the first is at the start of a byte."""
-    first, last = rows.start * bits, rows.stop * bits
-    if first % 8 == 0:
-        return data[first // 8 : (last + 7) // 8]
-    kept = np.unpackbits(data[first // 8 : (last + 7) // 8], bitorder="little")
-    return np.packbits(kept[first % 8 : first % 8 + last - first], bitorder="little")
+    return bits_of(data, rows.start * bits, (rows.stop - rows.start) * bits)
 
 
 def _zeros_like(block: Block, num_values: int) -> Block:

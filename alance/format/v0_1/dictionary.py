@@ -20,8 +20,7 @@ import pyarrow as pa
 from alance import _kernels
 from alance.errors import CorruptFileError, InvalidInputError, kernel_errors
 from alance.format.blocks import FixedWidth, VariableWidth
-from alance.format.layouts.arrays import is_variable
-from alance.format.numbers import offsets_of
+from alance.format.numbers import is_variable, offsets_of
 from alance.format.plans import ByteRange, run
 from alance.format.v0_1.leaves import DictionaryItems, row_bits
 

@@ -17,15 +17,23 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.container import MAGIC
-from alance.format.encode.leaves import as_type, block_of, storage_of
-from alance.format.numbers import offsets_of, positions_of, to_arrow, validity_of
+from alance.format.encode.leaves import as_type, block_of
+from alance.format.numbers import (
+    lists_of,
+    offsets_of,
+    positions_of,
+    storage_of,
+    storage_type,
+    to_arrow,
+    validity_of,
+)
 from alance.format.proto import file_pb2, table_pb2
 from alance.format.table.dictionaries import place_values
 from alance.format.types import is_nested, leaf_type
 from alance.format.v0_1.dictionary import values_of
 from alance.format.v0_1.encode_statistics import Gathered
 from alance.format.v0_1.fields import is_list, is_text, page_bits
-from alance.format.v0_1.leaves import row_bits, storage
+from alance.format.v0_1.leaves import row_bits
 from alance.format.v0_1.metadata import FOOTER, LENGTH
 from alance.format.v0_1.statistics import has_statistics
 
@@ -82,7 +90,7 @@ def check_types(field: Field) -> None:
     elif is_nested(kind):
         bad |= kind != "struct" and not is_list(field)
     elif not is_text(field) and kind != "null":
-        arrow = storage(leaf_type(kind))
+        arrow = storage_type(leaf_type(kind))
         bad |= not row_bits(arrow) or kind.startswith(("decimal:32", "decimal:64", "interval"))
     if bad:
         name = "JSON" if field.is_json else kind
@@ -117,7 +125,7 @@ def pages_of(
     if field.logical_type == "null":
         yield EncodedBatchPage(field, len(array), NOTHING, NOTHING)
         return
-    arrow = storage(leaf_type(field.logical_type))
+    arrow = storage_type(leaf_type(field.logical_type))
     array = as_type(array, arrow, field.name)
     valid = validity_of(array)
     if valid is not None and not field.nullable:
@@ -148,13 +156,11 @@ def _list(
     if not (pa.types.is_list(array.type) or pa.types.is_large_list(array.type)):
         raise _misfit(field, array)
     valid = validity_of(array)
-    starts = np.from_dlpack(array.offsets).astype(np.int64)
+    starts, items = lists_of(array)
     sizes = np.diff(starts)
     if valid is not None and sizes[~valid].any():
         sizes = np.where(valid, sizes, 0)
-        items = array.values.take(to_arrow(positions_of(starts[:-1], sizes)))
-    else:
-        items = array.values.slice(int(starts[0]), int(starts[-1] - starts[0]))
+        items = items.take(to_arrow(positions_of(starts[:-1], sizes)))
     offsets = offsets_of(sizes)
     large = field.logical_type.startswith("large")
     if not large and int(offsets[-1]) >= 1 << 31:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.format.numbers import as_numbers
+from alance.format.numbers import is_text as is_text_type
 from alance.format.proto import file_pb2
 from alance.format.types import leaf_type
 from alance.format.v0_1.fields import is_text
@@ -137,7 +138,7 @@ def _text_bounds(array: pa.Array) -> tuple[bytes, bytes]:
     """Cut bounds; empty where nothing is known."""
     if not len(array):
         return b"", b""
-    is_text = pa.types.is_string(array.type) or pa.types.is_large_string(array.type)
+    is_text = is_text_type(array.type)
     ends = pc.min_max(array)
     least, most = _content(ends["min"]), _content(ends["max"])
     is_cut = pc.max(pc.binary_length(array)).as_py() > MAX_BYTES

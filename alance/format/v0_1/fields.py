@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
-from alance.format.numbers import offsets_of
+from alance.format.numbers import offsets_of, storage_type
 from alance.format.plans import together
 from alance.format.types import is_nested
-from alance.format.v0_1.leaves import BlobNode, PlainNode, TextNode, is_bits, row_bits, storage
+from alance.format.v0_1.leaves import BlobNode, PlainNode, TextNode, is_bits, row_bits
 from alance.format.v0_1.pages import Pages
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import ListRows, NullNode, StructNode
@@ -200,7 +200,7 @@ class Tree:
             return TextNode(field, pages, self.begins(field, run))
         if is_list(field):
             return self._list(field, pages, bits // 8)
-        arrow = storage(field.arrow_type)
+        arrow = storage_type(field.arrow_type)
         items = self.items[field.id] if pa.types.is_dictionary(arrow) else None
         return PlainNode(field, pages, bits, is_bits(arrow), items)
 

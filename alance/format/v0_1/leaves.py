@@ -33,7 +33,7 @@ from alance.format.blocks import (
 from alance.format.layouts.arrays import wrapped
 from alance.format.layouts.fields import values_array
 from alance.format.layouts.place import fetch, unpinned
-from alance.format.numbers import offsets_of
+from alance.format.numbers import offsets_of, storage_type
 from alance.format.plans import together
 from alance.format.v0_1.pages import distinct, fetch_range
 from alance.format.v2_0.base import Spans
@@ -55,14 +55,9 @@ if TYPE_CHECKING:
 MAX_WHOLE_BYTES: Final = 512 << 10
 
 
-def storage(arrow: pa.DataType) -> pa.DataType:
-    """The type whose bytes are stored."""
-    return arrow.storage_type if isinstance(arrow, pa.BaseExtensionType) else arrow
-
-
 def row_bits(arrow: pa.DataType) -> int | None:
     """Bits of a row of a fixed-width type or a dictionary's keys; None for others."""
-    arrow = storage(arrow)
+    arrow = storage_type(arrow)
     if pa.types.is_fixed_size_list(arrow):
         bits = row_bits(arrow.value_type)
         return None if bits is None else bits * int(arrow.list_size)
@@ -76,7 +71,7 @@ def row_bits(arrow: pa.DataType) -> int | None:
 
 def is_bits(arrow: pa.DataType) -> bool:
     """Whether values are single bits, alone or in fixed-size lists."""
-    arrow = storage(arrow)
+    arrow = storage_type(arrow)
     if pa.types.is_fixed_size_list(arrow):
         return is_bits(arrow.value_type)
     return bool(pa.types.is_boolean(arrow))
@@ -84,7 +79,7 @@ def is_bits(arrow: pa.DataType) -> bool:
 
 def plain_block(arrow: pa.DataType, num_rows: int, data: Bytes) -> Block:
     """Rows of a fixed-width type from their bytes."""
-    arrow = storage(arrow)
+    arrow = storage_type(arrow)
     if pa.types.is_fixed_size_list(arrow):
         dimension = int(arrow.list_size)
         items = plain_block(arrow.value_type, num_rows * dimension, data)

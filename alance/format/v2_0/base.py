@@ -10,7 +10,7 @@ import numpy as np
 from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import ConstantBlock, FixedWidth
-from alance.format.layouts.place import fetch, fetch_pieces
+from alance.format.layouts.place import fetch_pieces
 from alance.format.numbers import positions_of
 
 if TYPE_CHECKING:
@@ -92,15 +92,7 @@ class Spans:
 
 def fetch_values(place: PagePlace, buffer: int, spans: Spans, width: int) -> Plan[memoryview]:
     """Plan values of `width` bytes each: one round, none where there are no rows."""
-    return (yield from fetch_spans(place, buffer, spans.starts * width, spans.stops * width))
-
-
-def fetch_spans(place: PagePlace, buffer: int, starts: Int64s, stops: Int64s) -> Plan[memoryview]:
-    """Plan pieces of a buffer, joined in order; the usual single one costs less planning."""
-    if len(starts) != 1:
-        return (yield from fetch_pieces(place, buffer, starts, stops))
-    (content,) = yield from fetch([place.part(buffer, int(starts[0]), int(stops[0]))])
-    return content
+    return (yield from fetch_pieces(place, buffer, spans.starts * width, spans.stops * width))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +130,7 @@ def fetch_bits(place: PagePlace, buffer: int, spans: Spans) -> Plan[BitPiece]:
     starts, stops = spans.starts // 8, (spans.stops + 7) // 8
     begin, end = starts[:1], stops[-1:]
     if len(starts) == 1 or int(end[0] - begin[0]) <= NEAR_BYTES:
-        content = yield from fetch_spans(place, buffer, begin, end)
+        content = yield from fetch_pieces(place, buffer, begin, end)
         first = int(begin[0]) * 8
         if len(starts) == 1:
             return BitPiece(content, int(spans.starts[0]) - first, None, spans.num_rows)

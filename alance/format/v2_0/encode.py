@@ -11,7 +11,6 @@ Source: file format 2.0, "What pylance's 2.0 writer emits", "Rules for our 2.0 w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -27,9 +26,9 @@ from alance.format.blocks import (
     StructBlock,
     VariableWidth,
 )
+from alance.format.codecs.general import compress
 from alance.format.encode.arrays import leaf_values
-from alance.format.encode.base import Hints
-from alance.format.encode.chunks import compress
+from alance.format.encode.base import EncodedPage, Hints
 from alance.format.encode.options import Options
 from alance.format.encode.strings import compressed
 from alance.format.proto import encodings_v2_0_pb2 as pb
@@ -47,7 +46,7 @@ MIN_ROWS: Final = 100  # of a page that may have one
 ITEM_BYTES: Final = 1 << 20
 
 
-def leaf_page(field: Field, array: pa.Array) -> EncodedArrayPage:
+def leaf_page(field: Field, array: pa.Array) -> EncodedPage:
     """A page of a leaf, packed struct or dictionary; blobs are their places.
 
     Args:
@@ -62,7 +61,7 @@ def leaf_page(field: Field, array: pa.Array) -> EncodedArrayPage:
     return values_page(field, leaf.values, valid, leaf.num_rows)
 
 
-def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -> EncodedArrayPage:
+def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -> EncodedPage:
     """A page of values; `valid` None: none is null."""
     buffers = Buffers()
     options = Options.of(Hints(FileVersion.V2_0, field.metadata))
@@ -78,7 +77,7 @@ def values_page(field: Field, block: Block, valid: Mask | None, num_rows: int) -
         encoding = _packed_struct(field, block, buffers)
     else:
         encoding = _nullable(field, block, valid, buffers)
-    return EncodedArrayPage(encoding, tuple(buffers.all), num_rows)
+    return EncodedPage.of(encoding, tuple(buffers.all), num_rows)
 
 
 def _nullable(field: Field, block: Block, valid: Mask | None, buffers: Buffers) -> pb.ArrayEncoding:
@@ -226,7 +225,7 @@ def _packed_struct(field: Field, block: StructBlock, buffers: Buffers) -> pb.Arr
     return pb.ArrayEncoding(packed_struct=packed)
 
 
-def blob_page(positions: Int64s, sizes: Int64s, valid: Mask | None) -> EncodedArrayPage:
+def blob_page(positions: Int64s, sizes: Int64s, valid: Mask | None) -> EncodedPage:
     """A page of the places of blobs; those of nulls are (1, 0), of empty ones (0, 0)."""
     places = np.zeros((len(positions), 2), "<u8")
     places[:, 0], places[:, 1] = np.where(sizes > 0, positions, 0), sizes
@@ -235,16 +234,7 @@ def blob_page(positions: Int64s, sizes: Int64s, valid: Mask | None) -> EncodedAr
     number = no_nulls(pb.ArrayEncoding(flat=pb.Flat(bits_per_value=64, buffer=pb.Buffer())))
     packed = pb.PackedStruct(inner=[number, number], buffer=pb.Buffer())
     encoding = pb.ArrayEncoding(packed_struct=packed)
-    return EncodedArrayPage(encoding, (places.reshape(-1).view(np.uint8),), len(positions))
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedArrayPage:
-    """A page as it goes into a file."""
-
-    encoding: pb.ArrayEncoding
-    buffers: tuple[Bytes, ...]  # without padding
-    num_rows: int
+    return EncodedPage.of(encoding, (places.reshape(-1).view(np.uint8),), len(positions))
 
 
 class Buffers:

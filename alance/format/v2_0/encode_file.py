@@ -9,20 +9,19 @@ from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
+from alance.format.encode.base import EncodedPage
 from alance.format.encode.container import FileBuilder, column_encoding, padded
-from alance.format.encode.leaves import storage_of
 from alance.format.layouts.fields import owns_column
-from alance.format.numbers import validity_of
+from alance.format.numbers import lists_of, storage_of, validity_of
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.arrays import ARRAY_ENCODING
-from alance.format.v2_0.encode import Buffers, EncodedArrayPage, ends_of, leaf_page, no_nulls
+from alance.format.v2_0.encode import Buffers, ends_of, leaf_page, no_nulls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,7 +50,7 @@ class HeaderRows:
 
 
 # With the number of its column.
-Output: TypeAlias = "tuple[int, EncodedArrayPage | Blobs | HeaderRows]"
+Output: TypeAlias = "tuple[int, EncodedPage | Blobs | HeaderRows]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,24 +183,14 @@ def _pages(field: Field, array: pa.Array, columns: Columns) -> Iterator[Output]:
         yield from _pages(field.children[0], items, columns)
 
 
-def _lists(field: Field, array: pa.Array) -> tuple[EncodedArrayPage, pa.Array]:
+def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:
     """The page of a list's offsets, and its items; null lists keep theirs."""
-    large = pa.types.is_large_list(array.type)
-    if not (large or pa.types.is_list(array.type)):
+    if not (pa.types.is_large_list(array.type) or pa.types.is_list(array.type)):
         raise InvalidInputError(f"field {field.name!r}: {array.type} where a list is expected")
     valid = validity_of(array)
     if valid is not None and not field.nullable:
         raise InvalidInputError(f"field {field.name!r}: nulls, and the field is not nullable")
-    dtype = np.dtype(np.int64 if large else np.int32)
-    buffer = array.buffers()[1]
-    offsets = np.zeros(len(array) + 1, np.int64)
-    start = 0
-    if len(array) and buffer is not None:
-        raw = np.frombuffer(buffer, dtype, len(array) + 1, array.offset * dtype.itemsize)
-        start = int(raw[0])
-        offsets[:] = raw
-        offsets -= start
-    items = array.values.slice(start, int(offsets[-1]))
+    offsets, items = lists_of(array)
     buffers = Buffers()
     entries, adjustment = ends_of(offsets, valid)
     encoding = pb.ArrayEncoding(
@@ -211,7 +200,7 @@ def _lists(field: Field, array: pa.Array) -> tuple[EncodedArrayPage, pa.Array]:
             num_items=len(items),
         )
     )
-    return EncodedArrayPage(encoding, tuple(buffers.all), len(array)), items
+    return EncodedPage.of(encoding, tuple(buffers.all), len(array)), items
 
 
 class ArrayFileBuilder(FileBuilder):
@@ -229,11 +218,10 @@ class ArrayFileBuilder(FileBuilder):
         """Rows of the longest top column so far."""
         return max((self._lengths[number] for number in self._tops), default=0)
 
-    def add_array_page(self, column: int, page: EncodedArrayPage) -> list[Bytes]:
+    def add_array_page(self, column: int, page: EncodedPage) -> list[Bytes]:
         """The bytes of the next page of a column: its buffers and their padding."""
-        layout = page.encoding.SerializeToString(deterministic=True)
         self._container.add_page(
-            column, ARRAY_ENCODING, layout, page.buffers, (), page.num_rows, priority=0
+            column, ARRAY_ENCODING, page.description, page.buffers, (), page.num_rows, priority=0
         )
         self._lengths[column] += page.num_rows
         return [chunk for buffer in page.buffers for chunk in padded(buffer)]
@@ -257,5 +245,5 @@ class ArrayFileBuilder(FileBuilder):
                 )
         for number in sorted(self._headers):
             length, self._lengths[number] = self._lengths[number], 0
-            self.add_array_page(number, EncodedArrayPage(HEADER, (), length))
+            self.add_array_page(number, EncodedPage.of(HEADER, (), length))
         return self._end(num_rows)

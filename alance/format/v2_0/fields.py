@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError, UnsupportedError
-from alance.format.layouts.arrays import bitmap, narrow, wrapped
+from alance.format.layouts.arrays import narrow, wrapped
 from alance.format.layouts.fields import values_array
+from alance.format.numbers import bitmap, is_large
 from alance.format.plans import together
 from alance.format.v2_0.arrays import Offsets
 from alance.format.v2_0.base import Spans
@@ -191,13 +192,10 @@ class ListRows:
             return wrapped(self.decode(arrow.storage_type), arrow)
         offsets, valid = _joined(self.pages)
         is_text = not pa.types.is_nested(arrow)
-        large = pa.types.is_large_list(arrow) or (
-            pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
-        )
         items = self.items.decode(pa.uint8() if is_text else arrow.value_type)
         if int(offsets[-1]) != len(items):
             raise CorruptFileError(f"lists of {offsets[-1]} items, of which {len(items)} are there")
-        buffers = [bitmap(valid), narrow(offsets, large=large)]
+        buffers = [bitmap(valid), narrow(offsets, large=is_large(arrow))]
         if not is_text:
             return pa.Array.from_buffers(arrow, len(offsets) - 1, buffers, children=[items])
         content = items.buffers()[1] if len(items) else pa.py_buffer(b"")

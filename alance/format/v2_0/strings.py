@@ -17,9 +17,9 @@ from alance import _kernels
 from alance.errors import CorruptFileError, kernel_errors
 from alance.format.blocks import FixedWidth, StructBlock, VariableWidth
 from alance.format.codecs.general import Scheme, decompress
-from alance.format.layouts.place import fetch, unpinned
+from alance.format.layouts.place import fetch, fetch_pieces, unpinned
 from alance.format.plans import together
-from alance.format.v2_0.base import ArrayEncoding, NullableBlock, Piece, Spans, fetch_spans, fixed
+from alance.format.v2_0.base import ArrayEncoding, NullableBlock, Piece, Spans, fixed
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int32s, Int64s, Mask
@@ -59,7 +59,7 @@ class Indices:
     def fetch(self, place: PagePlace, spans: Spans) -> Plan[memoryview]:
         """Plan the entries of rows and the one before each span: one round."""
         starts = np.maximum(spans.starts - 1, 0)
-        return (yield from fetch_spans(place, self.buffer, starts * 8, spans.stops * 8))
+        return (yield from fetch_pieces(place, self.buffer, starts * 8, spans.stops * 8))
 
     def decode(self, content: memoryview, spans: Spans, limit: int, *, wide: bool) -> Ends:
         """The ends of rows.
@@ -151,7 +151,7 @@ class Binary:
         with place.checking():
             ends = self.indices.decode(entries, spans, size, wide=size > WIDE_BYTES)
         read = Spans.of(ends.spans.starts, ends.spans.stops)
-        content = yield from fetch_spans(place, self.buffer, read.starts, read.stops)
+        content = yield from fetch_pieces(place, self.buffer, read.starts, read.stops)
         return StringPiece(ends, content)
 
 

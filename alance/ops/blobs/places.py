@@ -21,15 +21,14 @@ from alance.format.encode.blobs import (
     MANAGED_ELSEWHERE,
     PACKED,
 )
-from alance.format.layouts.arrays import bitmap
-from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
+from alance.format.numbers import as_mask, as_numbers, bitmap, lists_of, to_arrow, validity_of
 from alance.format.types import nested_type
 from alance.ops.blobs.files import blob_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
-    from alance.arrays import Int64s, Mask, UInt64s
+    from alance.arrays import UInt64s
     from alance.format.field import Field
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
@@ -315,7 +314,7 @@ def leaves_of(
         for number, child in enumerate(field.children):
             yield from leaves_of(child, array.field(number), owners)
     else:
-        offsets, items = _items(array)
+        offsets, items = lists_of(array)
         yield from leaves_of(field.children[0], items, np.repeat(owners, np.diff(offsets)))
 
 
@@ -350,25 +349,10 @@ def rebuilt(
         return pa.Array.from_buffers(
             pa.struct(fields), len(array), [bitmap(valid)], children=children
         )
-    offsets, items = _items(array)
+    offsets, items = lists_of(array)
     items = rebuilt(field.children[0], items, arrays, member)
     item = member(field.children[0], arrow.value_field, items)
     large = pa.types.is_large_list(arrow)
     ends = pa.py_buffer(offsets.astype(np.int64 if large else np.int32))
     list_type = pa.large_list(item) if large else pa.list_(item)
     return pa.Array.from_buffers(list_type, len(array), [bitmap(valid), ends], children=[items])
-
-
-def binary_array(parts: Sequence[bytes | memoryview], valid: Mask | None) -> pa.Array:
-    """Byte strings as one large binary array."""
-    ends = np.zeros(len(parts) + 1, np.int64)
-    np.cumsum([len(part) for part in parts], out=ends[1:])
-    buffers = [bitmap(valid), pa.py_buffer(ends), pa.py_buffer(b"".join(parts))]
-    return pa.Array.from_buffers(pa.large_binary(), len(parts), buffers)
-
-
-def _items(array: pa.Array) -> tuple[Int64s, pa.Array]:
-    """The offsets of lists, from 0 on, and the items that they span."""
-    offsets = as_numbers(array.offsets).astype(np.int64)
-    first, last = int(offsets[0]), int(offsets[-1])
-    return offsets - first, array.values.slice(first, last - first)

@@ -32,8 +32,7 @@ from alance.format.encode.blobs import (
 )
 from alance.format.encode.leaves import as_type, block_of
 from alance.format.field import BLOB_V2
-from alance.format.layouts.arrays import bitmap
-from alance.format.numbers import validity_of
+from alance.format.numbers import bitmap, validity_of
 from alance.format.types import EXTENSION_NAME
 from alance.ops.blobs.files import blob_path
 

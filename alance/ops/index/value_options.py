@@ -13,6 +13,7 @@ from alance.expr.json_values import path_steps
 from alance.expr.tree import Problem
 from alance.format.index.bloom import WRONG, is_hashed
 from alance.format.index.zones import ZONE_ROWS, ZoneOptions
+from alance.format.numbers import is_text
 from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ def _suits(kind: str, type_: pa.DataType) -> bool:
         is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
         return is_list and _is_ordered(type_.value_type)
     if kind == NGRAMS:
-        return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+        return is_text(type_)
     return is_hashed(type_) if kind == BLOOM else _is_ordered(type_)
 
 

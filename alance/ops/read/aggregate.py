@@ -20,6 +20,7 @@ from alance.errors import InvalidInputError
 from alance.expr.aggregate import parse_aggregate
 from alance.expr.tree import Column
 from alance.file.batches import empty_columns
+from alance.format.numbers import is_text
 from alance.ops.read.extremes import extreme_rows
 from alance.ops.read.grouping import Groups, Measure, check_key
 from alance.ops.read.ordering import schema_of
@@ -226,5 +227,4 @@ def _ordered(output: Output, schema: pa.Schema) -> str | None:
         return None
     kind = schema.field(value.path[0]).type
     is_moment = pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit != "ns")
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return value.path[0] if pa.types.is_integer(kind) or is_moment or is_text else None
+    return value.path[0] if pa.types.is_integer(kind) or is_moment or is_text(kind) else None

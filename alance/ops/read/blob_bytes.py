@@ -8,11 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from alance.expr.tree import Column
-from alance.format.numbers import as_numbers
+from alance.format.numbers import as_numbers, text_array
 from alance.format.paths import join_path
 from alance.format.plans import ByteRange
 from alance.ops.blobs.places import (
-    binary_array,
     check_structure,
     has_blobs,
     leaves_of,
@@ -110,7 +109,8 @@ async def _filled(
 
 def _binary(places: Sequence[BlobPlace | None], contents: Iterator[memoryview]) -> pa.Array:
     parts = [b"" if place is None or not place.num_bytes else next(contents) for place in places]
-    return binary_array(parts, np.array([place is not None for place in places], np.bool_))
+    valid = np.array([place is not None for place in places], np.bool_)
+    return text_array(parts, pa.large_binary(), valid)
 
 
 def _output(name: str, field: Field) -> pa.Field:

@@ -9,15 +9,8 @@ import pandas as pd
 import pyarrow as pa
 
 from alance.errors import UnsupportedError
-from alance.format.numbers import as_numbers
-from alance.ops.blobs.places import (
-    binary_array,
-    check_structure,
-    has_blobs,
-    leaves_of,
-    places_of,
-    rebuilt,
-)
+from alance.format.numbers import as_numbers, text_array
+from alance.ops.blobs.places import check_structure, has_blobs, leaves_of, places_of, rebuilt
 from alance.ops.read.blob_bytes import output_fields
 from alance.ops.read.blobs import BlobFile
 from alance.ops.version.projection import ROW_ADDRESS
@@ -134,7 +127,7 @@ def _numbered(
 def _as_binary(numbers: list[int]) -> pa.Array:
     # Bytes stay as they are wherever pandas puts them; integers beside nulls become floats.
     parts = [number.to_bytes(NUMBER_BYTES, "little", signed=True) for number in numbers]
-    return binary_array(parts, np.array(numbers, np.int64) >= 0)
+    return text_array(parts, pa.large_binary(), np.array(numbers, np.int64) >= 0)
 
 
 def _with_files(field: Field, value: Any, files: Files) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance import _kernels
-from alance.format.index.values import METRICS, NO_MASK, TYPES, lists_of, values_of
+from alance.format.index.values import METRICS, NO_MASK, TYPES, values_of, vector_lists_of
 from alance.format.numbers import as_numbers
 from alance.io.readahead import in_turn
 from alance.ops.read.scan import scanned
@@ -84,7 +84,7 @@ def add_vectors(
     kind, by = TYPES[search.value_type], METRICS.index(metric)
     ends = None
     if search.is_multi:
-        values, ends, valid = lists_of(vectors)
+        values, ends, valid = vector_lists_of(vectors)
     else:
         values, valid = values_of(vectors)
     if len(valid):

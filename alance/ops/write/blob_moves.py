@@ -16,14 +16,11 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.format.encode.blobs import INLINE, MANAGED, MANAGED_ELSEWHERE, uri_array
-from alance.format.encode.leaves import storage_of
-from alance.format.layouts.arrays import bitmap
-from alance.format.numbers import as_numbers, to_arrow, validity_of
+from alance.format.numbers import as_numbers, bitmap, storage_of, text_array, to_arrow, validity_of
 from alance.format.plans import ByteRange
 from alance.ops.blobs.places import (
     BlobPlace,
     External,
-    binary_array,
     check_structure,
     described,
     has_blobs,
@@ -159,7 +156,7 @@ class _Leaf:
         ]
         valid = np.array([place is not None for place in self.places], np.bool_)
         if self.field.is_blob_v1:
-            return binary_array(parts, valid)
+            return text_array(parts, pa.large_binary(), valid)
         elsewhere = {
             row: place for row, place in enumerate(self.places) if isinstance(place, External)
         }
@@ -177,7 +174,7 @@ class _Leaf:
                 ("kind", np.uint8),
             )
         }
-        children = [binary_array(parts, valid & ~named)]
+        children = [text_array(parts, pa.large_binary(), valid & ~named)]
         uris = uri_array(len(parts), {row: place.uri for row, place in elsewhere.items()})
         children.append(with_validity(uris, named))
         for name, values in columns.items():

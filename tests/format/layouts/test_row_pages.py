@@ -21,6 +21,7 @@ from alance.format.layouts.place import PagePlace
 from alance.format.layouts.row_pages import row_form, zipped_rows
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from tests.reference import fsst
+from tests.reference.encodings import byte_stream_split, inline_bitpacking, rle
 
 PLACE: Final = PagePlace("a.lance", ((64, 4096), (4160, 4096)), 10)
 WIDE: Final = pb.Flat(bits_per_value=32)
@@ -33,10 +34,10 @@ CODED: Final = pb.CompressiveEncoding(
 BY_ROWS: Final = {
     "flat": encodings.flat(32),
     "variable": encodings.variable(32),
-    "inline_bitpacking": encodings.inline_bitpacking(32),
+    "inline_bitpacking": inline_bitpacking(32),
     "fsst": encodings.fsst(fsst.table([b"ab"]), encodings.variable(32)),
-    "rle": encodings.rle(32),
-    "byte_stream_split": encodings.byte_stream_split(32),
+    "rle": rle(32),
+    "byte_stream_split": byte_stream_split(32),
     "fixed_size_list": LISTS,
 }
 BY_CHUNKS: Final = {
@@ -52,9 +53,9 @@ ZIPPED_INSIDE: Final = {"constant"}  # of fixed-size lists only
 # Levels.
 LEVELS_BY_ROWS: Final = {
     "flat": encodings.flat(16),
-    "inline_bitpacking": encodings.inline_bitpacking(16),
+    "inline_bitpacking": inline_bitpacking(16),
     "out_of_line_bitpacking": encodings.out_of_line_bitpacking(16, 2),
-    "rle": encodings.rle(16),
+    "rle": rle(16),
 }
 LEVELS_BY_CHUNKS: Final = {"general": encodings.general(Scheme.LZ4, None, encodings.flat(16))}
 NO_LEVELS: Final = {"variable", "fixed_size_list", "constant"}  # of dictionaries

@@ -9,8 +9,8 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import InvalidInputError
+from alance.format.codecs.general import compress
 from alance.format.encode import encodings
-from alance.format.encode.chunks import compress
 from tests.reference.pages.base import MiniBlockValues
 
 if TYPE_CHECKING:

@@ -20,11 +20,12 @@ from alance import _kernels
 from alance.errors import UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
+from alance.format.codecs.general import compress
 from alance.format.encode import encodings
-from alance.format.encode.chunks import compress
 from alance.format.encode.fixed import FixedLists
 from alance.format.encode.options import SCHEMES, Options
-from alance.format.encode.strings import SAMPLE_BYTES, aligned, has_codes
+from alance.format.encode.strings import SAMPLE_BYTES, has_codes
+from tests.reference.encodings import inline_bitpacking, rle
 from tests.reference.pages.fixed import packed_bytes
 from tests.reference.pages.strings import string_block
 
@@ -63,7 +64,7 @@ def dictionary_of(values: Block, hints: Hints) -> tuple[FixedWidth, Block] | Non
         case FixedWidth():
             return _of_fixed(values, Options.of(hints), hints.version)
         case VariableWidth():
-            return _of_strings(aligned(values), Options.of(hints))
+            return _of_strings(values, Options.of(hints))
         case _:
             return None
 
@@ -184,7 +185,7 @@ def _fixed(values: FixedWidth, version: FileVersion) -> tuple[pb.CompressiveEnco
     if count <= PACKED_VALUES:
         packed, _ = _kernels.pack_inline(data, counts, bits)
         if len(packed) < best:
-            best, encoding = len(packed), encodings.inline_bitpacking(bits)
+            best, encoding = len(packed), inline_bitpacking(bits)
     else:
         width = max(1, int(_kernels.widths_and_runs(data, bits)[0].max()))
         if width < bits:
@@ -194,5 +195,5 @@ def _fixed(values: FixedWidth, version: FileVersion) -> tuple[pb.CompressiveEnco
     if version >= FileVersion.V2_2:
         run_bytes = int(_kernels.run_block_sizes(data, counts, bits)[0])
         if run_bytes < best:
-            return encodings.rle(bits), _kernels.run_blocks(data, counts, bits)
+            return rle(bits), _kernels.run_blocks(data, counts, bits)
     return encoding, data if best == len(data) else packed

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.format.encode import encodings
+from tests.reference.encodings import byte_stream_split, inline_bitpacking, rle
 from tests.reference.pages.base import MiniBlockValues
 from tests.reference.pages.chunks import (
     MAX_BYTES,
@@ -80,7 +80,7 @@ def _packed_chunks(values: FixedWidth) -> MiniBlockValues:
     bits = values.bits_per_value
     counts = counts_of(values.num_values, PACKED_VALUES)
     data, sizes = _kernels.pack_inline(values.data, counts, bits)
-    return MiniBlockValues(encodings.inline_bitpacking(bits), counts, (data,), sizes[np.newaxis])
+    return MiniBlockValues(inline_bitpacking(bits), counts, (data,), sizes[np.newaxis])
 
 
 def _run_chunks(values: FixedWidth) -> MiniBlockValues:
@@ -89,7 +89,7 @@ def _run_chunks(values: FixedWidth) -> MiniBlockValues:
         values.data, bits, MAX_VALUES, MAX_BYTES
     )
     sizes = np.vstack([run_sizes, length_sizes])
-    return MiniBlockValues(encodings.rle(bits), counts, (runs, lengths), sizes)
+    return MiniBlockValues(rle(bits), counts, (runs, lengths), sizes)
 
 
 def _split_chunks(values: FixedWidth) -> MiniBlockValues:
@@ -97,7 +97,7 @@ def _split_chunks(values: FixedWidth) -> MiniBlockValues:
     counts = counts_of(values.num_values, SPLIT_VALUES[bits])
     data = _kernels.split_bytes(values.data, counts, bits)
     sizes = counts * (bits // 8)
-    return MiniBlockValues(encodings.byte_stream_split(bits), counts, (data,), sizes[np.newaxis])
+    return MiniBlockValues(byte_stream_split(bits), counts, (data,), sizes[np.newaxis])
 
 
 def _splits(values: FixedWidth, options: Options) -> bool:

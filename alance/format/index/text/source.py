@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
-from alance.format.numbers import as_numbers, offsets_of
+from alance.format.numbers import as_numbers, is_text, offsets_of
 from alance.format.paths import join_path
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class TextSource:
                 )
             field = members[name]
         type_ = field.arrow_type
-        if not _is_text(type_.value_type if is_list(type_) else type_):
+        if not is_text(type_.value_type if is_list(type_) else type_):
             raise InvalidInputError(f"column {column!r} of type {type_}: expected texts")
         return cls(tuple(stored), field, len(stored) > len(names))
 
@@ -141,7 +141,3 @@ def _joined(starts: Int64s | None, lists: pa.Array) -> tuple[Int64s, pa.Array]:
     """The items of lists, and where those of each row begin; of nulls there are none."""
     ends = offsets_of(as_numbers(lists.value_lengths().fill_null(0)).astype(np.int64))
     return ends if starts is None else ends[starts], lists.flatten()
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
