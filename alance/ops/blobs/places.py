@@ -22,6 +22,7 @@ from alance.format.encode.blobs import (
     PACKED,
 )
 from alance.format.numbers import as_mask, as_numbers, bitmap, lists_of, to_arrow, validity_of
+from alance.format.plans import ByteRange
 from alance.format.types import nested_type
 from alance.ops.blobs.files import blob_path
 
@@ -50,6 +51,15 @@ class BlobPlace:
     location: str
     start: int
     num_bytes: int
+
+    def part(self, start: int, stop: int) -> ByteRange:
+        """Some of its bytes."""
+        return ByteRange(self.location, self.start + start, self.start + stop)
+
+    @property
+    def whole(self) -> ByteRange:
+        """All of its bytes."""
+        return self.part(0, self.num_bytes)
 
 
 @dataclass(frozen=True, slots=True)

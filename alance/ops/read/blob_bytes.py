@@ -10,7 +10,6 @@ import pyarrow as pa
 from alance.expr.tree import Column
 from alance.format.numbers import as_numbers, text_array
 from alance.format.paths import join_path
-from alance.format.plans import ByteRange
 from alance.ops.blobs.places import (
     check_structure,
     has_blobs,
@@ -90,12 +89,7 @@ async def _filled(
     fragments = as_numbers(batch.column(ROW_ADDRESS)) >> np.uint64(32)
     leaves = await run(lambda: list(leaves_of(field, described, fragments)))
     places = [await places_of(snapshot, leaf, array, rows) for leaf, array, rows in leaves]
-    ranges = [
-        ByteRange(place.location, place.start, place.start + place.num_bytes)
-        for of_leaf in places
-        for place in of_leaf
-        if place is not None and place.num_bytes
-    ]
+    ranges = [place.whole for of_leaf in places for place in of_leaf if place is not None]
     read = await snapshot.engine.scheduler.read(ranges, reason="blobs", bulk=True)
 
     def build() -> pa.Array:
@@ -108,7 +102,7 @@ async def _filled(
 
 
 def _binary(places: Sequence[BlobPlace | None], contents: Iterator[memoryview]) -> pa.Array:
-    parts = [b"" if place is None or not place.num_bytes else next(contents) for place in places]
+    parts = [b"" if place is None else next(contents) for place in places]
     valid = np.array([place is not None for place in places], np.bool_)
     return text_array(parts, pa.large_binary(), valid)
 

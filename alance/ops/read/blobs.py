@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from alance.checks import check_choice, check_count
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers
-from alance.format.plans import ByteRange
 from alance.io.generators import outermost
 from alance.ops.blobs.places import places_of
 from alance.ops.read.take import take, take_addresses, take_rows
@@ -31,6 +30,7 @@ from alance.ops.version.projection import ROW_ADDRESS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from alance.format.plans import ByteRange
     from alance.ops.blobs.places import BlobPlace
     from alance.ops.version.snapshot import Snapshot
 
@@ -146,9 +146,8 @@ class BlobFile:
                 raise InvalidInputError(
                     f"range of {length} bytes at {offset}: the blob has {self.size}"
                 )
-        byte_ranges = [self._range(offset, offset + length) for offset, length in ranges if length]
-        buffers = iter(await self._snapshot.engine.scheduler.read(byte_ranges, reason="blob"))
-        return [bytes(next(buffers)) if length else b"" for _, length in ranges]
+        parts = [self._place.part(offset, offset + length) for offset, length in ranges]
+        return [*map(bytes, await self._snapshot.engine.scheduler.read(parts, reason="blob"))]
 
     @outermost
     async def chunks(self, num_bytes: int = CHUNK_BYTES) -> AsyncIterator[bytes]:
@@ -191,15 +190,11 @@ class BlobFile:
             return bytes(ahead[start - first : stop - first])
         end = min(self.size, max(stop, start + self._buffer_size))
         (content,) = await self._snapshot.engine.scheduler.read(
-            [self._range(start, end)], reason="blob"
+            [self._place.part(start, end)], reason="blob"
         )
         if end > stop and not self._closed:
             self._ahead = start, content
         return bytes(content[: stop - start])
-
-    def _range(self, start: int, stop: int) -> ByteRange:
-        place = self._place
-        return ByteRange(place.location, place.start + start, place.start + stop)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -235,17 +230,18 @@ async def read_blobs(
 ) -> list[tuple[int, bytes | None]]:
     """The address and the bytes of the blobs of rows, in the order asked for; errors as above."""
     rows, places = await _places(snapshot, column, indices, row_ids, addresses)
-    ranges = [
-        ByteRange(place.location, place.start, place.start + place.num_bytes)
-        for place in places
-        if place is not None and place.num_bytes
-    ]
-    buffers = iter(await snapshot.engine.scheduler.read(ranges, reason="blobs"))
-    contents = [
-        None if place is None else bytes(next(buffers)) if place.num_bytes else b""
-        for place in places
-    ]
+    parts = [None if place is None else place.whole for place in places]
+    contents = await _contents(snapshot, parts)
     return list(zip(rows, contents, strict=True))
+
+
+async def _contents(
+    snapshot: Snapshot, parts: Sequence[ByteRange | None]
+) -> Sequence[bytes | None]:
+    """The bytes of parts of blobs; None for those that are None."""
+    ranges = [part for part in parts if part is not None]
+    buffers = iter(await snapshot.engine.scheduler.read(ranges, reason="blobs"))
+    return [None if part is None else bytes(next(buffers)) for part in parts]
 
 
 async def read_blob_ranges(
@@ -268,19 +264,14 @@ async def read_blob_ranges(
             raise InvalidInputError(
                 f"range of {length} bytes at {offset}: the blob has {place.num_bytes}"
             )
-    ranges = [
-        ByteRange(place.location, place.start + offset, place.start + offset + length)
+    parts = [
+        None if place is None else place.part(offset, offset + length)
         for place, offset, length in asked
-        if place is not None and length
     ]
-    buffers = iter(await snapshot.engine.scheduler.read(ranges, reason="blobs"))
+    contents = await _contents(snapshot, parts)
     return [
-        (
-            number,
-            rows[order[request[0]]],
-            None if place is None else bytes(next(buffers)) if length else b"",
-        )
-        for number, (request, (place, _, length)) in enumerate(zip(requests, asked, strict=True))
+        (number, rows[order[request[0]]], content)
+        for number, (request, content) in enumerate(zip(requests, contents, strict=True))
     ]
 
 

@@ -17,7 +17,6 @@ import pyarrow as pa
 from alance.errors import InvalidInputError
 from alance.format.encode.blobs import INLINE, MANAGED, MANAGED_ELSEWHERE, uri_array
 from alance.format.numbers import as_numbers, bitmap, storage_of, text_array, to_arrow, validity_of
-from alance.format.plans import ByteRange
 from alance.ops.blobs.places import (
     BlobPlace,
     External,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Mask
     from alance.format.field import Field
+    from alance.format.plans import ByteRange
     from alance.ops.version.snapshot import Snapshot
 
 BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once, one row at least
@@ -139,10 +139,8 @@ class _Leaf:
     places: Sequence[BlobPlace | External | None]
 
     def ranges(self) -> Iterator[ByteRange]:
-        """Where the payloads are, of those that are not empty and not elsewhere."""
-        for place in self.places:
-            if isinstance(place, BlobPlace) and place.num_bytes:
-                yield ByteRange(place.location, place.start, place.start + place.num_bytes)
+        """Where the payloads are, of those that are not elsewhere."""
+        return (place.whole for place in self.places if isinstance(place, BlobPlace))
 
     def rows(self, contents: Iterator[memoryview]) -> pa.Array:
         """The rows as a writer takes them.
@@ -150,10 +148,7 @@ class _Leaf:
         Args:
             contents: of all `ranges`.
         """
-        parts = [
-            next(contents) if isinstance(place, BlobPlace) and place.num_bytes else b""
-            for place in self.places
-        ]
+        parts = [next(contents) if isinstance(place, BlobPlace) else b"" for place in self.places]
         valid = np.array([place is not None for place in self.places], np.bool_)
         if self.field.is_blob_v1:
             return text_array(parts, pa.large_binary(), valid)
