@@ -195,8 +195,11 @@ def _recall(file: ColumnsOf, index: int, kept: Kept, by_index: dict[int, OpenCol
 
 def from_content(plan: Plan[T], container: Container) -> Plan[T]:
     """The same plan, with the pages of a small file answered from its own bytes."""
-    if not container.is_whole:
-        return plan
+    return from_end(plan, container) if container.is_whole else plan
+
+
+def from_end(plan: Plan[T], container: Container) -> Plan[T]:
+    """The same plan, answered from the file's end, as far as it was read and has the bytes."""
     return from_tail(plan, container.path, container.content, container.content_start)
 
 

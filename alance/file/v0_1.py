@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import CorruptFileError
-from alance.file.recall import held, kept_by, noted, recalled
+from alance.file.open import from_end
+from alance.file.recall import kept_by, noted, recalled
 from alance.file.v2_0 import FieldColumn
 from alance.format.column_metadata import Column
 from alance.format.plans import together
@@ -152,17 +153,13 @@ def _open_items(
                 f"{container.path}: no values for the dictionary of field {field.name!r}"
             )
         missing[field.id] = own
-    plans = [_items_of(field, container) for field in missing.values()]
+    plans = [
+        from_end(read_items(field, container.path, container.file_bytes), container)
+        for field in missing.values()
+    ]
     read = yield from together(plans)
     for (field_id, field), items in zip(missing.items(), read, strict=True):
         by_id[field_id] = items
         size = 100 + field.message.dictionary.length * 16
         states.put(("items", container.path, field.id), items, size)
     return by_id
-
-
-def _items_of(field: Field, container: BatchContainer) -> Plan[DictionaryItems]:
-    items = held(read_items(field, container.path, container.file_bytes), container)
-    if items is None:
-        items = yield from read_items(field, container.path, container.file_bytes)
-    return items

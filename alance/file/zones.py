@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import CorruptFileError
-from alance.file.open import from_content
+from alance.file.open import from_content, from_end
 from alance.file_version import FileVersion
+from alance.format.layouts.place import fetch
 from alance.format.numbers import as_scalar, to_arrow
 from alance.format.plans import ByteRange, together
 from alance.format.statistics import Bounds, head_bytes, kind_of, parse_head, parse_zones
@@ -251,8 +252,5 @@ def _opened(container: Container, columns: Sequence[int]) -> Plan[FileStatistics
 
 
 def _read(container: Container, spans: Sequence[tuple[int, int]]) -> Plan[list[memoryview]]:
-    ranges = [ByteRange(container.path, *span) for span in spans]
-    held = [container.held(bytes_range) for bytes_range in ranges]
-    missing = [ranges[place] for place, content in enumerate(held) if content is None]
-    fetched = iter((yield missing) if missing else ())
-    return [next(fetched) if content is None else content for content in held]
+    reading = fetch([ByteRange(container.path, *span) for span in spans])
+    return (yield from from_end(reading, container))
