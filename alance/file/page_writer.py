@@ -18,7 +18,7 @@ from alance.errors import InvalidInputError
 from alance.file.blob_placer import BlobPlacer
 from alance.file.here import Here, Pieces, without_waiting
 from alance.file.small_batches import SmallBatches, whole_bytes
-from alance.file.waiting import WaitingColumn, groups, largest, owned
+from alance.file.waiting import NUM_BYTES, WaitingColumn, largest, owned
 from alance.file.writer import DataFileWriter, WrittenFile, check_version
 from alance.file_version import FileVersion
 from alance.format.blocks import VariableWidth
@@ -29,6 +29,7 @@ from alance.format.encode.pages import encode_pages, hints_of
 from alance.format.encode.small_file import small_files
 from alance.format.encode.statistics import FileStatistics
 from alance.format.layouts.fields import leaf_columns
+from alance.io.readahead import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -193,8 +194,9 @@ class PageWriter(DataFileWriter):
     async def _flush(self, columns: Sequence[WaitingColumn]) -> None:
         """Write the rows that wait, about a page for each thread at a time."""
         waiting = [column for column in columns if column.parts]
-        for group in groups(waiting, self._threads * self._page_bytes):
-            shares = groups(group, -(-sum(column.num_bytes for column in group) // self._threads))
+        for group in grouped(waiting, NUM_BYTES, self._threads * self._page_bytes):
+            share = -(-sum(map(NUM_BYTES, group)) // self._threads)
+            shares = grouped(group, NUM_BYTES, share)
             flushed = await self._in_threads([partial(self._encode, share) for share in shares])
             await self._put([part for share in flushed for part in share])
 

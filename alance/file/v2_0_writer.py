@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from alance.errors import AlanceError
-from alance.file.waiting import groups, joined, largest
+from alance.file.waiting import NUM_BYTES, joined, largest
 from alance.file.writer import DataFileWriter, WrittenFile, check_version
 from alance.format.layouts.fields import leaf_columns
 from alance.format.v2_0.encode import blob_page
@@ -24,6 +24,7 @@ from alance.format.v2_0.encode_file import (
     part_of,
     unit_pages,
 )
+from alance.io.readahead import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +112,7 @@ class ArrayWriter(DataFileWriter):
     async def _flush_units(self, units: Sequence[_Waiting]) -> None:
         """Write the rows that wait, about a page for each thread at a time."""
         filled = [waiting for waiting in units if waiting.parts]
-        for group in groups(filled, self._threads * self._page_bytes):
+        for group in grouped(filled, NUM_BYTES, self._threads * self._page_bytes):
             pages = await self._in_threads([partial(self._pages_of, waiting) for waiting in group])
             for number, output in (output for of_unit in pages for output in of_unit):
                 await self._put_output(number, output)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from alance.format.encode.rows import join, split, values_bytes
 from alance.format.numbers import storage_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from alance.format.encode.statistics import FileStatistics
     from alance.format.field import Field
@@ -57,6 +58,7 @@ class Waiting(Protocol):
 
 
 W = TypeVar("W", bound=Waiting)
+NUM_BYTES: Final = attrgetter("num_bytes")
 
 
 def largest(waiting: Sequence[W], buffer_bytes: int | None) -> list[W]:
@@ -73,20 +75,6 @@ def largest(waiting: Sequence[W], buffer_bytes: int | None) -> list[W]:
         chosen.append(column)
         num_bytes -= column.num_bytes
     return chosen
-
-
-def groups(waiting: Iterable[W], num_bytes: int) -> Iterator[list[W]]:
-    """Neighbours that hold about so many bytes together."""
-    group: list[W] = []
-    left = num_bytes
-    for column in waiting:
-        if group and column.num_bytes > left:
-            yield group
-            group, left = [], num_bytes
-        group.append(column)
-        left -= column.num_bytes
-    if group:
-        yield group
 
 
 HELD_BYTES: Final = 64 << 10  # that a small column may keep alive beside itself

@@ -16,6 +16,7 @@ from alance.errors import AlanceError, CorruptFileError, InvalidInputError
 from alance.io import files, lifecycle, publish, system
 from alance.io.futures import Job, Joined, in_thread, threads
 from alance.io.profile import LOCAL, StoreProfile
+from alance.io.readahead import grouped
 from alance.io.store import (
     ObjectMeta,
     check_spans,
@@ -162,7 +163,7 @@ class LocalStore:
         loop = asyncio.get_running_loop()
         jobs = [
             self._start(loop, partial(self._read, path, group))
-            for group in _groups(ranges, self.profile.group_size)
+            for group in grouped(ranges, _size, JOB_BYTES, self.profile.group_size)
         ]
         return jobs[0] if len(jobs) == 1 else Joined(jobs, loop)
 
@@ -418,14 +419,5 @@ def _each(
     return [read(path, ranges) for path, ranges in asked]
 
 
-def _groups(ranges: Sequence[Span], max_ranges: int) -> list[list[Span]]:
-    """Parts for the pool's jobs: few hops for small ranges, all threads for large ones."""
-    groups: list[list[Span]] = []
-    num_bytes = 0
-    for span in ranges:
-        num_bytes += span[1] - span[0]
-        if not groups or num_bytes > JOB_BYTES or len(groups[-1]) == max_ranges:
-            groups.append([])
-            num_bytes = span[1] - span[0]
-        groups[-1].append(span)
-    return groups
+def _size(span: Span) -> int:
+    return span[1] - span[0]

@@ -7,13 +7,14 @@ memory that it needs and can finish: jobs that wait for each other's memory woul
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 
 T = TypeVar("T")
 
@@ -24,6 +25,23 @@ class Job(Generic[T]):
 
     num_bytes: int
     start: Callable[[], Awaitable[T]]
+
+
+def grouped(
+    items: Iterable[T], size: Callable[[T], int], most: int, count: int = sys.maxsize
+) -> Iterator[list[T]]:
+    """Neighbours that are together up to so large, and up to so many; or one that is larger."""
+    group: list[T] = []
+    filled = 0
+    for item in items:
+        own = size(item)
+        if group and (filled + own > most or len(group) == count):
+            yield group
+            group, filled = [], 0
+        group.append(item)
+        filled += own
+    if group:
+        yield group
 
 
 async def readahead(

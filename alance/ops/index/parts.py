@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from contextlib import aclosing
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -20,6 +21,7 @@ from alance.format.index.addresses import parse_rows, rows_bytes
 from alance.format.index.text.source import TextSource
 from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex
+from alance.io.readahead import grouped
 from alance.ops.index.build import (
     SegmentBuilder,
     of_one_type,
@@ -53,7 +55,7 @@ from alance.ops.version.objects import discard_objects
 from alance.ops.version.opening import at_version
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
     from alance.arrays import Int64s
     from alance.datasets import Dataset
@@ -192,12 +194,12 @@ async def plan(
                 kind,
                 place,
                 version,
-                tuple(fragment.message for fragment in group),
+                tuple(fragment.message for fragment, _ in group),
                 memory_bytes,
                 new if isinstance(new, NewTextIndex) else None,
                 options,
             )
-            for group in _groups(left, sizes, target)
+            for group in grouped(zip(left, sizes, strict=True), itemgetter(1), target * 5 // 4)
         ]
         return IndexPlan(version, new, place, tuple(tasks), tuple(kept))
 
@@ -490,22 +492,6 @@ def _same_files(fragment: table_pb2.DataFragment, other: table_pb2.DataFragment)
 
 def _equal(fragment: table_pb2.DataFragment, other: table_pb2.DataFragment) -> bool:
     return bool(fragment == other)
-
-
-def _groups(
-    fragments: Sequence[Fragment], sizes: Sequence[int], target: int
-) -> Iterator[list[Fragment]]:
-    """Neighbours of about `target` bytes together."""
-    group: list[Fragment] = []
-    filled = 0
-    for fragment, size in zip(fragments, sizes, strict=True):
-        if group and filled + size > target * 5 // 4:
-            yield group
-            group, filled = [], 0
-        group.append(fragment)
-        filled += size
-    if group:
-        yield group
 
 
 def _work_bytes(fragment: Fragment, leaf: Field) -> int:

@@ -28,7 +28,7 @@ from alance.file.recall import ScanStates
 from alance.file.tracing import describe
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import together
-from alance.io.readahead import in_turn, readahead
+from alance.io.readahead import grouped, in_turn, readahead
 from alance.ops.read.groups import (
     FragmentGroup,
     Split,
@@ -388,14 +388,6 @@ def _cut_spans(
     spans: Sequence[tuple[int, int]], part_rows: int, group_rows: int
 ) -> Iterator[list[tuple[int, int]]]:
     """Spans cut into parts, and parts together up to so many rows."""
-    group: list[tuple[int, int]] = []
-    num_rows = 0
-    runs = [run for span in spans for run in cut_span(span, group_rows)]
-    for start, stop in [part for run in runs for part in cut_span(run, part_rows)]:
-        if num_rows + stop - start > group_rows:
-            yield group
-            group, num_rows = [], 0
-        group.append((start, stop))
-        num_rows += stop - start
-    if group:
-        yield group
+    runs = (run for span in spans for run in cut_span(span, group_rows))
+    parts = (part for run in runs for part in cut_span(run, part_rows))
+    return grouped(parts, lambda part: part[1] - part[0], group_rows)

@@ -12,6 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ from alance.format.index.quantizers import quantizer_of
 from alance.format.index.values import METRICS, NO_MASK, TYPES
 from alance.format.plans import together
 from alance.io import trace
-from alance.io.readahead import Job, readahead
+from alance.io.readahead import Job, grouped, readahead
 from alance.ops.search.heads import read_head, read_storage_head
 from alance.ops.version.index_files import located_files
 
@@ -140,18 +141,11 @@ class Ivf:
 
     def all_parts(self, ef: int) -> Iterator[list[Part]]:
         """What searches of that `ef` read of all partitions, in groups of some bytes."""
-        group: list[Part] = []
-        num_bytes = 0
         partitions = np.flatnonzero(self.sizes)
         sizes = self.num_bytes_of(partitions, ef).tolist()
-        for number, size in zip(partitions.tolist(), sizes, strict=True):
-            if group and num_bytes + size > GROUP_BYTES:
-                yield group
-                group, num_bytes = [], 0
-            group += self.parts(number, ef)
-            num_bytes += size
-        if group:
-            yield group
+        sized = zip(partitions.tolist(), sizes, strict=True)
+        for group in grouped(sized, itemgetter(1), GROUP_BYTES):
+            yield [part for number, _ in group for part in self.parts(number, ef)]
 
     def add(
         self,
