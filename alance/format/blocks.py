@@ -169,14 +169,12 @@ def _joined_fixed(blocks: Sequence[FixedWidth]) -> FixedWidth | None:
 
 def join_bits(parts: Sequence[Bytes], counts: Sequence[int]) -> Bytes:
     """Bits of all parts, LSB first, without gaps."""
+    sizes = [(count + 7) // 8 for count in counts]
+    data = _kernels.join_bytes([part[:size] for part, size in zip(parts, sizes, strict=True)])
     if all(count % 8 == 0 for count in counts[:-1]):
-        ends = [(count + 7) // 8 for count in counts]
-        return _kernels.join_bytes([part[:end] for part, end in zip(parts, ends, strict=True)])
-    bits = [
-        np.unpackbits(part, count=count, bitorder="little")
-        for part, count in zip(parts, counts, strict=True)
-    ]
-    return np.packbits(np.concatenate(bits), bitorder="little")
+        return data
+    own = np.array(sizes, np.int64)
+    return _kernels.concat_fixed(data, np.cumsum(own) - own, own, np.array(counts, np.int64), 1)
 
 
 def _joined_strings(blocks: Sequence[VariableWidth]) -> VariableWidth:
