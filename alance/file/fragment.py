@@ -18,10 +18,10 @@ from alance.file.older import holds_packed_lists, is_older, merged, open_older, 
 from alance.file.open import ColumnsOf, FileOf, open_columns_of, open_files
 from alance.file.page_tables import PageTables
 from alance.file.placed_rows import fetch_placed, placed_rows
-from alance.file.ranged import NO_ROWS, RangedRows, joined, loads_of_range, read_ranges
+from alance.file.ranged import NO_ROWS, RangedRows, loads_of_range, read_ranges
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows
-from alance.format.plans import PLANS_A_TURN, TURN, all_read, together
+from alance.format.plans import PLANS_A_TURN, TURN, all_read, joined_spans, together
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -307,7 +307,7 @@ class OpenFragment:
             parts: ascending, none of them empty.
         """
         yield from loads_of_range(self, parts, states)
-        runs = joined(parts)
+        runs = joined_spans(parts)
         for leaf in self.leaves_beside():
             for run in runs:
                 yield leaf.load(*run, states)

@@ -23,10 +23,10 @@ from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.miniblock_chunks import CHUNKS
 from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import fetch
-from alance.format.plans import ByteRange, Pieces, together
+from alance.format.plans import ByteRange, Pieces, joined_spans, together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -196,7 +196,7 @@ def loads_of_range(
     """
     columns = fragment.tables.ranged
     if parts and columns.numbers:
-        holes = _holes(fragment, columns.plan(joined(parts)), states)
+        holes = _holes(fragment, columns.plan(joined_spans(parts)), states)
         large = [hole for hole in holes if not _is_small(hole, parts)]
         for first in range(0, len(large), LEARNED_AT_ONCE):
             yield learn(large[first : first + LEARNED_AT_ONCE], states)
@@ -216,16 +216,6 @@ def loads_of_all(fragment: OpenFragment, states: States) -> list[Plan[None]]:
     ]
 
 
-def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Ascending spans; those that begin where the one before them ends are one with it."""
-    runs: list[tuple[int, int]] = []
-    for start, stop in spans:
-        if runs and runs[-1][1] == start:
-            start = runs.pop()[0]
-        runs.append((start, stop))
-    return runs
-
-
 def read_ranges(
     fragment: OpenFragment, parts: Sequence[Sequence[tuple[int, int]]], states: States
 ) -> Plan[list[RangedRows]]:
@@ -237,7 +227,7 @@ def read_ranges(
     Args:
         parts: the ranges of each; all of them ascending, none of them empty.
     """
-    content, spans = PageBytes(), joined(chain.from_iterable(parts))
+    content, spans = PageBytes(), joined_spans(chain.from_iterable(parts))
     while spans and (columns := fragment.tables.ranged).numbers:
         plan = columns.plan(spans)
         holes = _holes(fragment, plan, states)

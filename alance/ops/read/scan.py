@@ -23,11 +23,10 @@ import numpy as np
 from alance.file.batches import leaf_bytes
 from alance.file.columns import SMALL_BYTES
 from alance.file.fragment import open_fragments
-from alance.file.ranged import joined
 from alance.file.recall import ScanStates
 from alance.file.tracing import describe
 from alance.format.layouts.fields import leaf_columns
-from alance.format.plans import together
+from alance.format.plans import joined_spans, together
 from alance.io.readahead import grouped, in_turn, readahead
 from alance.ops.read.groups import (
     FragmentGroup,
@@ -323,7 +322,7 @@ def _parts(reader: SplitReader, group: FragmentGroup) -> Iterator[list[tuple[int
 
 def _fetched(reader: SplitReader, group: FragmentGroup) -> list[tuple[int, int]]:
     """The same rows, without the cuts between parts."""
-    return [span for parts in _parts(reader, group) for span in joined(parts)]
+    return [span for parts in _parts(reader, group) for span in joined_spans(parts)]
 
 
 def _fetched_rows(reader: SplitReader, group: FragmentGroup, part_rows: int) -> int:
