@@ -1230,7 +1230,7 @@ class Graph:
     @property
     def num_bytes(self) -> int: ...
 
-# --- graph_build.cpp ---
+# --- graph_rows.cpp ---
 
 # The rows of a partition, compared with each other by what is stored of them, which is held.
 class GraphRows: ...
@@ -1255,6 +1255,8 @@ class GraphProducts(GraphRows):
         bits: int,
         by_product: bool,
     ) -> None: ...
+
+# --- graph_build.cpp ---
 
 # Links rows one by one. `m`: links of a row above level 0, of which there are twice as many; `ef`:
 # near rows of which these are chosen; `levels`: at most so many.
