@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 LEAST_GUESS: Final = 1 << 20  # bytes of late columns that are always worth a round
 MOST_GUESS: Final = 64 << 20
 KEPT_SHARE: Final = 0.01  # of rows, by a filter that nothing is known of
-RESERVED: Final = 32 << 20  # bytes of late columns that a job may hold
+RESERVED: Final = 32 << 20  # bytes of late columns that a job may hold, and reads in its turn
 GROUPS: Final = 8  # of small fragments, that are decoded or wait for late columns
 
 
@@ -78,6 +78,11 @@ class SplitReader:
             speed = snapshot.engine.scheduler.speed(snapshot.table.root)
             arrives = int(2 * speed.latency * speed.bandwidth)
             self._guess_left = max(LEAST_GUESS, min(MOST_GUESS, arrives))
+
+    @property
+    def ahead_bytes(self) -> int:
+        """Encoded bytes that are read ahead."""
+        return self.plan.options.io_buffer_bytes or self.snapshot.read_ahead_bytes
 
     @cached_property
     def first_columns(self) -> TakenColumns:
@@ -145,6 +150,7 @@ class SplitReader:
         if group.late is not None:
             reserved = late_bytes = _late_bytes(group.late, splits)
             is_eager = splits[-1].stop <= group.eager_stop or self._dense.is_set()
+            is_eager = is_eager and num_bytes + late_bytes <= self.ahead_bytes
             if not is_eager:
                 num_rows = sum(split.stop - split.start for split in splits)
                 reserved = min(RESERVED, late_bytes, self._expected(num_rows, group.late))
@@ -319,7 +325,8 @@ class SplitReader:
             )
             merged = await self._merge(kept[:fits])
             # The others are too many bytes to be ahead: they are read in their turn.
-            later = [partial(self._merge_one, split_rows) for split_rows in kept[fits:]]
+            parts = [part for split_rows in kept[fits:] for part in split_rows.cut(RESERVED)]
+            later = [partial(self._merge_one, part) for part in parts]
             return [*(partial(_ready, batch) for batch in merged), *later]
         finally:
             for future in reading:

@@ -5,8 +5,10 @@ All of it is work for the pool, and plans: nothing here waits.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +21,7 @@ from alance.format.numbers import as_mask, to_arrow, true_rows
 from alance.ops.version.projection import META
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from alance.arrays import Int64s
     from alance.expr import Predicate
@@ -224,6 +226,20 @@ class LateRows:
         few = len(self.rows) * TAKEN_SHARE <= self.stop - self.start
         return self._taken_bytes <= self._all_bytes or (self.is_near and few)
 
+    def cut(self, most_bytes: float) -> Sequence[LateRows]:
+        """The same rows in parts of about so many encoded bytes. Single rows stay together, since
+        their chunks are near each other, and so do those of several fragments.
+        """
+        count = math.ceil(self.num_bytes / most_bytes)
+        if count <= 1 or self.is_sparse or len(self.opened) > 1:
+            return [self]
+        cuts = np.linspace(self.start, self.stop, count + 1).astype(np.int64)
+        places = np.unique(np.searchsorted(self.rows, cuts)).tolist()
+        parts = [self.rows[first:last] for first, last in pairwise(places)]
+        return [
+            replace(self, rows=rows, start=int(rows[0]), stop=int(rows[-1]) + 1) for rows in parts
+        ]
+
     def reading(self, *, guess: bool) -> Plan[FragmentTask]:
         """Plan the late columns, without what is `unread` of the task.
 
@@ -255,6 +271,13 @@ class Kept(NamedTuple):
     def num_bytes(self) -> float:
         """Encoded bytes of late columns that are read."""
         return sum(rows.num_bytes for rows in self.late)
+
+    def cut(self, most_bytes: float) -> Iterator[Kept]:
+        """The same in parts, about so many encoded bytes of late columns each."""
+        first = 0
+        for rows in [part for late in self.late for part in late.cut(most_bytes)]:
+            yield Kept(self.batch.slice(first, len(rows.rows)), [rows])
+            first += len(rows.rows)
 
     def merge(self, plan: ScanPlan, tasks: Sequence[tuple[FragmentTask, Reader]]) -> pa.RecordBatch:
         """The output: first and late columns side by side.

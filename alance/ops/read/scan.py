@@ -259,7 +259,7 @@ async def _read_window(
     snapshot, options = reader.snapshot, reader.plan.options
     spans = readahead(
         _jobs(reader, groups),
-        budget_bytes=_ahead_bytes(reader),
+        budget_bytes=reader.ahead_bytes,
         max_jobs=64,
         ordered=options.scan_in_order,
     )
@@ -276,11 +276,6 @@ async def _read_window(
         async for batch in batches:
             if batch is not None:
                 yield batch
-
-
-def _ahead_bytes(reader: SplitReader) -> int:
-    """Encoded bytes that are read ahead."""
-    return reader.plan.options.io_buffer_bytes or reader.snapshot.read_ahead_bytes
 
 
 def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:
@@ -332,7 +327,7 @@ def _fetched_rows(reader: SplitReader, group: FragmentGroup, part_rows: int) -> 
     fetched: at most half of what may be read ahead, or pages as a whole where they are small.
     """
     (fragment,), profile = group.opened, reader.snapshot.table.store.profile
-    row_bytes, ahead_bytes = max(_row_bytes(group), 1e-9), _ahead_bytes(reader)
+    row_bytes, ahead_bytes = max(_row_bytes(group), 1e-9), reader.ahead_bytes
     num_columns = len(fragment.leaves)
     if not profile.is_remote or num_columns * profile.take_gap <= profile.span_bytes:
         return part_rows * int(min(64, max(1, profile.span_bytes // (row_bytes * part_rows))))
