@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import lance
 import pyarrow as pa
@@ -59,7 +59,13 @@ def predicate(low: int, high: int) -> str:
 
 
 class TableMachine(RuleBasedStateMachine):
-    """A table, and the rows that it should have: by key, in no order."""
+    """A table, and the rows that it should have: by key, in no order.
+
+    Attributes:
+        base: the columns that it has from the beginning.
+    """
+
+    base: ClassVar[Columns] = BASE
 
     def __init__(self) -> None:
         super().__init__()
@@ -70,7 +76,7 @@ class TableMachine(RuleBasedStateMachine):
         self.ours: Writer = Ours(self.runner, self.session, self.uri, self.options)
         self.theirs: Writer = Theirs(self.uri, self.options)
         self.rows: list[Row] = []
-        self.columns = dict(BASE)
+        self.columns = dict(self.base)
         self.past: dict[int, tuple[list[Row], Columns]] = {}
         self.stable = False
         self.ids: dict[int, int] = {}
@@ -113,11 +119,11 @@ class TableMachine(RuleBasedStateMachine):
         return pa.Table.from_pylist(rows, pa.schema(list((columns or self.columns).items())))
 
     def new_rows(self, drawn: Drawn, columns: Columns) -> list[Row]:
-        more = dict.fromkeys(name for name in columns if name not in BASE)
-        return [
-            {"key": key, "value": value, "text": text, **more}
-            for key, (value, text) in drawn.items()
-        ]
+        more = dict.fromkeys(name for name in columns if name not in self.base)
+        return [{**self.row(key, *drawn[key]), **more} for key in drawn]
+
+    def row(self, key: int, value: int | None, text: str | None) -> Row:
+        return {"key": key, "value": value, "text": text}
 
     def copied(self) -> list[Row]:
         return [dict(row) for row in self.rows]
@@ -136,7 +142,7 @@ class TableMachine(RuleBasedStateMachine):
     def create(
         self, rows: Drawn, is_ours: bool, stable: bool, v2_names: bool, version: str
     ) -> None:
-        self.rows = self.new_rows(rows, BASE)
+        self.rows = self.new_rows(rows, self.base)
         self.stable = stable
         table = self.table(self.rows)
         if is_ours:
@@ -171,10 +177,10 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(rows=ROWS, is_ours=WHO)
     def overwrite(self, rows: Drawn, is_ours: bool) -> None:
-        new = self.new_rows(rows, BASE)
-        table = self.table(new, BASE)
+        new = self.new_rows(rows, self.base)
+        table = self.table(new, self.base)
         self.ids.clear()
-        self.change(is_ours, lambda by: by.overwrite(table), new, dict(BASE))
+        self.change(is_ours, lambda by: by.overwrite(table), new, dict(self.base))
 
     @rule(low=KEYS, size=st.integers(1, 20), is_ours=WHO)
     def delete(self, low: int, size: int, is_ours: bool) -> None:
@@ -227,7 +233,7 @@ class TableMachine(RuleBasedStateMachine):
     @rule(is_ours=WHO)
     def rename(self, is_ours: bool) -> None:
         last = list(self.columns)[-1]
-        if last not in BASE:
+        if last not in self.base:
             name = self.new_name()
             columns = {name if one == last else one: kind for one, kind in self.columns.items()}
             rows = [
@@ -238,7 +244,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(is_ours=WHO)
     def drop(self, is_ours: bool) -> None:
-        extra = [name for name in self.columns if name not in BASE]
+        extra = [name for name in self.columns if name not in self.base]
         if extra:
             first = extra[0]
             columns = {name: kind for name, kind in self.columns.items() if name != first}
