@@ -116,8 +116,12 @@ class FragmentTask(NamedTuple):
         """The same rows, of some fields."""
         ids = {field.id for field in schema.fields}
         columns = [part for own in self.columns if (part := own.only(ids)).columns]
-        own = {*ids, *(leaf.field.id for field in schema.fields for leaf in leaf_columns(field))}
-        leaves = {field_id: rows for field_id, rows in self.leaves.items() if field_id in own}
+        leaves = self.leaves
+        if leaves:
+            own = ids.union(
+                leaf.field.id for field in schema.fields for leaf in leaf_columns(field)
+            )
+            leaves = {field_id: rows for field_id, rows in leaves.items() if field_id in own}
         return self._replace(schema=schema, leaves=leaves, columns=columns)
 
     def sizes(self) -> dict[int, int]:

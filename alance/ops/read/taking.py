@@ -7,6 +7,7 @@ than the room admits at once, it goes through ranges of rows, one after the othe
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from contextlib import aclosing
 from functools import partial
@@ -130,7 +131,9 @@ async def read_rows(
     decoded_bytes = _decoded_bytes(rows, opened)
     if callers > 1 and 2 * decoded_bytes > most:
         raise TooMuch
+    await asyncio.sleep(0)  # of thousands of columns each step takes milliseconds
     parts, sizes, source = _parts(snapshot, taken)
+    await asyncio.sleep(0)
     largest, takes = max(sizes), callers if engine.scheduler.can_keep(sum(sizes)) else 0
     if largest > most and rows.num_rows > 1:
         ranges = rows.ranges(min(rows.num_rows, -(-largest // most)))
