@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 LEARNED_AT_ONCE: Final = 64  # pages: a millisecond or two
 FEW_PIECES: Final = 16  # as many as a read answers on the loop
 LARGE_BYTES: Final = 32 << 10  # of a piece: to copy it costs more than to ask for it by itself
+MOST_BYTES: Final = 4 << 20  # of a range: what lies in two requests is copied on the loop
 PADDING: Final = 64  # bytes: no file has more between neighbouring pages
 
 
@@ -152,9 +153,10 @@ class PageBytes:
             return
         if len(starts) <= FEW_PIECES or (stops - starts).sum() >= LARGE_BYTES * len(starts):
             parts = [
-                ByteRange(path, start, stop)
+                ByteRange(path, begin, min(begin + MOST_BYTES, stop))
                 for path, first, last in by_path
                 for start, stop in zip(first.tolist(), last.tolist(), strict=True)
+                for begin in range(start, stop, MOST_BYTES)
             ]
             for part, content in zip(parts, (yield parts), strict=True):
                 self._files[part.path].add(part.start, content)

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 import alance
+from alance.file.ranged import MOST_BYTES
+from alance.io.reads import Landed
 from alance.testing.stalls import Stalls
 from alance.versioning import load
 from tests.reference.served import opened_on
@@ -130,6 +132,28 @@ async def test_no_stall_from_a_disk(tmp_path: Path) -> None:
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, session=session)
         await check_no_stall(dataset)
+
+
+async def test_what_lies_in_two_requests_is_copied_in_little_pieces(
+    lineitem_lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those copies are made on the loop, whatever a scan fetches at once."""
+    values = np.random.default_rng(8).random(4_000_000)
+    table = pa.table({"x": values, "y": values + 1})
+    lance.write_dataset(table, Path(lineitem_lab.root) / "lab" / "long.lance")
+    lineitem_lab.rescan()
+    sizes = []
+    cut = Landed.cut
+
+    def counted(landed: Landed, start: int, stop: int) -> memoryview:
+        sizes.append(stop - start)
+        return cut(landed, start, stop)
+
+    monkeypatch.setattr(Landed, "cut", counted)
+    async with opened_on(lineitem_lab, "s3://lab/long.lance") as dataset:
+        assert (await dataset.to_table()) == table
+    assert sum(sizes) > values.nbytes
+    assert max(sizes) <= MOST_BYTES
 
 
 def write(path: Path) -> str:
