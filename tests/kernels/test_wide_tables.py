@@ -220,8 +220,11 @@ def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="no such share"):
             batch.read(plan, source, 2)
         assert batch.read(plan, source, 0) == 1
+        assert batch.place(0) == (0, 1)  # behind the last column
         with pytest.raises(ValueError, match="a share again"):
             batch.read(plan, source, 0)
+        with pytest.raises(ValueError, match="no such share"):
+            batch.place(2)
         path.write_bytes(content[:-1])
         assert batch.read(plan, source, 1) == 0  # the file is too short
         assert batch.address == 0
