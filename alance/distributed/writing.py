@@ -65,7 +65,7 @@ def new_table(schema: pa.Schema, fragments: Sequence[DataFragment]) -> Overwrite
     """
     fields = Schema.from_arrow(schema)
     return Overwrite(
-        new_schema=write.messages_of(fields),
+        new_schema=fields.messages,
         fragments=tuple(fragments),
         schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
     )

@@ -257,7 +257,15 @@ class Schema:
     def walk(self) -> Iterator[Field]:
         """All fields, depth-first."""
         for field in self.fields:
-            yield from field.walk()
+            if field.children:
+                yield from field.walk()
+            else:  # of most tables all
+                yield field
+
+    @property
+    def messages(self) -> tuple[file_pb2.Field, ...]:
+        """The fields as a manifest lists them: depth-first, with their ids."""
+        return tuple([field.message for field in self.walk()])
 
     @property
     def by_name(self) -> Mapping[str, Field]:

@@ -80,7 +80,7 @@ def _value(message: Message, name: str, part: type[Wire] | None, *, is_optional:
     if hasattr(value, "items"):
         return {key: part.from_protobuf(value[key]) if part else value[key] for key in value}
     if hasattr(value, "extend"):
-        return tuple(part.from_protobuf(item) if part else item for item in value)
+        return tuple(map(part.from_protobuf, value) if part else value)
     if is_optional and not message.HasField(name):
         return None
     return part.from_protobuf(value) if part else value
@@ -95,7 +95,8 @@ def _set(message: Message, name: str, value: Any) -> None:
             else:
                 into[key] = item
     elif isinstance(value, tuple | list):
-        getattr(message, name).extend([_message(item) for item in value])
+        is_wire = bool(value) and isinstance(value[0], Wire)
+        getattr(message, name).extend(map(_message, value) if is_wire else value)
     elif isinstance(value, Wire | Message):
         getattr(message, name).CopyFrom(_message(value))
     else:

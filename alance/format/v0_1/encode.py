@@ -272,7 +272,7 @@ class BatchFileBuilder:
         manifest = table_pb2.Manifest(version=1)
         for values in self._dictionaries.values():
             values.keep()
-        manifest.fields.extend(field.message for field in self._schema.walk())
+        manifest.fields.extend(self._schema.messages)
         for key, value in self._schema.metadata.items():
             manifest.schema_metadata[key] = value.encode()
         manifest.data_format.file_format, manifest.data_format.version = "lance", "0.1"

@@ -174,7 +174,7 @@ class BatchContainer(Container):
         if self.schema is None:
             raise CorruptFileError(f"{self.path}: a 0.1 file without a schema of its own")
         descriptor = file_pb2.FileDescriptor(length=self.num_rows)
-        descriptor.schema.fields.extend(field.message for field in self.schema.walk())
+        descriptor.schema.fields.extend(self.schema.messages)
         for key, value in self.schema.metadata.items():
             descriptor.schema.metadata[key] = value.encode()
         return descriptor

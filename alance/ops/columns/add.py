@@ -20,7 +20,6 @@ from alance.ops.columns.cast import cast
 from alance.ops.columns.fields import added, check_grown, next_field_id
 from alance.ops.columns.sources import opened
 from alance.ops.version.commits import commit_change, with_retries
-from alance.ops.write.write import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -109,7 +108,7 @@ def merge_of(
     ids_before = {field.id for field in base.schema.walk()}
     return Merge(
         fragments=tuple(fragments),
-        schema=messages_of(schema),
+        schema=schema.messages,
         preserves_nullability=all(
             field.nullable for field in new.walk() if field.id not in ids_before
         ),
@@ -135,10 +134,10 @@ async def add_opened_to_fragment(
     """A fragment with new columns, whose values come from a source that is open; and the schema."""
     schema, new = await grown(snapshot, columns)
     if columns.values is None:
-        return handle.fragment.message, messages_of(schema)
+        return handle.fragment.message, schema.messages
     async with Backfill(columns.values, columns.checkpoint) as backfill:
         (fragment,) = await backfill.fragments(snapshot, new, [handle])
-    return fragment, messages_of(schema)
+    return fragment, schema.messages
 
 
 async def replace_columns(

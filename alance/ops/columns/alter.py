@@ -37,7 +37,6 @@ from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan
 from alance.ops.version.commits import commit_change, with_retries
 from alance.ops.version.projection import ROW_ADDRESS, project
-from alance.ops.write.write import messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -114,7 +113,7 @@ async def alter_columns(
         after = await base.engine.pool.run(partial(altered, base, changes))
         await check_no_nulls(base, after.tightened)
         if not after.cast:
-            project = Project(messages_of(after.schema), not after.tightened)
+            project = Project(after.schema.messages, not after.tightened)
             return await commit_change(base, project, commit)
         _check_indices(base, after.cast)
         paths = tuple(path for path, _ in after.cast)
@@ -130,7 +129,7 @@ async def alter_columns(
         ids_before = {field.id for field in base.schema.walk()}
         merge = Merge(
             fragments=tuple(without_dead_files(fragments, field_ids(after.schema))),
-            schema=messages_of(after.schema),
+            schema=after.schema.messages,
             preserves_nullability=all(
                 field.nullable for field in after.schema.walk() if field.id not in ids_before
             ),
@@ -150,7 +149,6 @@ def altered(base: Snapshot, changes: Sequence[Change]) -> Altered:
             a column that is cast and forbids nulls in one call.
     """
     schema = shapes = base.schema
-    ids = count(next_field_id(base.manifest))
     tightened, cast = [], []
     for change in changes:
         field = base.schema.field(change.path)
@@ -158,10 +156,15 @@ def altered(base: Snapshot, changes: Sequence[Change]) -> Altered:
             tightened.append(change.path)
         schema = changed(schema, field.id, name=change.name, nullable=change.nullable)
         shapes = changed(shapes, field.id, nullable=change.nullable)
-    for change in changes:
+    recasts = [
+        change
+        for change in changes
+        if change.data_type not in (None, base.schema.field(change.path).to_arrow().type)
+    ]
+    next_id = next_field_id(base.manifest) if recasts else 0
+    for change in recasts:
         field = base.schema.field(change.path)
-        if change.data_type is None or change.data_type == field.to_arrow().type:
-            continue
+        assert change.data_type is not None
         _check_cast(base, change.path, field)
         below = {inner.id for inner in field.walk()} - {field.id}
         for other in changes:
@@ -170,10 +173,9 @@ def altered(base: Snapshot, changes: Sequence[Change]) -> Altered:
                     f"column {other.path!r}: it is part of {change.path!r}, which is cast; change "
                     "one after the other"
                 )
-        start = next(ids)
-        schema = recast(schema, field.id, change.data_type, count(start))
-        shapes = recast(shapes, field.id, change.data_type, count(start))
-        ids = count(max(any_field.id for any_field in schema.walk()) + 1)
+        schema = recast(schema, field.id, change.data_type, count(next_id))
+        shapes = recast(shapes, field.id, change.data_type, count(next_id))
+        next_id = max(next_id, *[inner.id for inner in schema.walk()]) + 1
         cast.append((change.path, field.id))
     check_names(schema)
     if tightened and cast:
@@ -300,7 +302,7 @@ async def drop_columns(
 
     async def attempt(base: Snapshot) -> Snapshot:
         schema = dropped(base.schema, columns)
-        change = Project(schema=messages_of(schema), preserves_nullability=True)
+        change = Project(schema=schema.messages, preserves_nullability=True)
         return await commit_change(base, change, commit)
 
     return await with_retries(snapshot, attempt, commit.max_retries)

@@ -5,6 +5,7 @@ Source: docs/format/table.md, "Schema evolution".
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +17,7 @@ from alance.format.schema import Schema, check_not_reserved
 from alance.format.types import is_nested
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -29,7 +30,7 @@ BEFORE_2_2: Final = (FileVersion.V0_1, FileVersion.V2_0, FileVersion.V2_1)
 def next_field_id(manifest: Manifest) -> int:
     """The first id for new fields: above those of the schema and of all files of its fragments."""
     message = manifest.head
-    highest = max((field.id for field in message.fields), default=-1)
+    highest = max([field.id for field in message.fields], default=-1)
     if message.HasField("max_allocated_field_id"):
         highest = max(highest, message.max_allocated_field_id)
     for form in manifest.fragments.forms:
@@ -149,12 +150,28 @@ def dropped(schema: Schema, paths: Collection[str]) -> Schema:
 def _without(field: Field, gone: Collection[int]) -> Field | None:
     if field.id in gone:
         return None
+    if not field.children:
+        return field
     children = tuple(
         rest for child in field.children if (rest := _without(child, gone)) is not None
     )
-    if field.children and not children:
-        return None
-    return replace(field, children=children)
+    return replace(field, children=children) if children else None
+
+
+def _replaced(schema: Schema, field_id: int, make: Callable[[Field], Field]) -> Schema:
+    """The schema with another field in the place of one."""
+
+    def visit(field: Field) -> Field:
+        if field.id == field_id:
+            return make(field)
+        if not field.children:
+            return field
+        return replace(field, children=tuple(map(visit, field.children)))
+
+    return _rebuilt(
+        schema,
+        [visit(root) if root.id == field_id or root.children else root for root in schema.fields],
+    )
 
 
 def changed(
@@ -169,15 +186,13 @@ def changed(
     if name is not None:
         check_text("column", name)
 
-    def visit(field: Field) -> Field:
-        if field.id != field_id:
-            return replace(field, children=tuple(visit(child) for child in field.children))
+    def make(field: Field) -> Field:
         message = copied(field.message)
         message.name = field.name if name is None else name
         message.nullable = field.nullable if nullable is None else nullable
         return replace(field, name=message.name, nullable=message.nullable, message=message)
 
-    return _rebuilt(schema, [visit(root) for root in schema.fields])
+    return _replaced(schema, field_id, make)
 
 
 def recast(schema: Schema, field_id: int, arrow: pa.DataType, ids: Iterator[int]) -> Schema:
@@ -188,19 +203,14 @@ def recast(schema: Schema, field_id: int, arrow: pa.DataType, ids: Iterator[int]
     """
     import pyarrow as pa
 
-    def visit(field: Field, parent_id: int) -> Field:
-        message = copied(field.message)
-        message.parent_id = parent_id
-        if field.id != field_id:
-            children = tuple(visit(child, field.id) for child in field.children)
-            return replace(field, parent_id=parent_id, message=message, children=children)
+    def make(field: Field) -> Field:
         shape = pa.field(field.name, arrow, field.nullable)
         (fresh,) = Schema.from_arrow(pa.schema([shape])).fields
-        return renumbered(fresh, ids, parent_id)
+        return renumbered(fresh, ids, field.parent_id)
 
     if any(char in str(arrow) for char in ("dictionary", "extension")):
         raise UnsupportedError(f"a cast to {arrow}")
-    return _rebuilt(schema, [visit(root, -1) for root in schema.fields])
+    return _replaced(schema, field_id, make)
 
 
 def check_names(schema: Schema) -> None:
@@ -210,19 +220,17 @@ def check_names(schema: Schema) -> None:
         InvalidInputError: they have, or a name is empty, or one at top level has dots.
     """
 
-    def check(fields: Iterable[Field], where: str) -> None:
-        seen: set[str] = set()
-        for field in fields:
-            path = f"{where}{field.name}"
-            if field.name in seen:
-                raise InvalidInputError(f"column {path!r}: the name is there twice")
-            if not field.name or (not where and "." in field.name):
+    def check(fields: Sequence[Field], where: str) -> None:
+        for name, times in Counter([field.name for field in fields]).items():
+            if times > 1:
+                raise InvalidInputError(f"column {where + name!r}: the name is there twice")
+            if not name or (not where and "." in name):
                 raise InvalidInputError(
-                    f"column {path!r}: expected a name without dots, and not empty"
+                    f"column {where + name!r}: expected a name without dots, and not empty"
                 )
-            check_text("column", field.name)
-            seen.add(field.name)
-            check(field.children, f"{path}.")
+        for field in fields:
+            if field.children:
+                check(field.children, f"{where}{field.name}.")
 
     check(schema.fields, "")
 

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Unpack
 
-    from alance.format.proto import file_pb2
     from alance.format.table.manifest import Manifest
     from alance.ops.write.files import DataFiles
     from alance.ops.write.sources import Data
@@ -277,7 +276,7 @@ def _overwrite(
 ) -> Overwrite:
     """The operation that puts rows in the place of all, or makes a table of them."""
     return Overwrite(
-        new_schema=messages_of(fields),
+        new_schema=fields.messages,
         fragments=fragments,
         config_upsert_values=options.config if base is None else {},
         schema_metadata={key: text.encode() for key, text in fields.metadata.items()},
@@ -288,7 +287,7 @@ def _overwrite(
 def _new_schema(schema: pa.Schema, base: Manifest | None, options: WriteOptions) -> Schema:
     check_not_reserved(schema.names)
     fields = Schema.from_arrow(blobs_of_version(schema, options.version_for(base)))
-    check_primary_key(messages_of(fields))
+    check_primary_key(fields.messages)
     return fields
 
 
@@ -349,8 +348,3 @@ def table_schema(base: Manifest) -> pa.Schema:
     """The Arrow schema of rows that are appended to a version."""
     fields = [field.logical_arrow() for field in base.schema.fields]
     return pa.schema(fields, metadata=dict(base.schema.metadata) or None)
-
-
-def messages_of(schema: Schema) -> tuple[file_pb2.Field, ...]:
-    """The fields of a schema as a manifest lists them: depth-first, with their ids."""
-    return tuple(field.message for field in schema.walk())
