@@ -145,7 +145,8 @@ def _flat_levels(path: Sequence[ItemLayer | ListLayer], num_rows: int, max_def: 
     for layer in path:
         assert isinstance(layer, ItemLayer)
         if layer.nulls is not None:
-            definition[layer.nulls & (definition == 0)] = level
+            absent = layer.nulls & (definition == 0)
+            definition += np.multiply(absent, level, dtype=np.uint16)
             level -= 1
         if layer.repeats > 1:
             definition = np.repeat(definition, layer.repeats)

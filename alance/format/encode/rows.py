@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -29,10 +30,12 @@ from alance.format.layouts.selection import block_bytes, select
 from alance.format.numbers import offsets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from alance.arrays import Int64s, UInt16s
     from alance.format.blocks import Block
+
+    Places: TypeAlias = range | Int64s
 
 
 def values_bytes(page: PageValues) -> int:
@@ -80,27 +83,30 @@ def split(page: PageValues, max_bytes: int, *, multiple: int = 1) -> list[PageVa
     if values_bytes(page) <= max_bytes or page.num_rows <= multiple:
         return [page]
     entries, slots = _row_places(page)
-    bytes_before = _bytes_before(page.values, slots) + entries * 2 * (
-        (page.rep is not None) + (page.definition is not None)
-    )
+    level_bytes = 2 * ((page.rep is not None) + (page.definition is not None))
+
+    def before(row: int) -> int:
+        return _bytes_before(page.values, int(slots[row])) + int(entries[row]) * level_bytes
+
     # Pieces of equal size, not full ones and a rest. A dictionary goes into each of them.
-    total = int(bytes_before[-1])
+    total = before(page.num_rows)
     if total <= max_bytes:
         return [page]
     target = total // -(-total // max_bytes) + 1
-    return _cut(page, entries, slots, _bounds(bytes_before, target, multiple))
+    return _cut(page, entries, slots, _bounds(before, page.num_rows, target, multiple))
 
 
 def cut_entries(page: PageValues, max_entries: int) -> list[PageValues]:
     """Cut rows into pieces of at most so many entries, at least a row."""
     entries, slots = _row_places(page)
-    return _cut(page, entries, slots, _bounds(entries, max_entries, 1))
+    bounds = _bounds(lambda row: int(entries[row]), page.num_rows, max_entries, 1)
+    return _cut(page, entries, slots, bounds)
 
 
-def _row_places(page: PageValues) -> tuple[Int64s, Int64s]:
-    """Entries and values before each row, and all; shape (num_rows + 1,) each."""
+def _row_places(page: PageValues) -> tuple[Places, Places]:
+    """Entries and values before each row, and all: `num_rows + 1` each."""
     if page.rep is None:
-        rows = np.arange(page.num_rows + 1, dtype=np.int64)
+        rows = range(page.num_rows + 1)
         return rows, rows
     starts = np.flatnonzero(page.rep == max_repetition(page.layers))
     entries = np.append(starts, len(page.rep))
@@ -111,34 +117,33 @@ def _row_places(page: PageValues) -> tuple[Int64s, Int64s]:
     return entries, before[entries]
 
 
-def _bytes_before(block: Block, places: Int64s) -> Int64s:
-    """Bytes of the values before each place."""
+def _bytes_before(block: Block, place: int) -> int:
+    """Bytes of the values before a place."""
     if isinstance(block, FixedWidth):
-        return places * block.bits_per_value // 8
+        return place * block.bits_per_value // 8
     if isinstance(block, VariableWidth):
-        return block.offsets[places].astype(np.int64) + places * block.offsets.itemsize
+        return int(block.offsets[place]) + place * block.offsets.itemsize
     if isinstance(block, FixedSizeListBlock):
-        return _bytes_before(block.items, places * block.dimension)
+        return _bytes_before(block.items, place * block.dimension)
     if isinstance(block, StructBlock):
-        return sum((_bytes_before(child, places) for child in block.children), 0 * places)
+        return sum(_bytes_before(child, place) for child in block.children)
     if isinstance(block, DictionaryBlock):
-        return _bytes_before(block.indices, places)
-    return 0 * places
+        return _bytes_before(block.indices, place)
+    return 0
 
 
-def _bounds(before: Int64s, target: int, multiple: int) -> list[int]:
-    """Where to cut, from 0 to the number of rows."""
-    num_rows = len(before) - 1
+def _bounds(before: Callable[[int], int], num_rows: int, target: int, multiple: int) -> list[int]:
+    """Where to cut, from 0 to the number of rows; `before` ascends."""
     bounds = [0]
     while bounds[-1] < num_rows:
         start = bounds[-1]
-        stop = int(np.searchsorted(before, before[start] + target, "right")) - 1
+        stop = bisect_right(range(num_rows + 1), before(start) + target, key=before) - 1
         stop -= (stop - start) % multiple
         bounds.append(min(max(stop, start + multiple), num_rows))
     return bounds
 
 
-def _cut(page: PageValues, entries: Int64s, slots: Int64s, bounds: list[int]) -> list[PageValues]:
+def _cut(page: PageValues, entries: Places, slots: Places, bounds: list[int]) -> list[PageValues]:
     pieces = []
     for start, stop in pairwise(bounds):
         part = slice(int(entries[start]), int(entries[stop]))
@@ -155,17 +160,17 @@ def _tight(
     layers: tuple[Layer, ...], definition: UInt16s
 ) -> tuple[tuple[Layer, ...], UInt16s | None]:
     """The layers that these levels need, and the levels by them."""
-    occurs = np.bincount(definition, minlength=max_definition(layers) + 1) > 0
+    occurs = [level in definition for level in range(max_definition(layers) + 1)]
     kinds: list[Layer] = []
     last_list = min((n for n, layer in enumerate(layers) if layer.is_list), default=len(layers))
     level, outer, fixed = max_definition(layers), False, False
     for number, layer in reversed(list(enumerate(layers))):
         null = empty = False
         if _has_empty(layer):
-            empty, level = bool(occurs[level]), level - 1
+            empty, level = occurs[level], level - 1
         if _has_null(layer):
             # Items below nulls are null too, up to the next list.
-            null, level = bool(occurs[level]) or outer, level - 1
+            null, level = occurs[level] or outer, level - 1
             # From a struct around a list on, layers are of one kind on all pages: `levels_of`.
             fixed |= not layer.is_list
             null |= fixed and number >= last_list
