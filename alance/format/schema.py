@@ -477,7 +477,7 @@ def _append(
 ) -> None:
     if depth > MAX_DEPTH:
         raise InvalidInputError(f"field {field.name!r}: more than {MAX_DEPTH} levels deep")
-    metadata = dict(_texts(field.metadata, f"field {field.name!r}"))
+    metadata = _texts(field.metadata, f"field {field.name!r}")
     arrow = field.type
     if isinstance(arrow, pa.BaseExtensionType):
         is_json = arrow.extension_name == "arrow.json"
@@ -495,12 +495,13 @@ def _append(
         encoding=file_pb2.DICTIONARY
         if name.startswith("dict:")
         else _ENCODINGS.get(name, file_pb2.PLAIN),
-        extension_name=metadata.get(EXTENSION_NAME, ""),
-        metadata={key: text.encode() for key, text in metadata.items()},
     )
+    if metadata:  # which few fields have
+        message.extension_name = metadata.get(EXTENSION_NAME, "")
+        message.metadata.update({key: text.encode() for key, text in metadata.items()})
+        set_keys(message)
     if name.startswith("dict:"):
         message.dictionary.SetInParent()  # older readers demand it, empty as it is
-    set_keys(message)
     messages.append(message)
     if not is_nested(name):
         return

@@ -91,10 +91,11 @@ class DataFiles:
     def __post_init__(self) -> None:
         self._has_blobs = any(leaf.is_blob_v2 for leaf in self.schema.walk())
         self._engine = self.session.engine
-        if isinstance(self.on_progress, FragmentWriteProgress):
-            self._hooks = self.on_progress
+        told = self.on_progress
+        if told is not None and isinstance(told, FragmentWriteProgress):
+            self._hooks = told
         else:
-            self._tell_rows = self.on_progress
+            self._tell_rows = told
 
     @property
     def num_rows(self) -> int:

@@ -90,6 +90,8 @@ class WriteOptions:
 
     def __post_init__(self) -> None:
         told = self.on_progress
+        if told is None:  # to find out what it could be takes longer than all the rest
+            return
         if isinstance(told, FragmentWriteProgress):
             check_callback("progress.begin", told.begin)
             check_callback("progress.complete", told.complete)
