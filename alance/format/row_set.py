@@ -8,7 +8,7 @@ fragment take a few bytes, because roaring stores runs.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 from pyroaring import BitMap64
@@ -99,7 +99,7 @@ class RowSet:
             at += PART.size + len(part)
             content[at - len(part) : at] = memoryview(part).cast("B")
         try:
-            return cls._of(BitMap64.deserialize(content))
+            return cls._of(BitMap64.deserialize(cast("bytes", content)))  # any buffer will do
         except ValueError as error:
             raise CorruptFileError(f"row set of {len(parts)} bitmaps: {error}") from error
 

@@ -254,9 +254,11 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
             where.e_tag,
             lambda: read_object(engine, where.location, where.num_bytes, "manifest"),
         )
-        manifest = met_manifest(content) or await engine.decode(
-            lambda: parse_manifest(content, where.location), len(content) // AS_FAST
-        )
+        manifest = met_manifest(content)
+        if manifest is None:
+            manifest = await engine.decode(
+                lambda: parse_manifest(content, where.location), len(content) // AS_FAST
+            )
         if keep and (is_it or where.is_trusted):
             keep_object(engine, where.location, where.entity, content)
         return manifest
