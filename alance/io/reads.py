@@ -13,6 +13,7 @@ from alance import _kernels
 from alance.format.plans import Pieces
 from alance.io import trace
 from alance.io.coalesce import coalesce
+from alance.io.futures import in_thread, threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+GATHERED_BYTES: Final = 1 << 20  # to copy more of pieces would hold the loop for a millisecond
 OTHERS_SHARE: Final = 1 / 8  # of a buffer that is kept as it came, needed by others alone
 
 
@@ -222,14 +224,23 @@ class Read(asyncio.Future[Any]):
         if self.is_held:
             self.set_result(Held(answers, objects))
             return
+        left = [
+            (number, extent)
+            for number, extent in enumerate(self._extents)
+            if answers[number] is None
+        ]
+
+        def answered() -> None:
+            for number, extent in left:
+                answers[number] = _cut(extent, objects)
+
+        pieces = [extent for _, extent in left if isinstance(extent, Pieces)]
+        if sum([own.num_bytes for own in pieces]) > GATHERED_BYTES:
+            job = in_thread(threads.executor(), answered, self.get_loop())
+            self.wait_for(job, lambda _: None)
+            return
         try:
-            for number, extent in enumerate(self._extents):
-                if answers[number] is None:
-                    if isinstance(extent, Pieces):
-                        answers[number] = _gathered(extent, objects)
-                    else:
-                        path, start, stop = extent
-                        answers[number] = objects[path].cut(start, stop)
+            answered()
         except Exception as error:  # no memory: who else waits for these flights goes on
             self.failed(error)
             return
@@ -270,6 +281,14 @@ def _shares(
     return [
         (start, memoryview(bytes(buffer[start - first : stop - first]))) for start, stop in spans
     ]
+
+
+def _cut(extent: Extent, objects: dict[str, Landed]) -> memoryview:
+    """The bytes of an extent."""
+    if isinstance(extent, Pieces):
+        return _gathered(extent, objects)
+    path, start, stop = extent
+    return objects[path].cut(start, stop)
 
 
 def _gathered(pieces: Pieces, objects: dict[str, Landed]) -> memoryview:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, StoreError
 from alance.format.plans import ByteRange, Pieces
+from alance.io import reads
 from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
 from alance.io.store import ObjectMeta
@@ -22,6 +24,8 @@ from tests.io.slow_store import CONTENT, Registry, Slow, check, ranges, turn
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Sequence
     from pathlib import Path
+
+    from alance.format.plans import Extent
 
 
 async def test_callers_of_one_turn_share_requests(store: Slow, scheduler: Scheduler) -> None:
@@ -48,6 +52,58 @@ async def test_a_range_joins_the_flight_that_covers_it(store: Slow, scheduler: S
     assert store.spans == [(120, 130)], "what has landed is not kept"
     await store.land_all()
     check(await third, (120, 130))
+
+
+def pieces_of(*spans: tuple[int, int]) -> Pieces:
+    starts, stops = np.array(spans).T
+    return Pieces.of("slow://1/a", starts, stops)
+
+
+async def test_many_bytes_of_pieces_are_copied_beside_the_loop(
+    store: Slow, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[int] = []
+
+    def cut(extent: Extent, objects: dict[str, reads.Landed]) -> memoryview:
+        copied.append(threading.get_ident())
+        return reads._gathered(extent, objects)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reads, "_cut", cut)
+    monkeypatch.setattr(reads, "GATHERED_BYTES", 100)
+    spans = [(0, 40), (300, 340), (500, 540)]
+    few = scheduler.read([pieces_of(*spans[:2])])
+    many = scheduler.read([pieces_of(*spans)])
+    await turn()
+    await store.land_all()
+    assert [bytes(buffer) for buffer in await few] == [CONTENT[0:40] + CONTENT[300:340]]
+    assert bytes((await many)[0]) == b"".join(CONTENT[start:stop] for start, stop in spans)
+    assert sorted(own == threading.get_ident() for own in copied) == [False, True]
+
+
+async def test_a_read_that_is_cancelled_while_it_is_copied_frees_its_caller(
+    store: Slow, scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def cut(extent: Extent, objects: dict[str, reads.Landed]) -> memoryview:
+        begun.set()
+        assert may_end.wait(60)
+        raise MemoryError
+
+    monkeypatch.setattr(reads, "_cut", cut)
+    monkeypatch.setattr(reads, "GATHERED_BYTES", 100)
+    read = scheduler.read([pieces_of((0, 100), (300, 340))])
+    failing = scheduler.read([pieces_of((0, 100), (300, 341))])
+    await turn()
+    await store.land_all()
+    assert await asyncio.to_thread(begun.wait, 60)
+    read.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await read
+    may_end.set()
+    with pytest.raises(MemoryError):
+        await failing
+    assert not scheduler._reads
 
 
 @given(
