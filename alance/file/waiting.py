@@ -47,7 +47,10 @@ class WaitingColumn:
         joined = join(self.parts)
         self.parts, self.num_bytes = [], 0
         if self.statistics is not None:
-            self.statistics.add(self.number, joined)
+            try:
+                self.statistics.add(self.number, joined)
+            except ValueError as error:
+                raise InvalidInputError(f"field {self.leaf.field.name!r}: {error}") from error
         return split(joined, page_bytes, multiple=self.leaf.multiplier)
 
 

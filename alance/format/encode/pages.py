@@ -90,10 +90,27 @@ def encode_pages(leaves: Sequence[tuple[Field, PageValues, Hints]]) -> list[list
 
     Of each leaf one, or several where empty lists are too many for one page's chunks. What is
     given of each, and the errors, are those of `encode_page`.
+
+    Raises:
+        InvalidInputError: an array that contradicts itself, or that no page can hold; the message
+            names its field.
     """
     inputs = [_Leaf(*leaf) for leaf in leaves]
-    results = encoded([leaf.input for leaf in inputs])
+    try:
+        results = encoded([leaf.input for leaf in inputs])
+    except ValueError as error:
+        raise _refused(inputs, error) from error
     return [leaf.pages(result) for leaf, result in zip(inputs, results, strict=True)]
+
+
+def _refused(inputs: Sequence[_Leaf], error: ValueError) -> InvalidInputError:
+    """What the kernel refused, with the field that it was: of many, the first that fails alone."""
+    for leaf in inputs:
+        try:
+            encoded([leaf.input])
+        except ValueError as own:
+            return InvalidInputError(f"field {leaf.name!r}: {own}")
+    return InvalidInputError(str(error))
 
 
 class _Leaf:
@@ -103,6 +120,7 @@ class _Leaf:
         if values.num_rows < 1:
             raise InvalidInputError(f"field {field.name!r}: a page without rows")
         self._field, self._values, self._hints = field, values, hints
+        self.name = field.name
         self._layout, self._is_sparse = _asked_layout(field, values, hints)
         zip_bits = {None: WIDE_BITS, MINI_BLOCK: ANY, FULL_ZIP: 0}[self._layout]
         self.input = page_input(values, hints, is_sparse=self._is_sparse, zip_bits=zip_bits)
