@@ -254,6 +254,7 @@ async def load_manifest(engine: Engine, where: ManifestLocation, *, keep: bool =
             where.e_tag,
             lambda: read_object(engine, where.location, where.num_bytes, "manifest"),
         )
+        await engine.pool.share_turn()
         manifest = met_manifest(content)
         if manifest is None:
             manifest = await engine.decode(

@@ -92,7 +92,7 @@ async def test_a_crowd_that_begins_in_one_turn_has_many(
     monkeypatch.setattr("alance.io.pool.TURN_S", 0.0)
     num_versions, turn = 60, 0
     read: Counter[int] = Counter()
-    parse = load.parse_manifest
+    parse = load.met_manifest
 
     def parsed(*arguments: Any) -> Any:
         read[turn] += 1
@@ -110,7 +110,7 @@ async def test_a_crowd_that_begins_in_one_turn_has_many(
             dataset = await dataset.update_config({"number": str(number)})
     async with alance.Session() as session:
         dataset = await alance.dataset(dataset.uri, session=session)
-        monkeypatch.setattr(load, "parse_manifest", parsed)
+        monkeypatch.setattr(load, "met_manifest", parsed)
         counting = asyncio.create_task(count())
         versions = range(1, num_versions)
         await asyncio.gather(*(dataset.checkout_version(version) for version in versions))
