@@ -31,7 +31,6 @@ FILTERS: Final = "bloom_filter_data"
 HAS_NULL: Final = "has_null"
 ITEMS: Final = "bloomfilter_item"
 PROBABILITY: Final = "bloomfilter_probability"
-NUM_ITEMS: Final = 8192
 WRONG: Final = 0.00057
 LEAST_BYTES: Final = 32  # a block of a filter
 

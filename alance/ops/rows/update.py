@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from alance.ops.version.conditions import Params
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
-
-BLOB_BYTES: Final = 32 << 20  # of the rows of a batch that are read at once
 
 
 async def update(
