@@ -53,7 +53,7 @@ async def test_small_files_of_plain_columns_are_encoded_without_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started: list[object] = []
-    monkeypatch.setattr(DecodePool, "_started", lambda pool: started.append(pool))
+    monkeypatch.setattr(DecodePool, "_begin", started.append)
     schema = Schema.from_arrow(pa.schema([("a", pa.int32())]))
     batch = pa.record_batch([pa.array([1, 2], pa.int32())], ["a"])
     upload = Pieces()

@@ -59,7 +59,9 @@ class TakenColumns(NamedTuple):
     def of_fields(cls, schema: Schema, projection: Projection, fields: Schema) -> TakenColumns:
         """The columns of a projection, of a table's schema, whose fields are to be read."""
         ids = [field.id for top in fields.fields for field in top.walk()]
-        key = (schema.remember("identity", object), *ids)
+        # JSON that is read as it is stored is another column than its text.
+        stored = [~top.id for top in fields.fields if top.logical_type == "large_binary"]
+        key = (schema.remember("identity", object), *ids, *stored)
         return cls(projection, fields, key, frozenset(ids))
 
 
