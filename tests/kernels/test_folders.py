@@ -54,3 +54,14 @@ def test_what_is_no_folder_is_told_by_the_systems_error(tmp_path: Path) -> None:
     file.write_bytes(b"")
     for path, status in ((tmp_path / "missing", errno.ENOENT), (file, errno.ENOTDIR)):
         assert _kernels.folder_keys(os.fsencode(path), b"", 5) == (status, b"")
+
+
+def test_what_begins_to_go_to_the_disk_changes_no_byte(tmp_path: Path) -> None:
+    """And fails for no file: the sync at the end is what tells of errors."""
+    content = bytes(range(256)) * 4096
+    with (tmp_path / "file").open("wb", buffering=0) as file:
+        for start in range(0, len(content), 1 << 18):
+            file.write(content[start : start + (1 << 18)])
+            _kernels.begin_sync(file.fileno())
+    assert (tmp_path / "file").read_bytes() == content
+    _kernels.begin_sync(-1)
