@@ -20,6 +20,7 @@ from alance.io.room import Room
 from alance.io.scheduler import Scheduler
 from alance.ops.read.taking import Rows
 from alance.testing.stalls import Stalls
+from tests.reference.waiting import until
 
 if TYPE_CHECKING:
     from alance.io.reads import Held
@@ -129,7 +130,7 @@ async def test_takes_at_once_hold_no_more_than_the_budget(
         assert room.num_taken == 0
     # Of a request that takes share, each keeps at most an eighth that is for others.
     assert 0 < held.most <= BUDGET * 8 // 7
-    assert held.now == 0
+    await until(lambda: held.now == 0)  # threads outlive the session, and let go of it last
 
 
 async def test_a_take_larger_than_the_budget_ends(

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 WINDOW: Final = 64  # fragments opened at once: as many footers as one wave of requests holds
 PART_BYTES: Final = 16 << 20  # encoded; 10 to 20 ms of decoding, in which calls cost little
-PART_DECODED_BYTES: Final = 20 << 20  # five parts fit into what kernels keep: fresh memory is slow
+PART_DECODED_BYTES: Final = 32 << 20
 LEAST_PART_BYTES: Final = 1 << 20  # of a scan that may read little ahead
 PART_ROWS: Final = 128 << 10
 MIN_ROWS: Final = 1024
