@@ -13,7 +13,7 @@ import asyncio
 import json
 import os
 import platform
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -93,7 +93,7 @@ async def run_cases(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     found = []
     with ExitStack() as stack:
         lab = stack.enter_context(Lab(FOLDER.parent, buckets=(FOLDER.name,)))
-        peers = [stack.enter_context(Peer(threads)) for threads in settings()]
+        peers = [stack.enter_context(closing(Peer(threads))) for threads in settings()]
         for case in ALL:
             if arguments.only in case.label:
                 scale, rounds = arguments.scale, arguments.rounds

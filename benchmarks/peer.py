@@ -21,7 +21,6 @@ from benchmarks.measure import Turn, timed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
     from benchmarks.cases import Case, Opened
 
@@ -40,27 +39,20 @@ class Task:
 
 
 class Peer:
-    """The process, as long as the `with` block lasts."""
+    """The process, until it is closed."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-
-    def __enter__(self) -> Peer:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.peer"],
-            env={**os.environ, VARIABLE: str(self.threads)},
+            env={**os.environ, VARIABLE: str(threads)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """End its input, and wait for it."""
         self._process.communicate()
 
     def run(self, case: Case, opened: Opened) -> Turn:

@@ -13,7 +13,7 @@ import pytest
 
 import alance
 from alance.errors import CommitConflictError, InvalidInputError
-from tests.reference.waiting import until
+from tests.reference.waiting import Turns, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,23 +56,12 @@ async def test_a_producer_that_never_waits_leaves_turns_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("alance.io.pool.TURN_S", 0.0)
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
     async with alance.ingest(tmp_path / "t", SCHEMA, commit_interval=None) as sink:
         await sink.write(batch(0))
-        counting = asyncio.create_task(count())
-        await asyncio.sleep(0)
-        turns = 0
-        for start in range(10, 1010, 10):
-            await sink.write(batch(start))
-        counting.cancel()
-    assert turns >= 40  # every second write, at least
+        async with Turns() as turns:
+            for start in range(10, 1010, 10):
+                await sink.write(batch(start))
+    assert turns.count >= 40  # every second write, at least
     assert ids(tmp_path / "t") == list(range(1010))
 
 

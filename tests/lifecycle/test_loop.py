@@ -18,6 +18,7 @@ from alance.io.reads import Landed
 from alance.testing.stalls import Stalls
 from alance.versioning import load
 from tests.reference.served import opened_on
+from tests.reference.waiting import Turns
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -64,25 +65,14 @@ async def test_takes_one_after_the_other_leave_turns_to_others(
 ) -> None:
     """None of them waits for anything, and yet they are no single callback."""
     monkeypatch.setattr("alance.io.pool.TURN_S", 0.0)
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
     async with alance.Session() as session:
         dataset = await alance.dataset(write(tmp_path / "turns.lance"), session=session)
         for _ in range(3):
             await dataset.take([1, 30_000])
-        counting = asyncio.create_task(count())
-        await asyncio.sleep(0)
-        turns = 0
-        for _ in range(100):
-            await dataset.take([2, 20_000])
-        counting.cancel()
-    assert turns >= 40  # every second one, at least
+        async with Turns() as turns:
+            for _ in range(100):
+                await dataset.take([2, 20_000])
+    assert turns.count >= 40  # every second one, at least
 
 
 async def test_a_crowd_that_begins_in_one_turn_has_many(
@@ -90,19 +80,13 @@ async def test_a_crowd_that_begins_in_one_turn_has_many(
 ) -> None:
     """Nothing that they read is waited for, and yet they do not read it all in one turn."""
     monkeypatch.setattr("alance.io.pool.TURN_S", 0.0)
-    num_versions, turn = 60, 0
+    num_versions, turns = 60, Turns()
     read: Counter[int] = Counter()
     parse = load.met_manifest
 
     def parsed(*arguments: Any) -> Any:
-        read[turn] += 1
+        read[turns.count] += 1
         return parse(*arguments)
-
-    async def count() -> None:
-        nonlocal turn
-        while True:
-            turn += 1
-            await asyncio.sleep(0)
 
     async with alance.Session() as session:
         dataset = await alance.dataset(write(tmp_path / "versions.lance"), session=session)
@@ -111,10 +95,9 @@ async def test_a_crowd_that_begins_in_one_turn_has_many(
     async with alance.Session() as session:
         dataset = await alance.dataset(dataset.uri, session=session)
         monkeypatch.setattr(load, "met_manifest", parsed)
-        counting = asyncio.create_task(count())
         versions = range(1, num_versions)
-        await asyncio.gather(*(dataset.checkout_version(version) for version in versions))
-        counting.cancel()
+        async with turns:
+            await asyncio.gather(*(dataset.checkout_version(version) for version in versions))
     assert read.total() >= num_versions - 1
     assert max(read.values()) <= 2
 

@@ -17,6 +17,31 @@ async def turns(count: int = 5) -> None:
         await asyncio.sleep(0)
 
 
+class Turns:
+    """Counts the turns that the loop has while something else is done, as long as the block lasts.
+
+    Attributes:
+        count: of turns so far.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def __aenter__(self) -> Turns:
+        self._counting = asyncio.create_task(self._count())
+        await asyncio.sleep(0)
+        self.count = 0
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._counting.cancel()
+
+    async def _count(self) -> None:
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+
 async def until(check: Callable[[], object]) -> None:
     """Wait for something that comes with time.
 
