@@ -36,11 +36,16 @@ class Bridge:
 
     What is called runs with the context variables of that place, so that a trace there sees it.
 
+    Args:
+        is_off_loop: the engine runs in threads of ours, so that the loop cannot wait for it,
+            however long it is busy.
+
     Attributes:
         error: the first one of ours, which an engine may tell in words of its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_off_loop: bool = False) -> None:
+        self._is_off_loop = is_off_loop
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
         self._pending: set[Future[Any]] = set()
@@ -87,7 +92,7 @@ class Bridge:
                 if self._loop.is_closed():
                     started.close()
                     raise InvalidInputError(ENDED)
-                if not begun.is_set():
+                if not self._is_off_loop and not begun.is_set():
                     raise InvalidInputError(BLOCKED)
             return future.result()
         except CancelledError:

@@ -64,7 +64,7 @@ async def sql_batches(
     See `Dataset.sql_batches`.
     """
     _check(query, params, tables, settings)
-    bridge = Bridge()
+    bridge = Bridge(is_off_loop=True)
     sources = _sources(dataset, tables or {}, bridge)
     config: dict[str, Any] = {**CLOSED, **(settings or {})}
     with _Query(bridge) as running:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import wait
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -333,6 +334,30 @@ async def test_an_engine_on_the_loop_is_refused(uri: str, monkeypatch: pytest.Mo
         connection.register("items", table)
         with pytest.raises(duckdb.Error, match="event loop"):
             connection.sql("select sum(l_tax) from items").fetchall()
+
+
+async def test_a_busy_loop_is_not_one_that_waits_for_its_query(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, has_stalled = asyncio.get_running_loop(), threading.Event()
+
+    def keep_busy(_: Bridge) -> bool:
+        loop.call_soon_threadsafe(has_stalled.wait, 60)  # ahead of what the query asks for
+        return False
+
+    def counted(futures: Any, timeout_s: float) -> Any:
+        waited = wait(futures, timeout_s)
+        if not waited.done:
+            has_stalled.set()
+        return waited
+
+    dataset = await alance.dataset(uri)
+    monkeypatch.setattr(Bridge, "_is_here", keep_busy)
+    monkeypatch.setattr(bridges, "wait", counted)
+    monkeypatch.setattr(bridges, "STALL_S", 0.01)
+    rows = await dataset.sql("select max(l_tax) as most from dataset")
+    assert rows["most"][0].as_py() is not None
+    assert has_stalled.is_set()
 
 
 def count_queries(monkeypatch: pytest.MonkeyPatch) -> list[int]:
