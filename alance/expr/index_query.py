@@ -29,6 +29,7 @@ from alance.expr.tree import (
     Node,
     Pattern,
     broadcast,
+    item_of,
 )
 from alance.format.numbers import as_mask
 
@@ -120,9 +121,10 @@ class Ask:
         return steps, Ask(column, condition)
 
     @cached_property
-    def is_of_items(self) -> bool:
-        """Whether it is true of the lists with an item for which it is true of `[item]`."""
-        return _is_of_items(self.condition)
+    def of_item(self) -> Ask | None:
+        """The question of items, where it is true of the lists with an item for which that is."""
+        condition = _of_item(self.condition)
+        return None if condition is None else Ask(item_of(self.column), condition)
 
     @cached_property
     def texts(self) -> Ways:
@@ -256,12 +258,12 @@ def _of_json(node: Node, values: dict[Steps, Column]) -> Node | None:
     return Call(node.name, node.function, whole, node.type, said)
 
 
-def _is_of_items(node: Node) -> bool:
-    if isinstance(node, Junction):
-        return not node.is_and and all(map(_is_of_items, node.args))
-    if not isinstance(node, Call) or not isinstance(node.meaning, AnyItem):
-        return False
-    return isinstance(node.meaning.node, Column)
+def _of_item(node: Node) -> Node | None:
+    if isinstance(node, Junction) and not node.is_and:
+        parts = [part for arg in node.args if (part := _of_item(arg)) is not None]
+        return Junction(False, tuple(parts)) if len(parts) == len(node.args) else None
+    said = node.meaning if isinstance(node, Call) else None
+    return said.condition if isinstance(said, AnyItem) and isinstance(said.node, Column) else None
 
 
 def _texts(node: Node) -> Ways:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from alance.expr.arithmetic import whole_argument
 from alance.expr.casts import unify
 from alance.expr.compare import NULL, compare, is_nothing
-from alance.expr.logic import FALSE, TRUE, junction
+from alance.expr.logic import FALSE, TRUE, is_null, junction
 from alance.expr.text import literal_text
 from alance.expr.tree import (
     AnyItem,
@@ -21,6 +21,7 @@ from alance.expr.tree import (
     Node,
     Problem,
     call,
+    item_of,
     meaning,
     plain,
     plain_type,
@@ -99,7 +100,9 @@ def has(name: str, args: list[Node]) -> Node:
         _first(name, args),
         *needed,
     )
-    return meaning(answer, AnyItem(args[0])) if isinstance(args[1], Literal) else answer
+    if not isinstance(args[1], Literal):
+        return answer
+    return meaning(answer, AnyItem(args[0], compare("=", item_of(args[0]), args[1])))
 
 
 def has_any(name: str, args: list[Node]) -> Node:
@@ -172,7 +175,7 @@ def _has_or_null_item(name: str, node: Node, item_: Node) -> Node:
         has_null[_numbers(pc.list_parent_indices(lists).filter(pc.is_null(lists.flatten())))] = True
         return _known(to_arrow(has_null), lists)
 
-    return meaning(call(name, find, node), AnyItem(node))
+    return meaning(call(name, find, node), AnyItem(node, is_null(item_of(node))))
 
 
 def _known(answers: pa.Array, *needed: Value) -> pa.Array:

@@ -271,9 +271,19 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnyItem:
-    """True of the lists with an item for which it is true of `[item]`; null of a null list."""
+    """True of the lists with an item that a condition is true of; null of a null list.
+
+    Attributes:
+        condition: on the column that `item_of` gives.
+    """
 
     node: Node
+    condition: Node
+
+
+def item_of(lists: Node) -> Column:
+    """A column of the items of lists, one by one."""
+    return Column(("item",), plain_type(lists.type.value_type))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -116,7 +116,10 @@ async def ask_segment(snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
     if segment.kind == NGRAMS:
         return await _ask_ngrams(snapshot, segment, ask)
     keys = await files.keys()
-    values = _as_lists(ask, keys) if segment.kind == LABELS else plain(keys)
+    if segment.kind == LABELS:
+        assert ask.of_item is not None
+        ask = ask.of_item
+    values = plain(keys)
     _same_type(ask, values)
     mask = await snapshot.engine.decode(lambda: ask.matches(values), int(keys.nbytes))
     places = np.flatnonzero(mask).tolist()
@@ -136,28 +139,11 @@ def takes(segment: Segment, ask: Ask) -> bool:
 
 
 TAKES: Final[Mapping[str, Callable[[Ask], bool]]] = {
-    LABELS: lambda ask: ask.is_of_items,
+    LABELS: lambda ask: ask.of_item is not None,
     NGRAMS: lambda ask: bool(_ways_of(ask)),
     BLOOM: lambda ask: ask.is_of_nulls or ask.points is not None,
     ZONES: lambda ask: ask.check is not None,
 }
-
-
-def _as_lists(ask: Ask, keys: pa.Array) -> pa.Array:
-    """Each key as the only item of a list."""
-    ends = np.arange(len(keys) + 1)
-    if pa.types.is_large_list(ask.column.type):
-        lists = pa.LargeListArray.from_arrays(to_arrow(ends), plain(keys))
-    else:
-        lists = pa.ListArray.from_arrays(to_arrow(ends.astype(np.int32)), plain(keys))
-    # Names of items differ between writers.
-    return lists.cast(ask.column.type) if _is_list_of(ask, keys) else lists
-
-
-def _is_list_of(ask: Ask, keys: pa.Array) -> bool:
-    type_ = ask.column.type
-    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
-    return bool(is_list and plain_type(type_.value_type) == plain_type(keys.type))
 
 
 def _ways_of(ask: Ask) -> list[list[int]]:
