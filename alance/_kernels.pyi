@@ -447,13 +447,6 @@ def expand_lists(
 
 # --- pages_chunks.cpp ---
 
-def assemble_chunks(
-    buffers: list[npt.NDArray[np.uint8]],
-    sizes: npt.NDArray[np.int64],
-    entries: npt.NDArray[np.int64],
-    level_buffers: int,
-    large: bool,
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
 def place_strings(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],
@@ -675,12 +668,6 @@ class RowBatch:
 
 # --- encode_bitpacking.cpp ---
 
-def pack_inline(
-    data: npt.NDArray[np.uint8],
-    counts: npt.NDArray[np.int64],
-    bits: int,
-    baseline: bool = False,
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
 def pack_blocks(
     data: npt.NDArray[np.uint8],
     counts: npt.NDArray[np.int64],
@@ -689,42 +676,8 @@ def pack_blocks(
     baseline: bool = False,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
 
-# --- encode_statistics.cpp ---
-
-def widths_and_runs(
-    data: npt.NDArray[np.uint8], bits: int
-) -> tuple[npt.NDArray[np.uint8], int]: ...
-
-# What takes least bytes in the chunks of a page: 0 values as they are, 1 bit-packed ones, 2 runs;
-# these only where there are fewer than `most_runs` for each value (None: any number).
-def chunk_form(data: npt.NDArray[np.uint8], bits: int, most_runs: float | None) -> int: ...
-
-# --- encode_runs.cpp ---
-
-def encode_runs(
-    data: npt.NDArray[np.uint8], bits: int, most: int, max_bytes: int
-) -> tuple[
-    npt.NDArray[np.uint8],
-    npt.NDArray[np.uint8],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-    npt.NDArray[np.int64],
-]: ...
-def run_block_sizes(
-    data: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], bits: int
-) -> npt.NDArray[np.int64]: ...
-def run_blocks(
-    data: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], bits: int
-) -> npt.NDArray[np.uint8]: ...
-
 # --- encode_streams.cpp ---
 
-def cut_bits(
-    data: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], bits: int
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]: ...
-def split_bytes(
-    data: npt.NDArray[np.uint8], counts: npt.NDArray[np.int64], bits: int
-) -> npt.NDArray[np.uint8]: ...
 def zip_columns(
     columns: list[npt.NDArray[np.uint8]], bits: npt.NDArray[np.int64], num_rows: int
 ) -> npt.NDArray[np.uint8]: ...
@@ -743,12 +696,6 @@ def encode_lz4(
 
 # --- encode_strings.cpp ---
 
-def chunk_strings(
-    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
-    data: npt.NDArray[np.uint8],
-    chunk_bytes: int,
-    most: int,
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 def longest_string(offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64]) -> int: ...
 
 # --- encode_pages.cpp ---
@@ -815,9 +762,6 @@ def encode_fsst(
 
 # --- encode_distinct.cpp ---
 
-def distinct_fixed(
-    data: npt.NDArray[np.uint8], width: int, most: int
-) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint8]] | None: ...
 def distinct_strings(
     offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
     data: npt.NDArray[np.uint8],

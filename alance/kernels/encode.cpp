@@ -4,8 +4,6 @@
 namespace nb = nanobind;
 
 void register_encode_bitpacking(nb::module_& m);
-void register_encode_statistics(nb::module_& m);
-void register_encode_runs(nb::module_& m);
 void register_encode_streams(nb::module_& m);
 void register_encode_lz4(nb::module_& m);
 void register_encode_distinct(nb::module_& m);
@@ -17,8 +15,6 @@ void register_encode_pages(nb::module_& m);
 
 void register_encode(nb::module_& m) {
   register_encode_bitpacking(m);
-  register_encode_statistics(m);
-  register_encode_runs(m);
   register_encode_streams(m);
   register_encode_lz4(m);
   register_encode_distinct(m);

@@ -65,7 +65,7 @@ struct SizedChunks {
 };
 
 // Every chunk: its width as one value, then one block. At most 1024 values a chunk.
-SizedChunks pack_inline(const uint8_t* data, const Pieces& counts, int bits, bool baseline = false);
+SizedChunks pack_inline(const uint8_t* data, const Pieces& counts, int bits);
 
 // Every chunk: blocks of one width for all, then the rest: raw, unless a block is smaller.
 SizedChunks pack_blocks(const uint8_t* data, const Pieces& counts, int bits, int width,

@@ -58,8 +58,8 @@ void pack_some(Loop pack, const uint8_t* in, uint8_t* out, int64_t count, int bi
 
 }  // namespace
 
-SizedChunks pack_inline(const uint8_t* in, const Pieces& counts, int bits, bool baseline) {
-  const Loop* loops = loops_of<Pack>(bits, baseline);
+SizedChunks pack_inline(const uint8_t* in, const Pieces& counts, int bits) {
+  const Loop* loops = loops_of<Pack>(bits, false);
   const int64_t value_bytes = bits / 8;
   Owned<int64_t> sizes(counts.num);
   Owned<uint8_t> widths(counts.num);
@@ -122,14 +122,6 @@ SizedChunks pack_blocks(const uint8_t* in, const Pieces& counts, int bits, int w
 
 namespace {
 
-nb::tuple packed_inline(const Bytes& data, const In<int64_t>& counts, int bits, bool baseline) {
-  auto encode = [&] {
-    nb::gil_scoped_release release;
-    return pack_inline(data.data(), Pieces(counts, data, bits, "bit-packing"), bits, baseline);
-  };
-  return encode().numpy();
-}
-
 nb::tuple packed_blocks(const Bytes& data, const In<int64_t>& counts, int bits, int width,
                         bool baseline) {
   auto encode = [&] {
@@ -145,8 +137,6 @@ nb::tuple packed_blocks(const Bytes& data, const In<int64_t>& counts, int bits, 
 
 void register_encode_bitpacking(nanobind::module_& m) {
   using namespace alance;
-  m.def("pack_inline", &packed_inline, nb::arg("data"), nb::arg("counts"), nb::arg("bits"),
-        nb::arg("baseline") = false);
   m.def("pack_blocks", &packed_blocks, nb::arg("data"), nb::arg("counts"), nb::arg("bits"),
         nb::arg("width"), nb::arg("baseline") = false);
 }

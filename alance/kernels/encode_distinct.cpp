@@ -218,19 +218,6 @@ template std::optional<DistinctStrings<int64_t>> distinct_strings<int64_t>(
 
 namespace {
 
-// Values of 8 or 16 bytes, at most `most` distinct ones: the number of each, and the distinct
-// values; or None.
-nb::object numbered_values(const Bytes& data, int width, int64_t most) {
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    return distinct_values(data.data(), static_cast<int64_t>(data.size()) / std::max(width, 1),
-                           width, most);
-  };
-  auto found = run();
-  if (!found) return nb::none();
-  return nb::make_tuple(found->indices.numpy(), found->items.numpy());
-}
-
 // Strings, at most `most` distinct ones of `most_bytes` in all: the number of each, and the
 // offsets and bytes of the distinct ones; or None.
 template <typename Offset>
@@ -250,7 +237,6 @@ nb::object numbered_strings(const In<Offset>& offsets, const Bytes& data, int64_
 
 void register_encode_distinct(nanobind::module_& m) {
   using namespace alance;
-  m.def("distinct_fixed", &numbered_values, nb::arg("data"), nb::arg("width"), nb::arg("most"));
   m.def("distinct_strings", &numbered_strings<int32_t>, nb::arg("offsets").noconvert(),
         nb::arg("data"), nb::arg("most"), nb::arg("most_bytes"));
   m.def("distinct_strings", &numbered_strings<int64_t>, nb::arg("offsets").noconvert(),

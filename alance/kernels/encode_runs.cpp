@@ -171,44 +171,4 @@ Owned<uint8_t> run_blocks(const uint8_t* data, const Pieces& counts, int bits) {
   }
 }
 
-namespace {
-
-// Gives the values of the runs, their lengths, the values of each chunk, and the bytes of both
-// parts of each chunk.
-nb::tuple chunks_of_runs(const Bytes& data, int bits, int64_t most, int64_t max_bytes) {
-  auto encode = [&] {
-    nb::gil_scoped_release release;
-    const int64_t num_values = static_cast<int64_t>(data.size()) * 8 / std::max(bits, 1);
-    return encode_runs(data.data(), num_values, bits, most, max_bytes);
-  };
-  RunChunks runs = encode();
-  return nb::make_tuple(runs.values.numpy(), runs.lengths.numpy(), runs.counts.numpy(),
-                        runs.value_sizes.numpy(), runs.length_sizes.numpy());
-}
-
-Numpy<int64_t> sizes_of_blocks(const Bytes& data, const In<int64_t>& counts, int bits) {
-  auto scan = [&] {
-    nb::gil_scoped_release release;
-    return run_block_sizes(data.data(), Pieces(counts, data, bits, "runs"), bits);
-  };
-  return scan().numpy();
-}
-
-Numpy<uint8_t> blocks_of_runs(const Bytes& data, const In<int64_t>& counts, int bits) {
-  auto encode = [&] {
-    nb::gil_scoped_release release;
-    return run_blocks(data.data(), Pieces(counts, data, bits, "runs"), bits);
-  };
-  return encode().numpy();
-}
-
-}  // namespace
 }  // namespace alance
-
-void register_encode_runs(nanobind::module_& m) {
-  using namespace alance;
-  m.def("encode_runs", &chunks_of_runs, nb::arg("data"), nb::arg("bits"), nb::arg("most"),
-        nb::arg("max_bytes"));
-  m.def("run_block_sizes", &sizes_of_blocks, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
-  m.def("run_blocks", &blocks_of_runs, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
-}

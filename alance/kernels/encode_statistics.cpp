@@ -1,6 +1,4 @@
 // What the choice of a codec needs to know of fixed-width values, in one pass over them.
-#include <nanobind/stl/optional.h>
-
 #include <bit>
 
 #include "encode.hpp"
@@ -58,11 +56,6 @@ int64_t changes(const uint8_t* data, int64_t count, int bits) {
   }
 }
 
-void check_bits(int bits) {
-  if (bits != 8 && bits != 16 && bits != 32 && bits != 64)
-    corrupt("statistics of values of " + std::to_string(bits) + " bits");
-}
-
 // Gives the number of runs; `each` is called with the width of each 1024 values.
 template <typename Each>
 int64_t scan_blocks(const uint8_t* data, int64_t num_values, int bits, Each each) {
@@ -75,23 +68,6 @@ int64_t scan_blocks(const uint8_t* data, int64_t num_values, int bits, Each each
     runs += changes(in, std::min(count, num_values - first - 1), bits);
   }
   return runs;
-}
-
-// The width of each 1024 values, and the number of runs.
-nb::tuple widths_and_runs(Bytes data, int bits) {
-  auto scan = [&] {
-    nb::gil_scoped_release release;
-    check_bits(bits);
-    const int64_t num_values = static_cast<int64_t>(data.size()) / (bits / 8);
-    Owned<uint8_t> widths((num_values + BLOCK - 1) / BLOCK);
-    int64_t block = 0;
-    const int64_t runs = scan_blocks(data.data(), num_values, bits, [&](int width) {
-      widths[block++] = static_cast<uint8_t>(width);
-    });
-    return std::make_pair(std::move(widths), runs);
-  };
-  auto found = scan();
-  return nb::make_tuple(found.first.numpy(), found.second);
 }
 
 template <typename T>
@@ -120,13 +96,6 @@ int64_t run_entries(const uint8_t* data, int64_t num_values, int bits, int64_t l
     case 32: return entries_of<uint32_t>(data, num_values, limit);
     default: return entries_of<uint64_t>(data, num_values, limit);
   }
-}
-
-int chunk_form_of(Bytes data, int bits, std::optional<double> most_runs) {
-  nb::gil_scoped_release release;
-  check_bits(bits);
-  const int64_t num_values = static_cast<int64_t>(data.size()) / (bits / 8);
-  return static_cast<int>(chunk_form(data.data(), num_values, bits, most_runs));
 }
 
 }  // namespace
@@ -162,10 +131,3 @@ uint64_t either(const uint8_t* data, int64_t num_bytes, int bits) {
 }
 
 }  // namespace alance
-
-void register_encode_statistics(nanobind::module_& m) {
-  using namespace alance;
-  m.def("widths_and_runs", &widths_and_runs, nb::arg("data"), nb::arg("bits"));
-  m.def("chunk_form", &chunk_form_of, nb::arg("data"), nb::arg("bits"),
-        nb::arg("most_runs").none());
-}

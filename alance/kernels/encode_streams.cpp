@@ -47,14 +47,6 @@ SizedChunks cut_bits(const uint8_t* data, const Pieces& counts, int64_t bits) {
 
 namespace {
 
-nb::tuple bits_in_chunks(const Bytes& data, const In<int64_t>& counts, int64_t bits) {
-  auto encode = [&] {
-    nb::gil_scoped_release release;
-    return cut_bits(data.data(), Pieces(counts, data, bits, "flat"), bits);
-  };
-  return encode().numpy();
-}
-
 ALANCE_CLONES void split_4(const uint8_t* in, int64_t n, uint8_t* __restrict out) {
   for (int b = 0; b < 4; ++b)
     for (int64_t i = 0; i < n; ++i) out[b * n + i] = in[4 * i + b];
@@ -80,14 +72,6 @@ Owned<uint8_t> split_bytes(const uint8_t* data, const Pieces& counts, int bits) 
 }
 
 namespace {
-
-Numpy<uint8_t> bytes_in_streams(const Bytes& data, const In<int64_t>& counts, int bits) {
-  auto encode = [&] {
-    nb::gil_scoped_release release;
-    return split_bytes(data.data(), Pieces(counts, data, bits, "byte stream split"), bits);
-  };
-  return encode().numpy();
-}
 
 template <int Size>
 void place_column(const uint8_t* in, int64_t num_rows, int64_t row_bytes, uint8_t* out) {
@@ -203,8 +187,6 @@ nb::tuple zip_rows(const nb::list& datas_, const nb::list& offsets_, const In<in
 
 void register_encode_streams(nanobind::module_& m) {
   using namespace alance;
-  m.def("cut_bits", &bits_in_chunks, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
-  m.def("split_bytes", &bytes_in_streams, nb::arg("data"), nb::arg("counts"), nb::arg("bits"));
   m.def("zip_columns", &zip_columns, nb::arg("columns"), nb::arg("bits"), nb::arg("num_rows"));
   m.def("zip_rows", &zip_rows, nb::arg("columns"), nb::arg("offsets"), nb::arg("wire"),
         nb::arg("num_rows"));

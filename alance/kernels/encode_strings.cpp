@@ -78,18 +78,6 @@ template int64_t longest_string<int64_t>(const int64_t*, int64_t);
 
 namespace {
 
-// Gives the chunks, and the strings and the bytes of each.
-template <typename Offset>
-nb::tuple strings_in_chunks(const In<Offset>& offsets, const Bytes& data, int64_t chunk_bytes,
-                            int64_t most) {
-  auto encode = [&] {
-    nb::gil_scoped_release release;
-    return chunk_strings(strings_in(offsets, data, "strings"), chunk_bytes, most);
-  };
-  StringChunks chunks = encode();
-  return nb::make_tuple(chunks.data.numpy(), chunks.counts.numpy(), chunks.sizes.numpy());
-}
-
 // Bytes of the longest string.
 template <typename Offset>
 int64_t longest_of(const In<Offset>& offsets) {
@@ -99,8 +87,6 @@ int64_t longest_of(const In<Offset>& offsets) {
 
 template <typename Offset>
 void add(nanobind::module_& m) {
-  m.def("chunk_strings", &strings_in_chunks<Offset>, nb::arg("offsets").noconvert(), nb::arg("data"),
-        nb::arg("chunk_bytes"), nb::arg("most"));
   m.def("longest_string", &longest_of<Offset>, nb::arg("offsets").noconvert());
 }
 

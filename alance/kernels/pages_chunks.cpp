@@ -84,22 +84,6 @@ SizedChunks assemble_chunks(std::span<const std::span<const uint8_t>> buffers,
 
 namespace {
 
-// Gives the chunks, one behind the other, and the bytes of each.
-nb::tuple chunks_of(const nb::list& list, const In<int64_t>& sizes, const In<int64_t>& entries,
-                    int64_t level_buffers, bool large) {
-  std::vector<std::span<const uint8_t>> buffers;
-  for (nb::handle item : list) {
-    const auto buffer = nb::cast<Bytes>(item);
-    buffers.emplace_back(buffer.data(), buffer.size());
-  }
-  auto run = [&] {
-    nb::gil_scoped_release release;
-    return assemble_chunks(buffers, {sizes.data(), sizes.size()}, {entries.data(), entries.size()},
-                           level_buffers, large);
-  };
-  return run().numpy();
-}
-
 // Strings at places of a new buffer of `total` bytes, `filler` between them.
 template <typename Offset>
 Numpy<uint8_t> place_strings(const In<Offset>& offsets, const Bytes& data,
@@ -142,7 +126,6 @@ Numpy<uint8_t> place_strings(const In<Offset>& offsets, const Bytes& data,
 void register_pages_chunks(nanobind::module_& m) {
   using namespace alance;
   using nanobind::arg;
-  m.def("assemble_chunks", &chunks_of);
   auto add = [&](auto function) {
     m.def("place_strings", function, arg("offsets").noconvert(), arg("data"), arg("starts"),
           arg("total"), arg("filler"));

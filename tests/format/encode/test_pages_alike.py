@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
@@ -109,13 +111,13 @@ def compare(array: pa.Array, version: FileVersion, metadata: Hints | None = None
     (root,) = Schema.from_arrow(pa.schema([field])).fields
     rows = leaf_values(root, array)
     leaves = [leaf.field for leaf in leaf_columns(root)]
-    given = [(leaf, rows[leaf.id], hints_of(root, leaf, version)) for leaf in leaves]
-    for leaf, made in zip(given, encode_pages(given), strict=True):
-        assert [parts(one) for one in made] == [parts(page(*leaf))]
+    inputs = [(leaf, rows[leaf.id], hints_of(root, leaf, version)) for leaf in leaves]
+    for leaf, pages in zip(inputs, encode_pages(inputs), strict=True):
+        assert [parts(encoded) for encoded in pages] == [parts(page(*leaf))]
 
 
-def parts(one: EncodedPage) -> tuple[object, ...]:
-    return (one.description, [bytes(b) for b in one.buffers], one.num_rows, one.search)
+def parts(page: EncodedPage) -> tuple[object, ...]:
+    return (page.description, [bytes(b) for b in page.buffers], page.num_rows, page.search)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -163,6 +165,38 @@ def test_what_fields_ask_for_makes_the_pages_that_numpy_makes(
         if name == "text wide" and "miniblock" in hints.values():
             continue
         compare(array, version, metadata)
+
+
+RUNS = st.lists(
+    st.tuples(st.integers(0, 255), st.sampled_from([1, 2, 30, 255, 256, 5000])),
+    min_size=1,
+    max_size=60,
+)
+
+
+@given(st.sampled_from([8, 16, 32, 64]), RUNS, st.sampled_from([None, "0.0", "0.01", "0.5", "2.0"]))
+@example(8, [(255, 1), (3, 1)], None)  # runs as large as flat values
+@example(16, [(value % 2, 3) for value in range(44)], None)
+def test_values_have_the_form_that_takes_least_bytes(
+    bits: int, runs: list[tuple[int, int]], threshold: str | None
+) -> None:
+    values = [value for value, length in runs for _ in range(length)]
+    metadata = {} if threshold is None else {"lance-encoding:rle-threshold": threshold}
+    compare(pa.array(np.array(values, f"u{bits // 8}")), FileVersion.V2_1, metadata)
+
+
+@given(
+    st.lists(st.integers(0, 1200), min_size=1, max_size=200),
+    st.sampled_from([pa.binary(), pa.large_binary()]),
+    st.sampled_from(["256", "512", "4096"]),
+)
+def test_strings_of_any_lengths_have_the_chunks_that_numpy_makes(
+    lengths: list[int], kind: pa.DataType, chunk_bytes: str
+) -> None:
+    hints = {"minichunk-size": chunk_bytes, "compression": "none", "dict-divisor": "100000"}
+    texts = pa.array([numbers(length).bytes(length) for length in lengths], kind)
+    metadata = {f"lance-encoding:{key}": text for key, text in hints.items()}
+    compare(texts, FileVersion.V2_2, metadata)
 
 
 def test_two_strings_that_fit_no_chunk_are_refused() -> None:

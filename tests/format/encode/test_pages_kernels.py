@@ -70,47 +70,6 @@ def test_lists_that_do_not_fit(
         _kernels.expand_lists(levels(0, 0), definition, 5, offsets, nulls, *numbered)
 
 
-def test_chunks() -> None:
-    content, sizes = _kernels.assemble_chunks(
-        [octets(1, 2, 3), octets(9, 8)], numbers(1, 2, 2, 0), numbers(4, 5), 1, True
-    )
-    assert sizes.tolist() == [24, 16]
-    assert content.tobytes().hex() == (
-        "040001000200000001fefefefefefefe0908fefefefefefe05000200000000000203fefefefefefe"
-    )
-
-
-@pytest.mark.parametrize(
-    ("sizes", "entries", "level_buffers", "large"),
-    [
-        (numbers(3), numbers(1), 0, False),
-        (numbers(3, 1), numbers(1), 3, False),
-        (numbers(3, 1), numbers(1), -1, False),
-        (numbers(2, 2), numbers(1), 0, False),
-        (numbers(4, 1), numbers(1), 0, False),
-        (numbers(-1, 1), numbers(1), 0, False),
-        (numbers(3, 2), numbers(1 << 16), 0, False),
-        (numbers(3, 2), numbers(-1), 0, False),
-    ],
-)
-def test_chunks_that_do_not_fit(
-    sizes: np.ndarray, entries: np.ndarray, level_buffers: int, large: bool
-) -> None:
-    buffers = [octets(1, 2, 3), octets(9, 8)]
-    with pytest.raises(ValueError, match="chunks"):
-        _kernels.assemble_chunks(buffers, sizes, entries, level_buffers, large)
-
-
-def test_sizes_beyond_16_bits() -> None:
-    big = np.zeros(70_000, np.uint8)
-    content, _ = _kernels.assemble_chunks([big], numbers(70_000), numbers(0), 0, True)
-    assert len(content) == 70_008
-    with pytest.raises(ValueError, match="65535"):
-        _kernels.assemble_chunks([big], numbers(70_000), numbers(0), 0, False)
-    with pytest.raises(ValueError, match="65535"):
-        _kernels.assemble_chunks([big], numbers(70_000), numbers(0), 1, True)
-
-
 def test_placed_strings() -> None:
     offsets = np.array([0, 2, 2, 5], np.int32)
     found = _kernels.place_strings(offsets, octets(1, 2, 3, 4, 5), numbers(0, 0, 4), 8, 7)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.codecs.general import compress
 from alance.format.encode import encodings
@@ -61,7 +60,10 @@ def cut(data: Bytes, counts: Int64s, bits_per_value: int) -> tuple[Bytes, Int64s
         bits_per_value: any.
     """
     if len(counts) and int(counts[0]) * bits_per_value % 8:
-        return _kernels.cut_bits(data, counts, bits_per_value)
+        ends = np.cumsum(counts * bits_per_value)
+        bits = np.split(np.unpackbits(data, bitorder="little")[: ends[-1]], ends[:-1])
+        chunks = [np.packbits(part, bitorder="little") for part in bits]
+        return np.concatenate(chunks), np.array([len(chunk) for chunk in chunks], np.int64)
     return data, -(-counts * bits_per_value // 8)
 
 

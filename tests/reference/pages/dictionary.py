@@ -26,7 +26,15 @@ from alance.format.encode.fixed import FixedLists
 from alance.format.encode.options import SCHEMES, Options
 from alance.format.encode.strings import SAMPLE_BYTES, has_codes
 from tests.reference.encodings import inline_bitpacking, rle
-from tests.reference.pages.fixed import packed_bytes
+from tests.reference.pages.integers import (
+    PACKED_VALUES,
+    packed_bytes,
+    packed_inline,
+    run_blocks,
+    run_starts,
+    unsigned,
+    widths,
+)
 from tests.reference.pages.strings import string_block
 
 if TYPE_CHECKING:
@@ -34,8 +42,6 @@ if TYPE_CHECKING:
     from alance.format.blocks import Block
     from alance.format.encode.base import Hints
     from alance.format.proto import encodings_v2_1_pb2 as pb
-
-PACKED_VALUES: Final = 1024  # that are bit-packed together
 
 MIN_VALUES: Final = 100
 MAX_ITEMS: Final = 100_000  # a page is read with all of them
@@ -79,20 +85,22 @@ def _of_fixed(
     raw = count * (bits // 8)
     direct, num_runs = raw, count
     if bits == 64:
-        widths, num_runs = _kernels.widths_and_runs(values.data, bits)
+        content = unsigned(values.data, bits)
+        num_runs = len(run_starts(content))
         if options.compression != "none":
-            direct = min(raw, packed_bytes(widths, bits), num_runs * (bits // 8 + 1))
+            direct = min(raw, packed_bytes(content), num_runs * (bits // 8 + 1))
     limit = min(direct - 1, int(options.dict_size_ratio * raw))
     most = min(_most_items(count, options), limit // (bits // 8), num_runs)
     if options.dict_max_bytes is not None:
         most = min(most, options.dict_max_bytes // (bits // 8))
     if min(count // 8, num_runs * RUN_BYTES) > limit:
         return None
-    distinct = _kernels.distinct_fixed(values.data, bits // 8, most) if most > 0 else None
-    if distinct is None:
+    numbers: dict[bytes, int] = {}
+    rows = values.data.view(f"V{bits // 8}").tolist()
+    indices = np.array([numbers.setdefault(row, len(numbers)) for row in rows], np.uint32)
+    num_items, items = len(numbers), np.frombuffer(b"".join(numbers), np.uint8)
+    if num_items > most:
         return None
-    indices, items = distinct
-    num_items = len(items) * 8 // bits
     index_bytes = min(_packed_indices(count, num_items), num_runs * RUN_BYTES)
     if index_bytes + len(items) > limit:
         return None
@@ -183,17 +191,17 @@ def _fixed(values: FixedWidth, version: FileVersion) -> tuple[pb.CompressiveEnco
     best = len(data)
     encoding = encodings.flat(bits)
     if count <= PACKED_VALUES:
-        packed, _ = _kernels.pack_inline(data, counts, bits)
+        packed, _ = packed_inline(unsigned(data, bits), counts)
         if len(packed) < best:
             best, encoding = len(packed), inline_bitpacking(bits)
     else:
-        width = max(1, int(_kernels.widths_and_runs(data, bits)[0].max()))
+        width = max(1, *widths(unsigned(data, bits)))
         if width < bits:
             packed, _ = _kernels.pack_blocks(data, counts, bits, width)
             if len(packed) < best:
                 best, encoding = len(packed), encodings.out_of_line_bitpacking(bits, width)
     if version >= FileVersion.V2_2:
-        run_bytes = int(_kernels.run_block_sizes(data, counts, bits)[0])
-        if run_bytes < best:
-            return rle(bits), _kernels.run_blocks(data, counts, bits)
+        runs, _ = run_blocks(unsigned(data, bits), counts)
+        if len(runs) < best:
+            return rle(bits), runs
     return encoding, data if best == len(data) else packed

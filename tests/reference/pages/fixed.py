@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance import _kernels
 from tests.reference.encodings import byte_stream_split, inline_bitpacking, rle
 from tests.reference.pages.base import MiniBlockValues
 from tests.reference.pages.chunks import (
@@ -28,14 +27,25 @@ from tests.reference.pages.chunks import (
     flat_chunks,
     values_per_chunk,
 )
+from tests.reference.pages.integers import (
+    PACKED_VALUES,
+    byte_streams,
+    octets,
+    packed_bytes,
+    packed_inline,
+    pieces,
+    run_bytes,
+    run_chunks,
+    run_starts,
+    runs_of,
+    unsigned,
+)
 
 if TYPE_CHECKING:
-    from alance.arrays import Bytes
     from alance.format.blocks import FixedWidth
     from alance.format.encode.fixed import FixedLists
     from alance.format.encode.options import Options
 
-PACKED_VALUES: Final = 1024  # values that are bit-packed together
 SPLIT_VALUES: Final = {32: 1024, 64: 512}  # of a chunk of split bytes
 ENTROPY_VALUES: Final = 64  # the first so many tell whether splitting bytes helps
 MAX_ENTROPY: Final = 4.0  # bits of a byte, as a mean over the bytes of a value
@@ -62,40 +72,37 @@ def _plain_chunks(values: FixedWidth, options: Options) -> MiniBlockValues:
     bits = values.bits_per_value
     if bits not in (8, 16, 32, 64):
         return flat_chunks(values)
-    makers = (flat_chunks, _packed_chunks, _run_chunks)  # as the kernel counts them
-    return makers[_kernels.chunk_form(values.data, bits, options.rle_threshold)](values)
-
-
-def packed_bytes(widths: Bytes, bits: int) -> int:
-    """Bytes of bit-packed blocks of 1024, the width in front of each.
-
-    Args:
-        widths: of the blocks, shape (n,).
-        bits: of a value.
-    """
-    return len(widths) * (bits // 8) + 128 * int(widths.sum(dtype=np.int64))
+    content, most_runs = unsigned(values.data, bits), options.rle_threshold
+    flat, packed, runs = len(values.data), packed_bytes(content), run_bytes(content)
+    is_allowed = most_runs is None or len(run_starts(content)) < most_runs * values.num_values
+    # On a tie runs go before bit-packing, and flat values before both.
+    if is_allowed and runs < flat and runs <= packed:
+        return _run_chunks(values)
+    return _packed_chunks(values) if packed < flat else flat_chunks(values)
 
 
 def _packed_chunks(values: FixedWidth) -> MiniBlockValues:
     bits = values.bits_per_value
     counts = counts_of(values.num_values, PACKED_VALUES)
-    data, sizes = _kernels.pack_inline(values.data, counts, bits)
+    data, sizes = packed_inline(unsigned(values.data, bits), counts)
     return MiniBlockValues(inline_bitpacking(bits), counts, (data,), sizes[np.newaxis])
 
 
 def _run_chunks(values: FixedWidth) -> MiniBlockValues:
     bits = values.bits_per_value
-    runs, lengths, counts, run_sizes, length_sizes = _kernels.encode_runs(
-        values.data, bits, MAX_VALUES, MAX_BYTES
-    )
-    sizes = np.vstack([run_sizes, length_sizes])
-    return MiniBlockValues(rle(bits), counts, (runs, lengths), sizes)
+    chunks = list(run_chunks(unsigned(values.data, bits), MAX_VALUES, MAX_BYTES))
+    of_runs, lengths = zip(*map(runs_of, chunks), strict=True)
+    counts = np.array([len(chunk) for chunk in chunks], np.int64)
+    sizes = np.array([[part.nbytes for part in parts] for parts in (of_runs, lengths)], np.int64)
+    buffers = (np.concatenate(of_runs).view(np.uint8), np.concatenate(lengths))
+    return MiniBlockValues(rle(bits), counts, buffers, sizes)
 
 
 def _split_chunks(values: FixedWidth) -> MiniBlockValues:
     bits = values.bits_per_value
     counts = counts_of(values.num_values, SPLIT_VALUES[bits])
-    data = _kernels.split_bytes(values.data, counts, bits)
+    chunks = pieces(unsigned(values.data, bits), counts)
+    data = octets(b"".join(map(byte_streams, chunks)))
     sizes = counts * (bits // 8)
     return MiniBlockValues(byte_stream_split(bits), counts, (data,), sizes[np.newaxis])
 

@@ -14,6 +14,13 @@ from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.encode import encodings
 from tests.reference.encodings import inline_bitpacking, rle
+from tests.reference.pages.integers import (
+    PACKED_VALUES,
+    packed_inline,
+    run_blocks,
+    unsigned,
+    widths,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +29,6 @@ if TYPE_CHECKING:
     from alance.format.proto import encodings_v2_1_pb2 as pb
 
 BITS: Final = 16
-PACKED_LEVELS: Final = 1024  # that are bit-packed together
 MAX_CHUNK_BYTES: Final = 65535  # sizes of level buffers are u16
 
 
@@ -45,7 +51,7 @@ def level_blocks(
         InvalidInputError: so many levels in a chunk that no codec makes them small enough.
     """
     data = np.ascontiguousarray(levels).view(np.uint8)
-    width = int(_kernels.widths_and_runs(data, BITS)[0].max(initial=0))
+    width = max(widths(unsigned(data, BITS)), default=0)
     if width > max_level.bit_length():
         raise InvalidInputError(f"levels of {width} bits, at most {max_level} is expected")
     candidates = _candidates(data, counts, width, version)
@@ -72,18 +78,18 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """The ways to store levels of `width` bits, in the order of what is taken among equals."""
     if version is not None and version >= FileVersion.V2_2:
-        run_bytes = _kernels.run_block_sizes(data, counts, BITS)
-        yield _Candidate(rle(BITS), run_bytes, lambda: _kernels.run_blocks(data, counts, BITS))
-    if int(counts.sum()) > PACKED_LEVELS and width < BITS:
+        runs, sizes = run_blocks(unsigned(data, BITS), counts)
+        yield _Candidate(rle(BITS), sizes, lambda: runs)
+    if int(counts.sum()) > PACKED_VALUES and width < BITS:
         packed_width = max(width, 1)
-        blocks, rest = np.divmod(counts, PACKED_LEVELS)
+        blocks, rest = np.divmod(counts, PACKED_VALUES)
         block_bytes = 128 * packed_width
         yield _Candidate(
             encodings.out_of_line_bitpacking(BITS, packed_width),
             blocks * block_bytes + np.minimum(rest * (BITS // 8), block_bytes),
             lambda: _kernels.pack_blocks(data, counts, BITS, packed_width)[0],
         )
-    if counts.max(initial=0) <= PACKED_LEVELS:
-        packed, sizes = _kernels.pack_inline(data, counts, BITS)
+    if counts.max(initial=0) <= PACKED_VALUES:
+        packed, sizes = packed_inline(unsigned(data, BITS), counts)
         yield _Candidate(inline_bitpacking(BITS), sizes, lambda: packed)
     yield _Candidate(encodings.flat(BITS), counts * (BITS // 8), lambda: data)

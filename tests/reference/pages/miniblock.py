@@ -8,12 +8,12 @@ Source: docs/format/file.md, "Mini-block layout" and "Level budget".
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance import _kernels
-from alance.errors import InvalidInputError, kernel_errors
+from alance.errors import InvalidInputError
 from alance.file_version import FileVersion
 from alance.format.blocks import DictionaryBlock
 from alance.format.encode.base import EncodedPage
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from alance.format.encode.base import Hints
     from alance.format.layouts.base import PageValues
 
+FILLER: Final = b"\xfe"
 MAX_ENTRIES: Final = 0xFFFF  # a chunk says their number in 16 bits
 MAX_LEVEL_BITS: Final = 131072  # of all levels of a chunk: half of a chunk of 2.1
 MAX_CHUNK_BYTES: Final = 32768  # of 2.1, whose chunk words have 16 bits
@@ -95,18 +96,31 @@ def mini_block_page(values: PageValues, hints: Hints) -> EncodedPage:
         more.append(_repetition_index(values.rep, highest, ends))
     num_levels = len(buffers) - len(chunks.buffers)
     _check_sizes(sizes, num_levels, large=large)
-    with kernel_errors:
-        content, chunk_bytes = _kernels.assemble_chunks(
-            buffers,
-            np.concatenate(sizes).astype(np.int64),
-            counts if has_levels else np.zeros(len(counts), np.int64),
-            num_levels,
-            large,
-        )
-    words = _chunk_words(chunk_bytes, chunks.counts, large=large)
+    entries = counts if has_levels else np.zeros_like(counts)
+    words_of = [*"H" * num_levels, *("I" if large else "H") * len(chunks.buffers)]
+    bodies = _bodies(buffers, sizes, entries, "<H" + "".join(words_of))
+    words = _chunk_words(np.array([*map(len, bodies)]), chunks.counts, large=large)
+    content = np.frombuffer(b"".join(bodies), np.uint8)
     layout = pb.PageLayout(mini_block_layout=message)
     search = (0, *range(2, 2 + len(more)))
     return EncodedPage.of(layout, (words, content, *more), values.num_rows, search)
+
+
+def _bodies(buffers: list[Bytes], sizes: list[Int64s], entries: Int64s, header: str) -> list[bytes]:
+    """The chunks: entries and sizes, then each part; all on multiples of 8 bytes."""
+    starts = [np.cumsum(part) - part for part in sizes]
+    return [
+        _padded(struct.pack(header, entries[chunk], *(part[chunk] for part in sizes)))
+        + b"".join(
+            _padded(buffer[start[chunk] :][: part[chunk]].tobytes())
+            for buffer, start, part in zip(buffers, starts, sizes, strict=True)
+        )
+        for chunk in range(len(entries))
+    ]
+
+
+def _padded(content: bytes) -> bytes:
+    return content + FILLER * (-len(content) % 8)
 
 
 def _entry_ends(values: PageValues, ends: Int64s) -> Int64s:
