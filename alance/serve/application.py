@@ -167,7 +167,9 @@ class Routes:
         dataset = table.now
         if "order_by" in values:  # rows in an order are held until the last one is known
             self._bound("limit", values.setdefault("limit", self._service.bounds.rows))
-        scanner = dataset.scanner(values.pop("columns", _shown(dataset)), **values)
+        columns = values.pop("columns", _shown(dataset))
+        ahead = self._service.read_ahead
+        scanner = dataset.scanner(columns, **ahead, **values)
         schema = scanner.projected_schema
         return await stream_answer(request, dataset, scanner.to_batches(), schema)
 

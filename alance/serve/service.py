@@ -85,6 +85,12 @@ class Service:
         self._gate = application(self)
 
     @property
+    def read_ahead(self) -> dict[str, int]:
+        """Options of a scan for one of many callers, any of whom may leave its answer unread."""
+        share = max(1, self._session.io_buffer_bytes // self.bounds.requests)
+        return {"io_buffer_bytes": share, "batch_readahead": 1}
+
+    @property
     def app(self) -> Any:
         """The ASGI application: for uvicorn, or to be mounted into another one."""
         return self._gate

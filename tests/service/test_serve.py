@@ -25,7 +25,7 @@ from alance.serve.gate import ARROW, Gate
 from tests.reference.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 SIZE = 4
@@ -344,30 +344,54 @@ async def test_a_caller_that_leaves_frees_its_place_and_time_ends_the_others() -
     assert big[0]["status"] == 413
 
 
+async def query(service: Service, see: Callable[[bytes], None]) -> None:
+    """Ask for all rows of the table `items`; each part of the answer's body is seen as it comes."""
+    asked = [{"type": "http.request", "body": b"{}", "more_body": False}]
+
+    async def receive() -> Any:
+        return asked.pop() if asked else await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            see(message["body"])
+
+    headers = [(b"content-type", b"application/json")]
+    path = "/tables/items/query"
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+    scope |= {"query_string": b"", "root_path": "", "scheme": "http", "server": ("a", 1)}
+    await service.app(scope, receive, send)
+
+
 async def test_a_long_answer_is_written_in_parts_without_holding_the_loop(tmp_path: Path) -> None:
     many = pa.table({"id": range(20_000), "text": ["x" * 100] * 20_000})
     lance.write_dataset(many, tmp_path / "items")
     async with Service({"items": str(tmp_path / "items")}) as service:
-        parts: list[int] = []
-        content: list[bytes] = []
+        parts: list[bytes] = []
+        await query(service, parts.append)
+        assert json.loads(b"".join(parts))["rows"] == many.to_pylist()
+        assert max(map(len, parts)) < 200_000
 
-        async def send(message: Any) -> None:
-            if message["type"] == "http.response.body":
-                parts.append(len(message["body"]))
-                content.append(message["body"])
 
-        asked = [{"type": "http.request", "body": b"{}", "more_body": False}]
+async def test_what_is_read_ahead_of_a_caller_is_its_share_of_the_budget(tmp_path: Path) -> None:
+    rng, num_bytes = np.random.default_rng(7), 1024
+    many = pa.table({"text": [rng.bytes(num_bytes // 2).hex() for _ in range(60_000)]})
+    await alance.write_dataset(many, tmp_path / "items")
+    session = alance.Session(io_buffer_bytes=64 << 20)
+    bounds = Bounds(requests=32)  # 2 MiB each
+    async with Service({"items": str(tmp_path / "items")}, bounds=bounds, session=session) as own:
+        ahead: list[int] = []
+        num_sent = 0
 
-        async def receive() -> Any:
-            return asked.pop() if asked else await asyncio.Event().wait()
+        def see(part: bytes) -> None:
+            nonlocal num_sent
+            num_sent += part.count(b"{")
+            ahead.append(recorder.totals.num_bytes - num_bytes * num_sent)
 
-        headers = [(b"content-type", b"application/json")]
-        path = "/tables/items/query"
-        scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
-        scope |= {"query_string": b"", "root_path": "", "scheme": "http", "server": ("a", 1)}
-        await service.app(scope, receive, send)
-        assert json.loads(b"".join(content))["rows"] == many.to_pylist()
-        assert max(parts) < 200_000
+        with alance.trace() as recorder:
+            await query(own, see)
+    await session.aclose()
+    assert num_sent == len(many) + 1  # the answer is an object itself
+    assert max(ahead) < 8 << 20
 
 
 def serve(*arguments: str, **variables: str) -> tuple[subprocess.Popen[bytes], str]:
