@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import socket
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
 GRACE_S = 30
+MOST_MS = (1 << 31) - 1  # that the system takes
 
 
 def add_to(parsers: Parsers) -> None:
@@ -94,6 +96,7 @@ async def serve(given: argparse.Namespace) -> None:
             gc.freeze()
             for server in self.servers if self.started else ():
                 for listening in server.sockets:
+                    _end_unread(listening, given.max_seconds)
                     host, port = listening.getsockname()[:2]
                     shown = f"[{host}]" if ":" in host else host
                     names = ", ".join(tables)
@@ -140,6 +143,16 @@ async def serve(given: argparse.Namespace) -> None:
             raise InvalidInputError(
                 f"--host {given.host} --port {given.port}: cannot listen there"
             ) from error
+
+
+def _end_unread(listening: socket.socket, seconds: float) -> None:
+    """Let the system end connections whose callers have read nothing for so long.
+
+    A closed one waits until what was sent is read: for ever, if its caller only stays connected.
+    """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # on Linux; those that are accepted inherit it
+        milliseconds = min(int(seconds * 1000) + 1, MOST_MS)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
 def _tables(given: list[str]) -> dict[str, str]:

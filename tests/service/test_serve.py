@@ -7,9 +7,11 @@ import base64
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -26,7 +28,6 @@ from tests.reference.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 SIZE = 4
 ROWS = pa.table(
@@ -455,6 +456,29 @@ async def test_the_head_of_a_request_is_bounded_whatever_else_is_installed(
         process.send_signal(signal.SIGTERM)
         _, told = await asyncio.to_thread(process.communicate, None, 60)
     assert (process.returncode, told.split()[0]) == (0, b"WARNING:")
+
+
+def num_sockets(pid: int) -> int:
+    links = (os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir())
+    return sum(link.startswith("socket:") for link in links)
+
+
+async def test_a_connection_that_is_not_read_is_ended(tmp_path: Path) -> None:
+    await alance.write_dataset(pa.table({"text": ["x" * 1000] * 40_000}), tmp_path / "items")
+    process, url = await asyncio.to_thread(serve, str(tmp_path / "items"), "--max-seconds", "1")
+    try:
+        before = num_sockets(process.pid)
+        with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as unread:
+            unread.sendall(
+                b"POST /tables/items/query HTTP/1.1\r\nhost: localhost\r\n"
+                b"content-type: application/json\r\ncontent-length: 2\r\n\r\n{}"
+            )
+            await until(lambda: num_sockets(process.pid) > before)
+            await until(lambda: num_sockets(process.pid) == before)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, told = await asyncio.to_thread(process.communicate, None, 60)
+    assert (process.returncode, b"left after 1.0 s" in told) == (0, True)
 
 
 @pytest.mark.parametrize(
