@@ -626,9 +626,7 @@ def place_rows(
 
 class RowTable:
     def __init__(self, first_rows: npt.NDArray[np.int64]) -> None: ...
-    def set(
-        self, number: int, kernel: RowPage, page: object, kind: int, is_plain: bool
-    ) -> None: ...
+    def set(self, number: int, kernel: RowPage, page: object, kind: int, layers: int) -> None: ...
 
 class RowPlan:
     @property
@@ -637,7 +635,9 @@ class RowPlan:
     def num_groups(self) -> int: ...
     @property
     def column_bytes(self) -> list[int]: ...
-    def fitting(self, widths: Sequence[int]) -> list[int]: ...
+    def fitting(
+        self, trees: Sequence[int], columns: Sequence[int], widths: Sequence[int]
+    ) -> list[int]: ...
     def page(self, number: int, /) -> Any: ...
     def column(self, number: int, /) -> list[tuple[Any, int, int, int]]: ...
     def pieces(
@@ -654,6 +654,7 @@ def plan_rows(
 class RowBatch:
     def __init__(
         self,
+        trees: Sequence[int],
         columns: Sequence[int],
         widths: Sequence[int],
         texts: Sequence[bool],

@@ -220,7 +220,7 @@ class OpenFragment:
     @cached_property
     def tables(self) -> PageTables:
         """What is known of the pages."""
-        return PageTables(self.leaves)
+        return PageTables(self.schema.fields, self.leaves)
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
         """Plan single rows, with all that is to be read for them; see `take_rows`."""

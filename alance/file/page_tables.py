@@ -10,9 +10,10 @@ import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance.file.columns import OpenColumn
+from alance.file.field_forms import forms_of
 from alance.file.new_pages import NewPages
 from alance.file.open import from_content
-from alance.file.ranged_columns import RangedColumns, form_of
+from alance.file.ranged_columns import RangedColumns
 from alance.file.recall import kept_by
 from alance.format.layouts.paged_rows import takes_rows
 from alance.format.plans import together
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 
     from alance._kernels import RowTable
     from alance.file.columns import States
+    from alance.file.field_forms import FieldForm
     from alance.file.leaves import OpenLeaf
+    from alance.format.field import Field
     from alance.format.layouts.base import PageState
     from alance.format.plans import Plan
 
@@ -45,6 +48,7 @@ class PageTables:
 
     __slots__ = (
         "_by_field",
+        "_fields",
         "_forms",
         "_left_out",
         "_ranged",
@@ -59,7 +63,8 @@ class PageTables:
         "tables",
     )
 
-    def __init__(self, leaves: Sequence[OpenLeaf]) -> None:
+    def __init__(self, fields: Sequence[Field], leaves: Sequence[OpenLeaf]) -> None:
+        self._fields = fields
         self.leaves = leaves
         self.tables = [
             leaf.column.row_table() if takes_rows(leaf.leaf.field) else None for leaf in leaves
@@ -74,7 +79,7 @@ class PageTables:
         self.has_grown = True
         self.lock = threading.Lock()
         self._ranged: RangedColumns | None = None
-        self._forms: Sequence[tuple[int, bool]] | None = None
+        self._forms: Sequence[FieldForm] | None = None
         self._by_field: Mapping[int, OpenLeaf] | None = None
         self._left_out = NONE_LEFT_OUT
 
@@ -97,10 +102,10 @@ class PageTables:
         return self._by_field
 
     @property
-    def forms(self) -> Sequence[tuple[int, bool]]:
-        """How the values of each leaf lie in an array; see `form_of`."""
+    def forms(self) -> Sequence[FieldForm]:
+        """The fields that kernels make arrays of."""
         if self._forms is None:
-            self._forms = [*map(form_of, self.leaves)]
+            self._forms = [*forms_of(self._fields, self.leaves)]
         return self._forms
 
     @property

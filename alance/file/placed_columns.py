@@ -1,8 +1,10 @@
-"""Single rows of many columns of plain values: one record batch by one call of the kernel."""
+"""Single rows of many fields, nested ones too: one record batch by one call of the kernel."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from itertools import chain, islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -13,36 +15,42 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from alance.arrays import Int64s
+    from alance.file.field_forms import FieldForm
     from alance.format.field import Field
     from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Pieces, Reader
     from alance.format.schema import Schema
 
 GOES_ON: Final = 1  # of the kernel: there are shares that are not decoded
+_TREE, _WIDTHS, _TEXTS = map(attrgetter, ("tree", "widths", "texts"))
 
 
 class PlacedColumns(NamedTuple):
-    """Columns of rows that were placed, each of which is a field of the schema.
+    """Columns of rows that were placed: all leaves of some fields of the schema.
 
     Attributes:
-        columns: their numbers in the plan.
-        widths: how values lie, as for `RangedColumns`.
-        texts: whether values are UTF-8.
+        columns: the numbers of the leaves in the plan, field by field.
     """
 
     placed: PlacedRows
-    fields: Sequence[Field]
+    forms: Sequence[FieldForm]
     columns: Sequence[int]
-    widths: Sequence[int]
-    texts: Sequence[bool]
+
+    @property
+    def fields(self) -> list[Field]:
+        """The fields, in the order of the schema."""
+        return [form.field for form in self.forms]
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether each column is a field."""
+        return sum(map(len, map(_TREE, self.forms))) == len(self.columns)
 
     @property
     def sizes(self) -> dict[int, int]:
         """Encoded bytes by field id."""
         sizes = self.placed.plan.column_bytes
-        return {
-            field.id: sizes[column] for field, column in zip(self.fields, self.columns, strict=True)
-        }
+        return {form.field.id: sum([sizes[at] for at in own]) for form, own in self._by_field()}
 
     @property
     def num_bytes(self) -> int:
@@ -50,15 +58,29 @@ class PlacedColumns(NamedTuple):
         sizes = self.placed.plan.column_bytes
         return sum([sizes[column] for column in self.columns])
 
+    def field_of(self, place: int) -> Field:
+        """The field of a column, by its place among these."""
+        return [form.field for form, own in self._by_field() for _ in own][place]
+
     def only(self, ids: Collection[int]) -> PlacedColumns:
         """Those of some fields."""
-        kept = [number for number, field in enumerate(self.fields) if field.id in ids]
-        return self._replace(
-            fields=[self.fields[number] for number in kept],
-            columns=[self.columns[number] for number in kept],
-            widths=[self.widths[number] for number in kept],
-            texts=[self.texts[number] for number in kept],
-        )
+        kept = [(form, own) for form, own in self._by_field() if form.field.id in ids]
+        columns = [column for _, own in kept for column in own]
+        return PlacedColumns(self.placed, [form for form, _ in kept], columns)
+
+    def fitting(self) -> PlacedColumns:
+        """Those whose pages have the values that their types say."""
+        numbers = self.placed.plan.fitting(self._all(_TREE), self.columns, self._all(_WIDTHS))
+        if len(numbers) == len(self.forms):
+            return self
+        return self.only({self.forms[number].field.id for number in numbers})
+
+    def _by_field(self) -> list[tuple[FieldForm, Sequence[int]]]:
+        columns = iter(self.columns)
+        return [(form, [*islice(columns, len(form.leaves))]) for form in self.forms]
+
+    def _all(self, part: attrgetter[Sequence[Any]]) -> list[Any]:
+        return [*chain.from_iterable(map(part, self.forms))]
 
     def decode(self, read: Reader, schema: Schema, order: Int64s | None = None) -> pa.RecordBatch:
         """The values, in the order of the rows, or in another one.
@@ -79,9 +101,10 @@ class PlacedColumns(NamedTuple):
 
     def shares(self, count: int, schema: Schema, order: Int64s | None) -> list[ColumnsShare]:
         """The same for so many threads, each of which decodes about as many bytes; several only
-        of rows that were not read before.
+        of rows that were not read before, of columns that `are_plain`.
         """
-        batch = _kernels.RowBatch(self.columns, self.widths, self.texts, order, count)
+        trees, widths, texts = map(self._all, (_TREE, _WIDTHS, _TEXTS))
+        batch = _kernels.RowBatch(trees, self.columns, widths, texts, order, count)
         return [ColumnsShare(self, schema, batch, number) for number in range(count)]
 
 
@@ -98,8 +121,9 @@ class ColumnsShare(NamedTuple):
 
         Arguments and errors are those of `PlacedColumns.decode`.
         """
-        placed, fields, *_ = self.columns
-        plan, content = placed.plan, placed.content
+        columns = self.columns
+        placed, plan = columns.placed, columns.placed.plan
+        content = placed.content
         try:
             if content is not None:
                 self.batch.decode(plan, content)
@@ -117,15 +141,15 @@ class ColumnsShare(NamedTuple):
         except ValueError as error:
             page, column = self.batch.place(self.number)
             failure = plan.page(page).place.corrupt(str(error))
-            failure.add_note(f"in field {fields[column].name!r}")
+            failure.add_note(f"in field {columns.field_of(column).name!r}")
             raise failure from error
-        if len(fields) == len(self.schema.fields):
+        if len(columns.forms) == len(self.schema.fields):
             arrow = self.schema.read_arrow()
         else:
-            arrow = pa.schema([field.to_arrow() for field in fields])
+            arrow = pa.schema([field.to_arrow() for field in columns.fields])
         return pa.RecordBatch._import_from_c(self.batch.address, arrow)
 
     def _pieces(self) -> Pieces:
         """What is read; the first share tells it of all."""
-        placed, _, columns, *_ = self.columns
+        placed, _, columns = self.columns
         return placed.pieces_of(0, 0) if self.number else placed.pieces_of_columns(columns)

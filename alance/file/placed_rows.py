@@ -185,21 +185,16 @@ class _Asked(NamedTuple):
             raise CorruptFileError(f"{path}: {error}") from error
 
     def columns(self, batch: _Batch, placed: PlacedRows) -> PlacedColumns | None:
-        """Leaves of a batch of all fragments that are decoded in one call; None: no such batch."""
+        """Fields of a batch of all fragments that are decoded in one call; None: there are none."""
         if batch.first or batch.last != len(self.ends) or not len(self.rows):
             return None
-        leaves, forms = self.leaves, self.tables[0].forms
-        own = [forms[at] for at in batch.leaves]
-        columns = placed.plan.fitting([width for width, _ in own])
-        if not columns:
-            return None
-        return PlacedColumns(
-            placed,
-            [leaves[batch.leaves[column]].leaf.field for column in columns],
-            columns,
-            [own[column][0] for column in columns],
-            [own[column][1] for column in columns],
-        )
+        place = {at: column for column, at in enumerate(batch.leaves)}
+        forms = self.tables[0].forms
+        if len(place) < len(self.leaves):
+            forms = [form for form in forms if place.keys() >= {*form.leaves}]
+        columns = [place[at] for form in forms for at in form.leaves]
+        fitting = PlacedColumns(placed, forms, columns).fitting()
+        return fitting if fitting.forms else None
 
     def placed(self, batch: _Batch, plan: _kernels.RowPlan) -> PlacedRows:
         """Rows that were placed, with their bytes where small files are kept whole."""

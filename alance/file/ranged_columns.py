@@ -147,7 +147,7 @@ def range_form(field: Field) -> tuple[int, bool]:
     """How the values of a field that is its own leaf lie in an array of neighbouring rows: see
     `form_of`; short lists of numbers as well.
     """
-    told = _form_with_metadata(field) if field.metadata else _form_of_type(field.logical_type)
+    told = form_of(field)
     return (_list_width(field), False) if told[0] == NO_FORM else told
 
 
@@ -160,13 +160,10 @@ def _list_width(field: Field) -> int:
     return width if 0 < width <= MOST_LIST_BYTES else NO_FORM
 
 
-def form_of(leaf: OpenLeaf) -> tuple[int, bool]:
+def form_of(field: Field) -> tuple[int, bool]:
     """How the values of a leaf lie in an array: their width as in `RangedColumns`, or `NO_FORM`
     where kernels do not make such arrays, and whether they are UTF-8.
     """
-    field = leaf.leaf.field
-    if not leaf.is_top or not isinstance(leaf.column, OpenColumn):
-        return NO_FORM, False
     return _form_with_metadata(field) if field.metadata else _form_of_type(field.logical_type)
 
 

@@ -64,7 +64,7 @@ class TakenRows(NamedTuple):
         columns = [own for task in self.tasks for own in task.columns]
         if len(self.tasks) > 1 or len(columns) != 1 or columns[0].placed.content is not None:
             return []
-        if len(columns[0].fields) < len(self.schema.fields):
+        if len(columns[0].columns) != len(self.schema.fields) or not columns[0].are_plain:
             return []
         return columns[0].shares(count, self.schema, order)
 

@@ -3,6 +3,7 @@
 // Source: arrow.apache.org/docs/format/CDataInterface.html
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -30,10 +31,12 @@ struct ArrowArray {
 
 namespace alance::arrow {
 
-// The buffers of a column: validity (null: all are valid), values; or validity, offsets, bytes.
+// The buffers of a column: validity (null: all are valid), values; or validity, offsets, bytes; of
+// lists validity and offsets, of structs validity.
 struct Column {
   int64_t num_rows = 0, num_nulls = 0;
   std::vector<const void*> buffers;
+  std::vector<Column> children{};
 };
 
 // Columns of a batch and the memory that they lie in, which goes when the batch does.
@@ -54,28 +57,26 @@ class Batch {
   // Gives all away as a struct array; who imports it releases it, in any thread.
   static ArrowArray exported(std::unique_ptr<Batch> batch) {
     Batch& self = *batch;
-    self.children_.resize(self.columns_.size());
-    self.pointers_.resize(self.columns_.size());
-    for (size_t i = 0; i < self.columns_.size(); ++i) {
-      Column& column = self.columns_[i];
-      const auto num_buffers = static_cast<int64_t>(column.buffers.size());
-      self.children_[i] = {column.num_rows, column.num_nulls, 0, num_buffers, 0,
-                           column.buffers.data(), nullptr, nullptr, &release_child, nullptr};
-      self.pointers_[i] = &self.children_[i];
-    }
-    return {self.num_rows_,
-            0,
-            0,
-            1,
-            static_cast<int64_t>(self.columns_.size()),
-            self.none_,
-            self.pointers_.data(),
-            nullptr,
-            &release_batch,
-            batch.release()};
+    ArrowArray** children = self.arrays_of(self.columns_);
+    const auto num_columns = static_cast<int64_t>(self.columns_.size());
+    return {self.num_rows_, 0,        0,       1,              num_columns,
+            self.none_,     children, nullptr, &release_batch, batch.release()};
   }
 
  private:
+  // The arrays of columns, and of what lies in them.
+  ArrowArray** arrays_of(std::vector<Column>& columns) {
+    std::vector<ArrowArray*>& pointers = pointers_.emplace_back();
+    for (Column& column : columns) {
+      ArrowArray** children = column.children.empty() ? nullptr : arrays_of(column.children);
+      arrays_.push_back({column.num_rows, column.num_nulls, 0,
+                         static_cast<int64_t>(column.buffers.size()),
+                         static_cast<int64_t>(column.children.size()), column.buffers.data(),
+                         children, nullptr, &release_child, nullptr});
+      pointers.push_back(&arrays_.back());
+    }
+    return pointers.data();
+  }
   static void release_child(ArrowArray* array) { array->release = nullptr; }
   static void release_batch(ArrowArray* array) {
     delete static_cast<Batch*>(array->private_data);
@@ -85,8 +86,8 @@ class Batch {
   int64_t num_rows_;
   std::vector<Column> columns_;
   std::vector<std::shared_ptr<void>> kept_;
-  std::vector<ArrowArray> children_;
-  std::vector<ArrowArray*> pointers_;
+  std::deque<ArrowArray> arrays_;  // which stay where they are
+  std::deque<std::vector<ArrowArray*>> pointers_;
   const void* none_[1] = {nullptr};
 };
 

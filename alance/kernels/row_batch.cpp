@@ -66,14 +66,27 @@ class Order {
     for (int64_t i = 0; rows && i < size_; ++i)
       if (rows_[i] < 0 || rows_[i] >= num_decoded) corrupt("row batch: order of other rows");
   }
+  // The items of some lists of so many, all of whose offsets are known; `lists`: in their order.
+  Order(const Order& lists, const std::vector<int64_t>& offsets) : size_(offsets.back()) {
+    if (lists.is_as_decoded()) return;
+    for (int64_t i = 0; i < lists.size(); ++i)
+      for (int64_t at = offsets[lists[i]]; at < offsets[lists[i] + 1]; ++at) own_.push_back(at);
+    rows_ = own_.data();
+    size_ = static_cast<int64_t>(own_.size());
+    if (rows_ == nullptr) rows_ = &kNone;
+  }
+  Order(const Order&) = delete;
 
   int64_t size() const { return size_; }
   bool is_as_decoded() const { return rows_ == nullptr; }
   size_t operator[](int64_t i) const { return static_cast<size_t>(rows_ ? rows_[i] : i); }
 
  private:
-  const int64_t* rows_;
+  static constexpr int64_t kNone = 0;  // there are no rows: as decoded is something else
+
+  const int64_t* rows_ = nullptr;
   int64_t size_;
+  std::vector<int64_t> own_;
 };
 
 // The decoded rows of a column: those of some sinks, one behind the other.
@@ -241,20 +254,140 @@ class Column {
   arrow::Batch& batch_;
 };
 
-// Columns of a plan as one struct array, for `RecordBatch._import_from_c`.
+// A field that others lie in. Its leaves are decoded first; each knows the lists and structs around
+// it, and those of one field have to agree.
+class Nested {
+ public:
+  struct Leaf {
+    RangeForm form{};
+    Sink sink{};
+    std::vector<nests::Depth> depths;  // the innermost first
+
+    // Once it is decoded: its values are those of its slots.
+    void finish() {
+      const size_t slots = depths[0].valid.size();
+      if (form.is_string() ? sink.offsets.size() != slots + 1
+                           : sink.bytes.size() != slots * static_cast<size_t>(sink.width))
+        corrupt("values of other slots");
+      sink.valid = depths[0].valid;
+      sink.has_nulls = depths[0].has_nulls;
+    }
+    // From the outside.
+    const nests::Depth& at(size_t depth) const { return depths[depths.size() - 1 - depth]; }
+  };
+
+  // The field whose nodes begin at one.
+  Nested(const nests::Trees& trees, size_t node) : trees_(trees), first_(node) {
+    std::vector<nests::Depth> above;
+    add_leaves(node, above);
+  }
+
+  std::vector<Leaf> leaves;  // with their depths; to be decoded
+
+  arrow::Column column(int64_t num_rows, const Order& order, arrow::Batch& batch) {
+    size_t node = first_, leaf = 0;
+    return column_of(node, leaf, 0, num_rows, order, batch);
+  }
+
+ private:
+  void add_leaves(size_t& node, std::vector<nests::Depth>& above) {
+    if (above.size() == nests::kMostLayers) corrupt("row batch: fields too deep");
+    const int kind = trees_[node++];
+    above.insert(above.begin(), nests::Depth{kind < 0});
+    if (kind == nests::kLeaf) leaves.push_back({.depths = above});
+    for (size_t i = 0; i < nests::num_children(kind); ++i) add_leaves(node, above);
+    above.erase(above.begin());
+  }
+
+  // The field that begins at a node, whose leaves begin at `leaf`; both are moved behind it.
+  arrow::Column column_of(size_t& node, size_t& leaf, size_t depth, int64_t num_slots,
+                          const Order& order, arrow::Batch& batch) {
+    const size_t end = nests::end_of(trees_, node), first = leaf;
+    const size_t last = first + nests::num_leaves(trees_, node, end);
+    for (size_t i = first; i < last; ++i)
+      if (const auto own = static_cast<int64_t>(leaves[i].at(depth).valid.size()); own != num_slots)
+        corrupt(std::to_string(own) + " slots, expected " + std::to_string(num_slots));
+    const int kind = trees_[node++];
+    if (kind == nests::kLeaf) {
+      Leaf& own = leaves[leaf++];
+      return Column(Decoded({&own.sink}, num_slots), own.form, order, batch).finish();
+    }
+    arrow::Column column{order.size(), 0, {nullptr}};
+    if (kind > 0) {
+      add_validity(depth, first, last, order, column, batch);
+      for (int i = 0; i < kind; ++i)
+        column.children.push_back(column_of(node, leaf, depth + 1, num_slots, order, batch));
+      return column;
+    }
+    const std::vector<int64_t>& offsets = leaves[first].at(depth).offsets;
+    for (size_t i = first + 1; i < last; ++i)
+      if (leaves[i].at(depth).offsets != offsets) corrupt("its leaves disagree on its lists");
+    add_validity(depth, first, first + 1, order, column, batch);
+    const Order items(order, offsets);
+    column.buffers.push_back(kind == nests::kList ? ends<int32_t>(offsets, order, items, batch)
+                                                  : ends<int64_t>(offsets, order, items, batch));
+    column.children.push_back(column_of(node, leaf, depth + 1, offsets.back(), items, batch));
+    return column;
+  }
+
+  // A slot is null where all leaves say so: the file of a member that was added later knows of that
+  // one alone.
+  void add_validity(size_t depth, size_t first, size_t last, const Order& order,
+                    arrow::Column& column, arrow::Batch& batch) const {
+    for (size_t i = first; i < last; ++i)
+      if (!leaves[i].at(depth).has_nulls) return;
+    Owned<uint8_t> bits((order.size() + 7) / 8);
+    std::fill_n(bits.data(), bits.size(), uint8_t{0});
+    for (int64_t i = 0; i < order.size(); ++i) {
+      uint8_t is_valid = 0;
+      for (size_t j = first; j < last; ++j) is_valid |= leaves[j].at(depth).valid[order[i]];
+      column.num_nulls += !is_valid;
+      bits[i / 8] |= static_cast<uint8_t>(is_valid << (i % 8));
+    }
+    column.buffers[0] = batch.keep(std::move(bits));
+  }
+
+  template <typename Offset>
+  static const void* ends(const std::vector<int64_t>& offsets, const Order& lists,
+                          const Order& items, arrow::Batch& batch) {
+    if (items.size() > std::numeric_limits<Offset>::max())
+      throw std::overflow_error("items of too many lists for their offsets");
+    Owned<Offset> ends(lists.size() + 1);
+    ends[0] = 0;
+    for (int64_t i = 0; i < lists.size(); ++i)
+      ends[i + 1] = static_cast<Offset>(ends[i] + (offsets[lists[i] + 1] - offsets[lists[i]]));
+    return batch.keep(std::move(ends));
+  }
+
+  const nests::Trees& trees_;
+  size_t first_;
+};
+
+// Fields of a plan as one struct array, for `RecordBatch._import_from_c`.
 class RowBatch : public arrow::Exported {
  public:
   enum State : int { kFailed, kGoesOn, kDone };
 
-  // `columns`: of the plan, which fit (`RowPlan.fitting`) these widths; `texts`: are they UTF-8?
-  // `order`: the plan's rows that are wanted, by number; without it all, in the order of the plan.
-  // `shares`: of the groups of each column, that are decoded by a thread each.
-  RowBatch(std::vector<size_t> columns, const std::vector<int64_t>& widths,
+  // `trees`: of fields, whose leaves are `columns` of the plan and fit (`RowPlan.fitting`) these
+  // widths; `texts`: are they UTF-8? `order`: the plan's rows that are wanted, by number; without it all, in the order of the plan.
+  // `shares`: of the groups of each column, that are decoded by a thread each; one where there are
+  // nested fields.
+  RowBatch(nests::Trees trees, std::vector<size_t> columns, const std::vector<int64_t>& widths,
            const std::vector<bool>& texts, std::optional<In<int64_t>> order, size_t shares)
-      : columns_(std::move(columns)), order_(std::move(order)), shares_(shares), left_(shares) {
+      : trees_(std::move(trees)),
+        columns_(std::move(columns)),
+        order_(std::move(order)),
+        shares_(shares),
+        left_(shares) {
     if (widths.size() != columns_.size() || texts.size() != columns_.size())
       corrupt("row batch: forms of other columns");
+    for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
+      end = nests::end_of(trees_, node);
+      is_nested_.resize(is_nested_.size() + nests::num_leaves(trees_, node, end), end - node > 1);
+    }
+    if (is_nested_.size() != columns_.size()) corrupt("row batch: fields of other columns");
     if (shares == 0) corrupt("row batch: no shares");
+    if (shares > 1 && trees_.size() != columns_.size()) corrupt("row batch: shares of nested fields");
     for (size_t i = 0; i < widths.size(); ++i) forms_.push_back({widths[i], texts[i]});
   }
   // Of a share: the number of the page, in the plan's list, that was decoded last (an error is in
@@ -292,7 +425,8 @@ class RowBatch : public arrow::Exported {
   State run(const RowPlan& plan, Groups& groups, size_t number) {
     if (share_of(number).is_begun && shares_.size() > 1) corrupt("row batch: a share again");
     for (size_t i = 0; i < columns_.size(); ++i)
-      if (!plan.fits(columns_[i], forms_[i].width)) corrupt("row batch: rows of another form");
+      if (!plan.fits(columns_[i], forms_[i].width, is_nested_[i]))
+        corrupt("row batch: rows of another form");
     Share& share = shares_[number];
     share.is_begun = true;
     nb::gil_scoped_release release;
@@ -318,16 +452,35 @@ class RowBatch : public arrow::Exported {
     const Order order(order_, plan.num_rows);
     auto batch = std::make_unique<arrow::Batch>(order.size());
     Sink sink;
-    for (share.column = 0; share.column < columns_.size(); ++share.column) {
-      if (!decode_column(plan, groups, 0, sink)) return kFailed;
-      add(share.column, {&sink}, order, plan.num_rows, *batch);
+    share.column = 0;
+    for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
+      end = nests::end_of(trees_, node);
+      if (trees_[node] == nests::kLeaf) {
+        if (!decode_column(plan, groups, 0, sink)) return kFailed;
+        add(share.column, {&sink}, order, plan.num_rows, *batch);
+        ++share.column;
+        continue;
+      }
+      Nested nested(trees_, node);
+      const size_t first = share.column;
+      for (size_t i = 0; i < nested.leaves.size(); ++i) {
+        share.column = first + i;
+        Nested::Leaf& leaf = nested.leaves[i];
+        leaf.form = forms_[share.column];
+        if (!decode_column(plan, groups, 0, leaf.sink, &leaf.depths)) return kFailed;
+        leaf.finish();
+      }
+      batch->add(nested.column(plan.num_rows, order, *batch));
+      ++share.column;
     }
     give(std::move(batch));
     return kDone;
   }
 
-  // Decodes the groups of a column that are a share's: about as many bytes for each.
-  bool decode_column(const RowPlan& plan, Groups& groups, size_t number, Sink& sink) {
+  // Decodes the groups of a column that are a share's: about as many bytes for each. `depths`: of a
+  // leaf of a nested field.
+  bool decode_column(const RowPlan& plan, Groups& groups, size_t number, Sink& sink,
+                     std::vector<nests::Depth>* depths = nullptr) {
     Share& share = shares_[number];
     const RangeForm& form = forms_[share.column];
     const size_t column = columns_[share.column];
@@ -335,10 +488,13 @@ class RowBatch : public arrow::Exported {
     int64_t num_rows = 0;
     for (size_t group = first; group < last; ++group) num_rows += plan.groups[group].num_rows;
     sink.clear(form.is_string() ? 0 : std::max<int64_t>(form.width, 1), num_rows);
+    sink.with_levels = depths != nullptr;
     for (size_t group = first; group < last; ++group) {
       const uint8_t* bytes = groups.bring(plan, group);
       if (bytes == nullptr) return false;
       take_group(plan, group, bytes, sink, share.page);
+      const bool is_run = group + 1 == last || plan.layers(group + 1) != plan.layers(group);
+      if (depths && is_run) nests::unravel(plan.layers(group), sink.rep, sink.def, *depths);
     }
     return true;
   }
@@ -361,8 +517,10 @@ class RowBatch : public arrow::Exported {
     batch.add(Column(rows, forms_[column], order, batch).finish());
   }
 
+  nests::Trees trees_;
   std::vector<size_t> columns_;
   std::vector<RangeForm> forms_;
+  std::vector<bool> is_nested_;
   std::optional<In<int64_t>> order_;
   std::vector<Share> shares_;
   std::atomic<size_t> left_;  // shares that are not decoded
@@ -374,9 +532,9 @@ class RowBatch : public arrow::Exported {
 void register_row_batch(nanobind::module_& m) {
   using namespace alance;
   nb::class_<RowBatch>(m, "RowBatch")
-      .def(nb::init<std::vector<size_t>, const std::vector<int64_t>&, const std::vector<bool>&,
-                    std::optional<In<int64_t>>, size_t>(),
-           nb::arg("columns"), nb::arg("widths"), nb::arg("texts"), nb::arg("order") = nb::none(),
+      .def(nb::init<nests::Trees, std::vector<size_t>, const std::vector<int64_t>&,
+                    const std::vector<bool>&, std::optional<In<int64_t>>, size_t>(),
+           nb::arg("trees"), nb::arg("columns"), nb::arg("widths"), nb::arg("texts"), nb::arg("order") = nb::none(),
            nb::arg("shares") = 1)
       .def_prop_ro("address", &RowBatch::address)
       .def("place", &RowBatch::place, nb::arg("share") = 0)

@@ -165,8 +165,9 @@ class RowPage {
   }
   // Decodes neighbouring rows, at least one, from these bytes; of a page without lists.
   void decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
-  // Whether rows are values of a width as of `RangeForm`.
-  bool fits(int64_t width) const;
+  // Whether values are of a width as of `RangeForm`, and whether rows are such values.
+  bool holds(int64_t width) const;
+  bool fits(int64_t width) const { return max_rep_ == 0 && holds(width); }
   bool has_nulls() const { return max_level_ != 0; }
 
  private:

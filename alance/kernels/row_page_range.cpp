@@ -100,8 +100,7 @@ struct RowPage::Slice {
   int64_t count() const { return last - first; }
 };
 
-bool RowPage::fits(int64_t width) const {
-  if (max_rep_ != 0) return false;
+bool RowPage::holds(int64_t width) const {
   if (values_ == Values::zipped) return width > 0 && width == bits_ / 8;
   if (items_kind_ == Items::fixed) return width == item_width_;
   if (items_kind_ != Items::none) return width < 0;

@@ -4,6 +4,7 @@
 #pragma once
 #include <vector>
 
+#include "nests.hpp"
 #include "row_page.hpp"
 #include "source.hpp"
 
@@ -25,7 +26,7 @@ class RowPlan {
   struct Hit {
     size_t table, page;
     const RowPage* kernel;
-    bool is_plain;  // a row is a value, or null for no other reason than its own
+    nests::Layers layers;  // 0: its values are not those that its chunks hold
   };
   struct Unknown {
     size_t table, page;
@@ -45,11 +46,17 @@ class RowPlan {
   size_t first_part(size_t group) const { return group ? groups[group - 1].parts_end : 0; }
   size_t first_piece(size_t group) const { return group ? groups[group - 1].pieces_end : 0; }
   int64_t first_byte(size_t group) const { return group ? groups[group - 1].bytes_end : 0; }
-  // Whether all rows of a column are values of a width as of `RangeForm`.
-  bool fits(size_t column, int64_t width) const {
+  // The layers of the pages of a group.
+  nests::Layers layers(size_t group) const { return hits[parts[first_part(group)].hit].layers; }
+  // Whether all values of a column are of a width as of `RangeForm`. Of a field of its own, a row is
+  // a value, or null for no other reason than its own.
+  bool fits(size_t column, int64_t width, bool is_nested) const {
     if (column >= columns.size()) corrupt("row plan: no such column");
-    for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i)
-      if (const Hit& hit = hits[parts[i].hit]; !hit.is_plain || !hit.kernel->fits(width)) return false;
+    for (size_t i = first_part(first_group(column)); i < first_part(columns[column]); ++i) {
+      const Hit& hit = hits[parts[i].hit];
+      if (hit.layers == 0 || !hit.kernel->holds(width)) return false;
+      if (!is_nested && !nests::is_plain(hit.layers)) return false;
+    }
     return true;
   }
   void check_groups(size_t first, size_t last) const {

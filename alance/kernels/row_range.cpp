@@ -158,7 +158,7 @@ class RangePlan {
       if (entry.kernel == nullptr) {
         const std::pair<size_t, size_t> place{column, page};  // maybe that of the span before
         if (unknown_.empty() || unknown_.back() != place) unknown_.push_back(place);
-      } else if (!entry.is_plain || !entry.kernel->fits(forms[column].width)) {
+      } else if (!nests::is_plain(entry.layers) || !entry.kernel->fits(forms[column].width)) {
         is_plain = false;
       } else {
         const int64_t first = row - bounds[page];

@@ -40,7 +40,7 @@ class Planner {
         plan.unknown.push_back({number, page});
       } else if (plan.unknown.empty()) {  // else the plan is made again, once these are known
         entry.kernel->check_rows(in_page + i, next - i);  // ascending, and rows of the page
-        plan.hits.push_back({number, page, entry.kernel, entry.is_plain});
+        plan.hits.push_back({number, page, entry.kernel, entry.layers});
         add_pieces(number, entry.kernel, entry.kind, base + i, base + next);
       }
       i = next;
@@ -186,12 +186,21 @@ int64_t bytes_of(const RowPlan& plan, size_t first, size_t last) {
   return plan.first_byte(last) - plan.first_byte(first);
 }
 
-// The columns whose rows are values of these widths (as of `RangeForm`, one a column; -1: of none).
-std::vector<size_t> fitting(const RowPlan& plan, const std::vector<int64_t>& widths) {
-  if (widths.size() != plan.columns.size()) corrupt("row plan: widths of other columns");
+// The fields whose leaves, which are these columns, have rows of values of these widths (as of
+// `RangeForm`, one a column; -1: of none).
+std::vector<size_t> fitting(const RowPlan& plan, const nests::Trees& trees,
+                            const std::vector<size_t>& columns, const std::vector<int64_t>& widths) {
+  if (widths.size() != columns.size() || nests::num_leaves(trees, 0, trees.size()) != columns.size())
+    corrupt("row plan: widths of other columns");
   std::vector<size_t> found;
-  for (size_t column = 0; column < widths.size(); ++column)
-    if (widths[column] != -1 && plan.fits(column, widths[column])) found.push_back(column);
+  for (size_t node = 0, leaf = 0, field = 0; node < trees.size(); ++field) {
+    const size_t end = nests::end_of(trees, node), last = leaf + nests::num_leaves(trees, node, end);
+    bool fits = true;
+    for (; leaf < last; ++leaf)
+      fits &= widths[leaf] != -1 && plan.fits(columns[leaf], widths[leaf], end - node > 1);
+    if (fits) found.push_back(field);
+    node = end;
+  }
   return found;
 }
 
@@ -216,12 +225,12 @@ void register_row_table(nanobind::module_& m) {
   nb::class_<RowTable>(m, "RowTable")
       .def(nb::init<In<int64_t>>(), nb::arg("first_rows"))
       .def("set", &RowTable::set, nb::arg("number"), nb::arg("kernel"), nb::arg("page"),
-           nb::arg("kind"), nb::arg("is_plain"));
+           nb::arg("kind"), nb::arg("layers"));
   nb::class_<RowPlan>(m, "RowPlan")
       .def_prop_ro("unknown", &unknown_of)
       .def_prop_ro("num_groups", [](const RowPlan& plan) { return plan.groups.size(); })
       .def_prop_ro("column_bytes", &column_bytes)
-      .def("fitting", &fitting, nb::arg("widths"))
+      .def("fitting", &fitting, nb::arg("trees"), nb::arg("columns"), nb::arg("widths"))
       .def("page", &page_of)
       .def("column", &column_of)
       .def("pieces", &pieces_of)

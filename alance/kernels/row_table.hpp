@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "nests.hpp"
 #include "row_page.hpp"
 
 namespace alance {
@@ -15,7 +16,7 @@ class RowTable {
     const RowPage* kernel = nullptr;
     nb::object page;
     int kind = 0;
-    bool is_plain = false;
+    nests::Layers layers = 0;
   };
 
   // `first_rows` has one number a page and the total behind them.
@@ -34,12 +35,11 @@ class RowTable {
 
 
   // Page `number` is known: `page` is what plans give for it, and keeps `kernel` alive; pages of
-  // one kind are decoded into the same values; those of a plain one are what its chunks hold, and a
-  // row is absent for no other reason than its own null.
-  void set(int64_t number, const RowPage* kernel, nb::object page, int kind, bool is_plain) {
+  // one kind are decoded into the same values; `layers`: 0 where these are not what its chunks hold.
+  void set(int64_t number, const RowPage* kernel, nb::object page, int kind, nests::Layers layers) {
     if (number < 0 || number >= static_cast<int64_t>(entries_.size()))
       corrupt("row table: no such page");
-    entries_[static_cast<size_t>(number)] = {kernel, std::move(page), kind, is_plain};
+    entries_[static_cast<size_t>(number)] = {kernel, std::move(page), kind, layers};
   }
 
   const std::vector<int64_t>& first_rows() const { return first_rows_; }

@@ -140,12 +140,16 @@ def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
     )
     table.set(0, page, page, 0, True)
     plan = _kernels.plan_rows([[table]] * 2, np.array([1, 3], np.int64), [2])
-    assert (plan.fitting([1, -1]), plan.fitting([4, 1])) == ([0], [1])
+    assert plan.fitting([0, 0], [0, 1], [1, -1]) == [0]
+    assert plan.fitting([0, 0], [0, 1], [4, 1]) == [1]
+    assert plan.fitting([0, -1, 0], [0, 1], [1, 1]) == [0, 1]  # the layers are looked at later
     assert plan.column_bytes == [16, 16]
     with pytest.raises(ValueError, match="widths of other columns"):
-        plan.fitting([1])
+        plan.fitting([0], [0, 1], [1])
+    with pytest.raises(ValueError, match="unknown nodes"):
+        plan.fitting([0, 2, 0], [0, 1], [1, 1])
     chunk = b"\0\0\x04\0\0\0\0\0" + bytes([5, 6, 7, 8, 0, 0, 0, 0])
-    batch = _kernels.RowBatch([0, 1], [1, 1], [False, False])
+    batch = _kernels.RowBatch([0, 0], [0, 1], [1, 1], [False, False])
     with pytest.raises(ValueError, match="row batch"):
         batch.decode(plan, memoryview(chunk))
     batch.decode(plan, memoryview(chunk * 2))
@@ -157,7 +161,7 @@ def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
     path.write_bytes(chunk)
     fd = os.open(path, os.O_RDONLY)
     try:
-        batch, source = _kernels.RowBatch([0], [1], [False]), _kernels.FileSource([fd], 4096)
+        batch, source = _kernels.RowBatch([0], [0], [1], [False]), _kernels.FileSource([fd], 4096)
         assert batch.read(plan, source)
         path.write_bytes(chunk[:-1])
         assert not batch.read(plan, source)
@@ -165,18 +169,63 @@ def test_a_batch_of_rows_knows_its_forms(tmp_path: Path) -> None:
         os.close(fd)
     for columns, widths in (([2], [1]), ([0], [4])):
         with pytest.raises(ValueError, match=r"row plan: no such column|rows of another form"):
-            _kernels.RowBatch(columns, widths, [False]).decode(plan, memoryview(chunk * 2))
+            _kernels.RowBatch([0], columns, widths, [False]).decode(plan, memoryview(chunk * 2))
     with pytest.raises(ValueError, match="forms of other columns"):
-        _kernels.RowBatch([0], [1, 1], [False])
+        _kernels.RowBatch([0], [0], [1, 1], [False])
     order = np.array([1, 0, 1], np.int64)
-    batch = _kernels.RowBatch([0, 1], [1, 1], [False, False], order)
+    batch = _kernels.RowBatch([0, 0], [0, 1], [1, 1], [False, False], order)
     batch.decode(plan, memoryview(chunk * 2))
     rows = pa.RecordBatch._import_from_c(batch.address, schema)
     assert rows.to_pydict() == {"a": [8, 6, 8], "b": [8, 6, 8]}
     for other in (2, -1):
-        batch = _kernels.RowBatch([0], [1], [False], np.array([other]))
+        batch = _kernels.RowBatch([0], [0], [1], [False], np.array([other]))
         with pytest.raises(ValueError, match="order of other rows"):
             batch.decode(plan, memoryview(chunk * 2))
+
+
+def test_nested_fields_of_a_batch_have_the_layers_of_their_pages() -> None:
+    page = _kernels.RowPage(
+        np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
+    )
+    chunk = memoryview(b"\0\0\x04\0\0\0\0\0" + bytes([5, 6, 7, 8, 0, 0, 0, 0]))
+
+    def rows(trees: list[int], layers: int, rows: list[int]) -> list[object]:
+        """Those of a page with such layers, of so many columns."""
+        table = _kernels.RowTable(np.array([0, 4], np.int64))
+        table.set(0, page, page, 0, layers)
+        columns = [*range(trees.count(0))]
+        plan = _kernels.plan_rows([[table]] * len(columns), np.array([1, 3], np.int64), [2])
+        order = np.array(rows, np.int64)
+        batch = _kernels.RowBatch(trees, columns, [1] * len(columns), [False] * len(columns), order)
+        batch.decode(plan, memoryview(bytes(chunk) * len(columns)))
+        kind: pa.DataType = pa.uint8()
+        for node in reversed(trees[: trees.index(0)]):
+            kind = pa.list_(kind) if node < 0 else pa.struct([(str(n), kind) for n in range(node)])
+        schema = pa.schema({"a": kind})
+        taken = pa.RecordBatch._import_from_c(batch.address, schema)
+        taken.validate(full=True)
+        values: list[object] = taken["a"].to_pylist()
+        return values
+
+    assert rows([1, 0], 0x11, [1, 0, 1]) == [{"0": 8}, {"0": 6}, {"0": 8}]
+    assert rows([2, 0, 0], 0x31, [0]) == [{"0": 6, "1": 6}]
+    assert rows([1] * 15 + [0], int("1" * 16, 16), []) == []
+    for trees, layers, message in (
+        ([1, 0], 0, "another form"),
+        ([1, 0], 1, "pages of fewer layers"),
+        ([1, 0], 0x111, "pages of other layers"),
+        ([-1, 0], 0x11, "pages of other layers"),
+        ([-1, 0], 0x21, "without repetition levels"),
+        ([1] * 16 + [0], int("1" * 16, 16), "too deep"),
+        ([-3, 0], 0x21, "unknown nodes"),
+        ([2, 0], 0x11, "unknown nodes"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            rows(trees, layers, [0])
+    with pytest.raises(ValueError, match="fields of other columns"):
+        _kernels.RowBatch([0, 0], [0], [1], [False])
+    with pytest.raises(ValueError, match="shares of nested fields"):
+        _kernels.RowBatch([1, 0], [0], [1], [False], None, 2)
 
 
 def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
@@ -201,21 +250,21 @@ def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
     order = np.array([3, 0, 0, 2, 1], np.int64)
     schema = pa.schema([("a", pa.binary(width))])
     content = path.read_bytes()
-    whole = _kernels.RowBatch([0], [width], [False], order)
+    whole = _kernels.RowBatch([0], [0], [width], [False], order)
     whole.decode(plan, memoryview(content))
     expected = pa.RecordBatch._import_from_c(whole.address, schema)
     fd = os.open(path, os.O_RDONLY)
     try:
         for shares in (1, 2, 3, 7):
             for turn in (1, -1):
-                batch = _kernels.RowBatch([0], [width], [False], order, shares)
+                batch = _kernels.RowBatch([0], [0], [width], [False], order, shares)
                 states = []
                 for share in [*range(shares)][::turn]:
                     assert batch.address == 0
                     states.append(batch.read(plan, _kernels.FileSource([fd], 4096), share))
                 assert states == [1] * (shares - 1) + [2]
                 assert pa.RecordBatch._import_from_c(batch.address, schema).equals(expected)
-        batch = _kernels.RowBatch([0], [width], [False], order, 2)
+        batch = _kernels.RowBatch([0], [0], [width], [False], order, 2)
         source = _kernels.FileSource([fd], 4096)
         with pytest.raises(ValueError, match="no such share"):
             batch.read(plan, source, 2)
@@ -231,7 +280,7 @@ def test_shares_of_rows_become_one_batch(tmp_path: Path) -> None:
     finally:
         os.close(fd)
     with pytest.raises(ValueError, match="no shares"):
-        _kernels.RowBatch([0], [width], [False], order, 0)
+        _kernels.RowBatch([0], [0], [width], [False], order, 0)
 
 
 def test_ranges_of_rows_lie_in_any_buffers() -> None:

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 # Pages of one kind are decoded into the same values, whatever their codecs: its number, which the
 # kernel compares.
-_KINDS: Final[dict[tuple[Shape, int, bool, bool], tuple[int, bool]]] = {}
+_KINDS: Final[dict[tuple[Shape, int, bool, bool], tuple[int, int]]] = {}
+MOST_LAYERS: Final = 16  # of a column that the kernel puts together with others: four bits each
 
 
 @dataclass(slots=True)  # frozen it would take thrice as long to make
@@ -44,15 +45,18 @@ class RowPage:
     are_items: bool = False  # they are the items of fixed-size lists, and nothing else
 
     @property
-    def kind(self) -> tuple[int, bool]:
-        """Equal for pages whose rows can be taken in one call; and whether rows are as in memory:
-        each is one value, of bytes as Arrow has them.
+    def kind(self) -> tuple[int, int]:
+        """Equal for pages whose rows can be taken in one call; and the layers, as kernels have
+        them, where values are of bytes as Arrow has them.
         """
         key = self.shape, self.kernel.width, self.decoded is None, self.are_items
         kind = _KINDS.get(key)
         if kind is None:
-            is_as_in_memory = self.shape.is_plain and (self.decoded is None or self.are_items)
-            kind = _KINDS[key] = len(_KINDS), is_as_in_memory
+            layers = self.shape.layers
+            is_as_in_memory = self.decoded is None or (self.are_items and self.shape.is_plain)
+            code = sum(layer << 4 * depth for depth, layer in enumerate(layers))
+            is_told = is_as_in_memory and len(layers) <= MOST_LAYERS
+            kind = _KINDS[key] = len(_KINDS), code if is_told else 0
         return kind
 
 
