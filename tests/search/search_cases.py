@@ -57,6 +57,39 @@ def written(path: Path, kind: str = "float32", *, deletes: bool = True, **option
     return path
 
 
+def drawn(
+    path: Path,
+    metric: str,
+    partitions: int,
+    *,
+    column: str = "vec",
+    num_sub_vectors: int = 0,
+    num_bits: int = 8,
+) -> dict[str, Any]:
+    """Centroids, and a codebook if there are sub-vectors, of rows of the table: the same each time,
+    while those that pylance trains are by chance.
+    """
+    rows = lance.dataset(path).to_table([column])[column].combine_chunks().drop_null()
+    values = np.array(rows.flatten()).reshape(len(rows), -1)
+    kind = values.dtype
+    if metric == "cosine":
+        values = values / np.linalg.norm(values.astype(np.float64), axis=1, keepdims=True)
+    values = values[np.random.default_rng(1).permutation(len(values))]
+    centroids = values[:partitions]
+    options: dict[str, Any] = {
+        "num_partitions": partitions,
+        "ivf_centroids": centroids.astype(kind),
+    }
+    if num_sub_vectors:
+        coded = values[: 1 << num_bits].astype(np.float64)
+        if metric != "dot":  # of these the distance from the nearest centroid is coded
+            away = ((coded[:, None] - centroids.astype(np.float64)) ** 2).sum(2)
+            coded -= centroids[away.argmin(1)]
+        book = coded.reshape(len(coded), num_sub_vectors, -1).transpose(1, 0, 2)
+        options["pq_codebook"] = np.ascontiguousarray(book, kind)
+    return options
+
+
 def queries(kind: str, count: int = 5) -> npt.NDArray[Any]:
     """Vectors like those of the table."""
     found = vectors(kind, 200, seed=99).drop_null()[:count]

@@ -16,6 +16,7 @@ from tests.search.search_cases import (
     SKIPPED,
     agree,
     agree_on_common,
+    drawn,
     ids,
     ours,
     queries,
@@ -49,11 +50,15 @@ GRAPHS: Final = {
 
 
 def index(path: Path, kind: str, metric: str, **options: Any) -> None:
-    """Make an index as pylance does."""
+    """Make an index as pylance does, by the same centroids and codebook each time."""
+    given: dict[str, Any] = {"num_partitions": PARTITIONS}
+    if metric != "hamming":  # by which pylance takes no centroids
+        codes = {name: options[name] for name in ("num_sub_vectors", "num_bits") if name in options}
+        given = drawn(path, metric, PARTITIONS, **(codes if kind.endswith("PQ") else {}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         lance.dataset(path).create_index(
-            "vec", kind, metric=metric, num_partitions=PARTITIONS, replace=True, **options
+            "vec", kind, metric=metric, replace=True, **given, **options
         )
 
 
