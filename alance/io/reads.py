@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -12,13 +12,12 @@ import numpy as np
 from alance import _kernels
 from alance.format.plans import Pieces
 from alance.io import trace
-from alance.io.coalesce import coalesce
+from alance.io.coalesce import MAX_RANGE_BYTES, coalesce
 from alance.io.futures import in_thread, threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from alance.arrays import Int64s
     from alance.format.plans import Extent
     from alance.io.booking import Asked
     from alance.io.flights import Flight
@@ -134,7 +133,7 @@ class Read(asyncio.Future[Any]):
         self._objects: dict[str, Landed] = {}
         self._others: set[asyncio.Future[Any]] = set()  # what brings bytes without a flight
         self._missing: set[Flight] = set()
-        self._asked: dict[str, tuple[Int64s, Int64s]] = {}  # starts and stops, of a part
+        self._asked: dict[str, Sequence[tuple[int, int]]] = {}  # of a part, in order
 
     def cancel(self, msg: object = None) -> bool:
         """Withdraw from the flights that are still under way."""
@@ -158,7 +157,8 @@ class Read(asyncio.Future[Any]):
 
     def keep(self, location: str, asked: Asked) -> None:
         """All that is asked of an object, of a part."""
-        self._asked[location] = asked.starts, asked.stops
+        ranges = np.stack((asked.starts, asked.stops), axis=1)
+        self._asked[location] = coalesce(ranges, 0, MAX_RANGE_BYTES).spans
 
     @property
     def is_watched(self) -> bool:
@@ -199,7 +199,7 @@ class Read(asyncio.Future[Any]):
         if flight in self._missing:
             assert flight.buffer is not None
             location = flight.lane.store.root + flight.path
-            self._take(flight, location, _shares(flight, flight.buffer, *self._asked[location]))
+            self._take(flight, location, _shares(flight, flight.buffer, self._asked[location]))
 
     def _take(self, flight: Flight, location: str, spans: Sequence[tuple[int, memoryview]]) -> None:
         self._missing.discard(flight)
@@ -265,19 +265,21 @@ class Read(asyncio.Future[Any]):
 
 
 def _shares(
-    flight: Flight, buffer: memoryview, starts: Int64s, stops: Int64s
+    flight: Flight, buffer: memoryview, asked: Sequence[tuple[int, int]]
 ) -> Sequence[tuple[int, memoryview]]:
-    """What a read keeps of a flight's bytes, of which it asked for some ranges: copies where most
-    of them are for others.
+    """What a read keeps of a flight's bytes: copies where most of them are for others.
+
+    Args:
+        asked: what it asked for of the object: spans that ascend and are apart.
     """
-    starts, stops = (np.clip(bounds, flight.start, flight.stop) for bounds in (starts, stops))
-    is_here = starts < stops
-    ranges = np.stack((starts[is_here], stops[is_here]), axis=1)
-    gap = flight.lane.store.profile.take_gap
-    spans = coalesce(ranges, gap, flight.num_bytes).spans
+    first, last = flight.start, flight.stop
+    place = max(0, bisect_right(asked, (first,)) - 1)  # of the last span that begins before it
+    end = bisect_left(asked, (last,))
+    inside = [(max(start, first), min(stop, last)) for start, stop in asked[place:end]]
+    ranges = [(start, stop) for start, stop in inside if start < stop]
+    spans = coalesce(ranges, flight.lane.store.profile.take_gap, flight.num_bytes).spans
     if sum([stop - start for start, stop in spans]) >= (1 - OTHERS_SHARE) * flight.num_bytes:
-        return [(flight.start, buffer)]
-    first = flight.start
+        return [(first, buffer)]
     return [
         (start, memoryview(bytes(buffer[start - first : stop - first]))) for start, stop in spans
     ]
