@@ -21,6 +21,7 @@ from alance.optimize import Compaction
 from tests.changing.both_ways import Twins, files_of, latest, plain, read
 from tests.changing.both_ways import rows as small
 from tests.indices.index_cases import FILTERS, agree, by_pylance, coverage, rows
+from tests.search.search_cases import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -147,7 +148,8 @@ async def test_indices_of_all_kinds_give_pylance_the_same_answers(tmp_path: Path
     kinds = {"id": "BTREE", "labels": "LABEL_LIST", "word": "INVERTED", "kind": "BITMAP"}
     for column, index in kinds.items():
         theirs.create_scalar_index(column, index)  # type: ignore[arg-type]
-    theirs.create_index("v", "IVF_PQ", num_partitions=4, num_sub_vectors=4)
+    codes = drawn(path, "l2", 4, column="v", num_sub_vectors=4)
+    theirs.create_index("v", "IVF_PQ", num_sub_vectors=4, **codes)
     lance.dataset(path).delete("id % 10 = 4")
 
     def answers() -> list[Any]:
@@ -155,7 +157,8 @@ async def test_indices_of_all_kinds_give_pylance_the_same_answers(tmp_path: Path
         filters = ("array_has_any(labels, ['l3'])", "kind = 'k4' and id < 900", "id = 1234")
         found = [dataset.to_table(["id"], filter=text)["id"].to_pylist() for text in filters]
         words = dataset.to_table(["id"], full_text_query="word7", limit=100)
-        near = dataset.to_table(["id"], nearest={"column": "v", "q": vectors[77], "k": 20})
+        asked = {"column": "v", "q": vectors[77], "k": 20, "refine_factor": 20}
+        near = dataset.to_table(["id"], nearest=asked)
         return [*map(sorted, found), sorted(words["id"].to_pylist()), near["id"].to_pylist()]
 
     before = answers()
