@@ -314,9 +314,11 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
     def scanner(self, columns: Columns = None, **options: Unpack[ScanArguments]) -> Scanner:
         """A scan to be run, counted or explained; options are the fields of `ScanOptions`."""
-        given: dict[str, Any] = {**self._scan_defaults, **options}
-        usual = given.pop("columns", None)
-        return Scanner(self._snapshot, usual if columns is None else columns, ScanOptions(**given))
+        settings: dict[str, Any] = {**self._scan_defaults, **options}
+        usual = settings.pop("columns", None)
+        return Scanner(
+            self._snapshot, usual if columns is None else columns, ScanOptions(**settings)
+        )
 
     def to_batches(
         self,

@@ -62,16 +62,16 @@ def to_datasets(
         InvalidInputError: an unknown column or a bad filter.
         NotFoundError: no such table or version.
     """
-    given: Any = getattr(source, "_inner", source)
+    inner: Any = getattr(source, "_inner", source)
     if isinstance(source, str | os.PathLike):
         opened = sync.dataset(source, version=version, storage_options=storage_options)
     elif version is not None or storage_options is not None:
         raise alance.InvalidInputError(
             "version=, storage_options=: of a URI; an open dataset has its own"
         )
-    elif isinstance(given, alance.Dataset):
+    elif isinstance(inner, alance.Dataset):
         face: Any = sync.Dataset
-        opened = face(in_any_loop(given))
+        opened = face(in_any_loop(inner))
     else:
         raise alance.InvalidInputError(f"{type(source)}: expected a URI, a path or a Dataset")
     rows = _Rows(opened, columns, filter, params)

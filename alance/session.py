@@ -305,15 +305,15 @@ class Session:
         await self.aclose()
 
 
-def _or_variable(given: T | None, name: str, parse: Callable[[str], T], usual: D) -> T | D:
+def _or_variable(value: T | None, name: str, parse: Callable[[str], T], usual: D) -> T | D:
     """A budget: as it is given, else as a variable of the environment says, else the usual one.
 
     Raises:
         InvalidInputError: the variable has another kind of value.
     """
     text = os.environ.get(f"ALANCE_{name}", "").strip()
-    if given is not None or not text:
-        return usual if given is None else given
+    if value is not None or not text:
+        return usual if value is None else value
     try:
         return parse(text)
     except ValueError:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PACKAGE: Final = ROOT / "alance"
 # Names that say nothing but that there is something.
-EMPTY: Final = frozenset(["found", "known", "made", "mine", "one", "wanted"])
+EMPTY: Final = frozenset(["found", "given", "known", "made", "mine", "one", "wanted"])
 
 
 def bound(tree: ast.AST) -> Iterator[tuple[str, int]]:

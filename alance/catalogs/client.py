@@ -200,9 +200,9 @@ class ClientBackend:
             AlanceError: by the code of the client's error.
         """
         models = _models()
-        given = {name: value for name, value in fields.items() if value is not None}
+        present = {name: value for name, value in fields.items() if value is not None}
         try:
-            message = getattr(models, request)(id=list(names), **given)
+            message = getattr(models, request)(id=list(names), **present)
             return getattr(self._client, method)(message)
         except _values_refused() as error:  # its text and it itself have the values
             places = {".".join(map(str, detail["loc"])) for detail in error.errors()}

@@ -76,10 +76,10 @@ def version(text: str) -> int | str:
     return int(text) if text.isdecimal() else text
 
 
-def options(given: Iterable[tuple[str, str]] | None) -> dict[str, Any]:
+def options(pairs: Iterable[tuple[str, str]] | None) -> dict[str, Any]:
     """Options of a verb, numbers and booleans as such."""
     values: dict[str, Any] = {}
-    for key, text in given or ():
+    for key, text in pairs or ():
         values[key] = {"true": True, "false": False}.get(text.lower(), text)
         for kind in (int, float):
             if values[key] is text:
@@ -94,22 +94,22 @@ def _as(kind: Callable[[str], Any], text: str) -> Any:
         return text
 
 
-def storage(given: argparse.Namespace) -> dict[str, str] | None:
+def storage(args: argparse.Namespace) -> dict[str, str] | None:
     """Options of the store."""
-    return dict(given.storage) if given.storage else None
+    return dict(args.storage) if args.storage else None
 
 
-async def opened(given: argparse.Namespace) -> Dataset:
+async def opened(args: argparse.Namespace) -> Dataset:
     """The version of the table that is meant.
 
     Raises:
         InvalidInputError: a branch and a tag, which names its own.
     """
-    number = getattr(given, "version", None)
-    branch = getattr(given, "branch", None)
+    number = getattr(args, "version", None)
+    branch = getattr(args, "branch", None)
     if branch is None:
-        return await alance.dataset(given.uri, version=number, storage_options=storage(given))
+        return await alance.dataset(args.uri, version=number, storage_options=storage(args))
     if isinstance(number, str):
         raise InvalidInputError(f"--branch {branch} --version {number}: a tag names its own branch")
-    dataset = await alance.dataset(given.uri, storage_options=storage(given))
+    dataset = await alance.dataset(args.uri, storage_options=storage(args))
     return await dataset.checkout_branch(branch, number)

@@ -91,31 +91,29 @@ def add_to(parsers: Parsers) -> None:
         add_version(parser)
 
 
-async def write(given: argparse.Namespace) -> Facts:
+async def write(args: argparse.Namespace) -> Facts:
     """Files as a new table, or in the place of its rows."""
-    mode = "overwrite" if given.overwrite else "create"
-    stable = given.stable_row_ids
-    return await _written(
-        given, mode, data_storage_version=given.file_version, stable_row_ids=stable
-    )
+    mode = "overwrite" if args.overwrite else "create"
+    stable = args.stable_row_ids
+    return await _written(args, mode, data_storage_version=args.file_version, stable_row_ids=stable)
 
 
-async def append(given: argparse.Namespace) -> Facts:
+async def append(args: argparse.Namespace) -> Facts:
     """Files behind the rows of a table."""
-    await opened(given)  # else one would be made
-    return await _written(given, "append")
+    await opened(args)  # else one would be made
+    return await _written(args, "append")
 
 
-async def _written(given: argparse.Namespace, mode: Any, **more: Any) -> Facts:
-    if given.max_rows_per_file is not None:
-        more["max_rows_per_file"] = given.max_rows_per_file
+async def _written(args: argparse.Namespace, mode: Any, **more: Any) -> Facts:
+    if args.max_rows_per_file is not None:
+        more["max_rows_per_file"] = args.max_rows_per_file
     progress = _Progress()
     dataset = await alance.write_dataset(
-        _reader(given.files, given.format),
-        given.uri,
+        _reader(args.files, args.format),
+        args.uri,
         mode=mode,
         progress=progress,
-        storage_options=storage(given),
+        storage_options=storage(args),
         **more,
     )
     progress.end()
@@ -209,11 +207,11 @@ class _Progress:
             print(file=sys.stderr)
 
 
-async def copy(given: argparse.Namespace) -> Facts:
+async def copy(args: argparse.Namespace) -> Facts:
     """All files of a version, then the version."""
-    dataset = await opened(given)
-    to_storage = dict(given.to_storage) if given.to_storage else None
-    copied = await dataset.deep_clone(given.target, storage_options=to_storage)
+    dataset = await opened(args)
+    to_storage = dict(args.to_storage) if args.to_storage else None
+    copied = await dataset.deep_clone(args.target, storage_options=to_storage)
     stats = await copied.stats()
     return Facts(
         {
@@ -221,55 +219,55 @@ async def copy(given: argparse.Namespace) -> Facts:
             "version": copied.version,
             "rows": stats.num_rows,
             "data_files": stats.num_data_files,
-            "data_bytes": stats.num_bytes if given.json else human_bytes(stats.num_bytes),
+            "data_bytes": stats.num_bytes if args.json else human_bytes(stats.num_bytes),
         }
     )
 
 
-async def delete(given: argparse.Namespace) -> Facts:
+async def delete(args: argparse.Namespace) -> Facts:
     """Delete rows."""
-    return _changed(await (await opened(given)).delete(given.filter))
+    return _changed(await (await opened(args)).delete(args.filter))
 
 
-async def compact(given: argparse.Namespace) -> Facts:
+async def compact(args: argparse.Namespace) -> Facts:
     """Rewrite fragments."""
-    more = {} if given.target_rows is None else {"target_rows_per_fragment": given.target_rows}
-    return _changed(await (await opened(given)).optimize.compact_files(**more))
+    more = {} if args.target_rows is None else {"target_rows_per_fragment": args.target_rows}
+    return _changed(await (await opened(args)).optimize.compact_files(**more))
 
 
-async def drop_columns(given: argparse.Namespace) -> Facts:
+async def drop_columns(args: argparse.Namespace) -> Facts:
     """Drop columns."""
-    return _changed(await (await opened(given)).drop_columns(given.columns))
+    return _changed(await (await opened(args)).drop_columns(args.columns))
 
 
 def _changed(dataset: Dataset) -> Facts:
     return Facts({"uri": dataset.uri, "version": dataset.version, **dataset.summary})
 
 
-async def cleanup(given: argparse.Namespace) -> Facts:
+async def cleanup(args: argparse.Namespace) -> Facts:
     """Remove old versions."""
-    age = None if given.older_than is None else timedelta(days=given.older_than)
-    dataset = await opened(given)
+    age = None if args.older_than is None else timedelta(days=args.older_than)
+    dataset = await opened(args)
     stats = await dataset.cleanup_old_versions(
         age,
-        given.keep,
-        error_if_tagged_old_versions=not given.keep_tagged,
-        dry_run=given.dry_run,
+        args.keep,
+        error_if_tagged_old_versions=not args.keep_tagged,
+        dry_run=args.dry_run,
     )
     return Facts({name: getattr(stats, name) for name in stats.__dataclass_fields__})
 
 
-async def index(given: argparse.Namespace) -> Facts | Rows:
+async def index(args: argparse.Namespace) -> Facts | Rows:
     """Change indices, then list them."""
-    dataset = await opened(given)
-    if given.create:
-        dataset = await _indexed(dataset, given)
-    if given.drop:
-        dataset = await dataset.drop_index(given.drop)
-    if given.optimize:
+    dataset = await opened(args)
+    if args.create:
+        dataset = await _indexed(dataset, args)
+    if args.drop:
+        dataset = await dataset.drop_index(args.drop)
+    if args.optimize:
         dataset = await dataset.optimize.optimize_indices()
-    if given.statistics:
-        return Facts(await dataset.index_statistics(given.statistics))
+    if args.statistics:
+        return Facts(await dataset.index_statistics(args.statistics))
     rows = [
         {
             "index": segment["name"],
@@ -285,9 +283,9 @@ async def index(given: argparse.Namespace) -> Facts | Rows:
     return Rows(rows, names, right=frozenset({"fragments", "of_version"}))
 
 
-async def _indexed(dataset: Dataset, given: argparse.Namespace) -> Dataset:
-    kind = (given.type or "BTREE").upper()
-    more = options(given.option)
+async def _indexed(dataset: Dataset, args: argparse.Namespace) -> Dataset:
+    kind = (args.type or "BTREE").upper()
+    more = options(args.option)
     if kind.startswith(VECTOR_KINDS):
-        return await dataset.create_index(given.create, kind, given.name, **more)
-    return await dataset.create_scalar_index(given.create, kind, given.name, **more)
+        return await dataset.create_index(args.create, kind, args.name, **more)
+    return await dataset.create_scalar_index(args.create, kind, args.name, **more)

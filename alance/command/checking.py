@@ -49,35 +49,35 @@ def add_to(parsers: Parsers) -> None:
     add_rows(parser)
 
 
-async def validate(given: argparse.Namespace) -> Text:
+async def validate(args: argparse.Namespace) -> Text:
     """Look for findings; status 2 where there are some."""
-    dataset = await opened(given)
+    dataset = await opened(args)
     try:
         await dataset.validate()
     except alance.CorruptFileError as error:
-        given.status = 2
+        args.status = 2
         return Text(str(error), {"valid": False, "findings": str(error).splitlines()[1:]})
     told = f"{dataset.uri}, version {dataset.version}: nothing is wrong"
     return Text(told, {"valid": True, "findings": []})
 
 
-async def repair(given: argparse.Namespace) -> Text:
+async def repair(args: argparse.Namespace) -> Text:
     """Say what is to be done, or do it; status 2 where something is still to be done."""
-    if given.dry_run and given.yes:
+    if args.dry_run and args.yes:
         raise alance.InvalidInputError("--dry-run and --yes: expected one of them")
     report = await alance.repair(
-        given.uri, dry_run=not given.yes, restore=given.restore, storage_options=storage(given)
+        args.uri, dry_run=not args.yes, restore=args.restore, storage_options=storage(args)
     )
     is_pending = bool(report.remedies) and report.new_version is None
-    given.status = 2 if report.left or is_pending else 0
+    args.status = 2 if report.left or is_pending else 0
     told = f"{report}\nrun it with --yes to do this" if is_pending else str(report)
     return Text(told, {name: getattr(report, name) for name in report.__dataclass_fields__})
 
 
-async def check_store(given: argparse.Namespace) -> Text:
+async def check_store(args: argparse.Namespace) -> Text:
     """Try a store; status 2 where something fails."""
-    report = await alance.check_store(given.uri, storage_options=storage(given))
-    given.status = 2 if report.failures else 0
+    report = await alance.check_store(args.uri, storage_options=storage(args))
+    args.status = 2 if report.failures else 0
     checks = [
         {"name": check.name, "purpose": check.purpose, "failure": check.failure}
         for check in report.checks
@@ -85,14 +85,14 @@ async def check_store(given: argparse.Namespace) -> Text:
     return Text(str(report), {"root": report.root, "checks": checks})
 
 
-async def inspect(given: argparse.Namespace) -> Rows | Text:
+async def inspect(args: argparse.Namespace) -> Rows | Text:
     """What a data file consists of."""
-    reader = await alance.FileReader.open(given.uri, storage_options=storage(given))
+    reader = await alance.FileReader.open(args.uri, storage_options=storage(args))
     file = await reader.describe()
-    if given.html:
-        _write(given.html, file_page(file))
-        return Text(f"{given.html}: {len(file.columns)} columns", {"html": given.html})
-    return _pages(file) if given.pages else _columns(file, as_json=given.json)
+    if args.html:
+        _write(args.html, file_page(file))
+        return Text(f"{args.html}: {len(file.columns)} columns", {"html": args.html})
+    return _pages(file) if args.pages else _columns(file, as_json=args.json)
 
 
 def _write(path: str, text: str) -> None:
@@ -140,17 +140,17 @@ def _pages(file: FileDescription) -> Rows:
     return Rows(rows, names, right=frozenset({"page", "rows", "start", "bytes"}))
 
 
-async def trace(given: argparse.Namespace) -> Text:
+async def trace(args: argparse.Namespace) -> Text:
     """Read, and tell what was asked of the store."""
     with alance.trace() as recorder:
-        dataset = await opened(given)
-        if given.take is not None:
-            await dataset.take(given.take, given.columns)
+        dataset = await opened(args)
+        if args.take is not None:
+            await dataset.take(args.take, args.columns)
         else:
-            async for _ in dataset.to_batches(given.columns, filter=given.filter):
+            async for _ in dataset.to_batches(args.columns, filter=args.filter):
                 pass
-    if given.html:
-        recorder.to_html(given.html, title=given.uri)
+    if args.html:
+        recorder.to_html(args.html, title=args.uri)
     totals = recorder.totals
     return Text(
         recorder.summary(), {name: getattr(totals, name) for name in totals.__dataclass_fields__}

@@ -21,8 +21,8 @@ def add_to(parsers: Parsers, whole: argparse.ArgumentParser) -> None:
     parser.add_argument("shell", choices=SHELLS)
     options = {name: sorted(_options(below)) for name, below in parsers.choices.items()}
 
-    async def run(given: argparse.Namespace) -> Text:
-        return Text(_SCRIPTS[given.shell](options, sorted(_options(whole))))
+    async def run(args: argparse.Namespace) -> Text:
+        return Text(_SCRIPTS[args.shell](options, sorted(_options(whole))))
 
     parser.set_defaults(run=run)
 

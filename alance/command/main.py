@@ -22,11 +22,11 @@ Exit status: 0 done, 1 failed, 2 wrong arguments or findings, 130 interrupted.""
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand: results go to the output, errors and progress to the error output."""
-    given = parser().parse_args(arguments)
+    args = parser().parse_args(arguments)
     try:
-        return asyncio.run(_run(given))
+        return asyncio.run(_run(args))
     except AlanceError as error:
-        print(f"alance {given.command}: {error}", file=sys.stderr)
+        print(f"alance {args.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -35,12 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-async def _run(given: argparse.Namespace) -> int:
+async def _run(args: argparse.Namespace) -> int:
     async with alance.Session.of_loop():
-        output = await given.run(given)
+        output = await args.run(args)
         if output is not None:
-            show(output, as_json=getattr(given, "json", False))
-    return int(getattr(given, "status", 0))
+            show(output, as_json=getattr(args, "json", False))
+    return int(getattr(args, "status", 0))
 
 
 def parser() -> argparse.ArgumentParser:

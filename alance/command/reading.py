@@ -79,9 +79,9 @@ def add_to(parsers: Parsers) -> None:
     add_rows(parser)
 
 
-async def info(given: argparse.Namespace) -> Facts:
+async def info(args: argparse.Namespace) -> Facts:
     """What a table is."""
-    dataset = await opened(given)
+    dataset = await opened(args)
     stats = await dataset.stats()
     return Facts(
         {
@@ -94,7 +94,7 @@ async def info(given: argparse.Namespace) -> Facts:
             "fragments": stats.num_fragments,
             "small_fragments": stats.num_small_fragments,
             "data_files": stats.num_data_files,
-            "data_bytes": stats.num_bytes if given.json else human_bytes(stats.num_bytes),
+            "data_bytes": stats.num_bytes if args.json else human_bytes(stats.num_bytes),
             "file_version": dataset.data_storage_version.value,
             "stable_row_ids": dataset.has_stable_row_ids,
             "columns": [f"{field.name}: {field.type}" for field in dataset.schema],
@@ -107,9 +107,9 @@ async def info(given: argparse.Namespace) -> Facts:
     )
 
 
-async def schema(given: argparse.Namespace) -> Rows:
+async def schema(args: argparse.Namespace) -> Rows:
     """The columns."""
-    dataset = await opened(given)
+    dataset = await opened(args)
     rows: list[dict[str, Any]] = []
 
     def walk(field: Any, parent: str) -> None:
@@ -132,43 +132,43 @@ async def schema(given: argparse.Namespace) -> Rows:
     return Rows(rows, ("id", "column", "type", "nullable", "metadata"), right=frozenset({"id"}))
 
 
-async def head(given: argparse.Namespace) -> Rows:
+async def head(args: argparse.Namespace) -> Rows:
     """The first rows."""
-    dataset = await opened(given)
-    scanner = dataset.scanner(given.columns, filter=given.filter, limit=given.num_rows)
+    dataset = await opened(args)
+    scanner = dataset.scanner(args.columns, filter=args.filter, limit=args.num_rows)
     return _rows(await scanner.to_table())
 
 
-async def take(given: argparse.Namespace) -> Rows:
+async def take(args: argparse.Namespace) -> Rows:
     """Rows by position."""
-    dataset = await opened(given)
-    return _rows(await dataset.take(given.rows, given.columns))
+    dataset = await opened(args)
+    return _rows(await dataset.take(args.rows, args.columns))
 
 
-async def cat(given: argparse.Namespace) -> None:
+async def cat(args: argparse.Namespace) -> None:
     """All rows, batch by batch."""
-    dataset = await opened(given)
-    scanner = dataset.scanner(given.columns, filter=given.filter, limit=given.limit)
-    form = "jsonl" if given.json else given.format
+    dataset = await opened(args)
+    scanner = dataset.scanner(args.columns, filter=args.filter, limit=args.limit)
+    form = "jsonl" if args.json else args.format
     with _writer(form, scanner.projected_schema, sys.stdout.buffer) as write:
         async with aclosing(scanner.to_batches()) as batches:
             async for batch in batches:
                 write.write_batch(batch)
 
 
-async def sql(given: argparse.Namespace) -> Rows | None:
+async def sql(args: argparse.Namespace) -> Rows | None:
     """The result of a query: a table for people, or a stream."""
-    dataset = await opened(given)
+    dataset = await opened(args)
     others = {
-        name: await alance.dataset(uri, storage_options=storage(given))
-        for name, uri in given.table or ()
+        name: await alance.dataset(uri, storage_options=storage(args))
+        for name, uri in args.table or ()
     }
-    settings = options(given.setting)
-    form = "jsonl" if given.json else given.format
+    settings = options(args.setting)
+    form = "jsonl" if args.json else args.format
     if form is None:
-        return _rows(await dataset.sql(given.query, tables=others, settings=settings))
+        return _rows(await dataset.sql(args.query, tables=others, settings=settings))
     async with aclosing(
-        dataset.sql_batches(given.query, tables=others, settings=settings)
+        dataset.sql_batches(args.query, tables=others, settings=settings)
     ) as batches:
         first = await anext(batches)
         with _writer(form, first.schema, sys.stdout.buffer) as write:
@@ -178,17 +178,17 @@ async def sql(given: argparse.Namespace) -> Rows | None:
     return None
 
 
-async def count(given: argparse.Namespace) -> Text:
+async def count(args: argparse.Namespace) -> Text:
     """The number of rows."""
-    dataset = await opened(given)
-    num_rows = await dataset.count_rows(given.filter)
+    dataset = await opened(args)
+    num_rows = await dataset.count_rows(args.filter)
     return Text(str(num_rows), {"rows": num_rows})
 
 
-async def explain(given: argparse.Namespace) -> Text:
+async def explain(args: argparse.Namespace) -> Text:
     """The plan of a scan."""
-    dataset = await opened(given)
-    told = str(await dataset.scanner(given.columns, filter=given.filter).explain())
+    dataset = await opened(args)
+    told = str(await dataset.scanner(args.columns, filter=args.filter).explain())
     return Text(told, {"plan": told.splitlines()})
 
 

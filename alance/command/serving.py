@@ -70,7 +70,7 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument("--storage", action="append", type=pair, metavar="KEY=VALUE")
 
 
-async def serve(given: argparse.Namespace) -> None:
+async def serve(args: argparse.Namespace) -> None:
     """Serve until a signal comes; then requests end, and what was accepted is committed.
 
     Raises:
@@ -96,36 +96,36 @@ async def serve(given: argparse.Namespace) -> None:
             gc.freeze()
             for server in self.servers if self.started else ():
                 for listening in server.sockets:
-                    _end_unread(listening, given.max_seconds)
+                    _end_unread(listening, args.max_seconds)
                     host, port = listening.getsockname()[:2]
                     shown = f"[{host}]" if ":" in host else host
                     names = ", ".join(tables)
                     print(f"http://{shown}:{port} serves {names}", file=sys.stderr, flush=True)
 
-    tables = _tables(given.tables)
-    token = _token(given)
-    is_local = given.host in LOCAL
-    if token is None and not is_local and not given.without_token:
+    tables = _tables(args.tables)
+    token = _token(args)
+    is_local = args.host in LOCAL
+    if token is None and not is_local and not args.without_token:
         raise InvalidInputError(
-            f"--host {given.host}: others reach it; expected --token-file, $ALANCE_SERVE_TOKEN or "
+            f"--host {args.host}: others reach it; expected --token-file, $ALANCE_SERVE_TOKEN or "
             f"--without-token"
         )
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s")
     service = Service(
         tables,
-        key=_keys(given.key),
-        ingest=given.ingest,
-        sql=given.sql,
+        key=_keys(args.key),
+        ingest=args.ingest,
+        sql=args.sql,
         token=token,
         hosts=LOCAL if is_local and token is None else (),
-        reload_s=given.reload,
-        bounds=Bounds(*(getattr(given, f"max_{field.name}") for field in fields(Bounds))),
-        storage_options=storage(given),
+        reload_s=args.reload,
+        bounds=Bounds(*(getattr(args, f"max_{field.name}") for field in fields(Bounds))),
+        storage_options=storage(args),
     )
     config = uvicorn.Config(
         service.app,
-        host=given.host,
-        port=given.port,
+        host=args.host,
+        port=args.port,
         http="h11",  # bounds the heads of requests; uvicorn's other one, of httptools, does not
         ws="none",
         lifespan="off",
@@ -141,7 +141,7 @@ async def serve(given: argparse.Namespace) -> None:
             await server.serve()
         except SystemExit as error:  # uvicorn's way to say that it cannot listen
             raise InvalidInputError(
-                f"--host {given.host} --port {given.port}: cannot listen there"
+                f"--host {args.host} --port {args.port}: cannot listen there"
             ) from error
 
 
@@ -155,10 +155,10 @@ def _end_unread(listening: socket.socket, seconds: float) -> None:
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
-def _tables(given: list[str]) -> dict[str, str]:
+def _tables(texts: list[str]) -> dict[str, str]:
     """URIs by name."""
     tables: dict[str, str] = {}
-    for text in given:
+    for text in texts:
         name, sign, uri = text.partition("=")
         if not sign or "/" in name or ":" in name:
             uri = text
@@ -169,25 +169,25 @@ def _tables(given: list[str]) -> dict[str, str]:
     return tables
 
 
-def _keys(given: list[str] | None) -> str | dict[str, str] | None:
+def _keys(texts: list[str] | None) -> str | dict[str, str] | None:
     """The key of all tables, or by table."""
-    if given is None:
+    if texts is None:
         return None
-    if len(given) == 1 and "=" not in given[0]:
-        return given[0]
-    wrong = [text for text in given if "=" not in text]
+    if len(texts) == 1 and "=" not in texts[0]:
+        return texts[0]
+    wrong = [text for text in texts if "=" not in text]
     if wrong:
         raise InvalidInputError(f"--key {wrong[0]}: expected NAME=COLUMN where there are several")
-    return dict(pair(text) for text in given)
+    return dict(pair(text) for text in texts)
 
 
-def _token(given: argparse.Namespace) -> str | None:
-    if given.token_file is None:
+def _token(args: argparse.Namespace) -> str | None:
+    if args.token_file is None:
         return os.environ.get("ALANCE_SERVE_TOKEN") or None
     try:
-        token = Path(given.token_file).read_text(encoding="utf-8").strip()
+        token = Path(args.token_file).read_text(encoding="utf-8").strip()
     except OSError as error:
-        raise InvalidInputError(f"--token-file {given.token_file}: {error.strerror}") from error
+        raise InvalidInputError(f"--token-file {args.token_file}: {error.strerror}") from error
     if not token:
-        raise InvalidInputError(f"--token-file {given.token_file}: it is empty")
+        raise InvalidInputError(f"--token-file {args.token_file}: it is empty")
     return token

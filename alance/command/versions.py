@@ -50,9 +50,9 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument("--unset", action="append", metavar="KEY")
 
 
-async def versions(given: argparse.Namespace) -> Rows:
+async def versions(args: argparse.Namespace) -> Rows:
     """All versions of a branch."""
-    dataset = await opened(given)
+    dataset = await opened(args)
     rows = [
         {"version": info.version, "committed": info.timestamp, **_totals(info.metadata)}
         for info in await dataset.versions()
@@ -72,10 +72,10 @@ def _totals(metadata: Any) -> dict[str, int]:
     return {name: int(metadata[key]) for name, key in short.items() if key in metadata}
 
 
-async def diff(given: argparse.Namespace) -> Facts:
+async def diff(args: argparse.Namespace) -> Facts:
     """Rows inserted, updated, deleted; what each version in between did."""
-    dataset = await opened(given)
-    delta = dataset.delta(await _number(dataset, given.begin))
+    dataset = await opened(args)
+    delta = dataset.delta(await _number(dataset, args.begin))
     done = await delta.list_transactions()
     numbers = range(delta.begin_version + 1, delta.end_version + 1)
     facts: dict[str, Any] = {
@@ -114,24 +114,24 @@ async def _count(batches: AsyncIterator[pa.RecordBatch]) -> int:
         return sum([batch.num_rows async for batch in rows])
 
 
-async def restore(given: argparse.Namespace) -> Text:
+async def restore(args: argparse.Namespace) -> Text:
     """An older version under a new number."""
-    number, given.version = given.version, None
-    dataset = await (await opened(given)).restore(number)
+    number, args.version = args.version, None
+    dataset = await (await opened(args)).restore(number)
     return Text(f"version {dataset.version} restores {number}", {"version": dataset.version})
 
 
-async def tags(given: argparse.Namespace) -> Rows:
+async def tags(args: argparse.Namespace) -> Rows:
     """Change tags, then list them."""
-    dataset = await opened(given)
-    if given.create:
-        await dataset.tags.create(given.create, given.at)
-    if given.move:
-        if given.at is None:
-            raise InvalidInputError(f"--move {given.move}: expected --at with a version")
-        await dataset.tags.update(given.move, given.at)
-    if given.delete:
-        await dataset.tags.delete(given.delete)
+    dataset = await opened(args)
+    if args.create:
+        await dataset.tags.create(args.create, args.at)
+    if args.move:
+        if args.at is None:
+            raise InvalidInputError(f"--move {args.move}: expected --at with a version")
+        await dataset.tags.update(args.move, args.at)
+    if args.delete:
+        await dataset.tags.delete(args.delete)
     rows = [
         {"tag": name, "version": tag.version, "branch": tag.branch, "created": tag.created_at}
         for name, tag in (await dataset.tags.list()).items()
@@ -139,13 +139,13 @@ async def tags(given: argparse.Namespace) -> Rows:
     return Rows(rows, ("tag", "version", "branch", "created"), right=frozenset({"version"}))
 
 
-async def branches(given: argparse.Namespace) -> Rows:
+async def branches(args: argparse.Namespace) -> Rows:
     """Change branches, then list them."""
-    dataset = await opened(given)
-    if given.create:
-        await dataset.create_branch(given.create, given.at)
-    if given.delete:
-        await dataset.branches.delete(given.delete)
+    dataset = await opened(args)
+    if args.create:
+        await dataset.create_branch(args.create, args.at)
+    if args.delete:
+        await dataset.branches.delete(args.delete)
     rows = [
         {
             "branch": name,
@@ -159,9 +159,9 @@ async def branches(given: argparse.Namespace) -> Rows:
     return Rows(rows, names, right=frozenset({"parent_version"}))
 
 
-async def fragments(given: argparse.Namespace) -> Rows:
+async def fragments(args: argparse.Namespace) -> Rows:
     """One row a fragment."""
-    dataset = await opened(given)
+    dataset = await opened(args)
     rows = [
         {
             "fragment": fragment.fragment_id,
@@ -179,9 +179,9 @@ async def fragments(given: argparse.Namespace) -> Rows:
     return Rows(rows, names, right=frozenset(names))
 
 
-async def files(given: argparse.Namespace) -> Rows:
+async def files(args: argparse.Namespace) -> Rows:
     """One row a data file."""
-    dataset = await opened(given)
+    dataset = await opened(args)
     paths = {field.id: field.name for root in dataset.fields for field in root.walk()}
     rows = [
         {
@@ -198,11 +198,11 @@ async def files(given: argparse.Namespace) -> Rows:
     return Rows(rows, names, right=frozenset({"fragment", "bytes"}))
 
 
-async def config(given: argparse.Namespace) -> Facts:
+async def config(args: argparse.Namespace) -> Facts:
     """The configuration, after the changes."""
-    dataset = await opened(given)
-    if given.set:
-        dataset = await dataset.update_config(dict(given.set))
-    if given.unset:
-        dataset = await dataset.delete_config_keys(given.unset)
+    dataset = await opened(args)
+    if args.set:
+        dataset = await dataset.update_config(dict(args.set))
+    if args.unset:
+        dataset = await dataset.delete_config_keys(args.unset)
     return Facts(dict(sorted(dataset.config.items())))

@@ -26,7 +26,7 @@ from alance.format.table.operations import Delete, Overwrite, Update
 from alance.ops.columns.add import add_to_fragment, grown, merge_of
 from alance.ops.columns.backfill import owned_ids
 from alance.ops.columns.sources import opened, source_of
-from alance.ops.merge.plan import check_inserted, given_fields, is_whole
+from alance.ops.merge.plan import check_inserted, is_whole, source_fields
 from alance.ops.merge.rows import completed
 from alance.ops.rows.moved import commit_rows
 from alance.ops.version.commits import commit_change
@@ -216,12 +216,12 @@ class SourceGaps:
 
     Attributes:
         names: columns that it lacks, or has some members of.
-        given: its columns, as the table has them.
+        source_schema: its columns, as the table has them.
         fragments: records of the version whose rows are replaced.
     """
 
     names: tuple[str, ...]
-    given: pa.Schema
+    source_schema: pa.Schema
     fragments: tuple[bytes, ...]
 
     @classmethod
@@ -237,19 +237,21 @@ class SourceGaps:
         """
         base = dataset._snapshot
         schema = base.schema
-        given = pa.schema(given_fields(schema, source))
-        conform(empty_batch(source), given)
-        names = [field.name for field in schema.fields if given.get_field_index(field.name) < 0]
+        source_schema = pa.schema(source_fields(schema, source))
+        conform(empty_batch(source), source_schema)
+        names = [
+            field.name for field in schema.fields if source_schema.get_field_index(field.name) < 0
+        ]
         names += [
             field.name
-            for field in given
+            for field in source_schema
             if not is_whole(field.type, schema.field(field.name).logical_arrow().type)
         ]
         if not names:
             return None
         moved_blobs(base, names)
         records = (fragment.message.SerializeToString() for fragment in base.manifest.fragments)
-        return cls(tuple(names), given, tuple(records))
+        return cls(tuple(names), source_schema, tuple(records))
 
     @staticmethod
     def check_inserted(dataset: Dataset, source: pa.Schema) -> None:
@@ -260,9 +262,9 @@ class SourceGaps:
                 a column that cannot be null.
         """
         schema = dataset._snapshot.schema
-        given = pa.schema(given_fields(schema, source))
-        check_inserted(schema, given)
-        conform(empty_batch(source), given)
+        source_schema = pa.schema(source_fields(schema, source))
+        check_inserted(schema, source_schema)
+        conform(empty_batch(source), source_schema)
 
     async def filled(
         self, dataset: Dataset, batches: Iterator[pa.RecordBatch]
@@ -282,8 +284,8 @@ class SourceGaps:
     def rows(self, dataset: Dataset, batch: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
         """The rows of a batch of `filled`, in their order, some at a time."""
         places = batch.column(ROW_ADDRESS).to_numpy().astype(np.uint64)
-        given = conform(batch.drop_columns([ROW_ADDRESS]), self.given)
-        return completed(dataset._snapshot, self.names, given, places)
+        rows = conform(batch.drop_columns([ROW_ADDRESS]), self.source_schema)
+        return completed(dataset._snapshot, self.names, rows, places)
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,20 +255,20 @@ class Builder:
 
     def substring(self, tree: Tree) -> Node:
         """SUBSTRING(text FROM first FOR count)."""
-        given = [tree.this, tree.args.get("start"), tree.args.get("length")]
-        return apply("substring", self._all([arg for arg in given if arg is not None]))
+        operands = [tree.this, tree.args.get("start"), tree.args.get("length")]
+        return apply("substring", self._all([arg for arg in operands if arg is not None]))
 
     def trim(self, tree: Tree) -> Node:
         """TRIM(BOTH 'x' FROM text)."""
         names = {"LEADING": "ltrim", "TRAILING": "rtrim"}
         name = names.get(str(tree.args.get("position") or "").upper(), "trim")
-        given = [tree.this, tree.expression]
-        return apply(name, self._all([arg for arg in given if arg is not None and arg != ""]))
+        operands = [tree.this, tree.expression]
+        return apply(name, self._all([arg for arg in operands if arg is not None and arg != ""]))
 
     def position(self, tree: Tree) -> Node:
         """POSITION(part IN text), and position(text, part)."""
-        given = [tree.this, tree.args.get("substr"), tree.args.get("position")]
-        return apply("position", self._all([arg for arg in given if arg is not None]))
+        operands = [tree.this, tree.args.get("substr"), tree.args.get("position")]
+        return apply("position", self._all([arg for arg in operands if arg is not None]))
 
     def extract(self, tree: Tree) -> Node:
         """EXTRACT(part FROM moment)."""

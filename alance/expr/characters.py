@@ -45,9 +45,9 @@ def translate(name: str, args: list[Node]) -> Node:
     """translate(text, from, to): each character of `from` becomes that of `to`, or nothing."""
     if any(is_nothing(arg) for arg in args):
         return _no_text()
-    given, target = literal_text(name, args[1]), literal_text(name, args[2])
+    characters, target = literal_text(name, args[1]), literal_text(name, args[2])
     table: dict[int, int] = {}
-    for place, character in enumerate(given):  # the first one counts
+    for place, character in enumerate(characters):  # the first one counts
         table.setdefault(ord(character), ord(target[place]) if place < len(target) else -1)
     if not table:
         return as_text(name, args[0])

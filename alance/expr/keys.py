@@ -115,11 +115,11 @@ def predicate_among(
         column: Node = Column((path[0],), plain_type(schema.field(path[0]).type))
         for name in path[1:]:
             column = member(column, name)
-        given, _ = items_of(items, "keys")
-        if isinstance(given, pa.Array | Digits):
-            parts.append(is_among(column, given))
+        keys, _ = items_of(items, "keys")
+        if isinstance(keys, pa.Array | Digits):
+            parts.append(is_among(column, keys))
         else:
-            parts.append(is_in(column, given))
+            parts.append(is_in(column, keys))
         paths.append(join_path(path))
     condition = parts[0] if len(parts) == 1 else junction(True, parts)
     return Predicate(text, tuple(paths), condition, has_params=True)

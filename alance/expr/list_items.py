@@ -86,7 +86,7 @@ def replacing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
             values, sizes = taken_apart(lists)
             rows = len(lists)
             values = pc.cast(values, common)
-            old, new = (pc.cast(broadcast(given, rows), common) for given in (old, new))
+            old, new = (pc.cast(broadcast(item, rows), common) for item in (old, new))
             changed = _first_of(_hits(values, sizes, old), sizes, _limits(limit, rows))
             others = new.take(to_arrow(parents_of(sizes)))
             return built(pc.if_else(to_arrow(changed), others, values), sizes, validity_of(lists))
@@ -119,12 +119,12 @@ def part(name: str, args: list[Node]) -> Node:
 
     def cut(lists: pa.Array, *numbers: Value) -> pa.Array:
         values, sizes = taken_apart(lists)
-        arrays = [broadcast(given, len(lists)) for given in numbers]
-        first, last, steps = (as_numbers(pc.fill_null(given, 1)) for given in arrays)
+        arrays = [broadcast(number, len(lists)) for number in numbers]
+        first, last, steps = (as_numbers(pc.fill_null(number, 1)) for number in arrays)
         first, last = np.clip(first, -sizes - 1, sizes + 1), np.clip(last, -sizes - 1, sizes + 1)
         start = np.where(first < 0, np.maximum(sizes + first, 0), np.maximum(first - 1, 0))
         stop = np.where(last < 0, sizes + last, np.minimum(last, sizes) - 1)
-        told = np.logical_and.reduce([as_mask(pc.is_valid(given)) for given in (lists, *arrays)])
+        told = np.logical_and.reduce([as_mask(pc.is_valid(number)) for number in (lists, *arrays)])
         inside = told & (start < sizes) & (stop >= 0)
         if (steps[inside] == 0).any():
             raise pa.ArrowInvalid("a step of 0")
@@ -260,9 +260,9 @@ def series(*, with_last: bool) -> Callable[[str, list[Node]], Node]:
             nodes.append(Literal(as_scalar(1)))
 
         def fill(*numbers: Value) -> pa.Array:
-            arrays = [broadcast(given, num_rows(*numbers)) for given in numbers]
-            told = np.logical_and.reduce([as_mask(pc.is_valid(given)) for given in arrays])
-            first, last, step = (as_numbers(pc.fill_null(given, 1)) for given in arrays)
+            arrays = [broadcast(number, num_rows(*numbers)) for number in numbers]
+            told = np.logical_and.reduce([as_mask(pc.is_valid(number)) for number in arrays])
+            first, last, step = (as_numbers(pc.fill_null(number, 1)) for number in arrays)
             if (step[told] == 0).any():
                 raise pa.ArrowInvalid("a step of 0")
             step = np.where(told, step, 1)
@@ -310,8 +310,8 @@ def _first_of(hits: Mask, sizes: Int64s, most: Int64s) -> Mask:
     return hits & (rank <= np.repeat(most, sizes))
 
 
-def _limits(given: Value, rows: int) -> Int64s:
-    return as_numbers(pc.fill_null(broadcast(given, rows), 0))
+def _limits(limit: Value, rows: int) -> Int64s:
+    return as_numbers(pc.fill_null(broadcast(limit, rows), 0))
 
 
 def where_known(is_there: Mask, values: pa.Array) -> pa.Array:

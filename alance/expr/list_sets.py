@@ -103,8 +103,8 @@ def has_all(name: str, args: list[Node]) -> Node:
 def _of_two(name: str, args: list[Node], kind: int) -> Node:
     """A function of two lists in their common type, one of which may be written down."""
     if any(is_nothing(arg) for arg in args):
-        given = [comparable(name, arg).type for arg in args if not is_nothing(arg)]
-        return Literal(as_scalar(None, given[0] if given else pa.list_(pa.null())))
+        types = [comparable(name, arg).type for arg in args if not is_nothing(arg)]
+        return Literal(as_scalar(None, types[0] if types else pa.list_(pa.null())))
     if all(isinstance(arg, ListLiteral) for arg in args):
         raise Problem(f"{name}: two lists that are written down", unsupported=True)
     nodes = [
@@ -115,9 +115,9 @@ def _of_two(name: str, args: list[Node], kind: int) -> Node:
     if common is None:
         raise Problem(f"{name}: lists of {left} and of {right}")
 
-    def build(*given: Value) -> pa.Array:
+    def build(*values: Value) -> pa.Array:
         lists, others = (
-            side._replace(values=pc.cast(side.values, common)) for side in map(Lists.of, given)
+            side._replace(values=pc.cast(side.values, common)) for side in map(Lists.of, values)
         )
         return _chosen(kind, lists, others)
 

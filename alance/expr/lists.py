@@ -74,12 +74,12 @@ def concat(name: str, args: list[Node]) -> Node:
         raise Problem(f"{name}: lists of {', '.join(map(str, types))}", unsupported=True)
 
     def build(*lists: pa.Array) -> pa.Array:
-        parts = [taken_apart(given) for given in lists]
+        parts = [taken_apart(value) for value in lists]
         rows = np.arange(len(lists[0]))
         parents = np.concatenate([np.repeat(rows, sizes) for _, sizes in parts])
         order = np.argsort(parents, kind="stable")
         values = pa.concat_arrays([values for values, _ in parts])
-        is_there = np.logical_or.reduce([as_mask(pc.is_valid(given)) for given in lists])
+        is_there = np.logical_or.reduce([as_mask(pc.is_valid(value)) for value in lists])
         sizes = np.sum([sizes for _, sizes in parts], axis=0)
         return built(values.take(to_arrow(order)), sizes, is_there)
 

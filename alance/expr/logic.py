@@ -362,8 +362,8 @@ def _among(rows: pa.Array, value_set: pa.Array) -> pa.Array:
 def _value_set(values: list[pa.Scalar], type_: pa.DataType) -> pa.Array:
     if not is_bytes(type_) and not is_text(type_):
         return pa.concat_arrays([pa.repeat(value, 1) for value in values])
-    given = [value.as_py() for value in values]
-    contents = [text.encode() if isinstance(text, str) else text for text in given]
+    objects = [value.as_py() for value in values]
+    contents = [text.encode() if isinstance(text, str) else text for text in objects]
     if pa.types.is_fixed_size_binary(type_):
         contents = [content for content in contents if len(content) == type_.byte_width]
     large = pa.large_string() if is_text(type_) else pa.large_binary()

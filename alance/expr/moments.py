@@ -190,7 +190,7 @@ def make_date(name: str, args: list[Node]) -> Node:
 
     def build(*numbers: Value) -> pa.Array:
         (years, months, days), told = _whole_numbers(numbers)
-        years, months, days = (np.where(told, given, 1) for given in (years, months, days))
+        years, months, days = (np.where(told, part, 1) for part in (years, months, days))
         if (abs(years) > _LAST_YEAR).any() or (months < 1).any() or (months > _MONTHS).any():
             raise pa.ArrowInvalid("no such month")
         firsts = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
@@ -220,10 +220,10 @@ def make_time(name: str, args: list[Node]) -> Node:
     return call(name, build, *[whole(name, arg) for arg in args])
 
 
-def _whole_numbers(given: Sequence[Value]) -> tuple[list[Int64s], Mask]:
+def _whole_numbers(values: Sequence[Value]) -> tuple[list[Int64s], Mask]:
     """Integers of each row, and where all are told."""
-    rows = next((len(value) for value in given if isinstance(value, pa.Array)), 1)
-    arrays = [broadcast(value, rows) for value in given]
+    rows = next((len(value) for value in values if isinstance(value, pa.Array)), 1)
+    arrays = [broadcast(value, rows) for value in values]
     told = np.logical_and.reduce([as_mask(pc.is_valid(array)) for array in arrays])
     return [as_numbers(pc.fill_null(array, 0)) for array in arrays], told
 

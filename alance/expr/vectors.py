@@ -101,9 +101,9 @@ def _of_two(
     if all(isinstance(node, ListLiteral) for node in nodes):
         raise Problem(f"{name}: two lists that are written down", unsupported=True)
 
-    def build(*given: Value) -> pa.Array:
-        (lists, numbers), (others, more) = map(_numbers, given)
-        there, rows = both_there(lists, others), num_rows(*given)
+    def build(*args: Value) -> pa.Array:
+        (lists, numbers), (others, more) = map(_numbers, args)
+        there, rows = both_there(lists, others), num_rows(*args)
         sizes, widths = np.diff(lists.ends), np.diff(others.ends)
         if ((sizes != widths) if there is None else (sizes != widths) & there).any():
             raise pa.ArrowInvalid("vectors of different lengths")

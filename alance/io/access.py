@@ -45,19 +45,21 @@ class Access:
     Attributes:
         kind: of the table's store.
         home: where the table is; None: in a store object, whose credentials nobody else gets.
-        given: all options, as the caller gave them.
+        storage_options: all options, as the caller gave them.
         own: those of the table's own store; None: none.
     """
 
     kind: Kind
     home: Address | None
-    given: Mapping[str, object] | None = field(repr=False)
+    storage_options: Mapping[str, object] | None = field(repr=False)
     own: Mapping[str, object] | None = field(repr=False)
     _entries: tuple[tuple[Address, Mapping[str, object]], ...] = field(repr=False)
     _choose: Callable[[str], object] | None
 
     @classmethod
-    def of(cls, kind: Kind, home: Address | None, given: Mapping[str, object] | None) -> Access:
+    def of(
+        cls, kind: Kind, home: Address | None, storage_options: Mapping[str, object] | None
+    ) -> Access:
         """Sort the options.
 
         Raises:
@@ -65,7 +67,7 @@ class Access:
         """
         entries = []
         choose: Callable[[str], object] | None = None
-        for key, value in (given or {}).items():
+        for key, value in (storage_options or {}).items():
             if key == CHOOSER:
                 if not callable(value):
                     raise InvalidInputError(
@@ -76,16 +78,22 @@ class Access:
             elif is_for_base(key):
                 place = _place(key)
                 entries.append((place, _checked(key, place, value)))
-        return cls(kind, home, given, own_options(given), tuple(entries), choose)
+        return cls(
+            kind, home, storage_options, own_options(storage_options), tuple(entries), choose
+        )
 
     @classmethod
-    def to(cls, store: Store, home: Address | None, given: Mapping[str, object] | None) -> Access:
+    def to(
+        cls, store: Store, home: Address | None, storage_options: Mapping[str, object] | None
+    ) -> Access:
         """Sort the options of a table on a store; errors like those of `of`."""
-        return cls.of(store.profile.kind, home, given)
+        return cls.of(store.profile.kind, home, storage_options)
 
     def others(self) -> dict[str, object] | None:
         """The entries for other places alone; None: none."""
-        return {key: value for key, value in (self.given or {}).items() if is_for_base(key)} or None
+        return {
+            key: value for key, value in (self.storage_options or {}).items() if is_for_base(key)
+        } or None
 
     def covers(self, address: Address) -> bool:
         """Whether a place is in the scope of the table's own options; see the module."""
@@ -180,9 +188,11 @@ def is_for_base(key: object) -> bool:
     return isinstance(key, str) and key.startswith(BASE_PREFIX)
 
 
-def own_options(given: Mapping[str, object] | None) -> Mapping[str, object] | None:
+def own_options(storage_options: Mapping[str, object] | None) -> Mapping[str, object] | None:
     """The options of a table's own store alone; None: none."""
-    return {key: value for key, value in (given or {}).items() if not is_for_base(key)} or None
+    return {
+        key: value for key, value in (storage_options or {}).items() if not is_for_base(key)
+    } or None
 
 
 def _place(key: str) -> Address:

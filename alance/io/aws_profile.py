@@ -111,9 +111,9 @@ def with_profile(options: StoreOptions) -> StoreOptions:
     Raises:
         AccessError: a file that is none, or `AWS_PROFILE` names a profile that is not there.
     """
-    given = dict(options.config)
+    own_config = dict(options.config)
     named = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
-    if options.renewed is not None or not _OPTIONS.isdisjoint(given) or _has(_KEYS):
+    if options.renewed is not None or not _OPTIONS.isdisjoint(own_config) or _has(_KEYS):
         return options
     if named is None and _has(_PLATFORM):
         return options
@@ -123,8 +123,8 @@ def with_profile(options: StoreOptions) -> StoreOptions:
         if named is None:
             return options
         raise AccessError(f"AWS_PROFILE: no profile {named!r} in {files[0]} and {files[1]}")
-    if "region" in profile and "region" not in given and not _has(_REGION):
-        config = {"region": profile["region"], **given}
+    if "region" in profile and "region" not in own_config and not _has(_REGION):
+        config = {"region": profile["region"], **own_config}
         options = replace(options, config=tuple(sorted(config.items())))
     if (_OF_SERVICES | _READ_HERE).isdisjoint(profile):
         return options

@@ -251,29 +251,29 @@ class Renewed:
 
         if not isinstance(answer, Mapping):
             raise ProviderError(f"it gave {type(answer).__name__}; expected a mapping")
-        given = {
+        parameters = {
             canonical(self._kind, str(key)): value
             for key, value in answer.items()
             if key not in _EXPIRY and value is not None
         }
         for parts in _PARTS[self._kind]:
             needed = [name for name in parts if name != "session_token"]
-            if all(name in given for name in needed):
+            if all(name in parameters for name in needed):
                 break
         else:
             choices = " or ".join(", ".join(parts) for parts in _PARTS[self._kind])
             raise ProviderError(f"it did not give {choices}")
-        if other := sorted(set(given) - set(parts)):
+        if other := sorted(set(parameters) - set(parts)):
             raise ProviderError(
                 f"it gave {', '.join(other)} besides {', '.join(parts)}: what does not change "
                 f"stands beside it, among the storage options"
             )
-        for name, value in given.items():
+        for name, value in parameters.items():
             if not isinstance(value, str):
                 raise ProviderError(f"{name} is a {type(value).__name__}: expected a text")
             if not is_one_line(value):
                 raise ProviderError(f"{name} {NOT_ONE_LINE}")
-        credential = {parts[name]: value for name, value in given.items()}
+        credential = {parts[name]: value for name, value in parameters.items()}
         if self._kind == "s3":
             credential.setdefault("token", None)
         now, expiry = time.time(), _expiry(answer)

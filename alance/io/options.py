@@ -124,10 +124,10 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
     names = _client_variables(kind)
     if not names:
         return options
-    given = dict(options.config)
+    own_config = dict(options.config)
     for variable in os.environ:
         name = canonical(kind, variable) if variable.startswith(_VARIABLES[kind]) else ""
-        is_used = name in ONE_LINE and name not in given
+        is_used = name in ONE_LINE and name not in own_config
         if is_used and not is_one_line(os.environ.get(variable, "")):
             raise InvalidInputError(f"environment variable {variable}: {NOT_ONE_LINE}")
     told = {
@@ -165,8 +165,8 @@ def _client_variables(kind: Kind) -> Mapping[str, str]:
     }
 
 
-def _first(given: int | None, told: float | None) -> int | None:
-    return given if given is not None or told is None else int(told)
+def _first(number: int | None, told: float | None) -> int | None:
+    return number if number is not None or told is None else int(told)
 
 
 def _enter(into: dict[str, str], name: str, key: str, value: object) -> None:

@@ -280,8 +280,8 @@ def _of_client(
     limits: TimeLimits, client: Mapping[str, object], retries: int = INNER_RETRIES
 ) -> TimeLimits:
     """The limits of a store whose client has a time limit of its own, which is an attempt's."""
-    given = seconds_of(client["timeout"]) if "timeout" in client else None
-    return limits if given is None else replace(limits, timeout_s=given * (1 + retries))
+    seconds = seconds_of(client["timeout"]) if "timeout" in client else None
+    return limits if seconds is None else replace(limits, timeout_s=seconds * (1 + retries))
 
 
 # The root's scheme, and the profile, of store objects that users give.
@@ -346,7 +346,7 @@ def _objects(
     usual, usual_s = (WRITE_RETRIES, WRITE_RETRY_S) if writes else (INNER_RETRIES, INNER_RETRY_S)
     inner = usual if options.max_retries is None else options.max_retries
     limit = usual_s if options.retry_timeout_s is None else options.retry_timeout_s
-    given: dict[str, object] = {
+    kwargs: dict[str, object] = {
         "client_options": client,
         "retry_config": {
             "max_retries": inner,
@@ -355,25 +355,25 @@ def _objects(
         },
     }
     if options.renewed is not None:
-        given["credential_provider"] = options.renewed
+        kwargs["credential_provider"] = options.renewed
     match address.kind:
         case "s3":
             suited = profile.S3
             if address.container.endswith("--x-s3"):  # the names of directory buckets
                 config.setdefault("s3_express", "true")
                 suited = profile.S3_EXPRESS
-            return obstore_stores.S3Store(address.container, config=config, **given), suited  # type: ignore[arg-type]
+            return obstore_stores.S3Store(address.container, config=config, **kwargs), suited  # type: ignore[arg-type]
         case "gcs":
-            return obstore_stores.GCSStore(address.container, config=config, **given), profile.GCS  # type: ignore[arg-type]
+            return obstore_stores.GCSStore(address.container, config=config, **kwargs), profile.GCS  # type: ignore[arg-type]
         case "azure":
             if address.account:
                 config.setdefault("account_name", address.account)
-            store = obstore_stores.AzureStore(address.container, config=config, **given)  # type: ignore[arg-type]
+            store = obstore_stores.AzureStore(address.container, config=config, **kwargs)  # type: ignore[arg-type]
             return store, profile.AZURE
     url = address.root.partition("#")[0]
     if url.startswith("http://"):
         client.setdefault("allow_http", "true")
-    return obstore_stores.HTTPStore.from_url(url, **given), profile.HTTP  # type: ignore[arg-type]
+    return obstore_stores.HTTPStore.from_url(url, **kwargs), profile.HTTP  # type: ignore[arg-type]
 
 
 def _cheaper(objects: ObjectStore) -> Config:

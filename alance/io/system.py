@@ -78,13 +78,13 @@ def at_fork(
     after_in_child: Callable[[], object] | None = None,
 ) -> None:
     """Have functions called when the process is forked; nothing where there is no fork."""
-    given = {
+    calls = {
         "before": before,
         "after_in_parent": after_in_parent,
         "after_in_child": after_in_child,
     }
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(**{name: call for name, call in given.items() if call is not None})
+        os.register_at_fork(**{name: call for name, call in calls.items() if call is not None})
 
 
 def sync_folder(folder: str) -> None:

@@ -115,10 +115,10 @@ class Routes:
         table = self._table(request)
         dataset, name = table.now, request.path_params["key"]
         column = request.query_params.get("column", table.key)
-        given = request.query_params.get("columns")
+        names = request.query_params.get("columns")
         has_parts = column is not None and len(key_names(column)) > 1 and "," in name
         (key,) = table.keys_of(dataset, [name.split(",") if has_parts else name], column)
-        columns = _shown(dataset) if given is None else given.split(",")
+        columns = _shown(dataset) if names is None else names.split(",")
         values = await dataset.get(key, _key_column(column), columns)
         if values is None:
             raise alance.RowNotFoundError(f"no row with the key {name!r}", [key])

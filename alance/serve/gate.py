@@ -91,8 +91,8 @@ class Gate:
             self._seconds[verb] += time.perf_counter() - begun
 
     def _check(self, headers: dict[bytes, bytes]) -> None:
-        given = headers.get(b"authorization", b"")
-        if self._token is not None and not hmac.compare_digest(given, self._token):
+        authorization = headers.get(b"authorization", b"")
+        if self._token is not None and not hmac.compare_digest(authorization, self._token):
             raise Refused(401, "Unauthorized", "expected the header `Authorization: Bearer TOKEN`")
         host = headers.get(b"host", b"").decode("latin-1").lower()
         name = re.sub(r":\d*$", "", host)

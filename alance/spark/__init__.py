@@ -66,8 +66,8 @@ def read(
         reader = reader.option("columns", _json(list(columns)))
     if filter is not None:
         reader = reader.option("filter", filter)
-    given = _texts({**options, "storage_options": storage_options})
-    reader = reader.options(**given)
+    texts = _texts({**options, "storage_options": storage_options})
+    reader = reader.options(**texts)
     return reader.load(uri) if isinstance(uri, str) else _union([*map(reader.load, uri)], uri)
 
 
@@ -126,8 +126,8 @@ def map_batches(
 
     options.setdefault("parallelism", parallelism_of(spark))
     options.setdefault("partition_bytes", 256 << 20)
-    given = _texts({**options, "columns": columns, "filter": filter, "path": uri})
-    return mapped(spark, function, schema, given, storage_of(spark, storage_options))
+    texts = _texts({**options, "columns": columns, "filter": filter, "path": uri})
+    return mapped(spark, function, schema, texts, storage_of(spark, storage_options))
 
 
 def write(
@@ -151,11 +151,11 @@ def write(
         AnalysisException, Py4JJavaError: (of Spark) around alance's own error.
     """
     register_once(frame.sparkSession)
-    given = _texts({**options, "storage_options": storage_options})
+    texts = _texts({**options, "storage_options": storage_options})
     if mode in ("create", "error", "ignore"):
-        given["if_exists"] = "ignore" if mode == "ignore" else "error"
+        texts["if_exists"] = "ignore" if mode == "ignore" else "error"
         mode = "append"
-    frame.write.format(FORMAT).mode(mode).options(**given).save(uri)
+    frame.write.format(FORMAT).mode(mode).options(**texts).save(uri)
 
 
 def _texts(options: Mapping[str, Any]) -> dict[str, str]:

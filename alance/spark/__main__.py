@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a job; its summary goes to the output, progress and errors to the error output."""
-    given = vars(_parser().parse_args(arguments))
-    job, as_json, quiet = given.pop("job"), given.pop("json"), given.pop("quiet")
-    master, conf = given.pop("master"), dict(given.pop("conf") or ())
-    level = given.pop("log_level")
-    storage = dict(given.pop("storage") or ())
-    options = dict(given.pop("option", None) or ())
-    arguments_of_job = {name: value for name, value in given.items() if value is not None}
+    args = vars(_parser().parse_args(arguments))
+    job, as_json, quiet = args.pop("job"), args.pop("json"), args.pop("quiet")
+    master, conf = args.pop("master"), dict(args.pop("conf") or ())
+    level = args.pop("log_level")
+    storage = dict(args.pop("storage") or ())
+    options = dict(args.pop("option", None) or ())
+    arguments_of_job = {name: value for name, value in args.items() if value is not None}
     for name in ("checks", "source_options", "target_options"):
         if name in arguments_of_job:
             arguments_of_job[name] = dict(arguments_of_job[name])
@@ -89,29 +89,29 @@ def _without_stacks(spark: Any, level: str) -> None:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
-def _prepare(spark: Any, job: str, given: dict[str, Any]) -> None:
+def _prepare(spark: Any, job: str, arguments: dict[str, Any]) -> None:
     """Sources and keys that a job takes as a DataFrame."""
     if job == "merge":
-        given["source"] = spark.read.format(given.pop("format")).load(given["source"])
-        _clauses(given)
+        arguments["source"] = spark.read.format(arguments.pop("format")).load(arguments["source"])
+        _clauses(arguments)
     elif job == "delete":
-        kind = given.pop("format")
-        if "keys" in given:
-            given["keys"] = spark.read.format(kind).load(given["keys"])
+        kind = arguments.pop("format")
+        if "keys" in arguments:
+            arguments["keys"] = spark.read.format(kind).load(arguments["keys"])
     elif job in ("backfill", "update"):
         name = "columns" if job == "backfill" else "updates"
-        given[name] = dict(given[name])
+        arguments[name] = dict(arguments[name])
 
 
-def _clauses(given: dict[str, Any]) -> None:
+def _clauses(arguments: dict[str, Any]) -> None:
     """The clauses of a merge, of their actions, conditions and values."""
     from alance.spark.jobs import When
 
     for name in ("when_matched", "when_not_matched", "when_not_matched_by_source"):
-        condition, values = given.pop(f"{name}_if", None), given.pop(f"{name}_set", None)
-        action: Any = given.get(name) or ("insert" if name == "when_not_matched" else "update")
+        condition, values = arguments.pop(f"{name}_if", None), arguments.pop(f"{name}_set", None)
+        action: Any = arguments.get(name) or ("insert" if name == "when_not_matched" else "update")
         if condition is not None or values is not None:
-            given[name] = When(action, condition, dict(values) if values else None)
+            arguments[name] = When(action, condition, dict(values) if values else None)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -59,35 +59,35 @@ class Catalog:
     async def _load(self, request: Mapping[str, Any]) -> object:
         """A version of a table, as `open` gives it, and where it is."""
         uri = uri_of(request, request["namespace"], request["name"])
-        given = {"path": uri}
+        options = {"path": uri}
         if request["blobs"] is not None:
-            given["blobs"] = request["blobs"]
+            options["blobs"] = request["blobs"]
         text = request.get("version")
         if text is not None:
-            given["version" if text.isdecimal() else "tag"] = text
+            options["version" if text.isdecimal() else "tag"] = text
         if "asof" in request:  # alance: strictly before; Spark: up to
-            given["asof"] = (EPOCH + timedelta(microseconds=request["asof"] + 1)).isoformat()
+            options["asof"] = (EPOCH + timedelta(microseconds=request["asof"] + 1)).isoformat()
         try:
-            return {**await self._planner.opened(request, given), "uri": uri}
+            return {**await self._planner.opened(request, options), "uri": uri}
         except TableNotFoundError:
             return {"missing": True}
         except VersionNotFoundError as error:
-            if text is None or "tag" not in given:
+            if text is None or "tag" not in options:
                 raise
             try:
-                given["path"] = branch_path(uri, given.pop("tag"))
-                return {**await self._planner.opened(request, given), "uri": given["path"]}
+                options["path"] = branch_path(uri, options.pop("tag"))
+                return {**await self._planner.opened(request, options), "uri": options["path"]}
             except TableNotFoundError:
                 raise error from None
 
     async def _new(self, request: Mapping[str, Any]) -> object:
         """Where a new table goes, and what its properties mean."""
         properties = request["properties"].items()
-        given = {key: text for key, text in properties if not key.startswith("option.")}
-        if given.get("provider", PROVIDERS[0]).lower() not in (*PROVIDERS, request["default"]):
-            raise UnsupportedError(f"USING {given['provider']}: the catalog has Lance tables alone")
+        named = {key: text for key, text in properties if not key.startswith("option.")}
+        if named.get("provider", PROVIDERS[0]).lower() not in (*PROVIDERS, request["default"]):
+            raise UnsupportedError(f"USING {named['provider']}: the catalog has Lance tables alone")
         uri = uri_of(request, request["namespace"], request["name"])
-        if given.pop("location", uri) != uri:
+        if named.pop("location", uri) != uri:
             raise UnsupportedError(
                 "LOCATION: a name's place is in the warehouse; name a table elsewhere by its path: "
                 f"{request['catalog']}.`/path/of/table`"
@@ -95,7 +95,7 @@ class Catalog:
         names = WriteOptions.__dataclass_fields__.keys() - {"path", "storage", "if_exists"}
         settings = {name.replace("_", "") for name in names}
         options, config = {}, {}
-        for key, text in given.items():
+        for key, text in named.items():
             if key.lower().replace("_", "") in settings:
                 options[key] = text
             elif key not in OWN_OF_SPARK:
@@ -188,8 +188,8 @@ class Catalog:
         catalog = request["catalog"]
         uri = named_uri(table, {catalog: request["warehouse"]}, catalog)
         options = self._options(request, uri)
-        given = {name: value for name, value in arguments.items() if value is not None}
-        rows = await PROCEDURES[request["procedure"]](await open_version(options), **given)
+        present = {name: value for name, value in arguments.items() if value is not None}
+        rows = await PROCEDURES[request["procedure"]](await open_version(options), **present)
         return {"rows": rows}
 
     def _options(self, request: Mapping[str, Any], uri: str) -> WriteOptions:

@@ -256,10 +256,10 @@ def refuse_columns(schema: pa.Schema, target: pa.Schema) -> None:
             if not column.nullable:
                 raise InvalidInputError(f"column {column.name!r}: missing, and it is not nullable")
             continue
-        given = schema.field(column.name).type
-        if _is_text(given) != _is_text(column.type) and not pa.types.is_null(given):
+        type_ = schema.field(column.name).type
+        if _is_text(type_) != _is_text(column.type) and not pa.types.is_null(type_):
             raise InvalidInputError(
-                f"column {column.name!r}: the rows have {given}, the table {column.type}; cast it"
+                f"column {column.name!r}: the rows have {type_}, the table {column.type}; cast it"
             )
 
 

@@ -99,8 +99,8 @@ class Limit(NamedTuple):
             BYTES: options.max_bytes_per_batch,
             FILES: options.max_fragments_per_batch,
         }
-        given = (cls(unit, most) for unit, most in limits.items() if most is not None)
-        return next(given, None)
+        chosen = (cls(unit, most) for unit, most in limits.items() if most is not None)
+        return next(chosen, None)
 
     def cost(self, fragment: Fragment) -> int:
         """What a fragment takes of it."""

@@ -99,12 +99,12 @@ class Kept:
                     yield self._with_new(part, batch.slice(done, part.num_rows))
                     done += part.num_rows
 
-    def _with_new(self, rows: pa.RecordBatch, given: pa.RecordBatch) -> pa.RecordBatch:
+    def _with_new(self, rows: pa.RecordBatch, new_rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows as they were, with the values that they got."""
-        address = given.column(ROW_ADDRESS)
+        address = new_rows.column(ROW_ADDRESS)
         for name in (*self.blobs, *self.times):
             index = rows.schema.get_field_index(name)
-            old, new = rows.column(index), given.column(name)
+            old, new = rows.column(index), new_rows.column(name)
             array = (
                 _blobs(name, old, new, address) if name in self.blobs else with_old_times(old, new)
             )
@@ -185,8 +185,8 @@ def _members(kind: pa.DataType) -> list[pa.Field]:
 
 def _blobs(name: str, old: pa.Array, new: pa.Array, address: pa.Array) -> pa.Array:
     """Blobs of rows, null where they got a null."""
-    given = pc.struct_field(new, POSITION)
-    if not pc.all(pc.equal(given, _mark_of(address, given.type)), min_count=0).as_py():
+    positions = pc.struct_field(new, POSITION)
+    if not pc.all(pc.equal(positions, _mark_of(address, positions.type)), min_count=0).as_py():
         raise _not_a_blob(name)
     valid = new.is_valid()
     if old.is_valid().equals(valid):

@@ -53,13 +53,13 @@ def mapped(
     spark: SparkSession,
     function: Function,
     schema: object,
-    given: Mapping[str, str],
+    texts: Mapping[str, str],
     storage_options: Mapping[str, str] | None,
 ) -> DataFrame:
     """The results of a function as a DataFrame; see `alance.spark.map_batches`."""
     from pyspark.sql.types import StructType
 
-    asked = ReadOptions.parse(given, storage_options)
+    asked = ReadOptions.parse(texts, storage_options)
     dataset, options, names = run(_opened(asked))
     if isinstance(schema, pa.Schema):
         schema = spark_schema(schema)

@@ -59,11 +59,11 @@ class Options:
     decode_threads: int = 2
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> Self:
+    def parse(cls, texts: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> Self:
         """Checked values of the options of a source.
 
         Args:
-            given: names are compared without case, and `_` is left out: `withRowId` and
+            texts: names are compared without case, and `_` is left out: `withRowId` and
                 `with_row_id` are the same.
             defaults: storage options that `register` was given.
 
@@ -74,9 +74,9 @@ class Options:
         names = {option.name.replace("_", ""): option.name for option in fields(cls)}
         values: dict[str, Any] = {"storage": dict(defaults or {})}
         types = {option.name: str(option.type) for option in fields(cls)}
-        if not OF_CATALOG.isdisjoint(key.lower() for key in given):
+        if not OF_CATALOG.isdisjoint(key.lower() for key in texts):
             raise UnsupportedError(NO_PATH)
-        for key, text in given.items():
+        for key, text in texts.items():
             if key.lower().startswith(STORAGE_PREFIX):
                 values["storage"][key[len(STORAGE_PREFIX) :]] = text
                 continue
@@ -241,23 +241,23 @@ class StreamOptions(ReadOptions):
             if getattr(self, name) is not None:
                 raise InvalidInputError(f"option {name!r}: not for a stream")
         limits = ("max_rows_per_batch", "max_bytes_per_batch", "max_fragments_per_batch")
-        given = [name for name in limits if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise InvalidInputError(f"{' and '.join(given)}: expected one of them")
-        for name in given:
+        names = [name for name in limits if getattr(self, name) is not None]
+        if len(names) > 1:
+            raise InvalidInputError(f"{' and '.join(names)}: expected one of them")
+        for name in names:
             at_least(name, getattr(self, name), 1)
 
 
 ReadT = TypeVar("ReadT", bound=ReadOptions)
 
 
-def for_cores(options: ReadT, given: Iterable[str], cores: int) -> ReadT:
+def for_cores(options: ReadT, names: Iterable[str], cores: int) -> ReadT:
     """Options whose partitions suit some cores, where those given say nothing of that.
 
     Args:
-        given: the names that a user gave.
+        names: the names that a user gave.
     """
-    if "parallelism" in {name.lower() for name in given}:
+    if "parallelism" in {name.lower() for name in names}:
         return options
     return replace(options, parallelism=cores)
 

@@ -75,16 +75,16 @@ class Planner:
             return {}
         raise InvalidInputError(f"verb {verb!r}: not known")
 
-    async def opened(self, request: Mapping[str, Any], given: dict[str, str]) -> dict[str, object]:
+    async def opened(self, request: Mapping[str, Any], texts: dict[str, str]) -> dict[str, object]:
         """The version that the options of a reader ask for."""
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
         tables: list[tuple[ReadOptions, Dataset]] = []
         schemas: list[StructType] = []
-        opening = [kind(each).opened() for each in _of_paths(given)]
+        opening = [kind(each).opened() for each in _of_paths(texts)]
         for options, dataset, schema in await asyncio.gather(*opening):
             if isinstance(options, StreamOptions):
                 return {"state": "", "schema": schema.json(), "rows": -1, "config": {}}
-            tables.append((for_cores(options, given, request["parallelism"]), dataset))
+            tables.append((for_cores(options, texts, request["parallelism"]), dataset))
             schemas.append(schema)
         is_whole = all(options.filter is None and options.limit is None for options, _ in tables)
         rows = sum([await dataset.count_rows() for _, dataset in tables]) if is_whole else -1
@@ -138,18 +138,18 @@ class Planner:
         return dataset
 
 
-def _of_paths(given: dict[str, str]) -> list[dict[str, str]]:
+def _of_paths(options: dict[str, str]) -> list[dict[str, str]]:
     """The options of a reader for each of its tables.
 
     Raises:
         InvalidInputError: no path, or a limit, which is one of all rows.
     """
-    if "paths" not in given:
-        return [given]
-    paths = json.loads(given["paths"])
-    if not paths or "limit" in {name.lower() for name in given}:
+    if "paths" not in options:
+        return [options]
+    paths = json.loads(options["paths"])
+    if not paths or "limit" in {name.lower() for name in options}:
         raise InvalidInputError(f"paths={paths}: expected some, without the option limit")
-    others = {name: text for name, text in given.items() if name != "paths"}
+    others = {name: text for name, text in options.items() if name != "paths"}
     return [{**others, "path": path} for path in paths]
 
 
@@ -284,9 +284,9 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
     filters = [options.filter, *request.get("filters", ())]
     limits = [limit for limit in (options.limit, request.get("limit")) if limit is not None]
     options = replace(options, filter=joined(filters), limit=min(limits, default=None))
-    given = StructType.fromJson(json.loads(request["schema"]))
+    row_type = StructType.fromJson(json.loads(request["schema"]))
     aggregates = None
-    columns = given
+    columns = row_type
     if "aggregates" in request:
         aggregates = _aggregates(request["aggregates"], replace(options, limit=None), dataset)
         assert aggregates is not None
@@ -311,7 +311,7 @@ def _plan(request: Mapping[str, Any], options: ReadOptions, dataset: Dataset) ->
         tuple(paths),
         flat,
         aggregates,
-        arrow_schema(given),
+        arrow_schema(row_type),
         marks=_marks(columns.names, dataset, options) if request.get("marks") else (),
         order=order,
         first=request["first"] if order else None,

@@ -110,10 +110,10 @@ def _functions(places: Places) -> tuple[type, type]:
         ) -> Iterator[tuple[Any, ...]]:
             if query is None:
                 return iter(())
-            given = {"filter": filter, **_json(options)}
+            keywords = {"filter": filter, **_json(options)}
             names, vector = self._table.names, _numbers(query)
             return self._table.rows(
-                lambda dataset: dataset.nearest(column, vector, k, columns=names, **given)
+                lambda dataset: dataset.nearest(column, vector, k, columns=names, **keywords)
             )
 
     class Search:
@@ -151,17 +151,19 @@ def _functions(places: Places) -> tuple[type, type]:
         ) -> Iterator[tuple[Any, ...]]:
             if text is None:
                 return iter(())
-            given = {"filter": filter, "on": on, **_json(options)}
+            keywords = {"filter": filter, "on": on, **_json(options)}
             names = self._table.names
             if RELEVANCE not in self._table.schema.names:
                 return self._table.rows(
-                    lambda dataset: dataset.search_text(text, k, columns=names, **given)
+                    lambda dataset: dataset.search_text(text, k, columns=names, **keywords)
                 )
             if vector is None:
                 return iter(())
             query = _numbers(vector)
             return self._table.rows(
-                lambda dataset: dataset.search(text=text, vector=query, k=k, columns=names, **given)
+                lambda dataset: dataset.search(
+                    text=text, vector=query, k=k, columns=names, **keywords
+                )
             )
 
     return Nearest, Search

@@ -110,10 +110,10 @@ def register_once(spark: SparkSession) -> None:
         register(spark)
 
 
-def storage_of(spark: SparkSession, given: Mapping[str, str] | None) -> dict[str, str]:
+def storage_of(spark: SparkSession, storage_options: Mapping[str, str] | None) -> dict[str, str]:
     """The storage options of a call: those that the session was registered with, and its own."""
     name = spark.conf.get(NAME, None)
-    return {**_options.get(name or "", {}), **(given or {})}
+    return {**_options.get(name or "", {}), **(storage_options or {})}
 
 
 def parallelism_of(spark: SparkSession) -> int:

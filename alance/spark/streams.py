@@ -35,8 +35,8 @@ class Streams:
     async def answer(self, request: Mapping[str, Any]) -> object:
         """The answer to a request whose verb begins with `stream.`, as JSON."""
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
-        given = request["options"]
-        options = for_cores(kind(given).stream_options(), given, request["parallelism"])
+        texts = request["options"]
+        options = for_cores(kind(texts).stream_options(), texts, request["parallelism"])
         verb = request["verb"].removeprefix("stream.")
         if verb == "limit":
             limit = Limit.of(options)

@@ -80,11 +80,11 @@ async def target_of(
             if options.if_exists == "ignore":
                 return None
             base = Version.of(dataset, options)
-        table_schema, given = append_schema(dataset), arrow_schema(schema)
-        left_out = descriptions(given, table_schema)
-        given = pa.schema([field for field in given if field.name not in left_out])
-        refuse_columns(given, table_schema)
-        conform(pa.RecordBatch.from_pylist([], schema=given), table_schema)
+        table_schema, row_schema = append_schema(dataset), arrow_schema(schema)
+        left_out = descriptions(row_schema, table_schema)
+        row_schema = pa.schema([field for field in row_schema if field.name not in left_out])
+        refuse_columns(row_schema, table_schema)
+        conform(pa.RecordBatch.from_pylist([], schema=row_schema), table_schema)
     else:
         table_schema = new_table_schema(schema, vectors, keeps_required=keeps_required)
     if dataset is None:

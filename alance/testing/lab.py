@@ -264,8 +264,8 @@ def main() -> None:
     command.add_argument("--latency-ms", type=float, default=0.0, help="to the first byte")
     command.add_argument("--conn-mbps", type=float, default=0.0, help="MB/s of a connection")
     command.add_argument("--total-mbps", type=float, default=0.0, help="MB/s of all together")
-    given = vars(parser.parse_args())
-    serve(given.pop("folder"), given.pop("port"), Weather(**given))
+    args = vars(parser.parse_args())
+    serve(args.pop("folder"), args.pop("port"), Weather(**args))
 
 
 if __name__ == "__main__":

@@ -208,8 +208,8 @@ class IterableDataset(torch.utils.data.IterableDataset):
             )
         count = max(1, num_workers)
         shares = [self._share(len(self), worker, count) for worker in range(count)]
-        given = by_turns([stop - start for start, stop in shares], num_batches)
-        places = [[start + n, stop] for n, (start, stop) in zip(given, shares, strict=True)]
+        counts = by_turns([stop - start for start, stop in shares], num_batches)
+        places = [[start + n, stop] for n, (start, stop) in zip(counts, shares, strict=True)]
         place: dict[str, Any] = {"epoch": int(self._epoch.item())}
         if count == 1:  # goes on with any number of workers
             place |= {"next": places[0][0], "stop": None, "worker": 0, "num_workers": 1}

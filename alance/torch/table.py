@@ -53,15 +53,15 @@ class Table:
     ) -> None:
         # Below the blocking face, if it is one.
         dataset: object = getattr(source, "_inner", source)
-        given = storage_options
+        owner = storage_options
         if isinstance(source, str | os.PathLike):
             opening = alance.dataset(source, version=version, storage_options=storage_options)
-            dataset, given = loop.run(opening), None
+            dataset, owner = loop.run(opening), None
         elif version is not None:
             raise alance.InvalidInputError("version=: of a URI; an open dataset has its own")
         if not isinstance(dataset, alance.Dataset):
             raise alance.InvalidInputError(f"{type(source)}: expected a URI, a path or a Dataset")
-        self.dataset = in_any_loop(dataset, given)
+        self.dataset = in_any_loop(dataset, owner)
         self._options = storage_options
         self._addresses: npt.NDArray[np.uint64] | None = None
         self.columns = columns

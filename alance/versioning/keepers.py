@@ -173,8 +173,8 @@ def open_dynamodb(uri: str, storage_options: Mapping[str, object] | None) -> tup
     Raises:
         InvalidInputError: no URI of this kind.
     """
-    given = tuple(sorted((name, str(value)) for name, value in (storage_options or {}).items()))
-    return _dynamodb(uri, given)
+    options = tuple(sorted((name, str(value)) for name, value in (storage_options or {}).items()))
+    return _dynamodb(uri, options)
 
 
 def without_endpoint(options: Mapping[str, object] | None) -> Mapping[str, object] | None:
@@ -185,8 +185,8 @@ def without_endpoint(options: Mapping[str, object] | None) -> Mapping[str, objec
 
 
 @lru_cache(maxsize=64)  # making a client takes 0.1 s, and its first call looks at the table's keys
-def _dynamodb(uri: str, given: tuple[tuple[str, str], ...]) -> tuple[str, Keeper]:
+def _dynamodb(uri: str, options: tuple[tuple[str, str], ...]) -> tuple[str, Keeper]:
     from alance.versioning.dynamodb_store import parse_dynamodb_uri
 
-    plain, _, store = parse_dynamodb_uri(uri, dict(given))
+    plain, _, store = parse_dynamodb_uri(uri, dict(options))
     return plain, ExternalKeeper(store)

@@ -335,8 +335,8 @@ def open_table(
         UnsupportedError: a scheme that is not supported.
     """
     keeper = keeper_of(manifest_store, commit_lock)
-    given = as_mapping(storage_options)
-    own = own_options(given)
+    mapping = as_mapping(storage_options)
+    own = own_options(mapping)
     place, options = uri, without_endpoint(own)
     if isinstance(uri, str) and is_dynamodb(uri):
         if keeper is not None or store is not None:
@@ -350,7 +350,7 @@ def open_table(
         place, keeper = open_dynamodb(uri, own)
     home = None if store is not None else parse_uri(place)
     opened, path = registry.open(home or place, storage_options=options, store=store)
-    access = Access.to(opened, home, given)
+    access = Access.to(opened, home, mapping)
     return Table(str(uri), opened, clean_path(path), None, registry, access, keeper)
 
 

@@ -72,8 +72,8 @@ def restore(draft: Draft, change: Restore) -> None:
     """
     source, previous = draft.source, draft.previous
     if source is None or source.version != change.version:
-        given = "none" if source is None else source.version
-        raise InvalidInputError(f"Restore: version {change.version} is needed, given: {given}")
+        number = "none" if source is None else source.version
+        raise InvalidInputError(f"Restore: version {change.version} is needed, given: {number}")
     assert previous is not None
     now, then = previous.head, source.head
     if (now.reader_feature_flags ^ then.reader_feature_flags) & STABLE_ROW_IDS:

@@ -204,11 +204,11 @@ class Draft:
             InvalidInputError: a new column of a name that is reserved, a field that cannot be part
                 of the primary key.
         """
-        given = list(fields)
+        new_fields = list(fields)
         before = {field.name for field in self.message.fields if field.parent_id == -1}
         check_not_reserved(
-            field.name for field in given if field.parent_id == -1 and field.name not in before
+            field.name for field in new_fields if field.parent_id == -1 and field.name not in before
         )
-        check_primary_key(given)
+        check_primary_key(new_fields)
         self.message.ClearField("fields")
-        self.message.fields.extend(given)
+        self.message.fields.extend(new_fields)

@@ -245,7 +245,9 @@ def _check_codes(checked: CheckedVectors) -> None:
         raise InvalidInputError(f"num_sub_vectors={parts}: expected an even number of 4-bit codes")
 
 
-def given(values: object, shape: tuple[int | None, ...], what: str) -> np.ndarray[Any, Any]:
+def numbers_of_shape(
+    values: object, shape: tuple[int | None, ...], what: str
+) -> np.ndarray[Any, Any]:
     """Numbers that the caller gives, of a shape.
 
     Raises:

@@ -26,7 +26,7 @@ from alance.format.index.quantizers import buffer_of, quantizer_of
 from alance.format.index.values import WIDTHS, Vectors, VectorType, whole_vectors
 from alance.io.tasks import all_of
 from alance.ops.index.kmeans import Clustering
-from alance.ops.index.new_vector import PARTITION_ROWS, given
+from alance.ops.index.new_vector import PARTITION_ROWS, numbers_of_shape
 from alance.ops.index.segment_files import StoredFile
 from alance.ops.read.take import drawn, take
 
@@ -218,7 +218,9 @@ async def _centroids(
 ) -> npt.NDArray[Any]:
     options, metric = checked.options, checked.metric
     if options.ivf_centroids is not None:
-        told = given(options.ivf_centroids, (options.num_partitions, checked.dim), "ivf_centroids")
+        told = numbers_of_shape(
+            options.ivf_centroids, (options.num_partitions, checked.dim), "ivf_centroids"
+        )
         if not len(told):
             raise InvalidInputError("ivf_centroids: none, expected one at least")
         return told.astype(checked.dtype)
@@ -308,7 +310,7 @@ def _given_codebook(checked: CheckedVectors, parts: int, values: int) -> Float32
     book, width = checked.options.pq_codebook, checked.dim // parts
     flat = np.ndim(book) == 2 if isinstance(book, np.ndarray) else True
     shape = (values, checked.dim) if flat else (parts, values, width)
-    told = given(book, shape, "pq_codebook")
+    told = numbers_of_shape(book, shape, "pq_codebook")
     stored = told.astype(checked.dtype).astype(np.float32)
     return stored.reshape(parts, values, width)
 

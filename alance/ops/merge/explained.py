@@ -52,7 +52,7 @@ async def analyze_merge(
     `alance.MergeInsert.analyze_plan`. The files that it wrote are removed.
     """
     async with held(snapshot, plan, data, schema) as (merge, source, scratch):
-        explanation = await explain_merge(snapshot, plan, merge.given)
+        explanation = await explain_merge(snapshot, plan, merge.source_schema)
         with trace.trace() as recorder:
             change = await attempt(snapshot, merge, source, scratch)
             await change.give()
@@ -81,8 +81,9 @@ def _lines(merge: Merge) -> list[str]:
     if merge.rewrites_columns:
         matched = f"get new values of {', '.join(_late(merge))}, in new files for their fragments"
     where = _where(plan.condition)
+    names = ", ".join(merge.source_schema.names)
     lines = [
-        f"merge on {', '.join(merge.on)}, of data with columns {', '.join(merge.given.names)}",
+        f"merge on {', '.join(merge.on)}, of data with columns {names}",
         f"  rows that match {matched}{where}",
     ]
     if plan.inserts:

@@ -108,8 +108,8 @@ async def _with_retries(
                 f"done within {plan.retry_seconds} s"
             ) from error
         base = await latest(snapshot)
-        again = Merge.of(plan, base.schema, merge.given)
-        if again.given != merge.given or again.on != merge.on:
+        again = Merge.of(plan, base.schema, merge.source_schema)
+        if again.source_schema != merge.source_schema or again.on != merge.on:
             raise CommitConflictError(
                 f"dataset {snapshot.uri!r}: version {base.version} has other columns than version "
                 f"{snapshot.version}, which the data was read for"

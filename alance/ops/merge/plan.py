@@ -31,7 +31,7 @@ class Merge:
 
     Attributes:
         on: the key columns, as the table names them.
-        given: the source's columns as the table has them, in its order.
+        source_schema: the source's columns as the table has them, in its order.
         lacking: the table's other columns.
         partial: struct columns of which the source has some members.
         condition: over two columns, the structs `SOURCE` and `TARGET`, and columns that only one
@@ -42,7 +42,7 @@ class Merge:
     plan: MergePlan
     schema: Schema
     on: tuple[str, ...]
-    given: pa.Schema
+    source_schema: pa.Schema
     lacking: tuple[str, ...]
     partial: tuple[str, ...]
     condition: Predicate | None
@@ -60,27 +60,33 @@ class Merge:
         """
         plan.check()
         on = key_columns(plan, schema)
-        given = pa.schema(given_fields(schema, source))
-        missing = [name for name in on if given.get_field_index(name) < 0]
+        source_schema = pa.schema(source_fields(schema, source))
+        missing = [name for name in on if source_schema.get_field_index(name) < 0]
         if missing:
             raise InvalidInputError(
                 f"key column {missing[0]!r}: the data has no such column, "
-                f"only {', '.join(given.names) or 'none'}"
+                f"only {', '.join(source_schema.names) or 'none'}"
             )
         for name in on:
-            if not _is_whole(schema, given, name):
+            if not _is_whole(schema, source_schema, name):
                 raise InvalidInputError(f"key column {name!r}: the data has some members only")
-        lacking = [field for field in schema.fields if given.get_field_index(field.name) < 0]
+        lacking = [
+            field for field in schema.fields if source_schema.get_field_index(field.name) < 0
+        ]
         if plan.inserts:
-            check_inserted(schema, given)
+            check_inserted(schema, source_schema)
         merge = cls(
             plan,
             schema,
             on,
-            given,
+            source_schema,
             tuple(field.name for field in lacking),
-            tuple(column for column in given.names if not _is_whole(schema, given, column)),
-            None if plan.condition is None else _condition(plan.condition, schema, given),
+            tuple(
+                column
+                for column in source_schema.names
+                if not _is_whole(schema, source_schema, column)
+            ),
+            None if plan.condition is None else _condition(plan.condition, schema, source_schema),
             parse_predicate(schema, plan.others) if plan.deletes_others else None,
         )
         merge.check_mode()
@@ -101,7 +107,7 @@ class Merge:
 
     def _all(self, side: str) -> list[str]:
         if side == SOURCE:
-            return list(self.given.names)
+            return list(self.source_schema.names)
         return [root.name for root in self.schema.fields]
 
     @property
@@ -141,7 +147,7 @@ class Merge:
             why = f"the data has some members of column {self.partial[0]!r} only"
         elif not self.lacking:
             why = "the data has all columns"
-        elif len(self.given) == len(self.on):
+        elif len(self.source_schema) == len(self.on):
             why = "the data has no column but the keys"
         elif any(f.is_blob_v1 or f.is_blob_v2 for f in self.written.walk()):
             why = "the data has blobs"
@@ -153,7 +159,7 @@ class Merge:
     @property
     def written(self) -> Schema:
         """The columns that updated rows get new values in: those of the source but the keys."""
-        names = [name for name in self.given.names if name not in self.on]
+        names = [name for name in self.source_schema.names if name not in self.on]
         return self.schema.project(names)
 
 
@@ -190,26 +196,26 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
     return tuple(dict.fromkeys(on))
 
 
-def _is_whole(schema: Schema, given: pa.Schema, name: str) -> bool:
-    return is_whole(given.field(name).type, schema.field(name).logical_arrow().type)
+def _is_whole(schema: Schema, source_schema: pa.Schema, name: str) -> bool:
+    return is_whole(source_schema.field(name).type, schema.field(name).logical_arrow().type)
 
 
-def _condition(condition: str | Bound, schema: Schema, given: pa.Schema) -> Predicate:
+def _condition(condition: str | Bound, schema: Schema, source_schema: pa.Schema) -> Predicate:
     """The condition of matched rows, over the structs of both sides."""
     if not isinstance(condition, str | Bound):
         raise InvalidInputError(f"condition: expected SQL text, found {type(condition).__name__}")
     target = [root.to_arrow() for root in schema.fields]
-    target += [pa.field(name, pa.uint64()) for name in META if name not in given.names]
-    fields = [pa.field(SOURCE, pa.struct(list(given))), pa.field(TARGET, pa.struct(target))]
+    target += [pa.field(name, pa.uint64()) for name in META if name not in source_schema.names]
+    fields = [pa.field(SOURCE, pa.struct(list(source_schema))), pa.field(TARGET, pa.struct(target))]
     fields += [
         column
         for column in target
-        if given.get_field_index(column.name) < 0 and column.name not in (SOURCE, TARGET)
+        if source_schema.get_field_index(column.name) < 0 and column.name not in (SOURCE, TARGET)
     ]
     return parse_over(pa.schema(fields), condition)
 
 
-def given_fields(schema: Schema, source: pa.Schema) -> list[pa.Field]:
+def source_fields(schema: Schema, source: pa.Schema) -> list[pa.Field]:
     """The columns of a table that a source has, in the table's order, with the members that the
     source has.
 
@@ -229,25 +235,25 @@ def given_fields(schema: Schema, source: pa.Schema) -> list[pa.Field]:
     return fields
 
 
-def check_inserted(schema: Schema, given: pa.Schema) -> None:
+def check_inserted(schema: Schema, source_schema: pa.Schema) -> None:
     """
     Raises:
         InvalidInputError: inserted rows lack a column that cannot be null.
     """
     for field in schema.fields:
-        if given.get_field_index(field.name) < 0 and not field.logical_arrow().nullable:
+        if source_schema.get_field_index(field.name) < 0 and not field.logical_arrow().nullable:
             raise InvalidInputError(
                 f"column {field.name!r}: missing in the data, and inserted rows cannot be null "
                 "there"
             )
 
 
-def is_whole(given: pa.DataType, whole: pa.DataType) -> bool:
+def is_whole(source_type: pa.DataType, whole: pa.DataType) -> bool:
     """Whether a struct has all members, and all of theirs."""
-    if not pa.types.is_struct(whole) or not pa.types.is_struct(given):
+    if not pa.types.is_struct(whole) or not pa.types.is_struct(source_type):
         return True
-    return given.num_fields == whole.num_fields and all(
-        is_whole(given.field(child.name).type, child.type) for child in whole
+    return source_type.num_fields == whole.num_fields and all(
+        is_whole(source_type.field(child.name).type, child.type) for child in whole
     )
 
 
@@ -266,25 +272,25 @@ def filled(new: pa.Array, old: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays(arrays, fields=fields, mask=null)
 
 
-def _narrowed(whole: pa.Field, given: pa.Field, path: str) -> pa.Field:
-    if not pa.types.is_struct(whole.type) or not pa.types.is_struct(given.type):
-        if _lacks_members(given.type, whole.type):
+def _narrowed(whole: pa.Field, source_field: pa.Field, path: str) -> pa.Field:
+    if not pa.types.is_struct(whole.type) or not pa.types.is_struct(source_field.type):
+        if _lacks_members(source_field.type, whole.type):
             raise InvalidInputError(
-                f"column {path!r}: the data has {given.type}, the table {whole.type}; members of "
-                "structs in lists are not filled"
+                f"column {path!r}: the data has {source_field.type}, the table {whole.type}; "
+                "members of structs in lists are not filled"
             )
         return whole
-    _check(given.type, [child.name for child in whole.type], f"{path}.")
+    _check(source_field.type, [child.name for child in whole.type], f"{path}.")
     children = [
-        _narrowed(child, given.type.field(child.name), f"{path}.{child.name}")
+        _narrowed(child, source_field.type.field(child.name), f"{path}.{child.name}")
         for child in whole.type
-        if given.type.get_field_index(child.name) >= 0
+        if source_field.type.get_field_index(child.name) >= 0
     ]
     return whole.with_type(pa.struct(children))
 
 
-def _check(given: pa.Schema | pa.StructType, names_of_table: Sequence[str], path: str) -> None:
-    names = [field.name for field in given]
+def _check(source: pa.Schema | pa.StructType, names_of_table: Sequence[str], path: str) -> None:
+    names = [field.name for field in source]
     for name in names:
         if name not in names_of_table:
             where = f"members of {path[:-1]!r}" if path else "columns of the table"
@@ -295,18 +301,18 @@ def _check(given: pa.Schema | pa.StructType, names_of_table: Sequence[str], path
             raise InvalidInputError(f"column {path + name!r}: the data has it twice")
 
 
-def _lacks_members(given: pa.DataType, whole: pa.DataType) -> bool:
+def _lacks_members(source_type: pa.DataType, whole: pa.DataType) -> bool:
     """Whether a cast between lists or maps would make up members of structs in them."""
-    if pa.types.is_struct(given) and pa.types.is_struct(whole):
+    if pa.types.is_struct(source_type) and pa.types.is_struct(whole):
         return any(
-            given.get_field_index(child.name) < 0
-            or _lacks_members(given.field(child.name).type, child.type)
+            source_type.get_field_index(child.name) < 0
+            or _lacks_members(source_type.field(child.name).type, child.type)
             for child in whole
         )
-    if given.num_fields != whole.num_fields:
+    if source_type.num_fields != whole.num_fields:
         return False
     return any(
-        _lacks_members(given.field(index).type, whole.field(index).type)
+        _lacks_members(source_type.field(index).type, whole.field(index).type)
         for index in range(whole.num_fields)
-        if pa.types.is_nested(whole) and pa.types.is_nested(given)
+        if pa.types.is_nested(whole) and pa.types.is_nested(source_type)
     )

@@ -71,14 +71,14 @@ async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
     """
     names = merge.condition_columns[0]
     memory = merge.plan.memory_bytes // SHARE
-    rows = Spool(scratch, merge.given, None if source.num_rows is not None else memory)
+    rows = Spool(scratch, merge.source_schema, None if source.num_rows is not None else memory)
     schema = key_schema(merge)
     keys = Spool(scratch, schema, memory)
 
     def prepare(
         group: Sequence[pa.RecordBatch], first: int
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        batch = one_batch([conform(batch, merge.given) for batch in merged(group)])
+        batch = one_batch([conform(batch, merge.source_schema) for batch in merged(group)])
         arrays = [
             Keys.of([batch.column(name) for name in merge.on]).values,
             to_arrow(np.arange(first, first + batch.num_rows)),
@@ -97,16 +97,18 @@ async def hold(source: Source, merge: Merge, scratch: Scratch) -> HeldSource:
 
 def key_schema(merge: Merge) -> pa.Schema:
     """The columns of the keys of source rows."""
-    empty = [pa.nulls(0, merge.given.field(name).type) for name in merge.on]
+    empty = [pa.nulls(0, merge.source_schema.field(name).type) for name in merge.on]
     fields = [pa.field(KEY, Keys.of(empty).values.type), pa.field(ROW, pa.int64())]
     names = merge.condition_columns[0]
-    fields += [merge.given.field(name).with_name(f"{SOURCE}.{name}") for name in names]
+    fields += [merge.source_schema.field(name).with_name(f"{SOURCE}.{name}") for name in names]
     return pa.schema(fields)
 
 
 def key_widths(merge: Merge) -> Int64s:
     """Bytes of each part of the keys; 0 where they vary."""
-    return KeyColumns.of([pa.nulls(0, merge.given.field(name).type) for name in merge.on]).widths
+    return KeyColumns.of(
+        [pa.nulls(0, merge.source_schema.field(name).type) for name in merge.on]
+    ).widths
 
 
 async def pieces(spool: Spool, num_rows: int) -> AsyncGenerator[pa.RecordBatch, None]:

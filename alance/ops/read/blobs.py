@@ -303,8 +303,8 @@ async def _places(
     field = snapshot.schema.field(column)
     if not (field.is_blob_v1 or field.is_blob_v2):
         raise InvalidInputError(f"column {column!r} is no blob column")
-    given = [numbers for numbers in (indices, row_ids, addresses) if numbers is not None]
-    if len(given) != 1:
+    selections = [numbers for numbers in (indices, row_ids, addresses) if numbers is not None]
+    if len(selections) != 1:
         raise InvalidInputError("blobs: expected one of indices, row_ids and addresses")
     columns = [column, ROW_ADDRESS]
     if indices is not None:

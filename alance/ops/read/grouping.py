@@ -199,7 +199,7 @@ class Groups:
     def _grouped(self, table: pa.Table, functions: Mapping[str, str]) -> pa.Table:
         """The groups of a table of inputs, or of partials."""
         calls: list[tuple[str | list[str], str]] = []
-        given = list(self.keys)
+        names = list(self.keys)
         partials = [name for measure in self.measures for name in measure.partials]
         partials = list(dict.fromkeys(partials))
         for name in partials:
@@ -208,9 +208,9 @@ class Groups:
             if function == "sum":
                 _check_sum(table[name])
             calls.append(([] if is_count else name, function))
-            given.append(ROWS if is_count else f"{name}_{function}")
+            names.append(ROWS if is_count else f"{name}_{function}")
         groups = table.group_by(list(self.keys), use_threads=False).aggregate(calls)
-        return groups.select(given).rename_columns([*self.keys, *partials])
+        return groups.select(names).rename_columns([*self.keys, *partials])
 
     def _check_memory(self) -> None:
         if sum(part.nbytes for part in self._parts()) <= self.memory_bytes:

@@ -101,7 +101,9 @@ class KeyColumns:
             if len(key) != len(self.paths):
                 raise InvalidInputError(f"key {key!r}: expected a tuple of {len(self.paths)}")
         columns = [[key[number] for key in tuples] for number in range(len(self.paths))]
-        return [key_array(*given) for given in zip(columns, self.types, self.paths, strict=True)]
+        return [
+            key_array(*arguments) for arguments in zip(columns, self.types, self.paths, strict=True)
+        ]
 
     def options(self, arrays: Sequence[pa.Array]) -> ScanOptions:
         """A scan of the rows with some keys, and of others where keys are tuples."""

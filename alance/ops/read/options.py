@@ -203,19 +203,19 @@ def condition_of(options: ScanOptions) -> Condition | None:
     return bound(options.filter, options.params)
 
 
-def checked_defaults(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def checked_defaults(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
     """Arguments for all scans of a dataset.
 
     Raises:
         InvalidInputError: not a mapping, an unknown argument, or a value that no scan takes.
     """
-    if not isinstance(given, Mapping | None):
+    if not isinstance(options, Mapping | None):
         raise InvalidInputError(
-            f"default_scan_options: expected a mapping, found {type(given).__name__}"
+            f"default_scan_options: expected a mapping, found {type(options).__name__}"
         )
-    if not given:
+    if not options:
         return {}
-    defaults = dict(given)
+    defaults = dict(options)
     taken = ["columns", *(field.name for field in fields(ScanOptions))]
     for name in defaults:
         if name not in taken:

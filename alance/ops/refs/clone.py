@@ -69,8 +69,8 @@ async def clone(
     if store is None and storage_options is None:
         access, home = snapshot.table.access, target.access.home
         assert home is not None
-        given = access.given if access.covers(home) else access.others()
-        target = open_table(registry, target_uri, storage_options=given)
+        target_options = access.storage_options if access.covers(home) else access.others()
+        target = open_table(registry, target_uri, storage_options=target_options)
     return await clone_into(source, target, None, options, is_shallow=is_shallow)
 
 

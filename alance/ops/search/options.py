@@ -256,10 +256,10 @@ def _queries(q: object, dim: int, column: str, *, is_multi: bool) -> tuple[Float
     if isinstance(q, pa.ChunkedArray | pa.Array | pa.Scalar):
         q = q.to_pylist() if not isinstance(q, pa.Scalar) else q.as_py()
     try:
-        given = np.asarray(q)
-        if given.dtype.kind == "c":
+        array = np.asarray(q)
+        if array.dtype.kind == "c":
             raise TypeError("complex numbers")
-        values = np.asarray(given, np.float64)
+        values = np.asarray(array, np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"query of column {column!r}: expected numbers ({error})") from None
     is_batch = values.ndim == 2 + is_multi

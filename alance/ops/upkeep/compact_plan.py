@@ -145,10 +145,10 @@ class CompactionOptions:
         told = {key.removeprefix(CONFIG): config[key] for key in config if key.startswith(CONFIG)}
         chosen: dict[str, Any] = {}
         for name, default, parse in _RESOLVED:
-            given = getattr(self, name)
-            if given is None and name in told:
-                given = _parsed(name, told[name], parse)
-            chosen[name] = default if given is None else given
+            value = getattr(self, name)
+            if value is None and name in told:
+                value = _parsed(name, told[name], parse)
+            chosen[name] = default if value is None else value
         asked = self.data_storage_version or told.get("data_storage_version")
         version = FileVersion.parse(asked) if asked else default_version
         if version not in WRITTEN:

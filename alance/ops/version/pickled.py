@@ -34,7 +34,7 @@ def taken_apart(snapshot: Snapshot) -> tuple[Any, ...]:
     table = snapshot.table
     store = None if table.access.home is not None else portable_store(table.store) or table.store
     keeper = None if is_dynamodb(table.main_uri) else table.keeper
-    place = table.main_uri, table.branch, store, portable(table.access.given), keeper
+    place = table.main_uri, table.branch, store, portable(table.access.storage_options), keeper
     return *place, snapshot.manifest, dict(snapshot.summary)
 
 

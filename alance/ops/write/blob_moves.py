@@ -211,16 +211,16 @@ def as_moved(field: Field, array: pa.Array) -> pa.Array:
 
 def _as_moved(field: Field, array: pa.Array) -> pa.Array:
     if not pa.types.is_struct(array.type):
-        given = {"data": array}
+        members = {"data": array}
     else:
-        given = {child.name: array.field(number) for number, child in enumerate(array.type)}
-        if not set(given) <= set(MOVED.names):
+        members = {child.name: array.field(number) for number, child in enumerate(array.type)}
+        if not set(members) <= set(MOVED.names):
             raise InvalidInputError(
-                f"field {field.name!r}: a struct of {list(given)} where blobs are expected"
+                f"field {field.name!r}: a struct of {list(members)} where blobs are expected"
             )
     children = [
-        given[child.name].cast(child.type)
-        if child.name in given
+        members[child.name].cast(child.type)
+        if child.name in members
         else pa.nulls(len(array), child.type)
         for child in MOVED
     ]

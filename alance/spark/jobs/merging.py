@@ -233,10 +233,10 @@ class _Plan:
                 fields = [rows.checked(side, name, text) for name, text in clause.set.items()]
                 schema = StructType(fields)
                 values = [f.expr(text).alias(name) for name, text in clause.set.items()]
-            given, is_new = arrow_schema(schema), clause.action == "insert"
+            source_schema, is_new = arrow_schema(schema), clause.action == "insert"
             if is_new:
-                SourceGaps.check_inserted(base, given)
-            gaps = None if is_new else SourceGaps.of(base, given)
+                SourceGaps.check_inserted(base, source_schema)
+            gaps = None if is_new else SourceGaps.of(base, source_schema)
             yield _Write(number, tuple(values), gaps, is_new)
 
 
@@ -362,13 +362,13 @@ async def _filled(
             yield row
 
 
-def _clauses(name: str, given: Clauses) -> tuple[When, ...]:
+def _clauses(name: str, written: Clauses) -> tuple[When, ...]:
     """The clauses of one kind.
 
     Raises:
         InvalidInputError: an action that such rows cannot have, or an update of nothing.
     """
-    several: Sequence[Any] = [given] if isinstance(given, str | When) else given
+    several: Sequence[Any] = [written] if isinstance(written, str | When) else written
     clauses = tuple(
         When(cast("Action", each)) if isinstance(each, str) else each for each in several
     )

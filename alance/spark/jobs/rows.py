@@ -149,8 +149,8 @@ def _updated(target: Target, work: RowUpdate, pieces: Sequence[Piece]) -> Change
     assert base is not None
 
     async def rows() -> AsyncGenerator[pa.RecordBatch, None]:
-        given = access(base.options)
-        batches = work.rows(base.record, base.options.path, pieces, **given)
+        options = access(base.options)
+        batches = work.rows(base.record, base.options.path, pieces, **options)
         async with aclosing(batches):
             async for batch in batches:
                 yield moves.note(batch)

@@ -142,22 +142,24 @@ def relevance_of(candidates: Candidates, combine: Combine) -> Float64s | Awaitab
         return candidates.by_rank()
     if isinstance(combine, Mapping):
         return candidates.by_weight(combine)
-    given = cast("Callable[[pa.Table], Any]", combine)(candidates.table())
-    return given if inspect.isawaitable(given) else checked_scores(given, len(candidates.ids))
+    scores = cast("Callable[[pa.Table], Any]", combine)(candidates.table())
+    return scores if inspect.isawaitable(scores) else checked_scores(scores, len(candidates.ids))
 
 
-def checked_scores(given: Scores, total: int) -> Float64s:
+def checked_scores(values: Scores, total: int) -> Float64s:
     """What a caller's function gave, as numbers.
 
     Raises:
         InvalidInputError: no numbers, too few or too many, or NaN among them.
     """
-    if isinstance(given, pa.ChunkedArray | pa.Array):
-        given = given.to_numpy() if isinstance(given, pa.ChunkedArray) else given.to_numpy(False)
+    if isinstance(values, pa.ChunkedArray | pa.Array):
+        values = (
+            values.to_numpy() if isinstance(values, pa.ChunkedArray) else values.to_numpy(False)
+        )
     try:
-        scores: Float64s = np.asarray(given, np.float64)
+        scores: Float64s = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"combine gave {given!r}: expected numbers ({error})") from None
+        raise InvalidInputError(f"combine gave {values!r}: expected numbers ({error})") from None
     if scores.shape != (total,) or np.isnan(scores).any():
         raise InvalidInputError(
             f"combine gave values of shape {scores.shape}, {int(np.isnan(scores).sum())} of them "
