@@ -14,14 +14,14 @@ namespace {
 // Bytes without content; large ones are blocks that were used before.
 Numpy<uint8_t> blank(int64_t num_bytes) { return Owned<uint8_t>(num_bytes).numpy(); }
 
-std::atomic<size_t> most_kept{Recycler::kKept};
+std::atomic<size_t> most_kept{kKeptBytes};
 
 // Bounds the blocks that wait to be used again, and gives what is unused back to the system.
 void release_memory(int64_t num_bytes) {
   if (num_bytes < 0) throw std::invalid_argument("negative number of bytes");
   nanobind::gil_scoped_release unlocked;
   most_kept = static_cast<size_t>(num_bytes);
-  Recycler::keep(most_kept);
+  keep_memory(most_kept);
 #if defined(__GLIBC__)
   malloc_trim(0);
 #endif
@@ -32,8 +32,8 @@ void release_memory(int64_t num_bytes) {
 void trim_memory(int64_t num_bytes) {
   if (num_bytes < 0) throw std::invalid_argument("negative number of bytes");
   nanobind::gil_scoped_release unlocked;
-  Recycler::keep(static_cast<size_t>(num_bytes));
-  Recycler::keep(most_kept);
+  keep_memory(static_cast<size_t>(num_bytes));
+  keep_memory(most_kept);
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ class Owned {
  public:
   explicit Owned(int64_t size, size_t slack = 0) : size_(static_cast<size_t>(size)) {
     if (size < 0 || size_ > (SIZE_MAX / 4 - slack) / sizeof(T)) throw std::bad_alloc();
-    const size_t num_bytes = size_ * sizeof(T) + slack;
-    data_ = {static_cast<T*>(Recycler::take(num_bytes)), Free{num_bytes}};
+    const Memory block = take_memory(size_ * sizeof(T) + slack);
+    data_ = {static_cast<T*>(block.data), Free{block.num_bytes}};
   }
 
   T* data() { return data_.get(); }
@@ -31,24 +31,20 @@ class Owned {
   // The first `count` values, which are no more than there are.
   nb::ndarray<nb::numpy, T, nb::ndim<1>> numpy(int64_t count) {
     // The capsule has one pointer: the size goes along with the block in a small record.
-    auto* block = new Block{data_.get(), data_.get_deleter().num_bytes};
+    auto* block = new Memory{data_.get(), data_.get_deleter().num_bytes};
     T* data = data_.release();
     nb::capsule owner(block, [](void* memory) noexcept {
-      auto* block = static_cast<Block*>(memory);
-      Recycler::give(block->data, block->num_bytes);
+      auto* block = static_cast<Memory*>(memory);
+      give_memory(*block);
       delete block;
     });
     return nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {static_cast<size_t>(count)}, owner);
   }
 
  private:
-  struct Block {
-    T* data;
-    size_t num_bytes;
-  };
   struct Free {
     size_t num_bytes = 0;
-    void operator()(T* memory) const { Recycler::give(memory, num_bytes); }
+    void operator()(T* memory) const { give_memory({memory, num_bytes}); }
   };
   std::unique_ptr<T, Free> data_;
   size_t size_;
