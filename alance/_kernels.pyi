@@ -738,6 +738,9 @@ class Container:
 class Zones:
     def __init__(self, column: int, kind: str, zone_rows: int, max_zones: int) -> None: ...
     def add_numbers(self, data: npt.NDArray[np.uint8], valid: npt.NDArray[np.uint8]) -> None: ...
+    def add_bits(
+        self, data: npt.NDArray[np.uint8], count: int, valid: npt.NDArray[np.uint8]
+    ) -> None: ...
     def add_texts(
         self,
         offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],

@@ -132,9 +132,7 @@ void Rows::add_to(Zones& zones) const {
   } else if (kind_.bits == 0) {
     zones.add_texts(static_cast<const int32_t*>(offsets_), data_.data(), end, count_, valid);
   } else if (kind_.bits == 1) {
-    std::vector<uint8_t> bytes(static_cast<size_t>(count_));
-    for (int64_t i = 0; i < count_; ++i) bytes[static_cast<size_t>(i)] = bit_at(data_.data(), i);
-    zones.add_numbers(bytes.data(), count_, valid);
+    zones.add_bits(data_.data(), count_, valid);
   } else if (kind_.zones == "f2") {
     std::vector<float> floats(static_cast<size_t>(count_));
     for (int64_t i = 0; i < count_; ++i)

@@ -10,6 +10,7 @@
 
 #include "bounds.hpp"
 #include "container.hpp"
+#include "spans.hpp"
 
 namespace alance {
 namespace {
@@ -222,11 +223,20 @@ const uint8_t* mask_of(const Bytes& valid, int64_t count) {
 
 void add_numbers(Zones& zones, const Bytes& data, const Bytes& valid) {
   const auto width = static_cast<size_t>(zones.width());
-  if (zones.is_text() || data.size() % width) corrupt("zones: other values than numbers");
+  if (zones.is_text() || zones.is_bits() || data.size() % width)
+    corrupt("zones: other values than numbers");
   const auto count = static_cast<int64_t>(data.size() / width);
   const uint8_t* mask = mask_of(valid, count);
   nb::gil_scoped_release release;
   zones.add_numbers(data.data(), count, mask);
+}
+
+void add_bits(Zones& zones, const Bytes& data, int64_t count, const Bytes& valid) {
+  if (!zones.is_bits() || count < 0 || bytes_of_bits(count) > static_cast<int64_t>(data.size()))
+    corrupt("zones: other values than booleans");
+  const uint8_t* mask = mask_of(valid, count);
+  nb::gil_scoped_release release;
+  zones.add_bits(data.data(), count, mask);
 }
 
 template <typename Offset>
@@ -260,6 +270,7 @@ void register_zones(nanobind::module_& m) {
       .def(nb::init<uint32_t, const std::string&, int64_t, size_t>(), nb::arg("column"),
            nb::arg("kind"), nb::arg("zone_rows"), nb::arg("max_zones"))
       .def("add_numbers", &add_numbers, nb::arg("data"), nb::arg("valid"))
+      .def("add_bits", &add_bits, nb::arg("data"), nb::arg("count"), nb::arg("valid"))
       .def("add_texts", &add_texts<int32_t>, nb::arg("offsets").noconvert(), nb::arg("data"),
            nb::arg("valid"))
       .def("add_texts", &add_texts<int64_t>, nb::arg("offsets").noconvert(), nb::arg("data"),

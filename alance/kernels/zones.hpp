@@ -27,7 +27,7 @@ using IsLess = bool (*)(const std::string& a, const std::string& b);
 
 struct NumberKind {
   std::string_view name;  // one of KINDS in format/statistics.py
-  int width;              // bytes of a value as it is given
+  int width;              // bytes of a bound; of a value, too, but of a bit
   ScanNumbers scan;
   IsLess is_less;
 };
@@ -35,6 +35,9 @@ struct NumberKind {
 // In the order of KINDS; what comes behind them are texts.
 extern const NumberKind NUMBER_KINDS[];
 constexpr int NUM_NUMBER_KINDS = 13;
+
+// Booleans, of which each is a bit.
+Zone scan_bits(const uint8_t* data, const uint8_t* valid, int64_t first, int64_t stop);
 
 template <typename Offset>
 Zone scan_texts(const Offset* offsets, const uint8_t* data, const uint8_t* end,
@@ -47,8 +50,12 @@ class Zones {
   // bounded, however many rows it has.
   Zones(uint32_t column, const std::string& kind, int64_t zone_rows, size_t max_zones);
 
-  // Halves are given as floats, booleans as bytes.
+  // Halves are given as floats.
   void add_numbers(const uint8_t* data, int64_t count, const uint8_t* valid);
+
+  void add_bits(const uint8_t* data, int64_t count, const uint8_t* valid) {
+    add(count, [&](int64_t first, int64_t stop) { return scan_bits(data, valid, first, stop); });
+  }
 
   // Offsets do not decrease, and end within the data.
   template <typename Offset>
@@ -64,6 +71,7 @@ class Zones {
   uint32_t column() const { return column_; }
   uint8_t kind() const { return kind_; }
   bool is_text() const { return kind_ == NUM_NUMBER_KINDS; }
+  bool is_bits() const { return kind_ == NUM_NUMBER_KINDS - 1; }
   int width() const { return is_text() ? 1 : NUMBER_KINDS[kind_].width; }
   int64_t zone_rows() const { return zone_rows_; }
   const std::vector<Zone>& all() const { return zones_; }

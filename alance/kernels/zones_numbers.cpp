@@ -1,4 +1,5 @@
 // The least and the greatest number of a zone of rows, for statistics.
+#include <bit>
 #include <limits>
 #include <type_traits>
 
@@ -113,6 +114,18 @@ Zone scan(const uint8_t* data, const uint8_t* valid, int64_t count) {
   return zone;
 }
 
+// Bits that say which of 64 bytes are not 0.
+uint64_t packed(const uint8_t* bytes) {
+  constexpr uint64_t kLowest = 0x0101010101010101, kOthers = 0x7F * kLowest;
+  uint64_t bits = 0;
+  for (int i = 0; i < 8; ++i) {
+    const auto eight = load<uint64_t>(bytes + 8 * i);
+    const uint64_t is_set = (((eight & kOthers) + kOthers) | eight) >> 7 & kLowest;
+    bits |= (is_set * 0x0102040810204080 >> 56) << (8 * i);  // the lowest bits, side by side
+  }
+  return bits;
+}
+
 template <typename T>
 bool is_less(const std::string& a, const std::string& b) {
   return load<T>(reinterpret_cast<const uint8_t*>(a.data())) <
@@ -133,5 +146,29 @@ const NumberKind NUMBER_KINDS[NUM_NUMBER_KINDS] = {
     kind_of<float>("f2"),    kind_of<float>("f4"),    kind_of<double>("f8"),
     kind_of<uint8_t>("b"),
 };
+
+Zone scan_bits(const uint8_t* data, const uint8_t* valid, int64_t first, int64_t stop) {
+  uint64_t zeros = 0, ones = 0;
+  int64_t present = 0;
+  const auto step = [&](uint64_t bits, uint64_t there) {
+    zeros |= ~bits & there;
+    ones |= bits & there;
+    present += std::popcount(there);
+  };
+  int64_t row = first;
+  const auto until = [&](int64_t last) {
+    for (; row < last; ++row) step(data[row / 8] >> (row % 8) & 1, valid == nullptr || valid[row]);
+  };
+  until(std::min(stop, (first + 7) / 8 * 8));
+  for (; row + 64 <= stop; row += 64)
+    step(load<uint64_t>(data + row / 8), valid == nullptr ? UINT64_MAX : packed(valid + row));
+  until(stop);
+  Zone zone{stop - first, stop - first - present, 0, present > 0, {}, {}};
+  if (zone.has_bounds) {
+    append(zone.low, static_cast<uint8_t>(zeros == 0));
+    append(zone.high, static_cast<uint8_t>(ones != 0));
+  }
+  return zone;
+}
 
 }  // namespace alance

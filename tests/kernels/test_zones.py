@@ -113,6 +113,34 @@ def test_the_least_and_greatest_strings_of_zones(
             assert high[:-1] + bytes([high[-1] - 1]) == max(there)[: len(high)]
 
 
+@given(
+    st.integers(1, 1200),
+    st.sampled_from([0.0, 0.002, 0.5, 0.998, 1.0]),
+    st.sampled_from([None, 0.0, 0.01, 0.7]),
+    st.integers(0, 1 << 30),
+    CUTS,
+)
+def test_the_bounds_of_booleans(
+    count: int, share_true: float, share_valid: float | None, seed: int, cuts: list[int]
+) -> None:
+    rng = np.random.default_rng(seed)
+    values = rng.random(count) < share_true
+    valid = np.ones(count, np.bool_) if share_valid is None else rng.random(count) < share_valid
+    zones = _kernels.Zones(3, "b", 150, 8)
+    for start, stop in pieces(count, cuts):
+        mask = NOTHING if share_valid is None else valid[start:stop].view(np.uint8)
+        bits = np.packbits(values[start:stop], bitorder="little")
+        zones.add_bits(bits, stop - start, mask)
+    zone_rows, nulls, bounds = read(zones, pa.bool_())
+    assert nulls == count - valid.sum()
+    assert len(bounds.has_nulls) == -(-count // zone_rows)
+    for zone, start in enumerate(range(0, count, zone_rows)):
+        there = values[start : start + zone_rows][valid[start : start + zone_rows]]
+        assert bounds.has_nulls[zone] == (len(there) < min(zone_rows, count - start))
+        ends = bounds.low[zone].as_py(), bounds.high[zone].as_py()
+        assert ends == ((there.min(), there.max()) if len(there) else (None, None))
+
+
 def add_texts(zones: _kernels.Zones, values: Sequence[bytes | None], offset_type: str) -> None:
     offsets = np.cumsum([0, *(len(value or b"") for value in values)]).astype(offset_type)
     data = np.frombuffer(b"".join(value or b"" for value in values), np.uint8)
@@ -151,9 +179,15 @@ def test_values_that_are_not_those_of_the_zones_are_refused() -> None:
         texts.add_texts(np.empty(0, np.int64), NOTHING, NOTHING)
     with pytest.raises(ValueError, match="other values than texts"):
         numbers.add_texts(np.zeros(1, np.int64), NOTHING, NOTHING)
-    for zones, size in ((texts, 8), (numbers, 7)):
+    bits = _kernels.Zones(3, "b", 8, 8)
+    for zones, size in ((texts, 8), (numbers, 7), (bits, 8)):
         with pytest.raises(ValueError, match="other values than numbers"):
             zones.add_numbers(np.zeros(size, np.uint8), NOTHING)
+    for zones, count in ((texts, 8), (numbers, 8), (bits, 9), (bits, -1)):
+        with pytest.raises(ValueError, match="other values than booleans"):
+            zones.add_bits(np.zeros(1, np.uint8), count, NOTHING)
+    with pytest.raises(ValueError, match="validity of 1 of 2 values"):
+        bits.add_bits(np.zeros(1, np.uint8), 2, np.ones(1, np.uint8))
     with pytest.raises(ValueError, match="validity of 1 of 2 values"):
         numbers.add_numbers(np.zeros(8, np.uint8), np.ones(1, np.uint8))
     with pytest.raises(ValueError, match="kind x4"):

@@ -56,10 +56,11 @@ class FileStatistics:
             zones.add_texts(block.offsets, block.data, valid)
             return
         assert isinstance(block, FixedWidth)
-        data = block.data
         if kind == "b":
-            data = np.unpackbits(data, count=block.num_values, bitorder="little")
-        elif kind == "f2":
+            zones.add_bits(block.data, block.num_values, valid)
+            return
+        data = block.data
+        if kind == "f2":
             data = data.view(np.float16).astype(np.float32).view(np.uint8)
         zones.add_numbers(data, valid)
 
