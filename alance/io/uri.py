@@ -93,7 +93,11 @@ def _local(path: str) -> Address:
         os.fsencode(path)
     except UnicodeEncodeError:
         raise InvalidInputError(f"uri {path!r}: no file has such a name") from None
-    return Address("local", "file:///", os.path.abspath(os.path.expanduser(path)).lstrip("/"))
+    try:
+        place = os.path.abspath(os.path.expanduser(path))
+    except FileNotFoundError:
+        raise InvalidInputError(f"uri {path!r}: the working directory is gone") from None
+    return Address("local", "file:///", place.lstrip("/"))
 
 
 def _file(scheme: str, rest: str) -> Address:

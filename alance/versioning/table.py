@@ -68,8 +68,8 @@ class Table:
         """URI of this branch's folder, by which the branch is opened and written."""
         if self.branch is None:
             return self.main_uri
-        place, mark, query = self.main_uri.partition("?")  # a query names who keeps the versions
-        return f"{place.rstrip('/')}/{branch_folder(self.branch)}{mark}{query}"
+        place, keeper = self._main_place()
+        return f"{place.rstrip('/')}/{branch_folder(self.branch)}{keeper}"
 
     @property
     def is_remote(self) -> bool:
@@ -155,13 +155,20 @@ class Table:
         if not self.path.endswith(folder):
             return self
         path = self.path.removesuffix(folder)
-        place, mark, query = self.main_uri.partition("?")
+        place, keeper = self._main_place()
         place = place.rstrip("/")
         if place.endswith(folder):
             place = place.removesuffix(folder)
         else:  # such as "dev", below the folder one is in
             place = self.store.uri_of(path) or path
-        return replace(self, main_uri=f"{place}{mark}{query}", path=path, branch=branch)
+        return replace(self, main_uri=f"{place}{keeper}", path=path, branch=branch)
+
+    def _main_place(self) -> tuple[str, str]:
+        """The URI of the main branch's folder, and the query that names who keeps the versions."""
+        if not is_dynamodb(self.main_uri):
+            return self.main_uri, ""
+        place, mark, query = self.main_uri.partition("?")
+        return place, mark + query
 
     def data_file(self, manifest: Manifest, file: DataFile) -> str:
         """Location of a data file.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,17 @@ def test_plain_paths_may_be_relative_or_of_a_user(
     monkeypatch.setenv("HOME", str(tmp_path))
     expected = str(tmp_path / "t")[1:]
     assert [parse_uri(path).path for path in ("t", "./t/", "~/t", Path("t"))] == [expected] * 4
+
+
+def test_a_relative_path_needs_a_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    os.chdir("here")
+    (tmp_path / "here").rmdir()
+    with pytest.raises(InvalidInputError, match=r"^uri 't': the working directory is gone"):
+        parse_uri("t")
 
 
 @pytest.mark.parametrize(

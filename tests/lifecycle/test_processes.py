@@ -13,6 +13,7 @@ import pytest
 
 import alance
 import alance.sync
+from alance.distributed import in_any_loop
 from alance.io.secrets import portable
 
 if TYPE_CHECKING:
@@ -50,6 +51,23 @@ def dataset(tmp_path: Path) -> alance.Dataset:
         return await dataset.delete("id = 50")
 
     return asyncio.run(make())
+
+
+async def test_a_pickle_is_of_its_table_in_any_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("here", "elsewhere"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        dataset = await alance.write_dataset({"place": [folder]}, "t")
+    pickled = pickle.dumps(dataset)
+    monkeypatch.chdir(tmp_path / "here")
+    there = await pickle.loads(pickled).insert({"place": ["more"]})
+    assert (await there.to_table())["place"].to_pylist() == ["elsewhere", "more"]
+    assert there.uri == str(tmp_path / "elsewhere" / "t")
+    assert await (await alance.dataset("t")).count_rows() == 1
+    for again in (in_any_loop(dataset), in_any_loop(dataset, {})):
+        assert (await again.to_table())["place"].to_pylist() == ["elsewhere"]
 
 
 ANSWER = (ROWS - 1, {"id": 7}, 2)

@@ -58,6 +58,15 @@ async def test_a_write_by_the_uri_of_a_branch_changes_the_branch_alone(
     assert await rows(uri, options) == [0, 1, 2]
 
 
+async def test_a_question_mark_is_part_of_a_path(place: tuple[str, dict[str, Any]]) -> None:
+    uri, options = place[0].replace("t.lance", "t?x.lance"), place[1]
+    main = await alance.write_dataset(numbers(0, 3), uri, storage_options=options)
+    branch = await main.create_branch("dev")
+    assert branch.uri == f"{uri}/tree/dev"
+    opened = await alance.dataset(branch.uri, storage_options=options)
+    assert (opened.uri, opened.branch) == (branch.uri, "dev")
+
+
 async def test_what_is_opened_by_the_uri_of_a_branch_knows_the_whole_table(
     place: tuple[str, dict[str, Any]],
 ) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.io.credentials import StorageOptions
     from alance.versioning.keepers import Keeper
+    from alance.versioning.table import Table
 
 
 def taken_apart(snapshot: Snapshot) -> tuple[Any, ...]:
@@ -34,7 +35,7 @@ def taken_apart(snapshot: Snapshot) -> tuple[Any, ...]:
     table = snapshot.table
     store = None if table.access.home is not None else portable_store(table.store) or table.store
     keeper = None if is_dynamodb(table.main_uri) else table.keeper
-    place = table.main_uri, table.branch, store, portable(table.access.storage_options), keeper
+    place = _lasting_uri(table), table.branch, store, portable(table.access.storage_options), keeper
     return *place, snapshot.manifest, dict(snapshot.summary)
 
 
@@ -52,7 +53,7 @@ def in_any_loop(snapshot: Snapshot, options: StorageOptions | None = None) -> Sn
     if options is not None:
         if table.access.home is None:
             raise InvalidInputError("storage_options: the given store has its own already")
-        table = open_table(StoreRegistry.shared(), table.main_uri, storage_options=options)
+        table = open_table(StoreRegistry.shared(), _lasting_uri(table), storage_options=options)
         if not is_dynamodb(table.main_uri):
             table = replace(table, keeper=snapshot.table.keeper)
         table = table.on_branch(snapshot.table.branch)
@@ -80,3 +81,11 @@ def put_together(
     if keeper is not None:
         table = replace(table, keeper=keeper)
     return Snapshot(Session.of_any_loop(), table.on_branch(branch), manifest, summary)
+
+
+def _lasting_uri(table: Table) -> str:
+    """The URI of the main branch's folder; a local path as it is from any working directory."""
+    home = table.access.home
+    if home is None or home.kind != "local" or table.main_uri.startswith(("/", "file:")):
+        return table.main_uri
+    return f"/{table.path}"
