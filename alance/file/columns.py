@@ -14,7 +14,6 @@ import numpy as np
 from alance.errors import AlanceError
 from alance.file.recall import first_ranges, held, kept_by, noted, recalled
 from alance.format.layouts import page_layout
-from alance.format.layouts.miniblock import MiniBlockState
 from alance.format.layouts.place import PageAt
 from alance.format.plans import together
 
@@ -113,8 +112,6 @@ class OpenColumn:
             CorruptFileError: its state contradicts its description.
         """
         assert state is not None
-        if isinstance(state, MiniBlockState) and state.rows is not None:
-            return state.rows
         try:
             return self.layout(number).row_page(state)
         except AlanceError as error:

@@ -15,6 +15,7 @@ from alance.file.new_pages import NewPages
 from alance.file.open import from_content
 from alance.file.ranged_columns import RangedColumns
 from alance.file.recall import kept_by
+from alance.format.layouts.miniblock import MiniBlockState
 from alance.format.layouts.paged_rows import takes_rows
 from alance.format.plans import together
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from alance.file.leaves import OpenLeaf
     from alance.format.field import Field
     from alance.format.layouts.base import PageState
+    from alance.format.layouts.paged_rows import RowPage
     from alance.format.plans import Plan
 
 NONE_LEFT_OUT: Final[frozenset[int]] = frozenset()
@@ -73,7 +75,8 @@ class PageTables:
         self.num_bytes = sum([84 + 24 * column.num_pages + column.num_bytes for column in columns])
         self.containers = [leaf.column.container for leaf in leaves]
         self.placed = _numbers(self.tables)
-        kept = {container.is_whole for container in self.containers}
+        files = {id(container): container for container in self.containers}
+        kept = {container.is_whole for container in files.values()}
         self.is_whole = True in kept
         self.is_simple = len(kept) < 2 and all(leaf.leaf.multiplier == 1 for leaf in leaves)
         self.has_grown = True
@@ -147,7 +150,10 @@ class Hole(NamedTuple):
         table = self.tables.tables[self.at]
         if table is None:
             return
-        page = self.leaf.column.row_page(self.number, state)
+        if isinstance(state, MiniBlockState) and state.rows is not None:
+            page: RowPage | None = state.rows
+        else:
+            page = self.leaf.column.row_page(self.number, state)
         if page is None:
             self.tables.drop(self.at)
         else:

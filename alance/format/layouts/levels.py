@@ -8,7 +8,7 @@ Source: docs/format/file.md, "Layers and levels".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -44,9 +44,9 @@ class Shape:
     max_rep: int
     max_def: int
     max_visible: int
-
-    def __hash__(self) -> int:
-        return len(self.layers) << 32 | self.max_rep << 16 | self.max_def  # that of enums is slow
+    kinds: dict[tuple[int, bool, bool], tuple[int, int]] = field(
+        default_factory=dict, compare=False, repr=False
+    )  # of pages for the kernel: see `RowPage`
 
     @classmethod
     def from_proto(cls, layers: Iterable[int]) -> Shape:

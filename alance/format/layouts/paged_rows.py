@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
     from alance.format.layouts.place import Place
     from alance.format.plans import Reader
 
-# Pages of one kind are decoded into the same values, whatever their codecs: its number, which the
-# kernel compares.
-_KINDS: Final[dict[tuple[Shape, int, bool, bool], tuple[int, int]]] = {}
+_NUMBERS: Final = count()  # of kinds
 MOST_LAYERS: Final = 16  # of a column that the kernel puts together with others: four bits each
 
 
@@ -49,14 +48,14 @@ class RowPage:
         """Equal for pages whose rows can be taken in one call; and the layers, as kernels have
         them, where values are of bytes as Arrow has them.
         """
-        key = self.shape, self.kernel.width, self.decoded is None, self.are_items
-        kind = _KINDS.get(key)
+        key = self.kernel.width, self.decoded is None, self.are_items
+        kind = self.shape.kinds.get(key)
         if kind is None:
             layers = self.shape.layers
             is_as_in_memory = self.decoded is None or (self.are_items and self.shape.is_plain)
             code = sum(layer << 4 * depth for depth, layer in enumerate(layers))
             is_told = is_as_in_memory and len(layers) <= MOST_LAYERS
-            kind = _KINDS[key] = len(_KINDS), code if is_told else 0
+            kind = self.shape.kinds[key] = next(_NUMBERS), code if is_told else 0
         return kind
 
 

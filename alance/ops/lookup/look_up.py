@@ -9,7 +9,7 @@ microseconds, however many rows they have.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Final, cast
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from alance.expr import Predicate
     from alance.expr.index_query import Question
     from alance.expr.tree import Node
-    from alance.ops.lookup.segments import Segment
+    from alance.ops.lookup.segments import Segment, Segments
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     ByPath = Mapping[tuple[str, ...], Sequence[Sequence[Segment]]]
@@ -45,6 +45,7 @@ MAX_ROWS: Final = 8 << 20  # whose numbers are held in memory
 KEPT_BYTES: Final = 300  # of a set that is kept, beside its rows
 SET_BYTES: Final = 2  # of a row in a set, at most
 PART_BYTES: Final = 64  # beside these, of each part of up to 65 536 rows
+SHORT: Final = 64 << 10  # work of a filter that is remembered as long as a manifest is met
 ROWS_A_BYTE: Final = 16  # of sets that are joined, as bytes to decode
 # What a damaged index, or one of a kind that is not known, may raise.
 SPOILED: Final = (CorruptFileError, NotFoundError, UnsupportedError, InvalidInputError, Problem)
@@ -90,7 +91,7 @@ async def look_up(
         StoreError: the store failed. An index that cannot be read is not used.
     """
     segments = await segments_of(snapshot)
-    asked = await _asked(snapshot, predicate, segments.by_path)
+    asked = await _asked(snapshot, predicate, segments) if segments.by_path else None
     if asked is None:
         return IndexUse(lines=[*segments.lines]) if segments.lines else None
     question, is_same = asked
@@ -107,9 +108,11 @@ async def look_up(
 
 
 async def _asked(
-    snapshot: Snapshot, predicate: Predicate, indices: ByPath
+    snapshot: Snapshot, predicate: Predicate, segments: Segments
 ) -> tuple[Question, bool] | None:
-    """What of a filter is asked of indices, and whether that is all of it; remembered."""
+    """What of a filter is asked of indices, and whether that is all of it; remembered, of a short
+    filter for other sessions, too.
+    """
 
     def make() -> tuple[Predicate, tuple[Question, bool] | None]:
         condition: Node | None
@@ -119,7 +122,7 @@ async def _asked(
             condition, is_same = (implied.node, implied.is_true) if implied else (None, False)
         else:
             condition = cast("Node", predicate.condition)
-        question = condition and question_of(condition, lambda ask: _is_taken(ask, indices))
+        question = condition and question_of(condition, partial(_is_taken, segments.by_path))
         return predicate, (question, is_same) if question else None
 
     decode, work = snapshot.engine.decode, checking_work(predicate)
@@ -127,9 +130,10 @@ async def _asked(
         return (await decode(make, work))[1]
     # The id is the filter's as long as it is remembered, too.
     key = _asked, id(predicate)
-    if key not in snapshot.remember:
-        await decode(lambda: snapshot.remember(key, make), work)
-    return snapshot.remember(key, make)[1]
+    remember = segments.remember if work < SHORT else snapshot.remember
+    if key not in remember:
+        await decode(lambda: remember(key, make), work)
+    return remember(key, make)[1]
 
 
 def checking_work(predicate: Predicate) -> int:
@@ -140,7 +144,7 @@ def checking_work(predicate: Predicate) -> int:
     return work
 
 
-def _is_taken(ask: Ask, indices: ByPath) -> bool:
+def _is_taken(indices: ByPath, ask: Ask) -> bool:
     """Whether some index takes a question, whose values are then in order. CPU."""
     if not _takers(ask, indices):
         return False

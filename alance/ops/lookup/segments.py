@@ -11,6 +11,7 @@ from alance.expr.json_values import path_steps
 from alance.expr.tree import Problem
 from alance.format.field import struct_paths
 from alance.format.row_set import RowSet
+from alance.format.schema import Remembered
 from alance.format.table.indices import FRAGMENT_REUSE, JSON, Index, holds_row_ids, json_target
 from alance.ops.lookup.files import IndexFiles
 
@@ -76,10 +77,12 @@ class Segments:
     Attributes:
         by_path: the indices of each column, the best first, each its segments.
         lines: what is to be said of other indices.
+        remember: what filters ask of them.
     """
 
     by_path: Mapping[Path, Sequence[Sequence[Segment]]]
     lines: Sequence[str] = ()
+    remember: Remembered = field(default_factory=Remembered, compare=False, repr=False)
 
 
 async def segments_of(snapshot: Snapshot) -> Segments:

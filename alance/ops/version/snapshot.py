@@ -267,10 +267,10 @@ class Snapshot:
         """
         if self._counts is None:
             counts = self.manifest.fragments.num_rows.copy()
-            unknown = np.flatnonzero(counts < 0).tolist()
-            counts[unknown] = await all_of(
-                self.live_count(self.handles[position]) for position in unknown
-            )
+            if unknown := np.flatnonzero(counts < 0).tolist():
+                counts[unknown] = await all_of(
+                    self.live_count(self.handles[position]) for position in unknown
+                )
             self._counts = counts
         return self._counts
 
