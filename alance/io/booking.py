@@ -65,7 +65,9 @@ def book(
         stops = np.concatenate([own.stops for own in asked])
     if keep:
         starts, stops = lane.blocks.widened(location, starts, stops, everywhere=crowded)
-    plan = _coalesced(profile, starts, stops, bulk=bulk)
+    # What a crowd reads over, the next of it will ask for.
+    gap = profile.take_gap if crowded else lane.rate.gap(profile.take_gap)
+    plan = _coalesced(profile, gap, starts, stops, bulk=bulk)
     flights = [
         [lane.book(path, *piece, is_kept=keep) for piece in split(*span, profile.max_request_bytes)]
         for span in plan.spans
@@ -86,19 +88,21 @@ def book(
                 _note(flights[owner], start, stop)
 
 
-def _coalesced(profile: StoreProfile, starts: Int64s, stops: Int64s, *, bulk: bool) -> Coalesced:
+def _coalesced(
+    profile: StoreProfile, take_gap: int, starts: Int64s, stops: Int64s, *, bulk: bool
+) -> Coalesced:
     """Ranges merged. A scan that asks for little pieces of pages would read most of the file in
     vain, and hold it: then its gaps are those of a take, at last none that are longer than a piece.
     """
     spans = [*zip(starts.tolist(), stops.tolist(), strict=True)]
     num_asked, most_bytes = int((stops - starts).sum()), profile.max_request_bytes
-    gaps = [(profile.scan_gap, most_bytes), (profile.take_gap, MOST_IN_VAIN)] if bulk else []
+    gaps = [(profile.scan_gap, most_bytes), (take_gap, MOST_IN_VAIN)] if bulk else []
     for gap, in_vain in gaps:
         plan = coalesce(spans, gap, most_bytes)
         num_read = sum([stop - start for start, stop in plan.spans])
         if num_read <= num_asked + max(num_asked, in_vain):
             return plan
-    gap = min(profile.take_gap, num_asked // len(spans)) if bulk else profile.take_gap
+    gap = min(take_gap, num_asked // len(spans)) if bulk else take_gap
     return coalesce(spans, gap, most_bytes)
 
 

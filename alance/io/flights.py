@@ -17,7 +17,7 @@ import numpy as np
 from alance.io import observing, trace
 from alance.io.futures import failed
 from alance.io.observing import Reading
-from alance.io.speed import Speed
+from alance.io.speed import Burst, Speed, rate_of
 from alance.io.store import without_number
 
 if TYPE_CHECKING:
@@ -120,11 +120,13 @@ class Lane:
         self.air: dict[str, dict[tuple[int, int], Flight]] = {}  # by path: not yet landed
         self.calls: set[Call] = set()
         self.speed = Speed()
+        self.rate = rate_of(store)
         self._waiting: deque[Flight] = deque()
         self._max_requests = max_requests
         self._max_bytes = max_bytes
         self._num_requests = 0
         self._num_bytes = 0
+        self._burst = Burst(0.0)
 
     @property
     def is_idle(self) -> bool:
@@ -158,6 +160,9 @@ class Lane:
 
     def book(self, path: str, start: int, stop: int, *, is_kept: bool = False) -> Flight:
         """A new flight, at the end of the queue."""
+        if not self.air:
+            self._burst = Burst(trace.now())
+        self._burst.ask(is_take=is_kept)
         flight = Flight(self, path, start, stop)
         flight.is_kept = is_kept
         self.air.setdefault(path, {})[start, stop] = flight
@@ -253,6 +258,9 @@ class Lane:
             seconds = trace.now() - call.flights[0].begun
             self.speed.note(call.num_bytes, seconds, call.landed_before)
             blocks, retries = self.blocks, getattr(done, "retries", 0)
+            self._burst.land(call.num_requests, call.num_bytes, trace.now(), retries=retries)
+            if not self.air:
+                self.rate.note(self._burst, self.store.profile.latency_s)
             location = self.store.root + call.flights[0].path
             for flight, buffer in zip(call.flights, done.result(), strict=True):
                 flight.buffer = buffer
@@ -269,6 +277,7 @@ class Lane:
         self.send()
 
     def _fail(self, call: Call, error: BaseException) -> None:
+        self._burst.tells = False
         for flight in call.flights:
             flight.record(0, ok=False, retries=getattr(call.future, "retries", 0))
             # A read that ends withdraws from its flights, which changes their sets.

@@ -22,7 +22,8 @@ class StoreProfile:
 
     Attributes:
         kind: the kind of store.
-        take_gap: bytes that may be read in vain to save a request of a take.
+        take_gap: bytes that may be read in vain to save a request of a take; fewer of a store
+            that has shown itself slow (`io/speed.py`).
         scan_gap: the same for scans and metadata, where neighbours are wanted soon anyway.
         max_request_bytes: larger reads are split into requests of this size.
         max_requests: requests in flight.

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from alance.io.store import Store
 
 SHORT_BYTES: Final = 256 << 10  # a call of so few bytes takes about as long as its first byte
 LONG_BYTES: Final = 1 << 20
@@ -11,6 +15,12 @@ BANDWIDTH: Final = 256 << 20  # the same, in bytes a second
 MOST_BANDWIDTH: Final = 1 << 30  # about the most that was seen of a store
 LEAST_S: Final = 0.005  # the loop may be late by as much
 MEMORY: Final = 16  # how many calls it takes to forget a fast one
+BURST_BYTES: Final = 4 << 20  # fewer are there too soon to tell
+LARGE_BYTES: Final = 64 << 10  # of a request: then it is the bytes that take the time
+# What one more request of many costs: 0.1 ms of processor time, and 30 ms of latency shared by
+# those that are under way at once; and it is billed.
+REQUEST_S: Final = 0.0003
+LEAST_GAP: Final = 16 << 10  # narrower ones would be many: they cost requests and save few bytes
 
 
 class Speed:
@@ -51,3 +61,81 @@ class Speed:
                 self.bandwidth, self._knows_bandwidth = rate, True
             else:
                 self.bandwidth += (rate - self.bandwidth) / MEMORY
+
+
+class Burst:
+    """Requests to a store, from the first one until none is waiting or under way.
+
+    It tells of the bandwidth if takes asked for all of them before the first answer came: then
+    nothing but the store was waited for. A scan asks when its consumer has room.
+
+    Attributes:
+        begun: when the first was asked for.
+        ended: when the last answer came; before the first one as `begun`.
+        num_requests: that were answered.
+        num_bytes: received.
+        tells: of the bandwidth.
+    """
+
+    __slots__ = ("begun", "ended", "num_bytes", "num_requests", "tells")
+
+    def __init__(self, begun: float) -> None:
+        self.begun = self.ended = begun
+        self.num_requests = self.num_bytes = 0
+        self.tells = True
+
+    def ask(self, *, is_take: bool) -> None:
+        """For more."""
+        if not is_take or self.num_requests:
+            self.tells = False
+
+    def land(self, num_requests: int, num_bytes: int, now: float, *, retries: int = 0) -> None:
+        """An answer is there, after so many that failed."""
+        self.tells = self.tells and not retries
+        self.num_requests += num_requests
+        self.num_bytes += num_bytes
+        self.ended = now
+
+
+class Rate:
+    """What a request to a store is worth, as bursts have shown.
+
+    `Speed` has the best that was seen, for what is guessed. This is what is to be had.
+
+    Attributes:
+        bandwidth: bytes a second; 0: not known.
+    """
+
+    def __init__(self) -> None:
+        self.bandwidth = 0.0
+
+    def note(self, burst: Burst, latency_s: float) -> None:
+        """A burst has ended.
+
+        The store is at least as fast as it seems. It may be faster where requests were small: then
+        they, and not their bytes, may have taken the time.
+
+        Args:
+            latency_s: of the store, about.
+        """
+        if not burst.tells or burst.num_bytes < BURST_BYTES:
+            return
+        seen = burst.num_bytes / max(LEAST_S, burst.ended - burst.begun - latency_s)
+        if seen > self.bandwidth > 0:
+            self.bandwidth = seen
+        elif burst.num_bytes >= LARGE_BYTES * burst.num_requests:
+            self.bandwidth = (seen + (self.bandwidth or seen)) / 2
+
+    def gap(self, most: int) -> int:
+        """Bytes that may be read in vain to save a request: what comes in the time it costs."""
+        if not self.bandwidth:
+            return most
+        return min(most, max(LEAST_GAP, int(REQUEST_S * self.bandwidth)))
+
+
+_RATES: Final[WeakKeyDictionary[Store, Rate]] = WeakKeyDictionary()
+
+
+def rate_of(store: Store) -> Rate:
+    """The rate of a store, for all sessions that share it."""
+    return _RATES.setdefault(store, Rate())

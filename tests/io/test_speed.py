@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import alance
-from alance.io.speed import BANDWIDTH, LATENCY_S, MOST_BANDWIDTH, Speed
+from alance.io.profile import S3
+from alance.io.speed import (
+    BANDWIDTH,
+    BURST_BYTES,
+    LATENCY_S,
+    MOST_BANDWIDTH,
+    REQUEST_S,
+    Burst,
+    Rate,
+    Speed,
+)
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -70,3 +83,80 @@ async def test_a_session_learns_the_latency_of_its_store(lineitem_lab: Lab) -> N
         await dataset.take([1])
         root = dataset._snapshot.table.root  # of this very store: others may have its URL
         assert session.engine.scheduler.speed(root).latency >= 0.06
+
+
+LATENCY = 0.03
+
+
+def burst(num_requests: int, request_bytes: int, seconds: float, *, retries: int = 0) -> Burst:
+    """Requests that were all asked for before the first answer; seconds without the latency."""
+    requests = Burst(1.0)
+    for _ in range(num_requests):
+        requests.ask(is_take=True)
+    for number in range(num_requests):
+        now = 1 + LATENCY + seconds * (number + 1) / num_requests
+        requests.land(1, request_bytes, now, retries=retries)
+    return requests
+
+
+def rate_after(*bursts: Burst) -> Rate:
+    rate = Rate()
+    for requests in bursts:
+        rate.note(requests, LATENCY)
+    return rate
+
+
+def test_a_gap_is_what_comes_in_the_time_of_a_request() -> None:
+    assert rate_after().gap(S3.take_gap) == S3.take_gap  # nothing is known yet
+    slow = rate_after(burst(100, MIB // 8, 0.125))  # 100 MiB a second
+    assert slow.bandwidth == pytest.approx(100 * MIB)
+    assert slow.gap(S3.take_gap) == int(REQUEST_S * slow.bandwidth)
+    assert slow.gap(1000) == 1000
+    assert rate_after(burst(100, MIB // 8, 0.01)).gap(S3.take_gap) == S3.take_gap
+    assert rate_after(burst(100, MIB // 8, 1000.0)).gap(S3.take_gap) == 16384
+
+
+def test_small_requests_tell_that_a_store_is_faster_but_not_that_it_is_slower() -> None:
+    large = burst(100, MIB // 8, 0.25)  # 50 MiB a second
+    assert rate_after(burst(1000, MIB // 64, 1.0)).bandwidth == 0
+    assert rate_after(large, burst(1000, MIB // 64, 1.0)).bandwidth == pytest.approx(50 * MIB)
+    assert rate_after(large, burst(1000, MIB // 64, 0.2)).bandwidth == pytest.approx(78.125 * MIB)
+    assert rate_after(large, burst(100, MIB // 8, 0.625)).bandwidth == pytest.approx(35 * MIB)
+
+
+def test_what_does_not_wait_for_the_store_alone_tells_nothing() -> None:
+    after_an_answer, scan = burst(100, MIB // 8, 0.625), burst(100, MIB // 8, 0.625)
+    after_an_answer.ask(is_take=True)
+    scan.ask(is_take=False)
+    few_bytes, retried = burst(10, MIB // 8, 9.0), burst(100, MIB // 8, 0.625, retries=1)
+    assert rate_after(after_an_answer, scan, few_bytes, retried).bandwidth == 0
+
+
+async def test_takes_read_less_over_gaps_where_bytes_are_slow(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alance.io.speed.BURST_BYTES", BURST_BYTES)
+    rows, every = 1 << 20, 1 << 13  # of 8 bytes, incompressible: 64 KiB apart
+    values = np.random.default_rng(1).integers(-(1 << 62), 1 << 62, rows)
+    path = Path(lab.root) / "lab" / "gaps.lance"
+    await alance.write_dataset(pa.table({"v": values}), str(path))
+    lab.rescan()
+    lab.config(latency_ms=30, total_mbps=20)
+    num_bytes = []
+    async with alance.Session() as outer:
+        kept = await open_gaps(lab, path, outer)  # so that its store stays
+        for first in (17, 4113):
+            picked = np.arange(first, rows, every)
+            async with alance.Session() as session:
+                dataset = await open_gaps(lab, path, session)
+                with lab.recording() as seen:
+                    taken = await dataset.take(picked.tolist())
+            num_bytes.append(seen.summary()["get_bytes"])
+            assert taken["v"].to_numpy().tolist() == values[picked].tolist()
+        assert await kept.count_rows() == rows
+    assert num_bytes[1] < num_bytes[0] / 4
+
+
+async def open_gaps(lab: Lab, path: Path, session: alance.Session) -> alance.Dataset:
+    options = lab.lance_options()
+    return await alance.dataset(f"s3://lab/{path.name}", storage_options=options, session=session)

@@ -11,6 +11,7 @@ import numpy as np
 from alance.errors import UnsupportedError
 from alance.format.index.hnsw import described, walked_rows
 from alance.io.coalesce import coalesce
+from alance.io.speed import rate_of
 from alance.io.tasks import all_of
 from alance.ops.read.explain import Step, explain_scan
 from alance.ops.read.options import condition_of
@@ -103,7 +104,7 @@ async def _of_partitions(
     snapshot: Snapshot, search: Search, opened: Sequence[Ivf]
 ) -> tuple[list[str], Step | None]:
     """The partitions that are searched in any case, and what is read of them."""
-    engine, profile = snapshot.engine, snapshot.table.store.profile
+    engine, store = snapshot.engine, snapshot.table.store
     ef = search.probing.width(search.num_probed)
     lines: list[str] = []
     by_path: dict[str, list[tuple[int, int]]] = {}
@@ -128,9 +129,8 @@ async def _of_partitions(
                 by_path.setdefault(extent.path, []).append((int(extent.start), int(extent.stop)))
     if not by_path:
         return lines, None
-    merged = [
-        coalesce(spans, profile.take_gap, profile.max_request_bytes) for spans in by_path.values()
-    ]
+    gap, most_bytes = rate_of(store).gap(store.profile.take_gap), store.profile.max_request_bytes
+    merged = [coalesce(spans, gap, most_bytes) for spans in by_path.values()]
     spans = [span for plan in merged for span in plan.spans]
     num_bytes = sum(stop - start for start, stop in spans)
     needed = sum(stop - start for ranges in by_path.values() for start, stop in set(ranges))
