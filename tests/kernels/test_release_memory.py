@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from alance import _kernels
+
+if TYPE_CHECKING:
+    from alance.arrays import Bytes
 
 
 def resident() -> int:
@@ -28,6 +32,30 @@ def test_kept_blocks_are_given_back() -> None:
         assert resident() - before > 60 << 20
         _kernels.release_memory(0)
         assert resident() - before < 20 << 20
+    finally:
+        _kernels.release_memory(96 << 20)
+
+
+def test_blocks_are_used_again_for_sizes_that_fit_tightly() -> None:
+    def place(block: Bytes) -> int:
+        return int(block.ctypes.data)
+
+    try:
+        _kernels.release_memory(0)
+        _kernels.release_memory(96 << 20)
+        blocks = [_kernels.blank(size << 20) for size in (20, 12, 10)]
+        places = [place(block) for block in blocks]
+        del blocks
+        tight = _kernels.blank(9 << 20)
+        assert place(tight) == places[2]
+        another = _kernels.blank(10 << 20)
+        assert place(another) == places[1]
+        smaller = _kernels.blank(15 << 20)  # 20 is a third larger
+        assert place(smaller) not in places
+        fitting = _kernels.blank(16 << 20)  # and now a fourth
+        assert place(fitting) == places[0]
+        del tight
+        assert place(_kernels.blank(8 << 20)) == places[2]  # its size is kept along with it
     finally:
         _kernels.release_memory(96 << 20)
 
