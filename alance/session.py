@@ -259,8 +259,12 @@ class Session:
         loop = asyncio.get_running_loop()
         session = _of_loop.get(loop)
         if session is None or session._closed:
-            for ended in [other for other in _of_loop if other.is_closed()]:
-                del _of_loop[ended]  # its session knows the loop, which so would stay for ever
+            for reference in _of_loop.keyrefs():
+                other = reference()
+                if other is not None and other.is_closed():
+                    # Its session knows the loop, which so would stay for ever. Other threads, whose
+                    # loops begin as well, may have removed it.
+                    _of_loop.pop(other, None)
             session = _of_loop[loop] = cls()
             session._is_own, session._loop = True, loop
         return session

@@ -24,6 +24,7 @@ from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.extras import installing
 from alance.io import lifecycle
 from alance.io.generators import outermost
+from alance.session import Session
 
 try:
     import duckdb
@@ -46,9 +47,8 @@ BOUNDS: Final = frozenset({"memory_limit", "threads"})  # settings of databases 
 MOST_IDLE: Final = 4  # databases; each has threads of its own, and a few MB
 AT_ONCE: Final = 8  # queries of a loop: the threads of more would keep it from the interpreter
 
-_waiting: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]] = (
-    WeakKeyDictionary()
-)
+# By the loop's own session, which is dropped when the loop has ended: a semaphore knows its loop.
+_waiting: Final[WeakKeyDictionary[Session, asyncio.Semaphore]] = WeakKeyDictionary()
 
 
 @outermost
@@ -101,7 +101,7 @@ async def sql_table(
 def _turns() -> asyncio.Semaphore:
     """What queries of this event loop wait for until others have ended; streams, which a caller
     may leave half read while it asks for more, do not."""
-    return _waiting.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(AT_ONCE))
+    return _waiting.setdefault(Session.of_loop(), asyncio.Semaphore(AT_ONCE))
 
 
 def _check(query: object, params: object, tables: object, settings: object) -> None:

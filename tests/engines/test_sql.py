@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
+import weakref
 from concurrent.futures import wait
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -391,6 +393,18 @@ def test_few_of_a_crowd_of_queries_run_at_once(uri: str, monkeypatch: pytest.Mon
     for _ in range(2):  # loops of their own
         assert asyncio.run(ask()) == [*range(3 * sql.AT_ONCE)]
     assert max(counts) == sql.AT_ONCE
+
+
+def test_crowds_of_queries_keep_no_loop_that_has_ended(uri: str) -> None:
+    async def ask() -> weakref.ref[asyncio.AbstractEventLoop]:
+        dataset = await alance.dataset(uri)
+        await asyncio.gather(*(dataset.sql("select 1") for _ in range(2 * sql.AT_ONCE)))
+        return weakref.ref(asyncio.get_running_loop())
+
+    ended = asyncio.run(ask())
+    asyncio.run(ask())
+    gc.collect()
+    assert ended() is None
 
 
 async def test_streams_that_are_read_half_keep_no_query_waiting(uri: str) -> None:

@@ -15,6 +15,7 @@ import alance
 import alance.sync
 from alance.distributed import in_any_loop
 from alance.io.secrets import portable
+from alance.session import _of_loop as sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +72,22 @@ async def test_a_pickle_is_of_its_table_in_any_working_directory(
 
 
 ANSWER = (ROWS - 1, {"id": 7}, 2)
+
+
+class Forgotten(asyncio.BaseEventLoop):
+    """A loop that has ended, and that another thread forgets while this one looks."""
+
+    def is_closed(self) -> bool:
+        sessions.pop(self, None)
+        return True
+
+
+def test_loops_that_begin_in_threads_forget_the_same_loops(dataset: alance.Dataset) -> None:
+    ended = [Forgotten() for _ in range(3)]
+    for loop in ended:
+        sessions[loop] = alance.Session()
+    assert looked_at(dataset) == ANSWER
+    assert not any(loop in sessions for loop in ended)
 
 
 def test_a_dataset_is_used_in_one_loop_after_the_other(dataset: alance.Dataset) -> None:
