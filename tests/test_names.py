@@ -1,4 +1,4 @@
-"""Variables are named for what they are."""
+"""Variables and functions are named for what they are."""
 
 from __future__ import annotations
 
@@ -15,16 +15,33 @@ if TYPE_CHECKING:
 
 PACKAGE: Final = ROOT / "alance"
 # Names that say nothing but that there is something.
-EMPTY: Final = frozenset(["found", "given", "known", "made", "mine", "one", "wanted"])
+EMPTY: Final = frozenset(
+    [
+        "both",
+        "found",
+        "given",
+        "known",
+        "made",
+        "mine",
+        "one",
+        "same",
+        "some",
+        "there",
+        "this",
+        "wanted",
+    ]
+)
 
 
 def bound(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """Names that are bound to something, and their lines: variables and arguments."""
+    """Names that are bound to something, and their lines: variables, arguments, functions."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id, node.lineno
         elif isinstance(node, ast.arg):
             yield node.arg, node.lineno
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name.lstrip("_"), node.lineno
         elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             yield node.name, node.lineno
 
@@ -40,7 +57,7 @@ def empty_names() -> list[str]:
     ]
 
 
-def test_variables_say_what_they_hold() -> None:
+def test_names_say_what_they_hold() -> None:
     places = empty_names()
     assert not places, "\n".join(places)
 
@@ -50,8 +67,8 @@ def test_variables_say_what_they_hold() -> None:
     [
         ("one = 1", ["one"]),
         ("for found in names: pass", ["found"]),
-        ("def pick(known, *, wanted): pass", ["known", "wanted"]),
-        ("def pick(*made, **mine): pass", ["made", "mine"]),
+        ("def pick(known, *, wanted): pass", ["known", "pick", "wanted"]),
+        ("def _pick(*made, **mine): pass", ["made", "mine", "pick"]),
         ("numbers = [one for one in names]", ["numbers", "one"]),
         ("with place as found, other as (known, rest): pass", ["found", "known", "rest"]),
         ("if (made := build()): pass", ["made"]),

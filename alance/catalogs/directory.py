@@ -150,8 +150,8 @@ class DirectoryBackend:
             return list(rows)
         places = [self._place(_checked(rows[name], (*namespace, name))) for name in rows]
         uris = [place.uri for place in places]
-        there = await tables_among(uris, storage_options=self._options, session=self._session)
-        return [name for name, is_there in zip(rows, there, strict=True) if is_there]
+        are_there = await tables_among(uris, storage_options=self._options, session=self._session)
+        return [name for name, is_there in zip(rows, are_there, strict=True) if is_there]
 
     async def _folders(self, uri: str) -> list[str]:
         return await list_folders(uri, storage_options=self._options, session=self._session)

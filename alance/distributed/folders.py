@@ -52,8 +52,8 @@ async def list_tables(uri: str, suffix: str, **place: Unpack[OpenArguments]) -> 
     folders = await list_folders(uri, **place)
     names = [name for name in folders if name.endswith(suffix)]
     uris = [f"{uri}/{name}" for name in names]
-    there = await tables_among(uris, **place)
-    pairs = zip(names, there, strict=True)
+    are_there = await tables_among(uris, **place)
+    pairs = zip(names, are_there, strict=True)
     return [name.removesuffix(suffix) for name, is_there in pairs if is_there]
 
 
@@ -64,8 +64,8 @@ async def tables_among(uris: Iterable[str], **place: Unpack[OpenArguments]) -> l
         for uri in uris:
             yield is_table(uri, **place)
 
-    async with aclosing(in_turn(checks(), CHECKED_AT_ONCE)) as there:
-        return [is_there async for is_there in there]
+    async with aclosing(in_turn(checks(), CHECKED_AT_ONCE)) as answers:
+        return [is_there async for is_there in answers]
 
 
 async def is_table(uri: str, **place: Unpack[OpenArguments]) -> bool:

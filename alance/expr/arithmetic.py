@@ -269,11 +269,11 @@ def is_zero(name: str, args: list[Node]) -> Node:
 
 def nan_value(name: str, args: list[Node]) -> Node:
     """nanvl(a, b): a, or b where a is NaN."""
-    both = [real(arg) for arg in args]
-    if isinstance(both[1], Literal):
-        both[1] = convert(both[1], both[0].type)
-    type_ = max((node.type for node in both), key=lambda t: t.bit_width)
-    left, right = (convert(node, type_) for node in both)
+    operands = [real(arg) for arg in args]
+    if isinstance(operands[1], Literal):
+        operands[1] = convert(operands[1], operands[0].type)
+    type_ = max((node.type for node in operands), key=lambda t: t.bit_width)
+    left, right = (convert(node, type_) for node in operands)
     return call(name, lambda a, b: pc.if_else(pc.is_nan(a), b, a), left, right)
 
 

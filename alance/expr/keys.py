@@ -54,7 +54,7 @@ def key_array(keys: object, type_: pa.DataType, name: str) -> pa.Array:
                 return _bytes(values, type_)
             if pa.types.is_integer(type_) and pa.types.is_int64(values.type):
                 return _whole(values, type_)
-        return _each([literal_of(value, "key") for value in values], type_)
+        return _keys_of([literal_of(value, "key") for value in values], type_)
     except (Problem, UnicodeError) as problem:
         raise InvalidInputError(f"key of column {name!r} ({type_}): {problem}") from None
 
@@ -76,7 +76,7 @@ def _whole(values: pa.Array, type_: pa.DataType) -> pa.Array:
     return to_arrow(np.where(valid, numbers, 0).astype(type_.to_pandas_dtype()), valid)
 
 
-def _each(literals: Sequence[Literal], type_: pa.DataType) -> pa.Array:
+def _keys_of(literals: Sequence[Literal], type_: pa.DataType) -> pa.Array:
     nothing = pa.nulls(1, type_)
     parts = [nothing[:0]]
     for literal in literals:

@@ -175,8 +175,8 @@ def resized(name: str, args: list[Node]) -> Node:
         is_old = within < sizes[parents]
         places = np.where(is_old, offsets_of(sizes)[parents] + within, len(values) + parents)
         fills = pc.cast(broadcast(fill, rows), common)
-        both = pa.concat_arrays([pc.cast(values, common), fills])
-        return built(both.take(to_arrow(places)), counts, is_there)
+        values_and_fills = pa.concat_arrays([pc.cast(values, common), fills])
+        return built(values_and_fills.take(to_arrow(places)), counts, is_there)
 
     return call(name, resize, node, whole(name, args[1]), added)
 

@@ -33,12 +33,12 @@ class Lists(NamedTuple):
         values: the items of all.
         ends: where each list begins, and the end of the last; shape (rows + 1,). Of a list that is
             written down shape (2,): it stands for that of each row.
-        there: the lists that are not null; None: all.
+        valid: the lists that are not null; None: all.
     """
 
     values: pa.Array
     ends: Int64s
-    there: Mask | None
+    valid: Mask | None
 
     @classmethod
     def of(cls, value: Value) -> Lists:
@@ -52,9 +52,9 @@ class Lists(NamedTuple):
 
 def both_there(left: Lists, right: Lists) -> Mask | None:
     """Where two lists are that are not null; None: everywhere."""
-    if left.there is None or right.there is None:
-        return right.there if left.there is None else left.there
-    return left.there & right.there
+    if left.valid is None or right.valid is None:
+        return right.valid if left.valid is None else left.valid
+    return left.valid & right.valid
 
 
 def union(name: str, args: list[Node]) -> Node:
@@ -125,15 +125,15 @@ def _of_two(name: str, args: list[Node], kind: int) -> Node:
 
 
 def _chosen(kind: int, lists: Lists, others: Lists) -> pa.Array:
-    there = both_there(lists, others)
+    valid = both_there(lists, others)
     keys, other_keys = _keys(lists.values, others.values)
     places, counts = _kernels.item_sets(
-        kind, lists.ends, keys, others.ends, other_keys, mask_bytes(there)
+        kind, lists.ends, keys, others.ends, other_keys, mask_bytes(valid)
     )
     values = lists.values
     if kind != DIFFERENCE:
         values = pa.concat_arrays([values, others.values])
-    return built(values.take(to_arrow(places)), counts, there)
+    return built(values.take(to_arrow(places)), counts, valid)
 
 
 def _keys(values: pa.Array, others: pa.Array) -> tuple[Int64s, Int64s]:

@@ -60,8 +60,8 @@ def _with_item(name: str, node: Node, item: Node, *, at_end: bool) -> Node:
         is_new[ends - 1 if at_end else ends - sizes - 1] = True
         places[is_new] = len(values) + np.arange(len(lists))
         places[~is_new] = np.arange(len(values))
-        both = pa.concat_arrays([pc.cast(values, common), added])
-        return built(both.take(to_arrow(places)), sizes + 1, None)
+        values_and_items = pa.concat_arrays([pc.cast(values, common), added])
+        return built(values_and_items.take(to_arrow(places)), sizes + 1, None)
 
     return call(name, build, node, item)
 

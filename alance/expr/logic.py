@@ -419,8 +419,8 @@ class Case:
             return self._from(branch + 1, batch)
         others = pc.invert(chosen)
         rest = self._from(branch + 1, batch.filter(others))
-        there = batch.filter(chosen)
-        branch_values = broadcast(self.values[branch].evaluate(there), there.num_rows)
+        chosen_rows = batch.filter(chosen)
+        branch_values = broadcast(self.values[branch].evaluate(chosen_rows), chosen_rows.num_rows)
         places = pc.if_else(chosen, _ranks(chosen), pc.add(_ranks(others), len(branch_values)))
         return pa.concat_arrays([branch_values, rest]).take(places)
 

@@ -96,7 +96,7 @@ def has(name: str, args: list[Node]) -> Node:
     needed = [arg for arg in args if not isinstance(arg, Literal)]
     answer = call(
         name,
-        lambda places, *values: _known(pc.is_valid(places), *values),
+        lambda places, *values: _null_where_needed(pc.is_valid(places), *values),
         _first(name, args),
         *needed,
     )
@@ -173,12 +173,12 @@ def _has_or_null_item(name: str, node: Node, item_: Node) -> Node:
     def find(lists: pa.Array) -> pa.Array:
         has_null = np.zeros(len(lists), np.bool_)
         has_null[_numbers(pc.list_parent_indices(lists).filter(pc.is_null(lists.flatten())))] = True
-        return _known(to_arrow(has_null), lists)
+        return _null_where_needed(to_arrow(has_null), lists)
 
     return meaning(call(name, find, node), AnyItem(node, is_null(item_of(node))))
 
 
-def _known(answers: pa.Array, *needed: Value) -> pa.Array:
+def _null_where_needed(answers: pa.Array, *needed: Value) -> pa.Array:
     """The answers, null where a value needed is null."""
     for values in needed:
         if isinstance(values, pa.Array) and values.null_count:

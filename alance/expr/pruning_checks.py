@@ -194,8 +194,8 @@ class Within:
         bounds = zones.bounds(self.column)
         if bounds is None:
             return May.be_anything(zones.num_zones)
-        some, every = self.ranges.hits(zones.stored(self.column))
-        true = bounds.has_values & some | bounds.has_nans & any(self.nans)
+        is_hit, every = self.ranges.hits(zones.stored(self.column))
+        true = bounds.has_values & is_hit | bounds.has_nans & any(self.nans)
         false = bounds.has_values & ~every | bounds.has_nans & (not all(self.nans))
         return May(true, false, bounds.has_nulls)
 
@@ -242,15 +242,15 @@ class Compared:
             return May.be_anything(zones.num_zones)
         batch = pa.RecordBatch.from_arrays([bounds.low, bounds.high], ["low", "high"])
 
-        def some(side: str, op: str) -> Mask:
+        def holds(side: str, op: str) -> Mask:
             return _possibly(self.tests[side, op], batch)
 
         if self.op in ("=", "!="):
-            true = some("low", "<=") & some("high", ">=")
-            false = some("low", "<") | some("high", ">")
+            true = holds("low", "<=") & holds("high", ">=")
+            false = holds("low", "<") | holds("high", ">")
         else:
             side, other = ("low", "high") if self.op in ("<", "<=") else ("high", "low")
-            true, false = some(side, self.op), some(other, _OPPOSITE[self.op])
+            true, false = holds(side, self.op), holds(other, _OPPOSITE[self.op])
         if self.op == "!=":
             true, false = false, true
         true = bounds.has_values & true | bounds.has_nans & self.nan_true

@@ -67,10 +67,10 @@ def normalize(name: str, args: list[Node]) -> Node:
     def divide(value: pa.Array) -> pa.Array:
         lists, numbers = _numbers(value)
         sides = lists.ends, numbers
-        there = _without_nulls(lists, len(value))
-        squares = _kernels.vector_sums(*sides, *sides, mask_bytes(there), False)[: len(value)]
+        valid = _without_nulls(lists, len(value))
+        squares = _kernels.vector_sums(*sides, *sides, mask_bytes(valid), False)[: len(value)]
         sizes = np.diff(lists.ends)
-        told = there & ((squares != 0) | (sizes == 0))
+        told = valid & ((squares != 0) | (sizes == 0))
         lengths = np.sqrt(np.where(told, squares, 1))
         with np.errstate(all="ignore"):
             values = numbers.astype(np.float64) / lengths[parents_of(sizes)]
@@ -103,17 +103,17 @@ def _of_two(
 
     def build(*args: Value) -> pa.Array:
         (lists, numbers), (others, more) = map(_numbers, args)
-        there, rows = both_there(lists, others), num_rows(*args)
+        valid, rows = both_there(lists, others), num_rows(*args)
         sizes, widths = np.diff(lists.ends), np.diff(others.ends)
-        if ((sizes != widths) if there is None else (sizes != widths) & there).any():
+        if ((sizes != widths) if valid is None else (sizes != widths) & valid).any():
             raise pa.ArrowInvalid("vectors of different lengths")
-        there = _without_nulls(lists, rows) & _without_nulls(others, rows)
+        valid = _without_nulls(lists, rows) & _without_nulls(others, rows)
         sums = _kernels.vector_sums(
-            lists.ends, numbers, others.ends, more, mask_bytes(there), apart
+            lists.ends, numbers, others.ends, more, mask_bytes(valid), apart
         )
         with np.errstate(all="ignore"):
             values, is_known = measure(sums)
-        return to_arrow(values, there if is_known is None else there & is_known)
+        return to_arrow(values, valid if is_known is None else valid & is_known)
 
     return call(name, build, *nodes)
 
@@ -129,10 +129,10 @@ def _numbers(value: Value) -> tuple[Lists, npt.NDArray[np.float32] | Float64s]:
 
 def _without_nulls(lists: Lists, rows: int) -> Mask:
     """The lists that are not null, and have no null among their items; shape (rows,)."""
-    valid = validity_of(lists.values)
-    there = np.ones(rows, np.bool_) if lists.there is None else lists.there
-    if valid is None:
-        return there
-    absent = offsets_of(~valid)[lists.ends]
-    complete: Mask = there & (np.diff(absent) == 0)
+    of_items = validity_of(lists.values)
+    valid = np.ones(rows, np.bool_) if lists.valid is None else lists.valid
+    if of_items is None:
+        return valid
+    absent = offsets_of(~of_items)[lists.ends]
+    complete: Mask = valid & (np.diff(absent) == 0)
     return complete

@@ -170,7 +170,7 @@ class BlobPlacer:
                 [],
                 [],
             )
-            return _some(rows.payloads, inline), described
+            return _chosen_payloads(rows.payloads, inline), described
         offsets, count = rows.payloads.offsets, rows.num_values
         sizes = np.diff(offsets).astype(np.int64)
         kinds = limits.kinds(sizes)
@@ -201,7 +201,7 @@ class BlobPlacer:
             described.blob_ids[row], described.positions[row] = pack.blob_id, pack.num_bytes
             described.packed.append((pack.blob_id, content))
             pack.num_bytes += len(content)
-        return _some(rows.payloads, kinds == INLINE), described
+        return _chosen_payloads(rows.payloads, kinds == INLINE), described
 
     def _room(self, num_bytes: int, limit: int) -> _Pack:
         """The object for the next small payload."""
@@ -234,7 +234,7 @@ class BlobPlacer:
             await self._open[1].write(content)
 
 
-def _some(payloads: VariableWidth, chosen: Mask) -> VariableWidth:
+def _chosen_payloads(payloads: VariableWidth, chosen: Mask) -> VariableWidth:
     """The payloads of some slots."""
     if chosen.all():
         return payloads

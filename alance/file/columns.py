@@ -172,7 +172,7 @@ class OpenColumn:
     def _key(self, number: int) -> tuple[str, str, int, int]:
         return ("page", self.container.path, self.column.index, number)
 
-    def known(self, number: int, states: States) -> PageState | None:
+    def kept_state(self, number: int, states: States) -> PageState | None:
         """The state of a page, where the cache, the file's end or the disk has it."""
         state = self.cached(number, states)
         return self.at_hand(number, states) if state is None else state
@@ -198,7 +198,7 @@ class OpenColumn:
         return None if self.container.is_whole else kept_by(states)
 
     def _state(self, number: int, states: States) -> Plan[PageState]:
-        state = self.known(number, states)
+        state = self.kept_state(number, states)
         if state is None:
             try:
                 state = yield from noted(self.layout(number).load(), self._kept(states))
@@ -211,16 +211,16 @@ class OpenColumn:
     def _take_page(
         self, number: int, rows: Int64s, states: States, guess: bool
     ) -> Plan[DecodeTask]:
-        state = self.known(number, states)
+        state = self.kept_state(number, states)
         layout = self.layout(number)
         try:
             if state is None and not guess:
                 state = yield from self._state(number, states)
             if state is None:
-                both, kept = layout.load_and_take(rows), self._kept(states)
+                plan, kept = layout.load_and_take(rows), self._kept(states)
                 if kept is not None:
-                    both = noted(both, kept, first_ranges(layout.load()))
-                state, task = yield from both
+                    plan = noted(plan, kept, first_ranges(layout.load()))
+                state, task = yield from plan
                 states.put(self._key(number), state, state.num_bytes)
                 return task
             return (yield from layout.take(state, rows))

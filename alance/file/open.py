@@ -60,7 +60,7 @@ def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[li
     Args:
         tail_bytes: that are read first, where more is known to be needed.
     """
-    containers: list[Container | None] = [_known(file) for file in files]
+    containers: list[Container | None] = [_container_kept(file) for file in files]
     missing = [number for number, container in enumerate(containers) if container is None]
     if missing:
         tails = yield [tail_range(*files[number][:2], tail_bytes) for number in missing]
@@ -72,16 +72,16 @@ def open_files(files: Sequence[FileOf], tail_bytes: int = TAIL_BYTES) -> Plan[li
             if containers[number] is None:
                 unopened.append((number, FileEnd(file.path, file.file_bytes, tail)))
         for first in range(0, len(unopened), FILES_AT_ONCE):
-            some = unopened[first : first + FILES_AT_ONCE]
-            opened = yield from _opened([end for _, end in some])
-            for (number, _), container in zip(some, opened, strict=True):
+            batch = unopened[first : first + FILES_AT_ONCE]
+            opened = yield from _opened([end for _, end in batch])
+            for (number, _), container in zip(batch, opened, strict=True):
                 containers[number] = _kept(container, files[number].states)
-            if len(some) > PLANS_A_TURN:
+            if len(batch) > PLANS_A_TURN:
                 yield TURN
     return [container for container in containers if container is not None]
 
 
-def _known(file: FileOf) -> Container | None:
+def _container_kept(file: FileOf) -> Container | None:
     """The container of a file that the cache has, or the disk."""
     path, file_bytes, states = file
     container: Container | None = states.peek(("file", path))

@@ -61,8 +61,8 @@ def placed_rows(
         CorruptFileError, UnsupportedError: the description of a page, or what is read of it.
     """
     plans, first = [], 0
-    for _, same in groupby(fragments, attrgetter("leaf_ids")):
-        last = first + len([*same])
+    for _, alike in groupby(fragments, attrgetter("leaf_ids")):
+        last = first + len([*alike])
         begin = ends[first - 1] if first else 0
         own_ends = [end - begin for end in ends[first:last]] if first else ends[:last]
         asked = _Asked.of(fragments[first:last], rows[begin : ends[last - 1]], own_ends)
@@ -147,8 +147,8 @@ class _Asked(NamedTuple):
             is_placed = tables[number] is not None and number not in apart and first < end
             ways.append((is_placed, self.leaf(at, number).column.container.is_whole))
         runs, first = [], 0
-        for (is_placed, _), same in groupby(ways):
-            last = first + len([*same])
+        for (is_placed, _), run in groupby(ways):
+            last = first + len([*run])
             runs.append((is_placed, first, last))
             first = last
         return runs
@@ -170,8 +170,8 @@ class _Asked(NamedTuple):
             _Batch(everywhere[first : first + step], 0, len(self.ends))
             for first in range(0, len(everywhere), step)
         ]
-        some = [_Batch(leaves, first, last) for (first, last, *_), leaves in batches.items()]  # type: ignore[arg-type]
-        return every + some
+        partial = [_Batch(leaves, first, last) for (first, last, *_), leaves in batches.items()]  # type: ignore[arg-type]
+        return every + partial
 
     def place(self, batch: _Batch) -> _kernels.RowPlan:
         """Where rows are, as far as their tables know."""

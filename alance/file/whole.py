@@ -95,7 +95,7 @@ class WholeFragments(NamedTuple):
         batches = [
             task.decode()
             for fragments in _alike(self.fragments)
-            for task in self._together(fragments) or self._each(fragments)
+            for task in self._together(fragments) or self._one_by_one(fragments)
         ]
         return one_batch(batches)
 
@@ -127,7 +127,7 @@ class WholeFragments(NamedTuple):
             leaves |= others
         return [FragmentTask(self.schema, num_rows, leaves, JoinedRows(parts, num_rows))]
 
-    def _each(self, fragments: Sequence[FragmentFiles]) -> Iterator[FragmentTask]:
+    def _one_by_one(self, fragments: Sequence[FragmentFiles]) -> Iterator[FragmentTask]:
         """The rows of fragments of any kind, opened one by one."""
         opened: list[OpenFragment] = []
         for fragment in fragments:

@@ -215,7 +215,7 @@ class LocalStore:
         self, asked: Sequence[tuple[str, Sequence[Span]]]
     ) -> asyncio.Future[Sequence[Sequence[memoryview]]]:
         """Ranges of several files: one job of the pool."""
-        job = partial(_each, self._read, asked)
+        job = partial(_read_each, self._read, asked)
         return self._start(asyncio.get_running_loop(), job)
 
     def source(self, paths: Sequence[str]) -> LocalSource:
@@ -412,7 +412,7 @@ def _timed_page(metas: Iterator[ObjectMeta], page_size: int) -> tuple[tuple[Obje
     return page, ended.waits == begun.waits and ended.seconds - begun.seconds <= QUICK_S
 
 
-def _each(
+def _read_each(
     read: Callable[[str, Sequence[Span]], Sequence[memoryview]],
     asked: Sequence[tuple[str, Sequence[Span]]],
 ) -> Sequence[Sequence[memoryview]]:

@@ -298,17 +298,17 @@ class Commit:
 @contextmanager
 def commit(uri: str, operation: str, num_appends: int) -> Iterator[Commit]:
     """A version of a table is made in this block."""
-    this, begun = Commit(), time.perf_counter()
+    event, begun = Commit(), time.perf_counter()
     error: BaseException | None = None
     try:
-        yield this
+        yield event
     except BaseException as raised:
         error = raised
         raise
     finally:
         if is_on():
             seconds = time.perf_counter() - begun
-            told = uri, operation, this.version, num_appends, seconds, this.retries
+            told = uri, operation, event.version, num_appends, seconds, event.retries
             _commit_ended(CommitEnded(*told, _outcome(error), time.time()))
 
 

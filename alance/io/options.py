@@ -80,9 +80,9 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
     renewed = None
     if provider is not None and kind not in ("local", "memory"):
         renewed = Renewed.of(kind, provider)
-        if both := sorted(SECRETS.intersection(config)):
+        if secrets := sorted(SECRETS.intersection(config)):
             raise InvalidInputError(
-                f"storage options {', '.join(both)} and {CREDENTIALS!r}: expected one of them"
+                f"storage options {', '.join(secrets)} and {CREDENTIALS!r}: expected one of them"
             )
     outer = retries.get("download_retry_count")
     inner = retries.get("client_max_retries")

@@ -103,12 +103,12 @@ class _Open:
         (self._lasting if lasts else self._passing)[store.root] = store
         return store
 
-    def given(self, objects: object, limits: TimeLimits) -> Store | None:
+    def around(self, objects: object, limits: TimeLimits) -> Store | None:
         """The store of a store object that a user gave before."""
         for store in list(self._passing.values()):
             if isinstance(store, RemoteStore) and store.is_given and store.limits == limits:
-                same = store.objects is objects
-                if same or (type(store.objects) is type(objects) and store.objects == objects):
+                is_same = store.objects is objects
+                if is_same or (type(store.objects) is type(objects) and store.objects == objects):
                     return store
         return None
 
@@ -252,7 +252,7 @@ class StoreRegistry:
             return local, join(base, inside)
         limits = _of_client(self._limits, getattr(store, "client_options", None) or {})
         with self._open.lock:
-            opened = self._open.given(store, limits) or self._wrap(store, limits)
+            opened = self._open.around(store, limits) or self._wrap(store, limits)
             return self._keep(opened), inside
 
     def _wrap(self, store: object, limits: TimeLimits) -> Store:

@@ -101,8 +101,8 @@ class Catalog:
             elif key not in OWN_OF_SPARK:
                 config[key] = text
         options["path"] = uri
-        there = await is_table(uri, **access(self._options(request, uri)))
-        return {"options": options, "config": config, "there": there}
+        is_there = await is_table(uri, **access(self._options(request, uri)))
+        return {"options": options, "config": config, "there": is_there}
 
     async def _alter(self, request: Mapping[str, Any]) -> object:
         options = self._options(request, uri_of(request, request["namespace"], request["name"]))
@@ -149,8 +149,8 @@ class Catalog:
 
     async def _namespace(self, request: Mapping[str, Any]) -> object:
         namespace = request["namespace"]
-        there = await self._has_namespace(request, namespace)
-        return {"there": there, "location": folder_of(request, namespace) if there else None}
+        is_there = await self._has_namespace(request, namespace)
+        return {"there": is_there, "location": folder_of(request, namespace) if is_there else None}
 
     async def _create_namespace(self, request: Mapping[str, Any]) -> object:
         namespace = request["namespace"]

@@ -59,7 +59,7 @@ class Planner:
         tables = await self.tables(request["state"])
         if verb == "push":
             texts = [_pushed(request["predicates"], *table) for table in tables]
-            return {"texts": [_common(each) for each in zip(*texts, strict=True)]}
+            return {"texts": [_common(texts_of) for texts_of in zip(*texts, strict=True)]}
         if verb == "order":
             return {"is_ours": all(_orderings(request["order"], *table) for table in tables)}
         if verb == "aggregate":
@@ -80,7 +80,7 @@ class Planner:
         kind: type[AlanceSource] = cloudpickle.loads(request["source"])
         tables: list[tuple[ReadOptions, Dataset]] = []
         schemas: list[StructType] = []
-        opening = [kind(each).opened() for each in _of_paths(texts)]
+        opening = [kind(of_path).opened() for of_path in _of_paths(texts)]
         for options, dataset, schema in await asyncio.gather(*opening):
             if isinstance(options, StreamOptions):
                 return {"state": "", "schema": schema.json(), "rows": -1, "config": {}}

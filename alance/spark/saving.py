@@ -163,7 +163,7 @@ class Saves:
             for kind, change in changes:
                 by_kind[kind].append(change)
             if save.filter is not None:
-                by_kind[GONE].append(await _found(base, save.filter))
+                by_kind[GONE].append(await _matching(base, save.filter))
             gone = merged([*by_kind[MOVED], *by_kind[GONE]])
             num_moved = sum(change.written.num_rows for change in by_kind[MOVED] if change.written)
             if sum(map(len, gone.values())) < num_moved:
@@ -199,7 +199,7 @@ def _in_place(options: WriteOptions, dataset: Dataset) -> Target:
     return Target(options, version, dataset.version, dataset.uri, schema, overwrite=False)
 
 
-async def _found(base: Dataset, condition: str) -> Change:
+async def _matching(base: Dataset, condition: str) -> Change:
     """The rows that meet a condition, by their address."""
     moves = Moves()
     async for batch in base.to_batches([ROW_ADDRESS], filter=condition):

@@ -48,8 +48,8 @@ def with_old_times(old: pa.Array, new: pa.Array) -> pa.Array:
 def _lists(old: pa.ListArray, new: pa.ListArray, *, is_map: bool) -> pa.Array:
     lengths, is_null = _lengths(new), new.is_null()
     is_same = (lengths == _lengths(old)) & ~is_null.to_numpy(zero_copy_only=False)
-    same, other = pa.array(is_same), pa.array(~is_same)
-    kept = with_old_times(old.filter(same).flatten(), new.filter(same).flatten())
+    is_kept, other = pa.array(is_same), pa.array(~is_same)
+    kept = with_old_times(old.filter(is_kept).flatten(), new.filter(is_kept).flatten())
     values = pa.concat_arrays([kept, _cast(new.filter(other).flatten(), kept.type)])
     # The values of rows of the same length, then those of the others: put in the order of the rows.
     behind = np.cumsum(np.where(is_same, lengths, 0))

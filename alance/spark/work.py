@@ -100,7 +100,7 @@ class Work:
 
     async def _aggregated(self, aggregates: Sequence[Aggregate]) -> pa.RecordBatch:
         """One row. Without a filter, least and greatest values are read by statistics."""
-        are_ends = [self.options.filter is None and each.op != COUNT for each in aggregates]
+        are_ends = [self.options.filter is None and asked.op != COUNT for asked in aggregates]
         values: list[list[pa.Scalar]] = [[] for _ in aggregates]
         for by_statistics in sorted(set(are_ends)):
             parts = [

@@ -251,17 +251,17 @@ class CommitQueue:
         Args:
             group: those that leave it are taken out.
         """
-        this = asyncio.current_task()
-        assert this is not None
+        task = asyncio.current_task()
+        assert task is not None
 
         def left(_: object) -> None:
             if all(waiter.made.cancelled() for waiter in group):
-                this.cancel()
+                task.cancel()
 
         for waiter in group:
             waiter.made.add_done_callback(left)
         try:
-            await self._make(group, this)
+            await self._make(group, task)
         except BaseException as error:
             self.known.forget()
             for waiter in group:
@@ -271,7 +271,7 @@ class CommitQueue:
             if not isinstance(error, Exception):
                 raise
 
-    async def _make(self, group: list[WaitingAppend], this: asyncio.Task[None]) -> None:
+    async def _make(self, group: list[WaitingAppend], task: asyncio.Task[None]) -> None:
         """Make a version of a group; those that conflict or are committed already are told."""
         attempts = 0
         versions, manifests, rules = self.known, self._manifests, self._rules
@@ -281,9 +281,9 @@ class CommitQueue:
                 continue  # others have made a version meanwhile, which some have not followed
             data = None
             if any(waiter.has_data for waiter in ready):
-                data = all_there(ready, this, self._has_ready, self._change)
+                data = all_there(ready, task, self._has_ready, self._change)
             else:
-                keep(ready, this)
+                keep(ready, task)
             try:
                 whole = merged([waiter.transaction for waiter in ready], base.version)
                 named = [place for waiter in ready for place in waiter.named]

@@ -67,9 +67,9 @@ class Notes:
 
     def clash(self, theirs: Notes) -> str | None:
         """A batch of ours that another transaction has committed, in words; None: there is none."""
-        both = self.tokens & theirs.tokens
-        if both:
-            return f"token {min(both)!r}"
+        common = self.tokens & theirs.tokens
+        if common:
+            return f"token {min(common)!r}"
         for name, (previous, _) in self.producers.items():
             if name in theirs.producers and theirs.producers[name][1] > previous:
                 return f"batch {theirs.producers[name][1]} of producer {name!r}"

@@ -191,8 +191,8 @@ class CodedRle:
             raise CorruptFileError(
                 f"rle: runs hold {sums[-1]} values, the chunks have {chunks.num_values}"
             )
-        some = runs > 0
-        repeats[ends[some] - 1] -= surplus[some]
+        is_cut = runs > 0
+        repeats[ends[is_cut] - 1] -= surplus[is_cut]
         data = np.repeat(self.values.numbers(values, runs), repeats).view(np.uint8)
         return FixedWidth(self.bits_per_value, chunks.num_values, data)
 

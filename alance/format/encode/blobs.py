@@ -313,7 +313,7 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     }
     data, uri = children["data"], children["uri"]
     here = np.ones(len(array), np.bool_) if valid is None else valid
-    has_data, has_uri = _there(data, here), _there(uri, here)
+    has_data, has_uri = _not_null(data, here), _not_null(uri, here)
     _refuse(here & (has_data == has_uri), where, "must have one of `data` and `uri`")
     external = np.flatnonzero(has_uri)
     payloads = _payloads(data, has_data, where)
@@ -321,7 +321,7 @@ def blob_rows(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     if position is None or size is None:
         nothing = np.zeros(len(external), np.uint64)
         return BlobRows(payloads, valid, external, _texts(uri, external, where), nothing, nothing)
-    from_here, to_there = _there(position, here), _there(size, here)
+    from_here, to_there = _not_null(position, here), _not_null(size, here)
     _refuse(from_here != to_there, where, "must have both `position` and `size`, or none of them")
     _refuse(from_here & ~has_uri, where, "has a range and no `uri`")
     sizes = as_numbers(size.fill_null(0))
@@ -352,11 +352,11 @@ def _placed(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     }
     here = np.ones(len(array), np.bool_) if valid is None else valid
     data, numbers = children["data"], {}
-    has_data = _there(data, here)
+    has_data = _not_null(data, here)
     for name in ("kind", "blob_id", "blob_size", "position"):
         numbers[name] = as_numbers(children[name].fill_null(0))
     kinds = np.where(here, numbers["kind"], INLINE).astype(np.uint8)
-    _refuse(here & ~_there(children["kind"], here), where, "has no `kind`")
+    _refuse(here & ~_not_null(children["kind"], here), where, "has no `kind`")
     kept = here & ((kinds == MANAGED) | (kinds == MANAGED_ELSEWHERE))
     _refuse(
         (kinds > DEDICATED) & ~kept,
@@ -367,7 +367,7 @@ def _placed(array: pa.Array, valid: Mask | None, where: str) -> BlobRows:
     _refuse(here & (is_inline != has_data), where, "must have `data` if it is inline, else none")
     beside = kinds != INLINE
     _refuse(beside & ~kept & (numbers["blob_id"] == 0), where, "has no `blob_id`")
-    _refuse(beside & ~_there(children["blob_size"], here), where, "has no `blob_size`")
+    _refuse(beside & ~_not_null(children["blob_size"], here), where, "has no `blob_size`")
     ids = np.where(kinds == MANAGED, 0, numbers["blob_id"]).astype(np.uint32)
     slots = np.flatnonzero(kept).tolist()
     uris = {slot: children["uri"][slot].as_py() or "" for slot in slots}
@@ -404,7 +404,7 @@ def _payloads(array: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
     return payloads
 
 
-def _there(array: pa.Array, here: Mask) -> Mask:
+def _not_null(array: pa.Array, here: Mask) -> Mask:
     valid = validity_of(array)
     return here if valid is None else here & valid
 

@@ -164,12 +164,12 @@ class LateMoves:
             CorruptFileError: groups whose rows do not add up.
         """
         ids = {*kept}
-        for each in rounds:
-            for group in each.groups:
+        for compaction in rounds:
+            for group in compaction.groups:
                 ids.update(d.id for d in (*group.old_fragments, *group.new_fragments))
         maps = []
-        for each in rounds:
-            groups = [_moves_of(group) for group in each.groups]
+        for compaction in rounds:
+            groups = [_moves_of(group) for group in compaction.groups]
             gone = {fragment.id for old, _ in groups for fragment in old}
             maps.append(AddressMap.of(groups, ids - gone))
         return cls((*maps, AddressMap.of((), kept)))
@@ -177,13 +177,13 @@ class LateMoves:
     @property
     def old_sizes(self) -> dict[int, int]:
         """The physical rows of the fragments that are gone."""
-        return {key: size for each in self.maps for key, size in each.old_sizes.items()}
+        return {key: size for moves in self.maps for key, size in moves.old_sizes.items()}
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
         """As `AddressMap.moved`."""
         mask = np.ones(len(addresses), np.bool_)
-        for each in self.maps:
-            addresses, is_kept = each.moved(addresses)
+        for moves in self.maps:
+            addresses, is_kept = moves.moved(addresses)
             mask[mask] = is_kept
         return addresses, mask
 

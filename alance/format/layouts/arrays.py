@@ -131,9 +131,9 @@ def _first_bad(block: VariableWidth, valid: Mask | None) -> int:
     """The first valid value that is no UTF-8; -1: all are."""
     if block.is_ascii:
         return -1
-    some = mask_bytes(valid)
+    mask = mask_bytes(valid)
     with kernel_errors:
-        return _kernels.first_bad_utf8(block.offsets, block.data, some)
+        return _kernels.first_bad_utf8(block.offsets, block.data, mask)
 
 
 def _struct(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
@@ -201,9 +201,9 @@ def _expanded_strings(
 ) -> pa.Array:
     """The strings that the indices mean. Their text is checked once an item."""
     raw = _raw_indices(block)
-    some = mask_bytes(valid)
+    mask = mask_bytes(valid)
     with kernel_errors:
-        strings = VariableWidth(*_kernels.expand_strings(raw, some, items.offsets, items.data))
+        strings = VariableWidth(*_kernels.expand_strings(raw, mask, items.offsets, items.data))
     if is_text(arrow) and _first_bad(items, None) >= 0:
         return _variable(strings, arrow, valid)  # a bad item may be one that no row uses
     return _strings(strings, arrow, valid)

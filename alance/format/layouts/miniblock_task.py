@@ -121,7 +121,7 @@ class MiniBlockTask(NamedTuple):
         entries = counts if form.num_level_buffers == 0 else buffers.entries
         num_entries = int(entries.sum())
         taken = 0
-        both: list[UInt16s | None] = []
+        decoded_levels: list[UInt16s | None] = []
         for codec, is_used in (
             (form.rep, form.shape.has_lists),
             (form.definition, form.shape.max_def > 0),
@@ -132,8 +132,8 @@ class MiniBlockTask(NamedTuple):
                 taken += 1
                 if not is_used and decoded.any():
                     raise CorruptFileError("mini-block: levels that the layers do not have")
-            both.append(decoded if is_used else None)
-        levels = Levels(form.shape, num_entries, both[0], both[1])
+            decoded_levels.append(decoded if is_used else None)
+        levels = Levels(form.shape, num_entries, decoded_levels[0], decoded_levels[1])
         if form.shape.has_lists:
             assert isinstance(self.runs, ChunkRuns)
             chunks = self.runs.chunks

@@ -275,7 +275,7 @@ class LayerState:
         if self.num_valid == self._num_slots:
             return None
         valid = np.full(_checked(runs.num_slots), not self.form.means_valid, np.bool_)
-        _, places = _found(self.listed, runs)
+        _, places = _in_slots(self.listed, runs)
         valid[places] = self.form.means_valid
         return None if valid.all() else valid
 
@@ -289,7 +289,7 @@ class LayerState:
         num_slots, valid = _checked(runs.num_slots), self.mask(runs)
         if self.non_empty is None or self.ends is None:
             return Items(num_slots, valid)
-        ordinals, places = _found(self.non_empty, runs)
+        ordinals, places = _in_slots(self.non_empty, runs)
         if valid is not None and not valid[places].all():
             raise CorruptFileError("sparse: a null list has items")
         sizes = np.zeros(num_slots, np.int64)
@@ -378,7 +378,7 @@ def _validity(message: pb3.SparseValiditySet) -> tuple[bool, SetForm]:
     return message.meaning == VALID, listed
 
 
-def _found(numbers: Numbers, runs: Runs) -> tuple[Int64s, Int64s]:
+def _in_slots(numbers: Numbers, runs: Runs) -> tuple[Int64s, Int64s]:
     """Which numbers are slots of the runs: their ordinals, and their places among these slots."""
     first, behind = numbers.rank(runs.starts), numbers.rank(runs.stops)
     lengths = runs.stops - runs.starts

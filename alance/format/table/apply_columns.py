@@ -190,8 +190,8 @@ def replace_file(fragment: table_pb2.DataFragment, new: table_pb2.DataFile) -> N
     fields = set(new.fields)
     version = (new.file_major_version, new.file_minor_version)
     for file in fragment.files:
-        same = list(file.fields) == list(new.fields)
-        if same and (file.file_major_version, file.file_minor_version) == version:
+        has_same_fields = list(file.fields) == list(new.fields)
+        if has_same_fields and (file.file_major_version, file.file_minor_version) == version:
             file.CopyFrom(new)
             return
     for file in fragment.files:

@@ -167,8 +167,8 @@ def check_merge(case: Case) -> CommitConflictError | None:
                 return case.retry(f"data files of fragment {fragment.id} changed")
         vector = vector_of(case, fragment.id)
         assert case.deleted is not None
-        if same := int(vector.contains(case.deleted[fragment.id]).sum()):
-            return case.retry(f"both delete {same} rows of fragment {fragment.id}")
+        if num_common := int(vector.contains(case.deleted[fragment.id]).sum()):
+            return case.retry(f"both delete {num_common} rows of fragment {fragment.id}")
     return None
 
 

@@ -177,9 +177,9 @@ def same_indices(case: Case) -> Found:
 
 def index_of_rewritten(case: Case) -> Found:
     """11: an index has addresses of rows that were moved."""
-    both = (case.ours, case.theirs)
-    index = next(change for change in both if isinstance(change, CreateIndex))
-    moved = removed(next(change for change in both if isinstance(change, Rewrite)))
+    changes = (case.ours, case.theirs)
+    index = next(change for change in changes if isinstance(change, CreateIndex))
+    moved = removed(next(change for change in changes if isinstance(change, Rewrite)))
     for entry in index.new_indices:
         fragment_ids = covered(entry)
         if fragment_ids is None:
@@ -204,9 +204,9 @@ def same_segments(case: Case) -> Found:
 
 def index_of_replaced(case: Case) -> Found:
     """12: values of an indexed field were replaced."""
-    both = (case.ours, case.theirs)
-    index = next(change for change in both if isinstance(change, CreateIndex))
-    replacement = next(change for change in both if isinstance(change, DataReplacement))
+    changes = (case.ours, case.theirs)
+    index = next(change for change in changes if isinstance(change, CreateIndex))
+    replacement = next(change for change in changes if isinstance(change, DataReplacement))
     fields = related(case.base.message.fields, replaced_fields(replacement))
     for entry in index.new_indices:
         if shared := sorted(fields & set(entry.fields)):

@@ -144,29 +144,29 @@ def flags_of(
     Args:
         forms: records of fragments, or one of each form; see `fragments.Records`.
     """
-    both = (message.reader_feature_flags | message.writer_feature_flags) & STICKY
+    flags = (message.reader_feature_flags | message.writer_feature_flags) & STICKY
     if any(form.HasField("deletion_file") for form in forms):
-        both |= DELETIONS
+        flags |= DELETIONS
     if stable_row_ids:
-        both |= STABLE_ROW_IDS
+        flags |= STABLE_ROW_IDS
     if message.base_paths:
-        both |= BASE_PATHS
+        flags |= BASE_PATHS
     if message.schema_metadata.get(MANAGED_KEY) == b"true":
-        both |= MANAGED_BLOBS
+        flags |= MANAGED_BLOBS
     if any(index.covering_fields for index in indices):
-        both |= COVERING_INDEX
+        flags |= COVERING_INDEX
     if any(form.WhichOneof(name) in SPILLED for form in forms for name in SEQUENCES):
-        both |= SPILLED_LINEAGE
-    if not both & MIXED_FILE_VERSIONS and _is_mixed(message, forms):
-        both |= MIXED_FILE_VERSIONS
-    writer = both
+        flags |= SPILLED_LINEAGE
+    if not flags & MIXED_FILE_VERSIONS and _is_mixed(message, forms):
+        flags |= MIXED_FILE_VERSIONS
+    writer = flags
     if message.config:
         writer |= CONFIG
     if not writes_transaction_file:
         writer |= NO_TRANSACTION_FILE
     if message.HasField("max_allocated_field_id"):
         writer |= FIELD_IDS_NOT_REUSED
-    return both, writer
+    return flags, writer
 
 
 def correct_file_version(

@@ -89,8 +89,8 @@ def _parsed(kind: type[M], content: bytes) -> M:
 def translated(fragment_ids: Iterable[int], rounds: Sequence[Round]) -> frozenset[int]:
     """The fragments that hold the rows of some now; none of a group that is there in part."""
     ids = set(fragment_ids)
-    for each in rounds:
-        for group in each.groups:
+    for compaction in rounds:
+        for group in compaction.groups:
             old = {digest.id for digest in group.old_fragments}
             if old <= ids:
                 ids.update(digest.id for digest in group.new_fragments)

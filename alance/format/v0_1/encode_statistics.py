@@ -101,22 +101,22 @@ def _dtype(arrow: pa.DataType) -> np.dtype[Any]:
 
 def _bounds(array: pa.Array, *, is_texts: bool) -> tuple[Any, Any]:
     arrow = array.type
-    some = array.drop_null() if array.null_count else array
+    values = array.drop_null() if array.null_count else array
     if is_texts:
-        return _text_bounds(some)
+        return _text_bounds(values)
     if pa.types.is_boolean(arrow):
-        if not len(some):
+        if not len(values):
             return False, True
-        trues = some.true_count
-        return trues == len(some), trues > 0
+        trues = values.true_count
+        return trues == len(values), trues > 0
     if pa.types.is_decimal(arrow):
-        if not len(some):
+        if not len(values):
             return -DECIMAL_MOST - 1, DECIMAL_MOST
-        ends = pc.min_max(some)
+        ends = pc.min_max(values)
         return _digits(ends["min"], arrow), _digits(ends["max"], arrow)
     if pa.types.is_date(arrow):
-        some = some.view(pa.int32() if pa.types.is_date32(arrow) else pa.int64())
-    numbers = as_numbers(some)
+        values = values.view(pa.int32() if pa.types.is_date32(arrow) else pa.int64())
+    numbers = as_numbers(values)
     if pa.types.is_floating(arrow):
         numbers = numbers[~np.isnan(numbers)]
         if not len(numbers):

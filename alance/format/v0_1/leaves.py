@@ -263,7 +263,7 @@ class TextNode:
             begins, ends = self.begins[hit], self.pages.positions[hit]
             share = parts.counts[0] / (self.pages.first_rows[hit + 1] - self.pages.first_rows[hit])
             if ends[0] - begins[0] <= MAX_WHOLE_BYTES or share[0] > 0.5:
-                rows = yield from self._one(parts, int(begins[0]), int(ends[0]))
+                rows = yield from self._whole_of_one_part(parts, int(begins[0]), int(ends[0]))
                 if rows is not None:
                     return rows
         elif self.begins is not None and len(parts.batches):
@@ -278,7 +278,7 @@ class TextNode:
                     return rows
         return (yield from self._by_offsets(parts))
 
-    def _one(self, parts: Parts, begin: int, end: int) -> Plan[WholeRows | None]:
+    def _whole_of_one_part(self, parts: Parts, begin: int, end: int) -> Plan[WholeRows | None]:
         """As `_whole`, of one part, without the vectors of many."""
         start = end + 8 * int(parts.starts[0])
         stop = start + 8 * (int(parts.counts[0]) + 1)

@@ -94,9 +94,9 @@ class Pages:
             batches = positions_of(batches, counts)
             starts = np.maximum(np.repeat(starts, counts), first_rows[batches])
             stops = np.minimum(np.repeat(stops, counts), first_rows[batches + 1])
-            some = stops > starts
-            if not some.all():
-                batches, starts, stops = batches[some], starts[some], stops[some]
+            has_rows = stops > starts
+            if not has_rows.all():
+                batches, starts, stops = batches[has_rows], starts[has_rows], stops[has_rows]
         return Parts(batches, starts - first_rows[batches], stops - starts)
 
     def fetch(self, parts: Parts, width: int, extra: int = 0) -> Plan[memoryview]:

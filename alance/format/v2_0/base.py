@@ -34,9 +34,9 @@ class Spans:
     @classmethod
     def of(cls, starts: Int64s, stops: Int64s) -> Spans:
         """Ascending ranges, the empty ones dropped and neighbours that touch joined."""
-        some = stops > starts
-        if not some.all():
-            starts, stops = starts[some], stops[some]
+        has_bytes = stops > starts
+        if not has_bytes.all():
+            starts, stops = starts[has_bytes], stops[has_bytes]
         if len(starts) > 1:
             first = np.concatenate([[True], starts[1:] != stops[:-1]])
             if not first.all():

@@ -51,7 +51,7 @@ class DictionaryPiece:
         if self.of_strings:
             valid = raw > 0
             raw = raw - raw.dtype.type(1)
-            return NullableBlock(_block(raw, items.block), _both(valid, indices.valid))
+            return NullableBlock(_block(raw, items.block), _anded(valid, indices.valid))
         valid_items = items.valid
         if valid_items is None or valid_items.all():
             return NullableBlock(_block(raw, items.block), indices.valid)
@@ -64,7 +64,7 @@ class DictionaryPiece:
         if int(kept[-1]) < items.num_values - 1:
             # The null item is the last one, as writers append it.
             block = gather(block, np.arange(int(kept[-1]) + 1))
-        return NullableBlock(_block(raw, block), _both(valid, indices.valid))
+        return NullableBlock(_block(raw, block), _anded(valid, indices.valid))
 
 
 def _block(raw: npt.NDArray[Any], items: Block) -> DictionaryBlock:
@@ -72,7 +72,7 @@ def _block(raw: npt.NDArray[Any], items: Block) -> DictionaryBlock:
     return DictionaryBlock(FixedWidth(8 * raw.itemsize, len(raw), data), items)
 
 
-def _both(mask: Mask, other: Mask | None) -> Mask:
+def _anded(mask: Mask, other: Mask | None) -> Mask:
     return mask if other is None else mask & other
 
 

@@ -269,8 +269,8 @@ def all_nulls() -> pb.ArrayEncoding:
 
 def some_nulls(validity: pb.ArrayEncoding, values: pb.ArrayEncoding) -> pb.ArrayEncoding:
     """Values beside a bitmap."""
-    some = pb.Nullable.SomeNull(validity=validity, values=values)
-    return pb.ArrayEncoding(nullable=pb.Nullable(some_nulls=some))
+    some_null = pb.Nullable.SomeNull(validity=validity, values=values)
+    return pb.ArrayEncoding(nullable=pb.Nullable(some_nulls=some_null))
 
 
 def ends_of(offsets: Int64s, valid: Mask | None) -> tuple[Bytes, int]:

@@ -328,12 +328,12 @@ def leaves_of(
         yield from leaves_of(field.children[0], items, np.repeat(owners, np.diff(offsets)))
 
 
-def _same(_: Field, was: pa.Field, now: pa.Array) -> pa.Field:
+def _with_type(_: Field, was: pa.Field, now: pa.Array) -> pa.Field:
     return was.with_type(now.type)
 
 
 def rebuilt(
-    field: Field, array: pa.Array, arrays: Iterator[pa.Array], member: Member = _same
+    field: Field, array: pa.Array, arrays: Iterator[pa.Array], member: Member = _with_type
 ) -> pa.Array:
     """An array with others in place of descriptions.
 

@@ -152,11 +152,11 @@ def candidates(
     listed: Sequence[Listed], kept: Set[str], expired: Set[str], unverified_before: datetime | None
 ) -> list[CleanupCandidateFile]:
     """The files that may go; see `candidate`."""
-    there = {None, *(file.path for file in listed)}
+    paths = {None, *(file.path for file in listed)}
     chosen = (
         candidate(file, kept, expired, unverified_before)
         for file in listed
-        if staged_for(file.path) in there  # else it may be all that there is of a version
+        if staged_for(file.path) in paths  # else it may be all that there is of a version
     )
     return [chosen_file for chosen_file in chosen if chosen_file is not None]
 

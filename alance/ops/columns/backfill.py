@@ -108,27 +108,27 @@ class Backfill:
         ahead_bytes = min(AHEAD_BYTES, snapshot.session.io_buffer_bytes) // at_once
         limit, few = asyncio.Semaphore(at_once), asyncio.Semaphore(LEAST_AT_ONCE)
 
-        async def one(handle: FragmentHandle) -> None:
+        async def alone(handle: FragmentHandle) -> None:
             async with limit:
-                await self._one(snapshot, new, handle, source_of(handle, reads), ahead_bytes)
+                await self._alone(snapshot, new, handle, source_of(handle, reads), ahead_bytes)
 
-        async def group(some: Sequence[FragmentHandle]) -> None:
+        async def group(small: Sequence[FragmentHandle]) -> None:
             async with few:
-                await self._group(snapshot, new, some, reads, ahead_bytes)
+                await self._group(snapshot, new, small, reads, ahead_bytes)
 
         left = await self._missing(handles, reads)
         if self.values.in_order:
             for handle in left:
-                await one(handle)
+                await alone(handle)
         else:
             groups: list[list[FragmentHandle]] = []
             if isinstance(self.values, GroupedValues) and self.checkpoint is None:
                 groups = await snapshot.engine.pool.run(
                     lambda: list(small_groups(snapshot, new, left))
                 )
-            grouped = {handle.id for some in groups for handle in some}
-            works = [group(some) for some in groups]
-            works += [one(handle) for handle in left if handle.id not in grouped]
+            grouped = {handle.id for small in groups for handle in small}
+            works = [group(small) for small in groups]
+            works += [alone(handle) for handle in left if handle.id not in grouped]
             await all_of(works)
         await self.values.end(snapshot)
         ids = {handle.id for handle in handles}
@@ -183,7 +183,7 @@ class Backfill:
             self._written.clear()
             await _removed(gone)
 
-    async def _one(
+    async def _alone(
         self,
         snapshot: Snapshot,
         new: Schema,

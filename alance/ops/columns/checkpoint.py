@@ -75,7 +75,7 @@ class Checkpoint:
 
     async def find(self, fragment_id: int, source: str) -> table_pb2.DataFile | None:
         """The file that was written before for a fragment, if it is still there."""
-        content = await self._found(
+        content = await self._value(
             "SELECT file FROM fragments WHERE job = ? AND fragment_id = ? AND source = ?",
             (self.job, fragment_id, source),
         )
@@ -103,7 +103,7 @@ class Checkpoint:
         self, fragment_id: int, source: str, start: int, num_rows: int
     ) -> pa.RecordBatch | None:
         """The result for some live rows of a fragment."""
-        content = await self._found(
+        content = await self._value(
             "SELECT result FROM batches WHERE job = ? AND fragment_id = ? AND source = ? "
             "AND start = ? AND num_rows = ?",
             (self.job, fragment_id, source, start, num_rows),
@@ -133,7 +133,7 @@ class Checkpoint:
 
         await asyncio.to_thread(remove)
 
-    async def _found(self, query: str, values: tuple[str | int, ...]) -> bytes | None:
+    async def _value(self, query: str, values: tuple[str | int, ...]) -> bytes | None:
         """The one column of the row that a query has, if there is one."""
         row = await self._run(lambda database: database.execute(query, values).fetchone())
         return None if row is None else row[0]

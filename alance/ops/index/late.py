@@ -80,7 +80,7 @@ async def _caught_up(
     """
     index, coverage = Index.from_protobuf(message), covered(message)
     if index.files_kind in OF_ZONES:
-        groups = [group for each in rounds for group in each.groups]
+        groups = [group for compaction in rounds for group in compaction.groups]
         moved = {digest.id for group in groups for digest in group.new_fragments}
         return with_coverage(message, (coverage or frozenset()) - moved)  # as in any compaction
     if coverage is None or not is_translated(snapshot, index):

@@ -134,14 +134,14 @@ class _PartRun(_Run):
     next_block: int = 0
 
     async def fill(self, budget: int) -> None:
-        start, stop = self.next_block, self._wanted(budget)
+        start, stop = self.next_block, self._stop_within(budget)
         if stop > start:
             blocks = await read_blocks(self.snapshot, self.part, start, stop, self.schema)
             await self.pool.run(lambda: self.put(blocks))
         self.next_block = stop
         self.is_read = stop == len(self.part.blocks)
 
-    def _wanted(self, budget: int) -> int:
+    def _stop_within(self, budget: int) -> int:
         """The block before which reading stops now, to hold a budget or one block."""
         sizes, stop, room = self.part.blocks, self.next_block, budget - self.held_bytes
         while stop < len(sizes) and (

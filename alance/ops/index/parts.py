@@ -477,16 +477,16 @@ def _holds(snapshot: Snapshot, part: IndexPart, column: str, kind: str) -> bool:
         return False
     fragments = snapshot.manifest.fragments
     # A moved row keeps its id: of row ids none may be of a row that went.
-    same = _equal if kind != BTREE and snapshot.has_stable_row_ids else _same_files
+    is_same = _equal if kind != BTREE and snapshot.has_stable_row_ids else _same_files
     for message in part.fragments:
         place = fragments.position_of(message.id)
-        if place is None or not same(fragments[place].message, message):
+        if place is None or not is_same(fragments[place].message, message):
             return False
     return True
 
 
 def _same_files(fragment: table_pb2.DataFragment, other: table_pb2.DataFragment) -> bool:
-    paths = [[file.path for file in each.files] for each in (fragment, other)]
+    paths = [[file.path for file in owner.files] for owner in (fragment, other)]
     return paths[0] == paths[1] and list(fragment.overlays) == list(other.overlays)
 
 

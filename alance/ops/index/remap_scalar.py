@@ -110,11 +110,11 @@ async def _moved_sets(
     handles = [handle for handle in snapshot.handles if handle.id in covered]
     await snapshot.resolve_sizes(handles)
     sizes = {handle.id: handle.num_physical_rows for handle in handles} | moves.old_sizes
-    domain, there = RowSet.of_fragments(sorted(sizes.items())), frozenset(sizes)
+    domain, fragment_ids = RowSet.of_fragments(sorted(sizes.items())), frozenset(sizes)
 
     def moved_set(content: memoryview) -> bytes | None:
         # A few bytes may claim billions of rows: those that are not there are found out first.
-        claimed = form.parse(content).within(domain, there)
+        claimed = form.parse(content).within(domain, fragment_ids)
         rows, _ = moves.moved(claimed.to_numpy())
         return form.to_bytes(rows) if len(rows) else None
 

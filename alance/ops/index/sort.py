@@ -118,9 +118,9 @@ def _parted(batch: pa.RecordBatch, ends: list[pa.Scalar]) -> list[pa.RecordBatch
         numbers += as_mask(pc.greater_equal(keys, end))
     order = np.argsort(numbers, kind="stable")
     cuts = np.searchsorted(numbers[order], np.arange(len(ends) + 2))
-    there = batch.take(to_arrow(order))
+    sorted_batch = batch.take(to_arrow(order))
     starts, stops = cuts[:-1].tolist(), cuts[1:].tolist()
-    return [there.slice(a, b - a) for a, b in zip(starts, stops, strict=True)]
+    return [sorted_batch.slice(a, b - a) for a, b in zip(starts, stops, strict=True)]
 
 
 def sort_parts(parts: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -150,8 +150,8 @@ class DatasetDelta:
         )
         for snapshot in (before, after):
             check_lineage(snapshot)
-        same = _unchanged(before.manifest, after.manifest)
-        row_ids = [await _live_row_ids(snapshot, same) for snapshot in (before, after)]
+        unchanged = _unchanged(before.manifest, after.manifest)
+        row_ids = [await _live_row_ids(snapshot, unchanged) for snapshot in (before, after)]
         gone = await self._snapshot.engine.pool.run(
             lambda: np.setdiff1d(row_ids[0], row_ids[1], assume_unique=False)
         )

@@ -196,7 +196,7 @@ async def explain_take(snapshot: Snapshot, indices: object, columns: Columns) ->
     """
     positions = as_positions(indices, "indices")
     await load_readers(snapshot, columns)
-    choice = snapshot.wanted(columns)
+    choice = snapshot.taken_columns(columns)
     if choice.projection.meta:
         await snapshot.load_meta(snapshot.handles, choice.projection.meta)
     seen = await _watch(snapshot, lambda dry: take(dry, positions, columns))

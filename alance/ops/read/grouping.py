@@ -303,14 +303,14 @@ def _sum(sums: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 def _mean(sums: pa.ChunkedArray, counts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Sums by counts; null of none. Of decimals with four more digits, the rest cut off."""
-    some = pc.if_else(pc.equal(counts, as_scalar(0)), as_scalar(None, pa.int64()), counts)
+    divisor = pc.if_else(pc.equal(counts, as_scalar(0)), as_scalar(None, pa.int64()), counts)
     if not (pa.types.is_duration(kind) or pa.types.is_decimal128(kind)):
-        return pc.divide(sums.cast(pa.float64()), some.cast(pa.float64()))
+        return pc.divide(sums.cast(pa.float64()), divisor.cast(pa.float64()))
     scale = kind.scale if pa.types.is_decimal(kind) else 0
     # Of a divisor with three digits or more, Arrow gives four digits more than its dividend has.
     digits = max(3, len(str(pc.max(counts).as_py() or 0)))
     dividends = sums.cast(pa.decimal256(DIGITS + digits, scale))
-    divisors = some.cast(pa.decimal256(19, 0)).cast(pa.decimal256(digits, 0))
+    divisors = divisor.cast(pa.decimal256(19, 0)).cast(pa.decimal256(digits, 0))
     means = pc.divide(dividends, divisors)
     if pa.types.is_duration(kind):
         whole = pc.CastOptions(pa.int64(), allow_decimal_truncate=True)

@@ -314,10 +314,10 @@ def at_once(
     if late is None or sum(map(len, picked.values())) > most:
         return first, late
     # The two are of one split of the fields, which is remembered: so is what is made of both.
-    both = first.remember(
+    plan = first.remember(
         (at_once, late), lambda: Schema((*first.fields, *late.fields), first.metadata)
     )
-    return both, None
+    return plan, None
 
 
 def in_large_batches(plan: ScanPlan) -> ScanPlan:

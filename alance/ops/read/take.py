@@ -163,7 +163,7 @@ async def _take_placed(
 ) -> list[pa.Table]:
     """Like `take_located`: a table of the rows of each caller, of which there are `counts`."""
     await load_readers(snapshot, columns)
-    choice = snapshot.wanted(columns)
+    choice = snapshot.taken_columns(columns)
     projection, schema = choice.projection, choice.schema
     positions, rows, cuts, places = placed
     if not positions:

@@ -249,9 +249,9 @@ def opened_fragments(
         for number, fragment in zip(missing, opened, strict=True):
             fragments[number] = fragment
             cache.put(keys[number], fragment, fragment.num_bytes)
-    there = cast("list[OpenFragment]", fragments)
-    describe(there)
-    return there
+    complete = cast("list[OpenFragment]", fragments)
+    describe(complete)
+    return complete
 
 
 def keep_grown(

@@ -88,11 +88,13 @@ async def copy_files(source: Snapshot, target: Table, objects: Sequence[Copied])
         from_store, from_path = engine.registry.resolve(file.location)
         size = file.num_bytes or await engine.scheduler.size(file.location, reason="clone")
         location = target.folder(file.path)
-        there = present.get(location)
-        if there == size:
+        in_target = present.get(location)
+        if in_target == size:
             return
-        if there is not None:
-            raise AlreadyExistsError(f"{location}: has {there} bytes, the file to copy has {size}")
+        if in_target is not None:
+            raise AlreadyExistsError(
+                f"{location}: has {in_target} bytes, the file to copy has {size}"
+            )
         if from_store is store and size < SERVER_BYTES:
             await store.copy(from_path, engine.registry.resolve(location)[1])
         else:

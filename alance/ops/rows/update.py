@@ -57,8 +57,8 @@ async def update(
     run = snapshot.engine.pool.run
 
     def parse(base: Snapshot) -> tuple[Assignments, ScanOptions]:
-        *each, last = shared_out([*_texts(updates).values(), where], params)
-        assignments = parse_updates(base.schema, updates, each)
+        *texts, last = shared_out([*_texts(updates).values(), where], params)
+        assignments = parse_updates(base.schema, updates, texts)
         return assignments, ScanOptions(filter=where, params=last)
 
     async def attempt(base: Snapshot) -> Snapshot:
@@ -171,19 +171,19 @@ class Assignment:
 class Assignments:
     """All columns that get new values; each is computed from the values before."""
 
-    each: tuple[Assignment, ...]
+    assignments: tuple[Assignment, ...]
 
     @property
     def field_ids(self) -> tuple[int, ...]:
         """The ids of the columns and of all fields in them, sorted."""
-        return tuple(sorted(f.id for assignment in self.each for f in assignment.field.walk()))
+        return tuple(sorted(field.id for new in self.assignments for field in new.field.walk()))
 
     def needed(self, schema: Schema) -> list[str]:
         """The columns without which the new rows cannot be made."""
         kept = {field.name for field in schema.fields} - {
-            assignment.field.name for assignment in self.each
+            assignment.field.name for assignment in self.assignments
         }
-        for assignment in self.each:
+        for assignment in self.assignments:
             kept.update(schema.names_of(path)[0] for path in assignment.value.columns)
         return [field.name for field in schema.fields if field.name in kept]
 
@@ -198,7 +198,7 @@ class Assignments:
         """
         assigned = {
             assignment.field.name: (assignment.target, assignment.evaluate(batch))
-            for assignment in self.each
+            for assignment in self.assignments
         }
         arrays, fields = [], []
         for field in schema.fields:
@@ -228,8 +228,8 @@ def parse_updates(schema: Schema, updates: Updates, params: Sequence[Params]) ->
         InvalidInputError: nothing to set, an unknown column, bad SQL, a type that does not cast.
         UnsupportedError: a field inside of a column.
     """
-    each = zip(_texts(updates).items(), params, strict=True)
-    return Assignments(tuple(_parse(schema, name, value, own) for (name, value), own in each))
+    values = zip(_texts(updates).items(), params, strict=True)
+    return Assignments(tuple(_parse(schema, name, value, own) for (name, value), own in values))
 
 
 def _parse(schema: Schema, name: str, value: str | pc.Expression, params: Params) -> Assignment:

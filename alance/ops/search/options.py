@@ -310,10 +310,10 @@ def _count(name: str, value: object) -> int | None:
 
 
 def _probing(asked: Mapping[str, Any]) -> Probing:
-    both = _count("nprobes", asked.get("nprobes"))
+    nprobes = _count("nprobes", asked.get("nprobes"))
     minimum = _count("minimum_nprobes", asked.get("minimum_nprobes"))
     maximum = _count("maximum_nprobes", asked.get("maximum_nprobes"))
-    if both is not None and (minimum is not None or maximum is not None):
+    if nprobes is not None and (minimum is not None or maximum is not None):
         raise InvalidInputError("nprobes beside minimum_nprobes or maximum_nprobes: it is both")
     if minimum is not None and maximum is not None and minimum > maximum:
         raise InvalidInputError(f"minimum_nprobes={minimum} above maximum_nprobes={maximum}")
@@ -321,11 +321,11 @@ def _probing(asked: Mapping[str, Any]) -> Probing:
     if effort is not None and not (isinstance(effort, int | float) and 0 <= effort <= 1):
         raise InvalidInputError(f"search_effort={effort!r}: expected a number from 0 to 1")
     if effort is not None:
-        both = None
+        nprobes = None
     return Probing(
         use_index=bool(asked.get("use_index", True)),
-        minimum=minimum if both is None else both,
-        maximum=maximum if both is None else both,
+        minimum=minimum if nprobes is None else nprobes,
+        maximum=maximum if nprobes is None else nprobes,
         effort=effort,
         refine_factor=_count("refine_factor", asked.get("refine_factor")),
         ef=_count("ef", asked.get("ef")),

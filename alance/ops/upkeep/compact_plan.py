@@ -302,9 +302,9 @@ def candidates(
     return Candidates(counts, records.file_bytes.astype(np.int64), alone, runs)
 
 
-def _among(ids: Int64s, some: Collection[int]) -> Mask:
+def _among(ids: Int64s, numbers: Collection[int]) -> Mask:
     """Which ids are among some."""
-    asked = np.array(sorted(number for number in some if 0 <= number < 1 << 32), np.int64)
+    asked = np.array(sorted(number for number in numbers if 0 <= number < 1 << 32), np.int64)
     places = np.searchsorted(asked, ids)
     places[places == len(asked)] = 0
     return asked[places] == ids if len(asked) else np.zeros(len(ids), np.bool_)

@@ -448,14 +448,14 @@ def _of_indices(manifest: Manifest) -> Iterator[str]:
         highest = manifest.head.max_fragment_id
         beyond = [fragment_id for fragment_id in index.fragment_ids or () if fragment_id > highest]
         if beyond and manifest.head.HasField("max_fragment_id"):
-            yield f"{what}: covers fragments {_some(beyond)}, ids go up to {highest}"
+            yield f"{what}: covers fragments {_first_of(beyond)}, ids go up to {highest}"
         if message.name in SYSTEM:
             continue
         if gone := set(index.fields) - fields:
             yield f"{what}: fields {sorted(gone)} are not in the schema"
         repeated = covered[message.name] & (index.fragment_ids or frozenset())
         if repeated:
-            yield f"{what}: two segments cover fragments {_some(repeated)}"
+            yield f"{what}: two segments cover fragments {_first_of(repeated)}"
         covered[message.name] |= index.fragment_ids or frozenset()
         if index.dataset_version > manifest.version:
             yield f"{what}: of version {index.dataset_version}, this is {manifest.version}"
@@ -463,6 +463,6 @@ def _of_indices(manifest: Manifest) -> Iterator[str]:
             yield f"{what}: below base path {message.base_id}, which is not there"
 
 
-def _some(numbers: Iterable[int]) -> str:
+def _first_of(numbers: Iterable[int]) -> str:
     ordered = sorted(numbers)
     return str(ordered) if len(ordered) < 10 else f"{ordered[:9]} and {len(ordered) - 9} more"

@@ -147,7 +147,7 @@ class Snapshot:
         """Whether rows have ids of their own; else their address is their id."""
         return self.manifest.has_stable_row_ids
 
-    def wanted(self, columns: Columns) -> TakenColumns:
+    def taken_columns(self, columns: Columns) -> TakenColumns:
         """The columns of a take.
 
         Raises:

@@ -246,8 +246,8 @@ async def _at_hand(batches: Sequence[pa.RecordBatch]) -> AsyncIterator[pa.Record
 
 async def _in_threads(batches: Iterator[Rows], pool: DecodePool) -> AsyncIterator[pa.RecordBatch]:
     while True:
-        some, end = await pool.run(partial(_next_of, batches))
-        for batch in some:
+        batches_read, end = await pool.run(partial(_next_of, batches))
+        for batch in batches_read:
             yield batch
         if isinstance(end, Exception):
             raise end
@@ -257,23 +257,23 @@ async def _in_threads(batches: Iterator[Rows], pool: DecodePool) -> AsyncIterato
 
 def _next_of(batches: Iterator[Rows]) -> tuple[list[pa.RecordBatch], object]:
     """The next batch or, if that is small, some; and the end or the error that came behind them."""
-    some: list[pa.RecordBatch] = []
+    taken: list[pa.RecordBatch] = []
     waiting = SmallBatches()
     until = time.monotonic() + ASKED_S
     while not waiting.are_enough:
         try:
             rows: object = next(batches, _END)
             if rows is _END:
-                return some, _END
+                return taken, _END
             parts = _batches_of(rows)
         except Exception as error:
-            return some, error
-        some += parts
+            return taken, error
+        taken += parts
         for batch in parts:
             waiting.add(batch)
         if time.monotonic() > until:
             break
-    return some, None
+    return taken, None
 
 
 async def _from_async(data: AsyncIterable[Rows]) -> AsyncIterator[pa.RecordBatch]:

@@ -280,12 +280,12 @@ class _Joined:
     def numbered(self) -> DataFrame:
         """The rows that meet a clause which does something, with its number."""
         plan, start = self._plan, 0
-        address, there = f.col(f"{TARGET}.{ROW_ADDRESS}"), f.col(f"{SOURCE}.{THERE}")
+        address, source_mark = f.col(f"{TARGET}.{ROW_ADDRESS}"), f.col(f"{SOURCE}.{THERE}")
         cases = []
         for clauses, meets in (
-            (plan.matched, there.isNotNull() & address.isNotNull()),
+            (plan.matched, source_mark.isNotNull() & address.isNotNull()),
             (plan.new, address.isNull()),
-            (plan.others, there.isNull()),
+            (plan.others, source_mark.isNull()),
         ):
             number = f.lit(None).cast("int")
             for place_of, clause in reversed(list(enumerate(clauses, start))):
@@ -370,7 +370,7 @@ def _clauses(name: str, written: Clauses) -> tuple[When, ...]:
     """
     several: Sequence[Any] = [written] if isinstance(written, str | When) else written
     clauses = tuple(
-        When(cast("Action", each)) if isinstance(each, str) else each for each in several
+        When(cast("Action", action)) if isinstance(action, str) else action for action in several
     )
     for clause in clauses:
         if not isinstance(clause, When) or clause.action not in _ACTIONS[name]:

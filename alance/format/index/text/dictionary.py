@@ -76,9 +76,11 @@ class Tokens:
     def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
         """The first tokens that differ from a word by some characters at most; see `Dictionary`."""
         token = np.frombuffer(word.encode(), np.uint8)
-        same = len(word[:prefix].encode())
+        same_bytes = len(word[:prefix].encode())
         with kernel_errors:
-            places = _kernels.near_tokens(self.offsets, self.data, token, distance, same, limit)
+            places = _kernels.near_tokens(
+                self.offsets, self.data, token, distance, same_bytes, limit
+            )
         return [self.word(place) for place in places.tolist()]
 
 

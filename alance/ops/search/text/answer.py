@@ -84,8 +84,8 @@ async def ranked_rows(
         {search.way.column: search for search in singles}, {group.query: group for group in groups}
     )
 
-    def rank(some: Sequence[TextQuery]) -> list[Ranked]:
-        return [asked.best(query, count).best(count) for query in some]
+    def rank(queries: Sequence[TextQuery]) -> list[Ranked]:
+        return [asked.best(query, count).best(count) for query in queries]
 
     trace.compare(sum(search.num_postings for search in singles))
     work = sum(search.work() for search in singles) + LONG_WORK * len(groups)

@@ -144,8 +144,8 @@ class ColumnSearch:
     def needed(self) -> list[Needed]:
         """The posting lists of each partition."""
         # Counts of the words of texts without an index are needed as well.
-        both = (terms for pair in self.terms.values() for terms in pair)
-        words = list(dict.fromkeys(word for terms in both for word in terms.words))
+        term_lists = (terms for pair in self.terms.values() for terms in pair)
+        words = list(dict.fromkeys(word for terms in term_lists for word in terms.words))
         parts = []
         for partition, _ in self.partitions:
             numbers = partition.dictionary.find(words)
@@ -220,8 +220,8 @@ class ColumnSearch:
         """Of all documents, or of those of the index."""
         documents = [partition.documents for partition, _ in self.partitions]
         parts = [part for part in self.parts if part.where is not None or not of_index]
-        num_docs = sum(len(each.ids) for each in documents)
-        num_tokens = sum(each.total for each in documents)
+        num_docs = sum(len(covered.ids) for covered in documents)
+        num_tokens = sum(covered.total for covered in documents)
         if self.flat is not None and not of_index:
             num_docs, num_tokens = num_docs + self.flat.num_docs, num_tokens + self.flat.num_tokens
         counts = {word: sum(len(part.lists.get(word, ())) for part in parts) for word in words}

@@ -76,12 +76,12 @@ class Hybrid:
         check_count("k", k, most=MOST)
         if candidates is None:
             candidates = min(max(4 * k, LEAST_CANDIDATES), MOST)
-        both = {name: left[name] for name in OF_BOTH if name in left}
+        shared = {name: left[name] for name in OF_BOTH if name in left}
         of_text = {name: left.pop(name) for name in OF_TEXTS if name in left}
-        of_vector = {name: value for name, value in left.items() if name not in both}
-        asked: Any = {**both, **of_text, "columns": [ROW_ID]}
+        of_vector = {name: value for name, value in left.items() if name not in shared}
+        asked: Any = {**shared, **of_text, "columns": [ROW_ID]}
         _, self.by_text = asked_by_words(text, candidates, asked)
-        asked = {**both, **of_vector, "columns": [ROW_ID]}
+        asked = {**shared, **of_vector, "columns": [ROW_ID]}
         _, self.by_vector = asked_by_vector(column, vector, candidates, asked)
         if k > candidates:
             raise InvalidInputError(f"k={k}: more than candidates={candidates}")

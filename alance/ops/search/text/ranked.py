@@ -60,12 +60,12 @@ class Ranked:
 
     def best(self, count: int | None) -> Ranked:
         """So many rows, or all: the best first, those of equal scores by id and place."""
-        some = self
+        best = self
         if count is not None and 0 < count < len(self.ids):
-            some = self.where(self.scores >= self.least_of(count))
-        keys = (some.ids, -some.scores)
-        order = np.lexsort(keys if some.elements is None else (some.elements, *keys))
-        return some.where(order[:count])
+            best = self.where(self.scores >= self.least_of(count))
+        keys = (best.ids, -best.scores)
+        order = np.lexsort(keys if best.elements is None else (best.elements, *keys))
+        return best.where(order[:count])
 
 
 ROUNDING: Final = 1e-5  # sums in another order differ by less
