@@ -17,6 +17,7 @@ from alance.errors import InvalidInputError
 from alance.io import trace
 from alance.io.blocks import BlockCache
 from alance.io.booking import book, from_blocks
+from alance.io.budget import Budget
 from alance.io.files import FILES_AT_ONCE
 from alance.io.flights import Lane
 from alance.io.futures import done, failed
@@ -24,7 +25,6 @@ from alance.io.inline import SMALL_BYTES, Note, at_hand, read_many, sort_out
 from alance.io.observing import Reading
 from alance.io.reads import Held, Read
 from alance.io.registry import KEPT_STORES
-from alance.io.room import Room
 from alance.io.store import ObjectMeta
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Scheduler:
         self._max_requests = max_requests
         self._io_buffer_bytes = io_buffer_bytes
         self.blocks = BlockCache(block_cache_bytes)
-        self.room = Room(io_buffer_bytes)
+        self.budget = Budget(io_buffer_bytes)
         self._num_takes = 0
         self._lanes: dict[str, Lane] = {}
         self._pending: dict[tuple[str, bool], list[Asked]] = {}
@@ -340,7 +340,7 @@ class Scheduler:
         yield Reading("block_cache_hits_total", "", self.blocks.hits)
         yield Reading("block_cache_misses_total", "", self.blocks.misses)
         yield Reading("block_cache_bytes", "", self.block_bytes)
-        yield Reading("take_bytes", "", self.room.num_taken)
+        yield Reading("take_bytes", "", self.budget.num_taken)
 
     def speed(self, location: str) -> Speed:
         """How fast an object's store is, as far as was seen."""

@@ -85,7 +85,7 @@ class Service:
         self._gate = application(self)
 
     @property
-    def read_ahead(self) -> dict[str, int]:
+    def read_ahead(self) -> dict[str, Any]:
         """Options of a scan for one of many callers, any of whom may leave its answer unread."""
         share = max(1, self._session.io_buffer_bytes // self.bounds.requests)
         return {"io_buffer_bytes": share, "batch_readahead": 1}

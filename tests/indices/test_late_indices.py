@@ -14,7 +14,7 @@ from alance.format.index.remap import LateMoves
 from alance.format.proto import table_pb2
 from alance.format.proto.reuse_index_pb2 import FragmentReuseDetails
 from alance.format.table.indices import FRAGMENT_REUSE
-from alance.format.table.reuse import rounds_of, surviving, translated
+from alance.format.table.reuse import compactions_of, surviving, translated
 from tests.indices.index_cases import agree, by_pylance, coverage, plan_of, rows
 from tests.search.search_cases import drawn
 
@@ -181,7 +181,7 @@ def entry(details: bytes, version: int = 0) -> table_pb2.IndexMetadata:
 
 
 def test_the_details_of_pylance_are_read() -> None:
-    (one,) = rounds_of(entry(DETAILS))
+    (one,) = compactions_of(entry(DETAILS))
     assert one.dataset_version == 7
     (group,) = one.groups
     assert {key: len(offsets) for key, offsets in surviving(group).items()} == {
@@ -201,17 +201,17 @@ def test_the_details_of_pylance_are_read() -> None:
 
 def test_details_that_are_damaged_or_unknown() -> None:
     with pytest.raises(alance.CorruptFileError, match="details"):
-        rounds_of(entry(b"\xff\xff"))
+        compactions_of(entry(b"\xff\xff"))
     external = FragmentReuseDetails(external=FragmentReuseDetails.External(path="x"))
     for message in (entry(DETAILS, version=1), entry(external.SerializeToString())):
         with pytest.raises(alance.UnsupportedError, match="later form"):
-            rounds_of(message)
+            compactions_of(message)
     inline = FragmentReuseDetails.FromString(DETAILS).inline.SerializeToString()
     told = entry(external.SerializeToString())
-    assert rounds_of(told, inline) == rounds_of(entry(DETAILS))
+    assert compactions_of(told, inline) == compactions_of(entry(DETAILS))
     with pytest.raises(alance.CorruptFileError, match="details"):
-        rounds_of(told, inline[:-1])
-    (one,) = rounds_of(entry(DETAILS))
+        compactions_of(told, inline[:-1])
+    (one,) = compactions_of(entry(DETAILS))
     group = one.groups[0]
     content = group.changed_row_addrs
     for damaged in (content[:7], content[:-1], content[:20], b"\x05" + content[1:]):

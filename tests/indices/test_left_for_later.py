@@ -15,8 +15,8 @@ from alance.errors import InvalidInputError, RetryableConflictError, Unsupported
 from alance.format.index.remap import NewFragment, OldFragment, group_of
 from alance.format.table.apply_indices import covered, reuse_index
 from alance.format.table.indices import FRAGMENT_REUSE
-from alance.format.table.reuse import place_of, rounds_of, surviving
-from alance.ops.index.reuse import load_rounds
+from alance.format.table.reuse import compactions_of, place_of, surviving
+from alance.ops.index.reuse import load_compactions
 from alance.optimize import Compaction
 from tests.changing.both_ways import Twins, files_of, latest, plain, read
 from tests.changing.both_ways import rows as small
@@ -40,7 +40,7 @@ async def defer(path: Path, **options: Any) -> alance.Dataset:
 def told(path: Path) -> list[int]:
     """The versions of the compactions that the fragment-reuse index tells of."""
     index = reuse_index(latest(path).indices)
-    return [] if index is None else [each.dataset_version for each in rounds_of(index)]
+    return [] if index is None else [each.dataset_version for each in compactions_of(index)]
 
 
 def same(twins: Twins) -> None:
@@ -260,7 +260,7 @@ async def test_two_at_once_are_both_told(
     dataset, results = await planned(path)
     await asyncio.gather(*(Compaction.commit(dataset, [result]) for result in results))
     after = await alance.dataset(path)
-    assert len(await load_rounds(after._snapshot)) == 2
+    assert len(await load_compactions(after._snapshot)) == 2
     assert len(after.fragments) == 2
     details = [*(path / "_indices").glob("*/details.binpb")]
     assert len(details) == (0 if inline else 2), "an attempt that came too late left a file"

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import alance
 from alance.format.plans import Pieces
-from alance.io.room import Room
+from alance.io.budget import Budget
 from alance.io.scheduler import Scheduler
 from alance.ops.read.taking import Rows
 from alance.testing.stalls import Stalls
@@ -51,8 +51,8 @@ def bounded(lab: Lab, values: pa.Table) -> Lab:
     return lab
 
 
-class NotedRoom(Room):
-    """A room that notes how much was held at most."""
+class NotedBudget(Budget):
+    """A budget that notes how much was held at most."""
 
     def __init__(self, num_bytes: int) -> None:
         super().__init__(num_bytes)
@@ -100,10 +100,10 @@ class HeldBytes:
         self.most = max(self.most, self.now)
 
 
-def noted_room(session: alance.Session) -> NotedRoom:
-    room = NotedRoom(session.io_buffer_bytes)
-    session.engine.scheduler.room = room
-    return room
+def noted_budget(session: alance.Session) -> NotedBudget:
+    budget = NotedBudget(session.io_buffer_bytes)
+    session.engine.scheduler.budget = budget
+    return budget
 
 
 async def opened(lab: Lab, session: alance.Session) -> alance.Dataset:
@@ -118,7 +118,7 @@ async def test_takes_at_once_hold_no_more_than_the_budget(
     picks = np.random.default_rng(3).integers(0, ROWS, (CALLERS, 5000))
     orders = [["id", "vec", "text"], ["vec", "text"], ["text", "vec"], ["vec", "id", "text"]]
     async with alance.Session(io_buffer_bytes=BUDGET, block_cache_bytes=0) as session:
-        dataset, room = await opened(bounded, session), noted_room(session)
+        dataset, budget = await opened(bounded, session), noted_budget(session)
 
         async def take(number: int) -> None:
             columns = orders[0 if is_alike else number % len(orders)]
@@ -126,8 +126,8 @@ async def test_takes_at_once_hold_no_more_than_the_budget(
             assert rows.equals(values.select(columns).take(picks[number]))
 
         await asyncio.gather(*(take(number) for number in range(CALLERS)))
-        assert 0 < room.most <= BUDGET
-        assert room.num_taken == 0
+        assert 0 < budget.most <= BUDGET
+        assert budget.num_taken == 0
     # Of a request that takes share, each keeps at most an eighth that is for others.
     assert 0 < held.most <= BUDGET * 8 // 7
     await until(lambda: held.now == 0)  # threads outlive the session, and let go of it last
@@ -140,26 +140,26 @@ async def test_a_take_larger_than_the_budget_ends(
     rows = np.random.default_rng(4).permutation(ROWS)
     theirs = lance.dataset(URI, storage_options=bounded.lance_options()).take(rows.tolist())
     async with alance.Session(io_buffer_bytes=1 << 20, block_cache_bytes=0) as session:
-        dataset, room = await opened(bounded, session), noted_room(session)
+        dataset, budget = await opened(bounded, session), noted_budget(session)
         assert await dataset.take(rows) == theirs
-        assert room.num_taken == 0
+        assert budget.num_taken == 0
     assert 0 < held.most < theirs.nbytes / 4, "it went by ranges of rows"
 
 
 async def test_who_is_cancelled_while_waiting_leaves_at_once(bounded: Lab) -> None:
     rows = np.arange(0, ROWS, 2)
     async with alance.Session(io_buffer_bytes=BUDGET) as session:
-        dataset, room = await opened(bounded, session), noted_room(session)
-        async with room.taken(BUDGET):
+        dataset, budget = await opened(bounded, session), noted_budget(session)
+        async with budget.taken(BUDGET):
             tasks = [asyncio.ensure_future(dataset.take(rows, [name])) for name in ("vec", "text")]
-            await room.queue(len(tasks))
+            await budget.queue(len(tasks))
             tasks[0].cancel()
             await asyncio.wait([tasks[0]])
             assert tasks[0].cancelled()
-            assert room.num_taken == BUDGET
+            assert budget.num_taken == BUDGET
         assert (await tasks[1]).num_rows == len(rows)
-        assert room.num_taken == 0
-        assert not room._waiting
+        assert budget.num_taken == 0
+        assert not budget._waiting
 
 
 async def test_large_takes_at_once_do_not_keep_the_loop(bounded: Lab) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from alance.arrays import Int64s, Mask
-    from alance.format.table.reuse import Round
+    from alance.format.table.reuse import PastCompaction
 
 
 class OldFragment(NamedTuple):
@@ -154,7 +154,7 @@ class LateMoves:
     maps: tuple[AddressMap, ...]
 
     @classmethod
-    def of(cls, rounds: Sequence[Round], kept: Iterable[int]) -> LateMoves:
+    def of(cls, compactions: Sequence[PastCompaction], kept: Iterable[int]) -> LateMoves:
         """The moves that a fragment-reuse index tells of.
 
         Args:
@@ -164,11 +164,11 @@ class LateMoves:
             CorruptFileError: groups whose rows do not add up.
         """
         ids = {*kept}
-        for compaction in rounds:
+        for compaction in compactions:
             for group in compaction.groups:
                 ids.update(d.id for d in (*group.old_fragments, *group.new_fragments))
         maps = []
-        for compaction in rounds:
+        for compaction in compactions:
             groups = [_moves_of(group) for group in compaction.groups]
             gone = {fragment.id for old, _ in groups for fragment in old}
             maps.append(AddressMap.of(groups, ids - gone))

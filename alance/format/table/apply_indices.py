@@ -142,7 +142,7 @@ def retain(
 def _now_covered(coverage: frozenset[int], moves: table_pb2.IndexMetadata) -> frozenset[int]:
     """The fragments that hold what an entry covers, some of which compactions may have moved."""
     try:
-        return reuse.translated(coverage, reuse.rounds_of(moves))
+        return reuse.translated(coverage, reuse.compactions_of(moves))
     except (CorruptFileError, UnsupportedError):
         return frozenset()
 

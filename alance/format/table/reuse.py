@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 DETAILS_TYPE: Final = "/lance.table.FragmentReuseIndexDetails"
 DETAILS_FILE: Final = "details.binpb"
 MAX_INLINE: Final = 200 << 10  # bytes of versions; more are in the file
-Round: TypeAlias = FragmentReuseDetails.Version
+PastCompaction: TypeAlias = FragmentReuseDetails.Version
 Group: TypeAlias = FragmentReuseDetails.Group
 Digest: TypeAlias = FragmentReuseDetails.Digest
 Inline: TypeAlias = FragmentReuseDetails.Inline
@@ -54,7 +54,9 @@ def place_of(index: table_pb2.IndexMetadata) -> External | None:
     return details.external if details.HasField("external") else None
 
 
-def rounds_of(index: table_pb2.IndexMetadata, content: bytes | None = None) -> tuple[Round, ...]:
+def compactions_of(
+    index: table_pb2.IndexMetadata, content: bytes | None = None
+) -> tuple[PastCompaction, ...]:
     """The compactions that a fragment-reuse index tells of, the oldest first.
 
     Args:
@@ -86,10 +88,12 @@ def _parsed(kind: type[M], content: bytes) -> M:
         raise CorruptFileError(f"index {FRAGMENT_REUSE}: details {error!r}") from error
 
 
-def translated(fragment_ids: Iterable[int], rounds: Sequence[Round]) -> frozenset[int]:
+def translated(
+    fragment_ids: Iterable[int], compactions: Sequence[PastCompaction]
+) -> frozenset[int]:
     """The fragments that hold the rows of some now; none of a group that is there in part."""
     ids = set(fragment_ids)
-    for compaction in rounds:
+    for compaction in compactions:
         for group in compaction.groups:
             old = {digest.id for digest in group.old_fragments}
             if old <= ids:

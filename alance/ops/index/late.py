@@ -23,7 +23,7 @@ from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.format.table.reuse import translated
 from alance.ops.index.remap import OF_ZONES, is_translated, record, translate
-from alance.ops.index.reuse import load_rounds
+from alance.ops.index.reuse import load_compactions
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.version.commits import commit_change
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.format.proto import table_pb2
-    from alance.format.table.reuse import Round
+    from alance.format.table.reuse import PastCompaction
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
@@ -50,7 +50,7 @@ async def catch_up(snapshot: Snapshot, options: CommitOptions) -> Snapshot:
     reuse = reuse_index(snapshot.manifest.indices)
     if reuse is None:
         return snapshot
-    rounds = await load_rounds(snapshot)
+    compactions = await load_compactions(snapshot)
     old = [message for message in snapshot.manifest.indices if message.name not in SYSTEM]
     files: list[SegmentFiles] = []
 
@@ -59,7 +59,7 @@ async def catch_up(snapshot: Snapshot, options: CommitOptions) -> Snapshot:
             await written.discard()
 
     try:
-        new = [await _caught_up(snapshot, message, rounds, files) for message in old]
+        new = [await _caught_up(snapshot, message, compactions, files) for message in old]
     except BaseException:
         await discard()
         raise
@@ -70,7 +70,7 @@ async def catch_up(snapshot: Snapshot, options: CommitOptions) -> Snapshot:
 async def _caught_up(
     snapshot: Snapshot,
     message: table_pb2.IndexMetadata,
-    rounds: Sequence[Round],
+    compactions: Sequence[PastCompaction],
     files: list[SegmentFiles],
 ) -> table_pb2.IndexMetadata:
     """A segment's entry as it is to be; its new files are added to `files`.
@@ -80,7 +80,7 @@ async def _caught_up(
     """
     index, coverage = Index.from_protobuf(message), covered(message)
     if index.files_kind in OF_ZONES:
-        groups = [group for compaction in rounds for group in compaction.groups]
+        groups = [group for compaction in compactions for group in compaction.groups]
         moved = {digest.id for group in groups for digest in group.new_fragments}
         return with_coverage(message, (coverage or frozenset()) - moved)  # as in any compaction
     if coverage is None or not is_translated(snapshot, index):
@@ -88,8 +88,8 @@ async def _caught_up(
             f"index {index.name!r}: a compaction left it for later, and it is of a kind that is "
             "not written by this alance; drop it, or have pylance optimize it"
         )
-    now = translated(coverage, rounds)
-    moves = await snapshot.engine.pool.run(lambda: LateMoves.of(rounds, now))
+    now = translated(coverage, compactions)
+    moves = await snapshot.engine.pool.run(lambda: LateMoves.of(compactions, now))
     new = SegmentFiles(snapshot)
     files.append(new)
     await translate(snapshot, index, moves, new)
@@ -100,11 +100,11 @@ async def remap(snapshot: Snapshot, addresses: Int64s) -> pa.Array | None:
     """The addresses that rows have now; see `Dataset.remap_row_addrs`."""
     if reuse_index(snapshot.manifest.indices) is None:
         return None
-    rounds = await load_rounds(snapshot)
+    compactions = await load_compactions(snapshot)
 
     def moved() -> pa.Array:
         kept = {*np.unique(addresses >> 32).tolist(), *snapshot.manifest.fragments.ids.tolist()}
-        rows, mask = LateMoves.of(rounds, kept).moved(addresses)
+        rows, mask = LateMoves.of(compactions, kept).moved(addresses)
         values = np.zeros(len(addresses), np.uint64)
         values[mask] = rows
         return pa.array(values, mask=~mask)

@@ -25,9 +25,9 @@ from alance.format.table.reuse import (
     MAX_INLINE,
     External,
     Inline,
-    Round,
+    PastCompaction,
+    compactions_of,
     place_of,
-    rounds_of,
     translated,
 )
 from alance.format.table.roaring import roaring_bytes
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from alance.format.table.reuse import Group
 
 
-async def load_rounds(snapshot: Snapshot) -> tuple[Round, ...]:
+async def load_compactions(snapshot: Snapshot) -> tuple[PastCompaction, ...]:
     """The compactions that indices were left out of, the oldest first; none without such an index.
 
     Cost: nothing, or a GET where they are in a file of their own.
@@ -62,7 +62,7 @@ async def load_rounds(snapshot: Snapshot) -> tuple[Round, ...]:
         part = ByteRange(location, place.offset, place.offset + place.size)
         (read,) = await snapshot.engine.scheduler.read([part], reason="index")
         content = bytes(read)
-    return await snapshot.engine.pool.run(lambda: rounds_of(index, content))
+    return await snapshot.engine.pool.run(lambda: compactions_of(index, content))
 
 
 @dataclass(slots=True, eq=False)
@@ -89,9 +89,9 @@ class ReuseIndex:
         """
         await self.discard()  # of an attempt before this one, which came too late
         base = Snapshot(self.snapshot.session, self.snapshot.table, previous)
-        rounds = await load_rounds(base)
+        compactions = await load_compactions(base)
         pool = self.snapshot.engine.pool
-        kept, is_needed = await pool.run(lambda: self._kept(previous.indices, rounds))
+        kept, is_needed = await pool.run(lambda: self._kept(previous.indices, compactions))
         before = reuse_index(previous.indices)
         if before is None and not is_needed:
             return None
@@ -108,11 +108,11 @@ class ReuseIndex:
         folder = uuid.uuid4()
         index.uuid.uuid = folder.bytes
         index.index_details.type_url = DETAILS_TYPE
-        index.index_details.value = await self._details(rounds, base.version, folder)
+        index.index_details.value = await self._details(compactions, base.version, folder)
         return [*kept, index]
 
     def _kept(
-        self, indices: Sequence[table_pb2.IndexMetadata], rounds: Sequence[Round]
+        self, indices: Sequence[table_pb2.IndexMetadata], compactions: Sequence[PastCompaction]
     ) -> tuple[list[table_pb2.IndexMetadata], bool]:
         """The other entries, with the fragments of before this compaction; whether some move."""
         kept, is_needed = [], False
@@ -123,7 +123,7 @@ class ReuseIndex:
             if coverage is None or index.name in SYSTEM:
                 kept.append(index)
                 continue
-            now = translated(coverage, rounds)
+            now = translated(coverage, compactions)
             is_needed |= self._moves(index.name, now)
             kept.append(index if now == coverage else with_coverage(index, now))
         return kept, is_needed
@@ -141,12 +141,14 @@ class ReuseIndex:
             is_moved |= bool(inside)
         return is_moved
 
-    async def _details(self, rounds: Sequence[Round], version: int, folder: uuid.UUID) -> bytes:
+    async def _details(
+        self, compactions: Sequence[PastCompaction], version: int, folder: uuid.UUID
+    ) -> bytes:
         """The details of an entry; large ones go to a file, whose place is told."""
 
         def build() -> bytes:
-            added = Round(dataset_version=version, groups=self.groups)
-            return bytes(Inline(versions=[*rounds, added]).SerializeToString())
+            added = PastCompaction(dataset_version=version, groups=self.groups)
+            return bytes(Inline(versions=[*compactions, added]).SerializeToString())
 
         content = await self.snapshot.engine.pool.run(build)
         if len(content) <= MAX_INLINE:

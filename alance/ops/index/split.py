@@ -30,7 +30,7 @@ SAME: Final = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class PartedSegments:
     """Segments whose large partitions are parted.
 
     Attributes:
@@ -46,7 +46,7 @@ class Split:
 
 async def split_large(
     base: Snapshot, column: str, training: Training, carried: Sequence[CarriedSegment]
-) -> Split:
+) -> PartedSegments:
     """The same segments where no partition has more than `GROWN` times the rows that were aimed at.
 
     Each that has is parted by k-means of a sample of its vectors. Of lists all vectors are coded
@@ -88,14 +88,14 @@ async def split_large(
             parted.append(partition)
             ids_of.append(ids)
     if not parted:
-        return Split(training, tuple(carried), np.empty(0, np.int64))
+        return PartedSegments(training, tuple(carried), np.empty(0, np.int64))
     # The first part takes the place of the whole, so that other rows keep their numbers.
     whole = training.centroids.copy()
     whole[parted] = [means[0] for means in centroids[1:]]
     more = np.concatenate([whole, *(means[1:] for means in centroids[1:])])
     coded_anew = RowSet(np.concatenate(ids_of))
     rest = tuple(replace(segment, left_out=coded_anew) for segment in carried)
-    return Split(replace(training, centroids=more), rest, coded_anew.to_numpy())
+    return PartedSegments(replace(training, centroids=more), rest, coded_anew.to_numpy())
 
 
 def _apart(means: np.ndarray) -> np.ndarray:

@@ -18,10 +18,10 @@ import numpy as np
 from alance.file.data_spans import DataSpans, Needed
 from alance.format.plans import ByteRange, Pieces
 from alance.io import trace
+from alance.io.budget import Budget
 from alance.io.cache import SearchCache
 from alance.io.engine import Engine
 from alance.io.pool import DecodePool
-from alance.io.room import Room
 from alance.io.scheduler import Scheduler
 from alance.ops.version.snapshot import Handles
 from alance.session import Session
@@ -201,7 +201,7 @@ class DrySession(Session):
         self.outside = contextvars.copy_context()  # with the traces of the caller
         registry = cast("StoreRegistry", _Registry(self))
         scheduler = _Scheduler(registry, io_buffer_bytes=session.io_buffer_bytes)
-        scheduler.room = Room(1 << 62)  # all parts of a take are asked for in one turn
+        scheduler.budget = Budget(1 << 62)  # all parts of a take are asked for in one turn
         scheduler.dry = self
         scheduler.blocks = real.scheduler.blocks.view()
         parts = {part.name: getattr(real, part.name) for part in fields(Engine)}

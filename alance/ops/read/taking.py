@@ -1,8 +1,8 @@
 """Rows of fragments: planned, admitted, read, and decoded.
 
 A take holds the bytes that are read and not decoded yet, and its output. A large take asks the
-session's room for both before it reads. Then it reads parts ahead, as a scan does. If it is larger
-than the room admits at once, it goes through ranges of rows, one after the other.
+session's budget for both before it reads. Then it reads parts ahead, as a scan does. If it is
+larger than the budget admits at once, it goes through ranges of rows, one after the other.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ async def read_rows(
         TooMuch: of more than one caller.
     """
     engine = snapshot.engine
-    pool, room = engine.pool, engine.scheduler.room
+    pool, budget = engine.pool, engine.scheduler.budget
     taking = engine.drive(take_rows(snapshot, rows, choice), "take", takes=callers)
     taken, opened = await (taking if module is None else beside(engine, module, taking))
     num_bytes = taken.num_bytes
@@ -127,7 +127,7 @@ async def read_rows(
     if num_bytes <= SHARED_BYTES:
         read = await engine.reader(taken.unread, "take", takes=callers)
         return await pool.run(lambda: finish(taken.decode(read, order)))
-    most = max(room.num_bytes // 2, SHARED_BYTES)  # so that others come in beside
+    most = max(budget.num_bytes // 2, SHARED_BYTES)  # so that others come in beside
     decoded_bytes = _decoded_bytes(rows, opened)
     if callers > 1 and 2 * decoded_bytes > most:
         raise TooMuch
@@ -161,7 +161,7 @@ async def read_rows(
             read = await engine.hold(pieces, "take", takes=takes) if pieces else all_read
         return await pool.run(partial(decode, number, read))
 
-    async with room.taken(2 * decoded_bytes + ahead_bytes):
+    async with budget.taken(2 * decoded_bytes + ahead_bytes):
         if source is not None:
             answers = await all_of(part(number) for number in range(len(decoders)))
             return next(answer for answer in answers if answer is not None)

@@ -25,7 +25,7 @@ from alance.io.tasks import each
 from alance.ops.blobs.files import remove_blobs
 from alance.ops.index.late import catch_up
 from alance.ops.index.remap import bound_fragments, move_indices
-from alance.ops.index.reuse import ReuseIndex, load_rounds
+from alance.ops.index.reuse import ReuseIndex, load_compactions
 from alance.ops.upkeep import compact_plan
 from alance.ops.upkeep.compact_rewrite import rewrite
 from alance.ops.version.commits import commit_change, latest
@@ -127,13 +127,15 @@ async def plan(snapshot: Snapshot, options: CompactionOptions) -> CompactionPlan
     counts = await snapshot.live_counts()
     stored = await snapshot.physical_counts()
     records = manifest.fragments.records
-    rounds = await load_rounds(snapshot)
+    compactions = await load_compactions(snapshot)
     loses_none = options.uncover_indices or resolved.defer_index_remap
     bound = {} if loses_none else bound_fragments(snapshot)
 
     def build() -> list[CompactionTask]:
         excluded = frozenset(options.excluded_fragment_ids).union(*bound.values())
-        candidates = compact_plan.candidates(snapshot, stored, counts, resolved, excluded, rounds)
+        candidates = compact_plan.candidates(
+            snapshot, stored, counts, resolved, excluded, compactions
+        )
         groups = compact_plan.grouped(candidates, resolved.target_rows_per_fragment)
         return [
             CompactionTask(snapshot.version, records.part(*group), resolved)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s, Mask
     from alance.format.proto import table_pb2
-    from alance.format.table.reuse import Round
+    from alance.format.table.reuse import PastCompaction
     from alance.ops.version.snapshot import Snapshot
 
     Group: TypeAlias = tuple[int, int]  # positions of neighbouring fragments, half-open
@@ -271,14 +271,14 @@ def candidates(
     counts: Int64s,
     options: ResolvedCompactionOptions,
     excluded: Collection[int],
-    rounds: Sequence[Round] = (),
+    compactions: Sequence[PastCompaction] = (),
 ) -> Candidates:
     """The fragments that may be rewritten; CPU work.
 
     Args:
         stored: rows of each fragment, deleted ones included.
         counts: live rows of each.
-        rounds: compactions that the indices were left out of.
+        compactions: those that the indices were left out of.
     """
     fragments = snapshot.manifest.fragments
     ids, records = fragments.ids, fragments.records
@@ -292,7 +292,7 @@ def candidates(
     coverage = np.zeros(len(ids), np.int64)  # equal where the same indices cover fragments
     for index in snapshot.manifest.indices:
         if index.name not in SYSTEM:
-            is_covered = _among(ids, translated(covered(index) or (), rounds))
+            is_covered = _among(ids, translated(covered(index) or (), compactions))
             _, coverage = distinct(2 * coverage + is_covered)
     parts = np.append(True, stays[1:] | stays[:-1] | (coverage[1:] != coverage[:-1]))
     starts = np.flatnonzero(parts[: len(ids)])

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class Room:
+class Budget:
     """A budget of bytes in one event loop: first come, first served.
 
     A caller asks once for all that it will hold. If callers asked for more while they hold some,

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from alance.io.room import Room
+from alance.io.budget import Budget
 
 
 class Callers:
     """Callers that hold some bytes until they are told to leave."""
 
-    def __init__(self, room: Room) -> None:
-        self.room = room
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
         self.inside: list[str] = []
         self.leave: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
     async def enter(self, name: str, num_bytes: int) -> None:
         async def hold() -> None:
-            async with self.room.taken(num_bytes):
+            async with self.budget.taken(num_bytes):
                 self.inside.append(name)
                 try:
                     await self.leave[name].wait()
@@ -40,7 +40,7 @@ class Callers:
 
 
 async def test_no_more_is_held_than_there_is_room_for() -> None:
-    callers = Callers(Room(10))
+    callers = Callers(Budget(10))
     await callers.enter("a", 6)
     await callers.enter("b", 5)
     await callers.enter("c", 4)
@@ -56,7 +56,7 @@ async def test_no_more_is_held_than_there_is_room_for() -> None:
 
 
 async def test_who_came_first_goes_first_whatever_would_fit() -> None:
-    callers = Callers(Room(10))
+    callers = Callers(Budget(10))
     await callers.enter("a", 6)
     await callers.enter("large", 10)
     await callers.enter("small", 1)
@@ -66,11 +66,11 @@ async def test_who_came_first_goes_first_whatever_would_fit() -> None:
     await callers.end("large")
     assert callers.inside == ["small"]
     await callers.end("small")
-    assert callers.room.num_taken == 0
+    assert callers.budget.num_taken == 0
 
 
 async def test_who_is_cancelled_leaves_room() -> None:
-    callers = Callers(Room(10))
+    callers = Callers(Budget(10))
     await callers.enter("a", 8)
     await callers.enter("waiting", 8)
     await callers.enter("b", 2)
