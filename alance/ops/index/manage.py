@@ -129,6 +129,11 @@ async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
 
 
 def segments_of_name(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:
+    """The segments of a user's index.
+
+    Raises:
+        NotFoundError: no index has that name.
+    """
     segments = [
         message
         for message in snapshot.manifest.indices

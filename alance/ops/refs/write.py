@@ -280,6 +280,7 @@ AT_ONCE: Final = 1000  # objects that are deleted together
 
 
 async def put_over(snapshot: Snapshot, location: str, content: bytes) -> None:
+    """Put an object over what is there; a failed PUT counts if the object has the content then."""
     store, path = snapshot.engine.registry.resolve(location)
     try:
         await store.put(path, content)
@@ -323,6 +324,7 @@ async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) 
 
 
 async def delete_all(snapshot: Snapshot, locations: list[str]) -> None:
+    """Delete objects of one store, many at once."""
     resolved = [snapshot.engine.registry.resolve(location) for location in locations]
     if resolved:
         store = resolved[0][0]

@@ -234,6 +234,7 @@ async def rows_of_file(
 
 
 async def deletions_of(snapshot: Snapshot, handle: FragmentHandle, rows: int) -> DeletionVector:
+    """The deleted rows of a fragment, from its file and not from a cache."""
     location = snapshot.table.deletion_file(snapshot.manifest, handle.fragment)
     content = await snapshot.engine.scheduler.read_all(location, reason="validate")
     deletion = handle.fragment.deletion_file
