@@ -17,7 +17,7 @@ C_CALLS = re.compile(
     r"\s*\((?=\s*(fd|fds|file|descriptor|path)\b)|\b(preadv2?|pread|posix_fadvise|openat|fopen)\s*\("
 )
 FILE_MAPPING = re.compile(
-    r"\bmmap\s*\((?!nullptr, room, PROT_READ \| PROT_WRITE, MAP_PRIVATE \| MAP_ANON)"
+    r"\bmmap\s*\((?!nullptr, \w+, PROT_READ \| PROT_WRITE, MAP_PRIVATE \| MAP_ANON)"
 )
 PYTHON_CALLS = re.compile(
     r"\bos\.(open|read|pread|preadv|fstat|stat|fdopen)\b|\bfileno\(|(?<![\w.])open\(|\.fd\b"
