@@ -30,8 +30,11 @@ from alance.errors import StoreError
 from alance.testing.weather import Weather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
+    from typing import Unpack
+
+    from alance.testing.weather import WeatherSettings
 
 Record: TypeAlias = dict[str, Any]
 
@@ -106,7 +109,7 @@ class Lab:
     Args:
         root: the folder whose folders are the buckets; None: a temporary one.
         buckets: made where they are not there.
-        weather: settings of `Weather`: latency, bandwidth, faults.
+        weather: settings of `WeatherSettings`: latency, bandwidth, faults.
 
     Raises:
         ValueError: the weather has no such setting.
@@ -121,7 +124,7 @@ class Lab:
         root: str | Path | None = None,
         *,
         buckets: tuple[str, ...] = ("lab",),
-        **weather: Any,
+        **weather: Unpack[WeatherSettings],
     ) -> None:
         Weather(**weather)
         self._is_temporary = root is None
@@ -175,7 +178,7 @@ class Lab:
         if self._is_temporary:
             shutil.rmtree(self.root, ignore_errors=True)
 
-    def _call(self, path: str, body: dict[str, Any] | None = None) -> bytes:
+    def _call(self, path: str, body: Mapping[str, Any] | None = None) -> bytes:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             content = None if body is None else json.dumps(body)
@@ -188,7 +191,7 @@ class Lab:
         finally:
             connection.close()
 
-    def config(self, **weather: Any) -> dict[str, Any]:
+    def config(self, **weather: Unpack[WeatherSettings]) -> dict[str, Any]:
         """Change the weather; gives all settings.
 
         Raises:

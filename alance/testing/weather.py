@@ -7,10 +7,11 @@ import math
 import random
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from typing import Unpack
 
     from alance.testing.connection import Request
 
@@ -92,8 +93,8 @@ class Rule:
         return True
 
 
-class Weather:
-    """Settings that change while the server runs.
+class WeatherSettings(TypedDict, total=False):
+    """Settings of the server, which change while it runs.
 
     latency_ms        first-byte latency of every request
     latency_by_op     {"LIST": 60}: another one for an operation
@@ -109,7 +110,23 @@ class Weather:
                       for them, so that rounds of requests are told apart (0: they do not wait)
     """
 
-    DEFAULTS: Final[dict[str, Any]] = {
+    latency_ms: float
+    latency_by_op: Mapping[str, float]
+    jitter: float
+    tail: Sequence[float] | None
+    conn_mbps: float
+    total_mbps: float
+    apply_at: float
+    faults: Sequence[Mapping[str, Any]]
+    ignores: Sequence[str]
+    seed: int
+    waits_for: int
+
+
+class Weather:
+    """The settings of a server, and what they draw for each request."""
+
+    DEFAULTS: Final[WeatherSettings] = {
         "latency_ms": 0.0,
         "latency_by_op": {},
         "jitter": 0.0,
@@ -123,8 +140,8 @@ class Weather:
         "waits_for": 0,
     }
 
-    def __init__(self, **over: Any) -> None:
-        self.values = dict(self.DEFAULTS)
+    def __init__(self, **over: Unpack[WeatherSettings]) -> None:
+        self.values: dict[str, Any] = {**self.DEFAULTS}
         self.rules: list[Rule] = []
         self._die = random.Random(1)
         self._change = asyncio.Event()  # of the faults, the next one
