@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import alance
 from alance import operations
+from tests.reference.waiting import stuck
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,11 +60,19 @@ async def test_before_the_manifest_is_put_no_version_is_made(lab: Lab) -> None:
     assert (await alance.dataset(uri, storage_options=options)).version == 1
 
 
-async def test_while_the_manifest_is_put_it_is_not_known(lab: Lab) -> None:
+async def test_while_the_manifest_is_put_it_is_not_known(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
     uri, options = "s3://lab/commit-timeout-while", lab.lance_options()
     async with alance.Session() as session:
         dataset = await alance.write_dataset(ROWS, uri, storage_options=options, session=session)
         lab.config(faults=[{"op": "PUT", "key": "_versions", "action": "stall"}])
+        since = lab.stats()["requests"]
+        committing = asyncio.create_task(appended(dataset, commit_timeout=30))
+        await stuck(lab, since)
+        loop = asyncio.get_running_loop()
+        now = loop.time
+        monkeypatch.setattr(loop, "time", lambda: now() + 30)
         with pytest.raises(alance.CommitStateUnknownError, match="the latest version tells"):
-            await appended(dataset, commit_timeout=3)  # what comes before takes milliseconds
+            await committing
         lab.calm()

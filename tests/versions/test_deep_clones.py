@@ -23,6 +23,7 @@ from alance.errors import (
 )
 from tests.blobs.blob_tables import all_kinds, table_of
 from tests.blobs.test_managed_blobs import managed
+from tests.lifecycle.test_cancelled_writes import FREE_S
 from tests.reference.waiting import stuck
 from tests.versions.conftest import (
     check_same_messages,
@@ -229,7 +230,7 @@ async def test_a_cancelled_copy_makes_no_table_and_can_be_made_again(table: str,
     await stuck(lab, since)
     copying.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(FREE_S):
             await copying
     lab.calm()
     with pytest.raises(alance.TableNotFoundError):
