@@ -90,21 +90,21 @@ async def run_case(
 
 async def run_cases(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """All cases that are asked for, printed as they end."""
-    found = []
+    rows = []
     with ExitStack() as stack:
         lab = stack.enter_context(Lab(FOLDER.parent, buckets=(FOLDER.name,)))
         peers = [stack.enter_context(closing(Peer(threads))) for threads in settings()]
         for case in ALL:
             if arguments.only in case.label:
                 scale, rounds = arguments.scale, arguments.rounds
-                found.append(await run_case(case, lab, scale, rounds, peers))
-                print(line(found[-1]), flush=True)
-    return found
+                rows.append(await run_case(case, lab, scale, rounds, peers))
+                print(line(rows[-1]), flush=True)
+    return rows
 
 
 def run_alone(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """What processes of their own need."""
-    found = []
+    rows = []
     for work, name in WORKS:
         label = f"alone {name or ''} {work}"
         if arguments.only not in label:
@@ -114,9 +114,9 @@ def run_alone(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         sides = {
             side: measure_alone(side, work, path, ALONE_ROUNDS) for side, path in paths.items()
         }
-        found.append({"table": name, "name": NAMES[work], "sides": sides})
+        rows.append({"table": name, "name": NAMES[work], "sides": sides})
         print(label, sides, flush=True)
-    return found
+    return rows
 
 
 def loop(arguments: argparse.Namespace) -> list[dict[str, Any]]:

@@ -86,8 +86,8 @@ def run_vortex(work: str, path: str) -> None:
 
     file = vortex.open(path)
     if work == "take":
-        found = pa.array(sorted(set(_rows(len(file)))), pa.uint64())
-        file.to_arrow(indices=vortex.array(found)).read_all()
+        indices = pa.array(sorted(set(_rows(len(file)))), pa.uint64())
+        file.to_arrow(indices=vortex.array(indices)).read_all()
         return
     for _ in file.to_arrow():
         pass
@@ -114,7 +114,7 @@ def _index(work: str, count: int) -> tuple[Any, dict[str, Any]]:
 def peak_megabytes() -> float:
     """The most memory that this process held: of it alone, not of the one that started it."""
     status = Path("/proc/self/status").read_text()
-    (line,) = (one for one in status.splitlines() if one.startswith("VmHWM"))
+    (line,) = (text for text in status.splitlines() if text.startswith("VmHWM"))
     return int(line.split()[1]) * 1024 / 1e6
 
 
@@ -125,17 +125,17 @@ def with_bytecode() -> dict[str, str]:
 
 def measure_alone(side: str, work: str, path: str, rounds: int) -> dict[str, float]:
     """Medians over processes of their own."""
-    found: list[dict[str, float]] = []
+    runs: list[dict[str, float]] = []
     for _ in range(rounds):
         command = [sys.executable, "-m", "benchmarks.alone", side, work, path]
         done = subprocess.run(
             command, check=True, capture_output=True, text=True, env=with_bytecode()
         )
-        found.append(json.loads(done.stdout))
+        runs.append(json.loads(done.stdout))
     return {
-        "ms": statistics.median(one["seconds"] for one in found) * 1e3,
-        "cpu_ms": statistics.median(one["cpu"] for one in found) * 1e3,
-        "megabytes": statistics.median(one["megabytes"] for one in found),
+        "ms": statistics.median(run["seconds"] for run in runs) * 1e3,
+        "cpu_ms": statistics.median(run["cpu"] for run in runs) * 1e3,
+        "megabytes": statistics.median(run["megabytes"] for run in runs),
     }
 
 
@@ -146,12 +146,12 @@ def main() -> None:
     importlib.import_module((BLOCKING if work == "import blocking" else SIDES)[side])
     if not work.startswith("import"):
         RUNS[side](work, path)
-    found: dict[str, Any] = {
+    result: dict[str, Any] = {
         "seconds": time.perf_counter() - begun,
         "cpu": time.process_time() - used,
         "megabytes": peak_megabytes(),
     }
-    print(json.dumps(found))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

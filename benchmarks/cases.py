@@ -137,11 +137,11 @@ def vortex_rows(
     columns: list[str] | None,
 ) -> pa.Table:
     """Rows in the order asked for: Vortex wants ascending ones, each once."""
-    found, back = np.unique(np.asarray(picked, np.uint64), return_inverse=True)
+    distinct, back = np.unique(np.asarray(picked, np.uint64), return_inverse=True)
     schema = opened.theirs.schema
     if columns is not None:
         schema = pa.schema([schema.field(name) for name in columns])
-    indices = vortex.array(pa.array(found))
+    indices = vortex.array(pa.array(distinct))
     return file.to_arrow(columns, indices=indices, schema=schema).read_all().take(back)
 
 

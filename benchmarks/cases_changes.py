@@ -127,14 +127,14 @@ CHANGES: Final = [
     Change(
         "delete 1 % of lineitem",
         lineitem,
-        lambda uri, _, options: _with_alance(uri, options, lambda one: one.delete(PERCENT)),
+        lambda uri, _, options: _with_alance(uri, options, lambda dataset: dataset.delete(PERCENT)),
         lambda uri, _, options: _opened(uri, options).delete(PERCENT),
     ),
     Change(
         "update 1 % of lineitem",
         lineitem,
         lambda uri, _, options: _with_alance(
-            uri, options, lambda one: one.update({"l_comment": "'another'"}, where=PERCENT)
+            uri, options, lambda dataset: dataset.update({"l_comment": "'another'"}, where=PERCENT)
         ),
         lambda uri, _, options: _opened(uri, options).update(
             {"l_comment": "'another'"}, where=PERCENT
@@ -144,7 +144,7 @@ CHANGES: Final = [
         "merge_insert 1 % into lineitem",
         lineitem,
         lambda uri, rows, options: _with_alance(
-            uri, options, lambda one: upsert(one.merge_insert(KEYS)).execute(rows)
+            uri, options, lambda dataset: upsert(dataset.merge_insert(KEYS)).execute(rows)
         ),
         lambda uri, rows, options: upsert(_opened(uri, options).merge_insert(KEYS)).execute(rows),
         data=percent_of_rows,
@@ -152,7 +152,9 @@ CHANGES: Final = [
     Change(
         "add a column by SQL to lineitem",
         lineitem,
-        lambda uri, _, options: _with_alance(uri, options, lambda one: one.add_columns(PRODUCT)),
+        lambda uri, _, options: _with_alance(
+            uri, options, lambda dataset: dataset.add_columns(PRODUCT)
+        ),
         lambda uri, _, options: _opened(uri, options).add_columns(PRODUCT),
         target=0.7,
     ),
@@ -162,7 +164,7 @@ CHANGES: Final = [
         lambda uri, _, options: _with_alance(
             uri,
             options,
-            lambda one: one.create_index("vec", "IVF_HNSW_SQ", "linked", num_partitions=4),
+            lambda dataset: dataset.create_index("vec", "IVF_HNSW_SQ", "linked", num_partitions=4),
         ),
         lambda uri, _, options: _opened(uri, options).create_index(
             "vec", "IVF_HNSW_SQ", name="linked", num_partitions=4
@@ -172,32 +174,32 @@ CHANGES: Final = [
         "compact 1 000 fragments",
         small_fragments,
         lambda uri, _, options: _with_alance(
-            uri, options, lambda one: one.optimize.compact_files()
+            uri, options, lambda dataset: dataset.optimize.compact_files()
         ),
         lambda uri, _, options: _opened(uri, options).optimize.compact_files(),
     ),
     Change(
         "open and take 1 of 10 000 fragments, 1 000 versions",
         many_versions,
-        lambda uri, _, options: _with_alance(uri, options, lambda one: one.take([54_321])),
+        lambda uri, _, options: _with_alance(uri, options, lambda dataset: dataset.take([54_321])),
         lambda uri, _, options: _opened(uri, options).take([54_321]),
     ),
     Change(
         "open and count 10 000 fragments",
         many_versions,
-        lambda uri, _, options: _with_alance(uri, options, lambda one: one.count_rows()),
+        lambda uri, _, options: _with_alance(uri, options, lambda dataset: dataset.count_rows()),
         lambda uri, _, options: _opened(uri, options).count_rows(),
     ),
     Change(
         "open and take 100 rows of 10 000 fragments",
         many_versions,
-        lambda uri, _, options: _with_alance(uri, options, lambda one: one.take(SPREAD)),
+        lambda uri, _, options: _with_alance(uri, options, lambda dataset: dataset.take(SPREAD)),
         lambda uri, _, options: _opened(uri, options).take(SPREAD),
     ),
     Change(
         "open and append a row to 10 000 fragments",
         many_versions,
-        lambda uri, row, options: _with_alance(uri, options, lambda one: one.insert(row)),
+        lambda uri, row, options: _with_alance(uri, options, lambda dataset: dataset.insert(row)),
         lambda uri, row, options: _opened(uri, options).insert(row),
         data=lambda _: pa.table({"x": [1]}),
     ),
@@ -216,7 +218,7 @@ CHANGES: Final = [
     Change(
         "list 100 versions, lab",
         hundred_versions,
-        lambda uri, _, options: _with_alance(uri, options, lambda one: one.versions()),
+        lambda uri, _, options: _with_alance(uri, options, lambda dataset: dataset.versions()),
         lambda uri, _, options: _opened(uri, options).versions(),
         target=0.1,
         is_remote=True,
@@ -226,21 +228,21 @@ CHANGES: Final = [
 
 def run_changes(lab: Lab, only: str, scale: float, rounds: int) -> list[dict[str, Any]]:
     """All cases that are asked for, printed as they end."""
-    found = []
+    measured = []
     for change in CHANGES:
         if only in change.name:
-            found.append(measure_change(lab, change, scale, rounds))
-            print(line(found[-1]), flush=True)
-    return found
+            measured.append(measure_change(lab, change, scale, rounds))
+            print(line(measured[-1]), flush=True)
+    return measured
 
 
 def measure_change(lab: Lab, change: Change, scale: float, rounds: int) -> dict[str, Any]:
     """Medians of both sides, in turns; the first round is not counted."""
     source = change.source(scale)
     data = change.data(source)
-    found: dict[str, list[dict[str, float]]] = {"alance": [], "pylance": []}
+    runs: dict[str, list[dict[str, float]]] = {"alance": [], "pylance": []}
     for number in range(rounds + 1):
-        for side in list(found)[:: 1 if number % 2 else -1]:
+        for side in list(runs)[:: 1 if number % 2 else -1]:
             copy = FOLDER / f"changed-{side}.lance"
             shutil.rmtree(copy, ignore_errors=True)
             shutil.copytree(source, copy, copy_function=os.link)
@@ -258,13 +260,13 @@ def measure_change(lab: Lab, change: Change, scale: float, rounds: int) -> dict[
                     "ms": (time.perf_counter() - begun) * 1e3,
                     "cpu_ms": (time.process_time() - cpu) * 1e3,
                 }
-            result["requests"] = sum("op" in one for one in seen.records)
+            result["requests"] = sum("op" in record for record in seen.records)
             if number:
-                found[side].append(result)
+                runs[side].append(result)
             shutil.rmtree(copy)
     sides = {
-        side: {key: statistics.median(one[key] for one in results) for key in results[0]}
-        for side, results in found.items()
+        side: {key: statistics.median(run[key] for run in results) for key in results[0]}
+        for side, results in runs.items()
     }
     return {"name": change.name, "target": change.target, "sides": sides}
 
@@ -272,7 +274,7 @@ def measure_change(lab: Lab, change: Change, scale: float, rounds: int) -> dict[
 def line(case: dict[str, Any]) -> str:
     """A row of the table."""
     ours, theirs = case["sides"]["alance"], case["sides"]["pylance"]
-    times = [f"{one['ms']:,.0f} ({one['cpu_ms']:,.0f})" for one in (ours, theirs)]
+    times = [f"{side['ms']:,.0f} ({side['cpu_ms']:,.0f})" for side in (ours, theirs)]
     requests = f"{ours['requests']:,.0f} / {theirs['requests']:,.0f}"
     cells = [case["name"], *times, f"{ours['ms'] / theirs['ms']:.2f}", f"{case['target']:.2f}"]
     return f"| {' | '.join([*cells, requests if ours['requests'] else ''])} |"

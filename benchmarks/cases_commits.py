@@ -121,7 +121,7 @@ def their_many(uri: str, options: dict[str, str]) -> Times:
 
     begun = time.perf_counter()
     with ThreadPoolExecutor(APPENDERS) as pool:
-        times = [one for many in pool.map(append, range(APPENDERS)) for one in many]
+        times = [seconds for many in pool.map(append, range(APPENDERS)) for seconds in many]
     return shown(time.perf_counter() - begun, times)
 
 
@@ -150,21 +150,21 @@ def processes(side: str, uri: str, options: dict[str, str]) -> Times:
         subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         for _ in range(APPENDERS)
     ]
-    for one in running:
-        assert one.stdout is not None
-        one.stdout.readline()
+    for process in running:
+        assert process.stdout is not None
+        process.stdout.readline()
     begun = time.perf_counter()
     outputs = []
-    for one in running:
-        assert one.stdin is not None
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    for one in running:
-        assert one.stdout is not None
-        outputs.append(json.loads(one.stdout.readline()))
+    for process in running:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in running:
+        assert process.stdout is not None
+        outputs.append(json.loads(process.stdout.readline()))
     wall = time.perf_counter() - begun
-    for one in running:
-        one.communicate()
+    for process in running:
+        process.communicate()
     return shown(wall, [time for many in outputs for time in many])
 
 
@@ -219,9 +219,9 @@ def run_commits(lab: Lab, only: str, latency_ms: float) -> list[dict[str, Any]]:
     """All cases that are asked for, printed as they end. Blocks."""
     import lance
 
-    found = []
+    rows = []
     options = lab.lance_options()
-    bucket = next(one.name for one in lab.root.iterdir() if one.is_dir())
+    bucket = next(folder.name for folder in lab.root.iterdir() if folder.is_dir())
     for number, (name, target, sides) in enumerate(CASES):
         if only not in f"lab {name}":
             continue
@@ -235,9 +235,9 @@ def run_commits(lab: Lab, only: str, latency_ms: float) -> list[dict[str, Any]]:
             lab.config(latency_ms=0)
             count = lance.dataset(uri, storage_options=options).count_rows()
             results[side]["appends"] = count / ROWS.num_rows - 1
-        found.append({"name": name, "target": target, "sides": results})
-        print(line(found[-1]), flush=True)
-    return found
+        rows.append({"name": name, "target": target, "sides": results})
+        print(line(rows[-1]), flush=True)
+    return rows
 
 
 def line(case: dict[str, Any]) -> str:

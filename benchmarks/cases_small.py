@@ -158,7 +158,7 @@ def run_streams(rounds: int) -> list[dict[str, Any]]:
                 command = [sys.executable, "-m", "benchmarks.cases_small", str(producers), folder]
                 done = subprocess.run(command, check=True, capture_output=True, text=True)
             told.append(json.loads(done.stdout))
-        medians = {key: statistics.median(one[key] for one in told) for key in told[0]}
+        medians = {key: statistics.median(run[key] for run in told) for key in told[0]}
         results.append({"producers": producers, **medians})
         print(stream_line(results[-1]), flush=True)
     return results

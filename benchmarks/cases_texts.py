@@ -172,10 +172,10 @@ async def run_local(only: str, path: Path, words: Sequence[str]) -> list[dict[st
     results: list[dict[str, Any]] = []
     if not any(only in f"texts local {kind}" for kind in KINDS):
         return results
-    async with opened(str(path), None, Alance, Pylance) as both:
+    async with opened(str(path), None, Alance, Pylance) as datasets:
         database = await lancedb.connect_async(str(path.parent))
         others = {"lancedb": LanceDB(await database.open_table(path.stem))}
-        sides: dict[str, Side] = {**both, **others, "tantivy": Tantivy(path)}
+        sides: dict[str, Side] = {**datasets, **others, "tantivy": Tantivy(path)}
         for kind in KINDS:
             if only not in f"texts local {kind}":
                 continue
@@ -257,7 +257,7 @@ def run_builds(only: str, path: Path, rounds: int) -> dict[str, dict[str, float]
                     command, check=True, capture_output=True, text=True, env=with_bytecode()
                 )
                 told.append(json.loads(done.stdout))
-        sides[side] = {what: statistics.median(one[what] for one in told) for what in told[0]}
+        sides[side] = {what: statistics.median(run[what] for run in told) for what in told[0]}
     print(sides, flush=True)
     return sides
 

@@ -76,7 +76,7 @@ async def measured(
     answers = [await side.ask(query, **asked) for query in queries]
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     log = [record for record in lab.log(before) if "op" in record] if lab else []
-    hits = sum(len(own & known) for own, known in zip(answers, right, strict=True))
+    hits = sum(len(own & nearest) for own, nearest in zip(answers, right, strict=True))
     count = len(queries)
     return {
         "recall": hits / (K * count),

@@ -90,9 +90,9 @@ def source_of(name: str, scale: float) -> Path:
 def measure_write(name: str, scale: float, rounds: int) -> dict[str, dict[str, float]]:
     """Medians of all sides over processes of their own, in turns."""
     source = source_of(name, scale)
-    found: dict[str, list[dict[str, float]]] = {side: [] for side in RUNS}
+    runs: dict[str, list[dict[str, float]]] = {side: [] for side in RUNS}
     for _ in range(rounds):
-        for side, results in found.items():
+        for side, results in runs.items():
             target = source.with_name(f"written-{side}-{name}.lance")
             shutil.rmtree(target, ignore_errors=True)
             command = [sys.executable, "-m", "benchmarks.cases_writes", side, source, target]
@@ -100,23 +100,23 @@ def measure_write(name: str, scale: float, rounds: int) -> dict[str, dict[str, f
                 command, check=True, capture_output=True, text=True, env=with_bytecode()
             )
             files = target.glob("data/*")
-            size = sum(one.stat().st_size for one in files) / 1e6
+            size = sum(file.stat().st_size for file in files) / 1e6
             results.append({**json.loads(done.stdout), "file_megabytes": size})
             shutil.rmtree(target, ignore_errors=True)
     return {
-        side: {key: statistics.median(one[key] for one in results) for key in results[0]}
-        for side, results in found.items()
+        side: {key: statistics.median(run[key] for run in results) for key in results[0]}
+        for side, results in runs.items()
     }
 
 
 def run_writes(only: str, scale: float, rounds: int) -> list[dict[str, Any]]:
     """All cases that are asked for, printed as they end."""
-    found = []
+    measured = []
     for name in NAMES:
         if only in f"write {name}":
-            found.append({"table": name, "sides": measure_write(name, scale, rounds)})
-            print(line(found[-1]), flush=True)
-    return found
+            measured.append({"table": name, "sides": measure_write(name, scale, rounds)})
+            print(line(measured[-1]), flush=True)
+    return measured
 
 
 def line(case: dict[str, Any]) -> str:
@@ -146,8 +146,8 @@ def main() -> None:
     side, source, target = sys.argv[1:]
     begun = time.perf_counter()
     RUNS[side](source, target)
-    found = {"ms": (time.perf_counter() - begun) * 1e3, "megabytes": peak_megabytes()}
-    print(json.dumps(found))
+    result = {"ms": (time.perf_counter() - begun) * 1e3, "megabytes": peak_megabytes()}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

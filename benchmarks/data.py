@@ -147,9 +147,7 @@ def embeddings(scale: float) -> pa.RecordBatchReader:
 def by_date(scale: float) -> pa.RecordBatchReader:
     """Lineitem in the order in which it was shipped."""
     rows = lineitem(scale).read_all()
-    texts = [
-        one.with_type(pa.string()) if one.type == pa.string_view() else one for one in rows.schema
-    ]
+    texts = [f.with_type(pa.string()) if f.type == pa.string_view() else f for f in rows.schema]
     return rows.cast(pa.schema(texts)).sort_by("l_shipdate").to_reader(1 << 16)
 
 

@@ -97,7 +97,7 @@ def plot_recall(points: Sequence[dict[str, Any]], path: Path) -> None:
                     and point["refine_factor"] == refine
                 ]
                 label = f"{side}{', refined' if refine else ''}"
-                axes.plot([one[what] for one in chosen], [one["recall"] for one in chosen],
+                axes.plot([run[what] for run in chosen], [run["recall"] for run in chosen],
                           style, color=colour, marker="o", markersize=4, label=label)  # fmt: skip
         axes.set_xscale("log")
         axes.set_title(f"{place}, {when}", loc="left")

@@ -102,7 +102,7 @@ def their_scan(dataset: lance.LanceDataset, **options: Any) -> int:
     return sum(batch.num_rows for batch in dataset.to_batches(**options))
 
 
-def made(folder: Path) -> dict[str, str]:
+def tables_in(folder: Path) -> dict[str, str]:
     """The tables by name, written by pylance."""
     tables = {"narrow": narrow(), "wide": wide(), "nested": nested(), "tiny": small(10)}
     paths = {name: str(folder / f"{name}.lance") for name in (*tables, "parts", "pieces")}
@@ -125,7 +125,7 @@ async def reads(paths: dict[str, str], session: alance.Session) -> list[Row]:
     their_session = lance.Session()
     theirs = {name: lance.dataset(path, session=their_session) for name, path in paths.items()}
     keys, their_keys = itertools.count(1), itertools.count(1)
-    some = np.random.default_rng(4).integers(0, NESTED_ROWS, 100).tolist()
+    spread = np.random.default_rng(4).integers(0, NESTED_ROWS, 100).tolist()
     few_columns = [f"c{n}" for n in range(0, WIDE_COLUMNS, WIDE_COLUMNS // 10)]
     few_rows = list(range(0, 2000, 200))
     across = [10 * n for n in range(FRAGMENTS)]
@@ -176,8 +176,8 @@ async def reads(paths: dict[str, str], session: alance.Session) -> list[Row]:
         Row(
             "narrow: take 100 rows",
             10,
-            lambda: ours["narrow"].take(some),
-            lambda: theirs["narrow"].take(some),
+            lambda: ours["narrow"].take(spread),
+            lambda: theirs["narrow"].take(spread),
         ),
         Row(
             f"wide: open {WIDE_COLUMNS} columns, new session",
@@ -206,8 +206,8 @@ async def reads(paths: dict[str, str], session: alance.Session) -> list[Row]:
         Row(
             "nested: take 100 rows",
             10,
-            lambda: ours["nested"].take(some),
-            lambda: theirs["nested"].take(some),
+            lambda: ours["nested"].take(spread),
+            lambda: theirs["nested"].take(spread),
         ),
         Row(
             "tiny: open and count, new session",
@@ -246,15 +246,15 @@ async def reads(paths: dict[str, str], session: alance.Session) -> list[Row]:
 def remote(lab: Lab, uri: str) -> Row:
     """Some rows of a table on the lab, in a new session."""
     options = lab.lance_options()
-    some = np.random.default_rng(5).integers(0, NARROW_ROWS, 100).tolist()
+    spread = np.random.default_rng(5).integers(0, NARROW_ROWS, 100).tolist()
 
     async def take() -> object:
         async with alance.Session() as own:
             dataset = await alance.dataset(uri, storage_options=options, session=own)
-            return await dataset.take(some)
+            return await dataset.take(spread)
 
     def their_take() -> object:
-        return lance.dataset(uri, storage_options=options, session=lance.Session()).take(some)
+        return lance.dataset(uri, storage_options=options, session=lance.Session()).take(spread)
 
     return Row(f"lab at {LATENCY_MS} ms: open, take 100 rows", 1, take, their_take)
 
@@ -345,7 +345,7 @@ async def run(seconds: float) -> None:
     with tempfile.TemporaryDirectory(prefix="alance-quick-") as name:
         folder = Path(name) / "bucket"
         folder.mkdir()
-        paths = made(folder)
+        paths = tables_in(folder)
         with Lab(Path(name), buckets=(folder.name,), latency_ms=LATENCY_MS) as lab:
             async with alance.Session() as session:
                 uri = f"s3://{folder.name}/narrow.lance"

@@ -100,7 +100,7 @@ def line(case: dict[str, Any]) -> str:
     if case["remote"]:
         three = [sides["alance"], sides["pylance"], sides.get("vortex")]
         cells += [
-            " / ".join("-" if one is None else f"{one[what]:{form}}" for one in three)
+            " / ".join("-" if numbers is None else f"{numbers[what]:{form}}" for numbers in three)
             for what, form in (("requests", ",d"), ("rounds", "d"), ("megabytes", ".1f"))
         ]
     return f"| {' | '.join(cells)} |"
@@ -125,9 +125,9 @@ def _alone(works: Iterable[dict[str, Any]]) -> list[str]:
         "| alance ms | pylance ms | Vortex ms |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for one in works:
-        sides = [one["sides"][name] for name in ("alance", "pylance", "vortex")]
-        cells = [one["table"] or "", one["name"]]
+    for work in works:
+        sides = [work["sides"][name] for name in ("alance", "pylance", "vortex")]
+        cells = [work["table"] or "", work["name"]]
         cells += [f"{side['megabytes']:.0f}" for side in sides]
         cells += [f"{side['ms']:.0f}" for side in sides]
         lines.append(f"| {' | '.join(cells)} |")

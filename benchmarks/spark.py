@@ -166,8 +166,8 @@ def alone(uri: str, columns: list[str] | None) -> Callable[[], object]:
 async def _reduced(dataset: alance.Dataset, columns: list[str] | None) -> Any:
     add = summed()
     async for batch in dataset.to_batches(columns):
-        for one in add(iter([batch])):
-            yield one
+        for reduced in add(iter([batch])):
+            yield reduced
 
 
 def noop(frame: Any) -> None:
@@ -255,7 +255,7 @@ def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Ca
     alance.spark.write(suppliers, small)
     suppliers.write.parquet(small_parquet)
     sides = {id(source): spark.read.parquet(small_parquet)}
-    found = [
+    all_cases = [
         Case(
             "write, all columns",
             {
@@ -274,7 +274,7 @@ def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Ca
             frame, sides[id(frame)].where("nation = 7"), "l_suppkey"
         ),
     }
-    found += [
+    all_cases += [
         Case(
             f"query: {name}",
             {
@@ -286,7 +286,7 @@ def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Ca
         for name, query in queries.items()
     ]
     for name, columns in (("all columns", None), ("2 columns", TWO)):
-        found += [
+        all_cases += [
             Case(
                 f"sum over Arrow batches, {name}",
                 {
@@ -321,10 +321,10 @@ def cases(spark: SparkSession, uri: str, parquet: str, scratch: Path) -> list[Ca
         ),
     }
     for name, (verb, job) in beside.items():
-        found.append(
+        all_cases.append(
             Case(f"job: {name}", {"alance alone": plain(verb), "job of Spark": on_copy(job)})
         )
-    return found
+    return all_cases
 
 
 def report(results: dict[str, Any]) -> str:
@@ -357,10 +357,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="cases whose name has this text")
     parser.add_argument("--out", type=Path, help="folder for the results")
-    given = parser.parse_args()
-    uri = str(table("lineitem", given.scale))
-    parquet = str(FOLDER / f"lineitem-{given.scale:g}.parquet")
-    lineitem(given.scale)  # makes the file where it is not there
+    args = parser.parse_args()
+    uri = str(table("lineitem", args.scale))
+    parquet = str(FOLDER / f"lineitem-{args.scale:g}.parquet")
+    lineitem(args.scale)  # makes the file where it is not there
     spark = session(
         "benchmarks",
         master=f"local[{CORES}]",
@@ -374,21 +374,21 @@ def main() -> None:
     measured: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as scratch:
         for case in cases(spark, uri, parquet, Path(scratch)):
-            if given.only not in case.name:
+            if args.only not in case.name:
                 continue
-            ways = measure(case, given.rounds)
+            ways = measure(case, args.rounds)
             measured.append({"name": case.name, "target": case.target, "ways": ways})
             shown = {name: (round(w["s"], 2), round(w["cpu_s"], 2)) for name, w in ways.items()}
             print(case.name, shown, flush=True)
-        requests = asked(spark, uri) if given.only in "asked of a store" else []
+        requests = asked(spark, uri) if args.only in "asked of a store" else []
     spark.stop()
-    results = {"scale": given.scale, "rounds": given.rounds, "cases": measured, "asked": requests}
+    results = {"scale": args.scale, "rounds": args.rounds, "cases": measured, "asked": requests}
     text = report(results)
     print(text)
-    if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "spark.json").write_text(json.dumps(results, indent=1) + "\n")
-        (given.out / "spark.md").write_text(text)
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+        (args.out / "spark.json").write_text(json.dumps(results, indent=1) + "\n")
+        (args.out / "spark.md").write_text(text)
     sys.stdout.flush()
 
 

@@ -67,7 +67,7 @@ def searched(uri: str, num_blocks: int) -> dict[str, Any]:
     noise = np.random.default_rng(1).normal(size=(QUERIES, DIM)).astype(np.float32)
     queries = np.stack([vectors_of(block)[7] for block in chosen]) + 0.3 * noise
     hits = {"alance": 0, "pylance": 0}
-    same = 0
+    num_same = 0
     for query in queries:
         asked: dict[str, Any] = {"column": "vec", "q": query, "k": K}
         names = ["id", "_distance"]
@@ -77,10 +77,10 @@ def searched(uri: str, num_blocks: int) -> dict[str, Any]:
         other = theirs.to_table(names, nearest={**asked, **probed})["id"].to_pylist()
         hits["alance"] += len({*own} & {*right})
         hits["pylance"] += len({*other} & {*right})
-        same += len({*own} & {*other})
+        num_same += len({*own} & {*other})
     count = K * QUERIES
     recall = {side: number / count for side, number in hits.items()}
-    return {"recall": recall, "same": same / count}
+    return {"recall": recall, "same": num_same / count}
 
 
 def run(num_rows: int) -> dict[str, Any]:
@@ -107,18 +107,18 @@ def run(num_rows: int) -> dict[str, Any]:
         def build() -> None:
             built.append(jobs.build_index(spark, uri, "vec", "IVF_PQ", vectors=options))
 
-        written, made = timed(write)[0], timed(build)[0]
+        written, build_times = timed(write)[0], timed(build)[0]
         spark.stop()
         told = lance.dataset(uri).stats.index_stats("vec_idx")
         begun = time.perf_counter()
-        found = searched(uri, num_blocks)
+        recalls = searched(uri, num_blocks)
         return {
             "rows": num_rows,
             "write": written,
-            "build": {**made, **built[0].counts},
+            "build": {**build_times, **built[0].counts},
             "indexed": told["num_indexed_rows"],
             "unindexed": told["num_unindexed_rows"],
-            **found,
+            **recalls,
             "search_s": time.perf_counter() - begun,
         }
 
@@ -128,12 +128,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--out", type=Path, help="folder for the results")
-    given = parser.parse_args()
-    results = run(given.rows)
+    args = parser.parse_args()
+    results = run(args.rows)
     print(json.dumps(results, indent=1), flush=True)
-    if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        (given.out / "spark_vectors.json").write_text(json.dumps(results, indent=1) + "\n")
+    if args.out is not None:
+        args.out.mkdir(parents=True, exist_ok=True)
+        (args.out / "spark_vectors.json").write_text(json.dumps(results, indent=1) + "\n")
     assert (results["indexed"], results["unindexed"]) == (results["rows"], 0)
     assert min(results["recall"].values()) >= LEAST_RECALL
     assert results["same"] >= 0.99  # of equal codes any

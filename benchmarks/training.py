@@ -52,13 +52,13 @@ def write(uri: str, num_rows: int) -> None:
 
 def loaders(uri: str, num_rows: int) -> dict[str, dict[str, Loader]]:
     """The loaders of each kind of work by name; the first one of a kind is pylance's."""
-    some = range(num_rows // PART)
-    theirs = torch.utils.data.Subset(SafeLanceDataset(uri), some)
+    places = range(num_rows // PART)
+    theirs = torch.utils.data.Subset(SafeLanceDataset(uri), places)
     ours = MapDataset(uri)
 
     def chosen() -> Any:
         return torch.utils.data.BatchSampler(
-            torch.utils.data.SubsetRandomSampler(some), BATCH, drop_last=False
+            torch.utils.data.SubsetRandomSampler(places), BATCH, drop_last=False
         )
 
     return {
@@ -133,5 +133,5 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
-    main(given.rows, given.rounds)
+    args = parser.parse_args()
+    main(args.rows, args.rounds)

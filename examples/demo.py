@@ -79,17 +79,17 @@ async def read(lab: Lab) -> None:
     condition = "l_shipdate < date '1993-01-01' AND l_shipmode = 'AIR' AND l_quantity > 48"
     title(f"scan where {condition}")
     with alance.trace() as scan:
-        found = [batch async for batch in dataset.to_batches(COLUMNS, filter=condition)]
-    table = pa.Table.from_batches(found)
+        batches = [batch async for batch in dataset.to_batches(COLUMNS, filter=condition)]
+    table = pa.Table.from_batches(batches)
     show(table.slice(0, 8))
-    print(f"{table.num_rows} rows in {len(found)} batches")
+    print(f"{table.num_rows} rows in {len(batches)} batches")
     print(scan.summary())
     print(scan.waterfall())
     asked = [opening, cold, warm, scan]
     title("in all")
     print(
-        f"alance asked for {sum(one.num_requests for one in asked)} requests, "
-        f"{sum(one.num_bytes for one in asked):,} bytes; "
+        f"alance asked for {sum(event.num_requests for event in asked)} requests, "
+        f"{sum(event.num_bytes for event in asked):,} bytes; "
         f"the server counted {lab.stats()['requests']} requests"
     )
 
@@ -139,21 +139,21 @@ async def write(lab: Lab, path: Path) -> None:
         f"{done.committed_rows:,} rows in {done.num_files} files and {done.num_commits} commits, "
         f"{seconds:.1f} s; {done.num_waits} writes waited for room"
     )
-    sent = Counter(one["op"] for one in seen.records)
+    sent = Counter(request["op"] for request in seen.records)
     print("the server counted", ", ".join(f"{count} {name}" for name, count in sent.items()))
 
     title("take 1000 of these rows, and scan all: the same as in the Parquet file")
     dataset = await alance.dataset(uri, storage_options=options)
     begun = time.perf_counter()
-    found = await dataset.to_table()
-    print(f"scan: {found.num_rows:,} rows in {time.perf_counter() - begun:.2f} s")
+    rows_found = await dataset.to_table()
+    print(f"scan: {rows_found.num_rows:,} rows in {time.perf_counter() - begun:.2f} s")
     rows = random.Random(7).sample(range(num_rows), 1000)
     begun = time.perf_counter()
     taken = await dataset.take(rows)
     print(f"take: {taken.num_rows:,} rows in {time.perf_counter() - begun:.2f} s")
-    check(taken.equals(found.take(rows)), "the take gives the rows of the scan")
-    wanted = (await asyncio.to_thread(pq.read_table, path)).cast(found.schema)
-    check(sort(found).equals(sort(wanted)), "the scan gives the rows of the Parquet file")
+    check(taken.equals(rows_found.take(rows)), "the take gives the rows of the scan")
+    of_parquet = (await asyncio.to_thread(pq.read_table, path)).cast(rows_found.schema)
+    check(sort(rows_found).equals(sort(of_parquet)), "the scan gives the rows of the Parquet file")
     print(f"all rows are there, each once, in {dataset}")
 
 

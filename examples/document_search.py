@@ -50,7 +50,7 @@ class DocumentSearch:
         self._dataset = dataset
 
     @classmethod
-    async def made(cls, options: dict[str, str]) -> DocumentSearch:
+    async def opened(cls, options: dict[str, str]) -> DocumentSearch:
         """With a table of the documents, and an index of their words."""
         languages, titles, texts = (list(column) for column in zip(*DOCUMENTS, strict=True))
         values = pa.array(np.concatenate([vector_of(text) for text in texts]))
@@ -80,7 +80,7 @@ class DocumentSearch:
 
 
 async def main(options: dict[str, str]) -> None:
-    service = await DocumentSearch.made(options)
+    service = await DocumentSearch.opened(options)
     questions = [("When is it open?", "en"), ("late books", "en"), ("Bücher leihen", "de")]
     answers = await asyncio.gather(*(service.ask(*question) for question in questions))
     for (question, _), best in zip(questions, answers, strict=True):

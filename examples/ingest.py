@@ -60,9 +60,9 @@ async def main() -> None:
             f"{rows.num_rows} rows, {dataset.version} versions, {len(dataset.fragments)} fragments "
             f"in {time.perf_counter() - begun:.1f} s"
         )
-        found = sorted(zip(rows["sensor"].to_pylist(), rows["number"].to_pylist(), strict=True))
-        wanted = [(f"sensor-{name}", n) for name in "abcd" for n in range(BATCHES * ROWS)]
-        assert found == wanted, "each row is there once"
+        stored = sorted(zip(rows["sensor"].to_pylist(), rows["number"].to_pylist(), strict=True))
+        sent = [(f"sensor-{name}", n) for name in "abcd" for n in range(BATCHES * ROWS)]
+        assert stored == sent, "each row is there once"
         await dataset.session.aclose()
 
 

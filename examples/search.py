@@ -47,7 +47,7 @@ async def main(options: dict[str, str]) -> None:
         print(f"{distance:6.3f}  {word}")
 
     asked = ["papers", "nightly"]
-    found = await dataset.nearest_many(
+    nearest = await dataset.nearest_many(
         "vector",
         [vector_of(word) for word in asked],
         3,
@@ -55,7 +55,7 @@ async def main(options: dict[str, str]) -> None:
         filter="letters > 6",
         metric="cosine",
     )
-    for number, word, _ in zip(*found.to_pydict().values(), strict=True):
+    for number, word, _ in zip(*nearest.to_pydict().values(), strict=True):
         print(f"near {asked[number]}, of more than six letters: {word}")
 
 

@@ -108,8 +108,8 @@ def norm(spark: SparkSession, uri: str) -> None:
     frame = alance.spark.map_batches(
         spark, uri, lengths, "rows long, squares double", columns=["embedding"]
     )
-    (found,) = frame.selectExpr("sum(rows) as rows", "sum(squares) as squares").collect()
-    say(f"{found.rows} vectors, their mean square length is {found.squares / found.rows:.1f}")
+    (sums,) = frame.selectExpr("sum(rows) as rows", "sum(squares) as squares").collect()
+    say(f"{sums.rows} vectors, their mean square length is {sums.squares / sums.rows:.1f}")
 
 
 async def by_key_and_row_id(uri: str) -> None:
@@ -130,14 +130,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=float, default=0.1, help="1: six million rows")
     parser.add_argument("--master", default="local[2]")
-    given = parser.parse_args()
+    args = parser.parse_args()
     start = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder, uri = Path(name), f"{name}/lineitem.lance"
-        generate(folder, given.scale)
+        generate(folder, args.scale)
         spark = session(
             "pipeline",
-            master=given.master,
+            master=args.master,
             conf={
                 "spark.ui.enabled": "false",
                 "spark.ui.showConsoleProgress": "false",

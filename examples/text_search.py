@@ -38,9 +38,9 @@ async def main(options: dict[str, str]) -> None:
         ),
     }
     for told, query in queries.items():
-        found = await dataset.search_text(query, 3, columns=["text"])
+        best = await dataset.search_text(query, 3, columns=["text"])
         print(told)
-        for text, score in zip(*found.to_pydict().values(), strict=True):
+        for text, score in zip(*best.to_pydict().values(), strict=True):
             print(f"{score:6.3f}  {text}")
 
 

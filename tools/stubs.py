@@ -110,9 +110,13 @@ def stub() -> str:
     places = (alance, alance.optimize, alance.indexing)
     bodies = [
         _class(
-            next(getattr(place, one.__name__) for place in places if hasattr(place, one.__name__))
+            next(
+                getattr(place, class_.__name__)
+                for place in places
+                if hasattr(place, class_.__name__)
+            )
         )
-        for one in classes
+        for class_ in classes
     ]
     functions = [_functions(name, getattr(alance, name), "") for name in FUNCTIONS]
     text = "\n\n".join([*bodies, "\n".join(functions)])
@@ -130,10 +134,10 @@ def _modules(text: str) -> list[str]:
 def _imports(text: str) -> list[str]:
     """The imports of the names in annotations; a stub without one of them would not check."""
     tree = ast.parse(text)
-    known = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} | set(dir(builtins))
-    known |= set(SHOWN_AGAIN)
+    own = {node.name for node in tree.body if isinstance(node, ast.ClassDef)} | set(dir(builtins))
+    own |= set(SHOWN_AGAIN)
     places: dict[str, list[str]] = {}
-    for name in sorted(_names(tree) - known - MODULES):
+    for name in sorted(_names(tree) - own - MODULES):
         place = STANDARD.get(name) or next(
             (module.__name__ for module in OURS if name in module.__all__), None
         )
@@ -144,16 +148,18 @@ def _imports(text: str) -> list[str]:
 
 def _names(tree: ast.Module) -> set[str]:
     """The names in the annotations and decorators of functions."""
-    found: set[str] = set()
+    names: set[str] = set()
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef):
             arguments = function.args
             every = [*arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-            annotations = [one.annotation for one in every if one is not None]
+            annotations = [node.annotation for node in every if node is not None]
             for annotation in [*annotations, function.returns, *function.decorator_list]:
                 if annotation is not None:
-                    found |= {one.id for one in ast.walk(annotation) if isinstance(one, ast.Name)}
-    return found
+                    names |= {
+                        node.id for node in ast.walk(annotation) if isinstance(node, ast.Name)
+                    }
+    return names
 
 
 def _class(async_class: type) -> str:
@@ -176,8 +182,8 @@ def _class(async_class: type) -> str:
     if hasattr(async_class, "__aenter__"):
         lines += CONTEXT
     if (asked := SCANS.get(async_class.__name__)) is not None:
-        given = f", columns: Columns = ..., **options: Unpack[{asked}]\n    " if asked else ""
-        lines += [f"    def to_reader(self{given}) -> pa.RecordBatchReader: ...", CAPSULE]
+        arguments = f", columns: Columns = ..., **options: Unpack[{asked}]\n    " if asked else ""
+        lines += [f"    def to_reader(self{arguments}) -> pa.RecordBatchReader: ...", CAPSULE]
         lines.append("    def __len__(self) -> int: ...")
     return "\n".join(lines)
 

@@ -221,5 +221,5 @@ if __name__ == "__main__":
     parser.add_argument("--latency-ms", type=float, default=10.0)
     parser.add_argument("--callers", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=5.0)
-    given = parser.parse_args()
-    asyncio.run(main(given.latency_ms, given.callers, given.seconds))
+    args = parser.parse_args()
+    asyncio.run(main(args.latency_ms, args.callers, args.seconds))
