@@ -90,8 +90,11 @@ class ServedTable:
 
     async def reload(self) -> int:
         """Go to the newest version: one LIST, and a GET if there is one. Gives its number."""
-        newest = await self.now.checkout_latest()
-        if self._dataset is not None and newest.version > self._dataset.version:
+        before = self.now
+        newest = await before.checkout_latest()
+        # A table that was made anew begins with lower numbers. Those of an answer that another
+        # reload has overtaken are lower, too, and are nothing new.
+        if self._dataset is before or newest.version > self.now.version:
             self._dataset = newest
         return self.now.version
 

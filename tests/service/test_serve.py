@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -479,6 +480,48 @@ async def test_a_connection_that_is_not_read_is_ended(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         _, told = await asyncio.to_thread(process.communicate, None, 60)
     assert (process.returncode, b"left after 1.0 s" in told) == (0, True)
+
+
+@pytest.mark.parametrize("num_versions", [1, 2, 3])
+async def test_a_table_that_was_made_anew_is_followed(tmp_path: Path, num_versions: int) -> None:
+    uri = tmp_path / "items"
+    dataset = await alance.write_dataset({"id": [1]}, uri)
+    await dataset.insert({"id": [2]})
+    async with Service({"items": str(uri)}, key="id", reload_s=0) as service:
+        client = client_of(service)
+        assert (await client.get("/rows/2")).status_code == 200
+        shutil.rmtree(uri)
+        dataset = await alance.write_dataset({"id": [3]}, uri)
+        for number in range(1, num_versions):
+            dataset = await dataset.insert({"id": [3 + number]})
+        assert (await client.post("/reload")).json() == {"version": num_versions}
+        assert (await client.get("/rows/2")).status_code == 404
+        assert (await client.get("/rows/3")).status_code == 200
+
+
+async def test_an_older_answer_does_not_undo_a_reload(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    latest = alance.Dataset.checkout_latest
+    has_looked, answers = asyncio.Event(), asyncio.Event()
+
+    async def late(dataset: alance.Dataset) -> alance.Dataset:
+        newest = await latest(dataset)
+        if newest.version == dataset.version + 1:
+            has_looked.set()
+            await answers.wait()
+        return newest
+
+    dataset = await alance.dataset(uri)
+    async with Service({"items": uri}, reload_s=0) as service:
+        monkeypatch.setattr(alance.Dataset, "checkout_latest", late)
+        dataset = await dataset.delete("id = 4")
+        older = asyncio.create_task(service["items"].reload())
+        await has_looked.wait()
+        dataset = await dataset.delete("id = 5")
+        assert await service["items"].reload() == dataset.version
+        answers.set()
+        assert await older == dataset.version
 
 
 @pytest.mark.parametrize(
