@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from itertools import chain, compress, islice, repeat
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -12,7 +12,7 @@ from alance import _kernels
 from alance.errors import AlanceError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from alance.arrays import Int64s
     from alance.file.field_forms import FieldForm
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from alance.format.schema import Schema
 
 GOES_ON: Final = 1  # of the kernel: there are shares that are not decoded
-_TREE, _WIDTHS, _TEXTS = map(attrgetter, ("tree", "widths", "texts"))
+_TREE, _LEAVES, _WIDTHS, _TEXTS = map(attrgetter, ("tree", "leaves", "widths", "texts"))
+T = TypeVar("T")
 
 
 class PlacedColumns(NamedTuple):
@@ -49,8 +50,10 @@ class PlacedColumns(NamedTuple):
     @property
     def sizes(self) -> dict[int, int]:
         """Encoded bytes by field id."""
-        sizes = self.placed.plan.column_bytes
-        return {form.field.id: sum([sizes[at] for at in own]) for form, own in self._by_field()}
+        of_columns, sizes = self.placed.plan.column_bytes, dict[int, int]()
+        for form, column in zip(self._each(self.forms), self.columns, strict=True):
+            sizes[form.field.id] = sizes.get(form.field.id, 0) + of_columns[column]
+        return sizes
 
     @property
     def num_bytes(self) -> int:
@@ -60,13 +63,13 @@ class PlacedColumns(NamedTuple):
 
     def field_of(self, place: int) -> Field:
         """The field of a column, by its place among these."""
-        return [form.field for form, own in self._by_field() for _ in own][place]
+        return next(islice(self._each(self.forms), place, None)).field
 
     def only(self, ids: Collection[int]) -> PlacedColumns:
         """Those of some fields."""
-        kept = [(form, own) for form, own in self._by_field() if form.field.id in ids]
-        columns = [column for _, own in kept for column in own]
-        return PlacedColumns(self.placed, [form for form, _ in kept], columns)
+        kept = [form.field.id in ids for form in self.forms]
+        columns = [*compress(self.columns, self._each(kept))]
+        return PlacedColumns(self.placed, [*compress(self.forms, kept)], columns)
 
     def fitting(self) -> PlacedColumns:
         """Those whose pages have the values that their types say."""
@@ -75,9 +78,9 @@ class PlacedColumns(NamedTuple):
             return self
         return self.only({self.forms[number].field.id for number in numbers})
 
-    def _by_field(self) -> list[tuple[FieldForm, Sequence[int]]]:
-        columns = iter(self.columns)
-        return [(form, [*islice(columns, len(form.leaves))]) for form in self.forms]
+    def _each(self, values: Iterable[T]) -> Iterator[T]:
+        """What is of each field, for each of its columns."""
+        return chain.from_iterable(map(repeat, values, map(len, map(_LEAVES, self.forms))))
 
     def _all(self, part: attrgetter[Sequence[Any]]) -> list[Any]:
         return [*chain.from_iterable(map(part, self.forms))]
