@@ -45,7 +45,7 @@ NOTHING: Final = memoryview(b"")
 
 
 @dataclass(slots=True)
-class Wanted:
+class ObjectRanges:
     """Ranges of one object that a read asks for."""
 
     spans: list[tuple[int, int]] = field(default_factory=list)
@@ -164,14 +164,16 @@ def _spans_now(
     ]
 
 
-def sort_out(extents: Iterable[Extent], read: Read, registry: StoreRegistry) -> dict[str, Wanted]:
+def sort_out(
+    extents: Iterable[Extent], read: Read, registry: StoreRegistry
+) -> dict[str, ObjectRanges]:
     """What a read asks for, by object; of pieces of local files threads read each in one call.
 
     Raises:
         CorruptFileError: no range.
         InvalidInputError: no store with this root was opened.
     """
-    by_object: dict[str, Wanted] = {}
+    by_object: dict[str, ObjectRanges] = {}
     by_reader: dict[PieceReader, list[Asking]] = {}
     for number, extent in enumerate(extents):
         if isinstance(extent, Pieces):
@@ -190,14 +192,14 @@ def sort_out(extents: Iterable[Extent], read: Read, registry: StoreRegistry) -> 
             continue
         ranges = by_object.get(location)
         if ranges is None:
-            ranges = by_object[location] = Wanted()
+            ranges = by_object[location] = ObjectRanges()
         ranges.spans.append((start, stop))
     for reader, asked in by_reader.items():
         _read_pieces(reader, asked, read)
     return by_object
 
 
-def _sort_pieces(pieces: Pieces, by_object: dict[str, Wanted]) -> None:
+def _sort_pieces(pieces: Pieces, by_object: dict[str, ObjectRanges]) -> None:
     # Of many columns there are thousands of parts of few pieces: arrays are looked at as wholes.
     are_good = are_ranges(pieces.starts, pieces.stops)
     has_empty = bool((pieces.starts == pieces.stops).any())
@@ -208,11 +210,15 @@ def _sort_pieces(pieces: Pieces, by_object: dict[str, Wanted]) -> None:
         if has_empty and (is_empty := starts == stops).any():
             starts, stops = starts[~is_empty], stops[~is_empty]
         if len(starts):
-            by_object.setdefault(path, Wanted()).pieces.append((starts, stops))
+            by_object.setdefault(path, ObjectRanges()).pieces.append((starts, stops))
 
 
 def read_many(
-    store: Store, reader: PieceReader, objects: Sequence[tuple[str, Wanted]], read: Read, gap: int
+    store: Store,
+    reader: PieceReader,
+    objects: Sequence[tuple[str, ObjectRanges]],
+    read: Read,
+    gap: int,
 ) -> None:
     """Answer ranges of several objects by jobs of threads, each of many objects."""
     jobs: list[list[tuple[str, list[tuple[int, int]], Coalesced]]] = []

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from alance import _kernels
     from alance.format.plans import Extent, Pieces, Reader
     from alance.io.booking import Asked
-    from alance.io.inline import Wanted
+    from alance.io.inline import ObjectRanges
     from alance.io.registry import StoreRegistry
     from alance.io.speed import Speed
     from alance.io.store import PieceSource, Store
@@ -222,7 +222,7 @@ class Scheduler:
     def _begin(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> None:
         """Send for many small objects, and put the rest on the list of this turn."""
         later: list[tuple[str, Asked]] = []
-        many: dict[Store, list[tuple[str, Wanted]]] = {}  # small objects of a store
+        many: dict[Store, list[tuple[str, ObjectRanges]]] = {}  # small objects of a store
         try:
             by_object = sort_out(extents, read, self._registry)
             if read.takes and not self.can_keep(sum(own.num_bytes for own in by_object.values())):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from alance import Dataset
     from alance.spark.options import StreamOptions
-    from alance.spark.reader import Rows
+    from alance.spark.reader import PartitionRows
     from alance.types import Fragment
 
 MAX_VERSIONS: Final = 1000  # looked at for one batch without a limit of its own
@@ -109,7 +109,7 @@ class Limit(NamedTuple):
         return fragment_bytes(fragment) if self.unit == BYTES else 1
 
 
-class Part(NamedTuple):
+class StreamPart(NamedTuple):
     """What some tasks of a batch read.
 
     Attributes:
@@ -119,7 +119,7 @@ class Part(NamedTuple):
     """
 
     version: Version
-    rows: list[Rows]
+    rows: list[PartitionRows]
     condition: str | None
 
 
@@ -164,20 +164,20 @@ class Follower:
                 end = Offset(end.version, end.fragments + 1, end.snapshot)
         return end
 
-    async def parts(self, start: Offset, end: Offset, names: Sequence[str]) -> list[Part]:
+    async def parts(self, start: Offset, end: Offset, names: Sequence[str]) -> list[StreamPart]:
         """The tasks of a batch. Cost: the manifests between, where they are not cached.
 
         Args:
             names: of the columns that are read.
         """
-        parts: list[Part] = []
+        parts: list[StreamPart] = []
         async for added, first in self._added(start, end.version):
             last = end.fragments if added.version == end.version else None
             ids = {fragment.id for fragment in added.fragments[first:last]}
             if ids:
                 version = Version.of(added.dataset, self.options)
                 rows = planned(added.dataset, names, self.options, ids)
-                parts.append(Part(version, rows, added.filter))
+                parts.append(StreamPart(version, rows, added.filter))
         return parts
 
     async def _open(self) -> Dataset:

@@ -99,7 +99,7 @@ def _constant(value: object) -> Constant:
     return Constant(None)  # is left to Spark
 
 
-class Rows(InputPartition):
+class PartitionRows(InputPartition):
     """One partition: what one task reads."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
@@ -107,12 +107,12 @@ class Rows(InputPartition):
         self.pieces = tuple(pieces)
 
     def __repr__(self) -> str:
-        return f"Rows({len(self.pieces)} fragments)"
+        return f"PartitionRows({len(self.pieces)} fragments)"
 
 
 def plan(
     fragments: Sequence[Fragment], fields: frozenset[int] | None, options: ReadOptions
-) -> list[Rows]:
+) -> list[PartitionRows]:
     """The partitions of a read, in row order. No request.
 
     Args:
@@ -127,7 +127,7 @@ def plan(
         limit=options.limit,
         is_filtered=options.filter is not None,
     )
-    return [Rows(split) for split in splits]
+    return [PartitionRows(split) for split in splits]
 
 
 def columns_of(dataset: Dataset, options: ReadOptions) -> list[str]:
@@ -145,7 +145,7 @@ def planned(
     names: Sequence[str],
     options: ReadOptions,
     ids: Collection[int] | None = None,
-) -> list[Rows]:
+) -> list[PartitionRows]:
     """The partitions of a read of some columns of a version, or of some of its fragments."""
     fragments = [
         fragment for fragment in fragments_of(dataset) if ids is None or fragment.id in ids
@@ -184,7 +184,7 @@ class AlanceReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition, in the very types that Spark asks for."""
-        if not isinstance(partition, Rows):  # Spark's own, where no partition was planned
+        if not isinstance(partition, PartitionRows):  # Spark's own, where no partition was planned
             return iter(())
         schema, names = arrow_schema(self.schema), self.schema.names
         batches = stream(lambda: read_pieces(self.version, names, self.options, partition.pieces))

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from alance.spark.following import BYTES, FILES, ROWS, Follower, Limit, Offset, filtered
-from alance.spark.reader import AlanceReader, Rows
+from alance.spark.reader import AlanceReader, PartitionRows
 from alance.spark.worker import run
 
 if TYPE_CHECKING:
@@ -39,10 +39,10 @@ _LIMITS: Final[Mapping[str, Callable[[int], ReadLimit]]] = {
 }
 
 
-class StreamRows(Rows):
+class StreamRows(PartitionRows):
     """A partition of a stream: rows of fragments, the version that they are read in, a filter."""
 
-    def __init__(self, rows: Rows, version: Version, condition: str | None) -> None:
+    def __init__(self, rows: PartitionRows, version: Version, condition: str | None) -> None:
         super().__init__(rows.pieces)
         self.version = version
         self.condition = condition

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from alance import _kernels
-from alance.format.layouts.row_pages import Values
+from alance.format.layouts.row_pages import ValuesForm
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,9 +19,9 @@ NO_CHUNKS = np.empty(0, np.int64)
 FIXED = np.zeros(16, np.uint8)
 
 
-def page_of(values: Values, bits: int) -> _kernels.RowPage:
+def page_of(values: ValuesForm, bits: int) -> _kernels.RowPage:
     """A page of four rows; its chunk is made of its header and its values."""
-    if values is Values.ZIPPED:
+    if values is ValuesForm.ZIPPED:
         return _kernels.RowPage(
             NO_CHUNKS, NO_CHUNKS, 0, 4 * bits // 8, 4, values, bits, 0, 0, 0, False
         )
@@ -41,15 +41,15 @@ def page_of(values: Values, bits: int) -> _kernels.RowPage:
 @pytest.mark.parametrize(
     ("values", "bits"),
     [
-        (Values.FLAT, 24),  # a word of eight bytes would be read for three
-        (Values.FLAT, 128),
-        (Values.FLAT, 1),  # an item would be read from the one byte of a bit
-        (Values.STRINGS, 32),
-        (Values.ZIPPED, 16),
+        (ValuesForm.FLAT, 24),  # a word of eight bytes would be read for three
+        (ValuesForm.FLAT, 128),
+        (ValuesForm.FLAT, 1),  # an item would be read from the one byte of a bit
+        (ValuesForm.STRINGS, 32),
+        (ValuesForm.ZIPPED, 16),
     ],
 )
 def test_only_words_are_indices(
-    values: Values, bits: int, give_items: Callable[[_kernels.RowPage], None]
+    values: ValuesForm, bits: int, give_items: Callable[[_kernels.RowPage], None]
 ) -> None:
     with pytest.raises(ValueError, match="no indices"):
         give_items(page_of(values, bits))
@@ -57,7 +57,7 @@ def test_only_words_are_indices(
 
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 def test_words_are_indices(bits: int) -> None:
-    page = page_of(Values.FLAT, bits)
+    page = page_of(ValuesForm.FLAT, bits)
     page.set_items(np.arange(8, dtype=np.uint8), 2)
     indices = np.array([3, 0, 1, 2], f"<u{bits // 8}").tobytes()
     header = len(indices).to_bytes(2, "little")
@@ -76,7 +76,7 @@ def plan_of(page: _kernels.RowPage, rows: list[int]) -> _kernels.RowPlan:
 
 
 def test_a_sink_knows_its_bounds() -> None:
-    plan, content = plan_of(page_of(Values.ZIPPED, 16), [1, 3]), np.arange(4, dtype=np.uint8)
+    plan, content = plan_of(page_of(ValuesForm.ZIPPED, 16), [1, 3]), np.arange(4, dtype=np.uint8)
     sink = _kernels.RowSink(2, False, 2)
     sink.add(plan, 0, 1, content)
     assert sink.page == 0
@@ -96,7 +96,7 @@ def test_a_source_brings_what_memory_would(tmp_path: Path) -> None:
     content = np.arange(8, dtype=np.uint8)
     path = tmp_path / "file"
     path.write_bytes(bytes(content))
-    plan = plan_of(page_of(Values.ZIPPED, 16), [1, 3])
+    plan = plan_of(page_of(ValuesForm.ZIPPED, 16), [1, 3])
     fd = os.open(path, os.O_RDONLY)
     try:
         sink, source = _kernels.RowSink(2, False, 2), _kernels.FileSource([fd], 4096)

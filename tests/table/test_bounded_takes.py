@@ -18,7 +18,7 @@ import alance
 from alance.format.plans import Pieces
 from alance.io.budget import Budget
 from alance.io.scheduler import Scheduler
-from alance.ops.read.taking import Rows
+from alance.ops.read.taking import PhysicalRows
 from alance.testing.stalls import Stalls
 from tests.reference.waiting import until
 
@@ -181,7 +181,7 @@ async def test_large_takes_at_once_do_not_keep_the_loop(bounded: Lab) -> None:
 def test_ranges_have_all_rows_in_order(counts: list[int], parts: int) -> None:
     handles = cast("Any", [*range(len(counts))])
     offsets = np.concatenate([np.arange(count) for count in counts])
-    rows = Rows(handles, offsets, np.cumsum(counts).tolist())
+    rows = PhysicalRows(handles, offsets, np.cumsum(counts).tolist())
     ranges = rows.ranges(parts)
     own = [
         (handle, offset)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 NO_CHUNKS = np.empty(0, np.int64)
 
 
-class Values(IntEnum):
+class ValuesForm(IntEnum):
     """How values lie in a chunk: the numbers that the kernel knows."""
 
     FLAT = 0
@@ -49,7 +49,7 @@ class Values(IntEnum):
     ZIPPED = 6
 
 
-class Levels(IntEnum):
+class LevelsForm(IntEnum):
     """How levels lie in a chunk."""
 
     NONE = 0
@@ -59,7 +59,7 @@ class Levels(IntEnum):
     BLOCKS = 4
 
 
-INDICES = (Values.FLAT, Values.PACKED, Values.RUNS)
+INDICES = (ValuesForm.FLAT, ValuesForm.PACKED, ValuesForm.RUNS)
 INDEX_BITS = (8, 16, 32, 64)  # the kernel reads an index as one word
 
 
@@ -112,47 +112,47 @@ def zipped_rows(form: ZipForm, place: PagePlace, buffer: int) -> _kernels.RowPag
         start,
         size,
         place.num_rows,
-        Values.ZIPPED,
+        ValuesForm.ZIPPED,
         8 * form.width,
-        Levels.NONE,
+        LevelsForm.NONE,
         form.control_bytes,
         form.shape.max_def,
         False,
     )
 
 
-def _values(codec: MiniBlockCodec) -> tuple[Values, int] | None:
+def _values(codec: MiniBlockCodec) -> tuple[ValuesForm, int] | None:
     match codec:
         case Flat(bits_per_value=bits) if bits == 1 or bits % 8 == 0:
-            return Values.FLAT, bits
+            return ValuesForm.FLAT, bits
         case FixedSizeList(bits_per_value=bits, is_flat=True):
-            return Values.FLAT, bits
+            return ValuesForm.FLAT, bits
         case InlineBitpacking(bits_per_value=bits):
-            return Values.PACKED, bits
+            return ValuesForm.PACKED, bits
         case Rle(bits_per_value=bits):
-            return Values.RUNS, bits
+            return ValuesForm.RUNS, bits
         case ByteStreamSplit(bits_per_value=bits):
-            return Values.SPLIT, bits
+            return ValuesForm.SPLIT, bits
         case Variable(bits_per_offset=bits):
-            return Values.STRINGS, bits
+            return ValuesForm.STRINGS, bits
         case Fsst(table=table, inner=inner):
-            return Values.STRINGS if table is None else Values.FSST, inner.bits_per_offset
+            return ValuesForm.STRINGS if table is None else ValuesForm.FSST, inner.bits_per_offset
     return None
 
 
-def _levels(codec: BlockCodec | None) -> tuple[Levels, int] | None:
+def _levels(codec: BlockCodec | None) -> tuple[LevelsForm, int] | None:
     """How levels lie, and their packed width where the description says it."""
     match codec:
         case None:
-            return Levels.NONE, 0
+            return LevelsForm.NONE, 0
         case Flat(bits_per_value=16):
-            return Levels.FLAT, 0
+            return LevelsForm.FLAT, 0
         case InlineBitpacking(bits_per_value=16):
-            return Levels.PACKED, 0
+            return LevelsForm.PACKED, 0
         case Rle(bits_per_value=16):
-            return Levels.RUNS, 0
+            return LevelsForm.RUNS, 0
         case OutOfLineBitpacking(bits_per_value=16, packed_bits=width):
-            return Levels.BLOCKS, width
+            return LevelsForm.BLOCKS, width
     return None
 
 

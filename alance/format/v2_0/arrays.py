@@ -22,7 +22,7 @@ from alance.format.layouts.base import Layer
 from alance.format.layouts.levels import Shape
 from alance.format.layouts.paged_rows import RowPage
 from alance.format.layouts.place import PagePlace
-from alance.format.layouts.row_pages import NO_CHUNKS, Levels, Values
+from alance.format.layouts.row_pages import NO_CHUNKS, LevelsForm, ValuesForm
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.base import AllNulls, ArrayEncoding, kind_of, unsupported
 from alance.format.v2_0.dictionary import Dictionary
@@ -304,9 +304,9 @@ def row_page(page: ArrayPage) -> RowPage | None:
             start,
             size,
             page.place.num_rows,
-            Values.ZIPPED,
+            ValuesForm.ZIPPED,
             root.bits_per_value * width,
-            Levels.NONE,
+            LevelsForm.NONE,
             0,
             0,
             False,

@@ -39,7 +39,7 @@ KEY: Final = "key "  # before the number of a key, as a column of the scan
 VALUE: Final = "value "
 
 
-class Rows(Protocol):
+class RowScan(Protocol):
     """A scan of some columns of the rows that are aggregated."""
 
     def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
@@ -74,7 +74,7 @@ async def aggregate(
     aggregates: Mapping[str, str],
     group_by: Columns,
     options: ScanOptions,
-    rows: Callable[[Columns], Rows],
+    rows: Callable[[Columns], RowScan],
     memory_bytes: int,
 ) -> pa.Table:
     """The aggregates of rows; see `Scanner.aggregate`."""

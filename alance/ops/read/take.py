@@ -15,7 +15,7 @@ from alance.file.batches import empty_batch, in_order, one_batch
 from alance.io.joined import Joint
 from alance.ops.read.positions import as_positions, by_key, by_position
 from alance.ops.read.rows import with_meta
-from alance.ops.read.taking import FEW_ROWS, Rows, prepare_take, read_rows
+from alance.ops.read.taking import FEW_ROWS, PhysicalRows, prepare_take, read_rows
 from alance.ops.version.first_use import ARROW, load_readers
 from alance.ops.version.projection import plain_names
 
@@ -173,7 +173,7 @@ async def _take_placed(
     await prepare_take(snapshot, handles, schema)
     if projection.meta:
         await snapshot.load_meta(handles, projection.meta)
-    asked = Rows(handles, rows, cuts[1:])
+    asked = PhysicalRows(handles, rows, cuts[1:])
     if not live:
         for handle, own_rows in asked.by_fragment():
             _check_live(handle, own_rows)
@@ -217,7 +217,9 @@ def _check_live(handle: FragmentHandle, rows: Int64s) -> None:
         )
 
 
-def _with_meta(batch: pa.RecordBatch, taken: Rows, projection: Projection) -> pa.RecordBatch:
+def _with_meta(
+    batch: pa.RecordBatch, taken: PhysicalRows, projection: Projection
+) -> pa.RecordBatch:
     """The batch of rows of several fragments, with the meta columns of the projection."""
     parts, first = [], 0
     for handle, rows in taken.by_fragment():

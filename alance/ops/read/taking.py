@@ -55,7 +55,7 @@ class TooMuch(Exception):
     """What several callers ask for at once is to be taken for fewer of them at a time."""
 
 
-class Rows(NamedTuple):
+class PhysicalRows(NamedTuple):
     """Physical rows of fragments, one fragment behind the other."""
 
     handles: Sequence[FragmentHandle]
@@ -74,7 +74,7 @@ class Rows(NamedTuple):
             for handle, (first, last) in zip(self.handles, bounds, strict=True)
         ]
 
-    def ranges(self, count: int) -> list[Rows]:
+    def ranges(self, count: int) -> list[PhysicalRows]:
         """The same in order, as so many of about equal size."""
         cuts = [self.num_rows * number // count for number in range(count + 1)]
         begins = [0, *self.ends]
@@ -87,13 +87,13 @@ class Rows(NamedTuple):
             ]
             if parts:
                 handles, ends = zip(*parts, strict=True)
-                ranges.append(Rows(handles, self.offsets[first:last], ends))
+                ranges.append(PhysicalRows(handles, self.offsets[first:last], ends))
         return ranges
 
 
 async def read_rows(
     snapshot: Snapshot,
-    rows: Rows,
+    rows: PhysicalRows,
     choice: TakenColumns,
     finish: Callable[[pa.RecordBatch], T],
     *,
@@ -187,7 +187,7 @@ def _parts(
     return parts, [engine.held_bytes(part.unread_pieces) for part in parts], None
 
 
-def _decoded_bytes(rows: Rows, opened: Sequence[OpenFragment]) -> int:
+def _decoded_bytes(rows: PhysicalRows, opened: Sequence[OpenFragment]) -> int:
     """Memory of the output, estimated."""
     counts = np.diff(rows.ends, prepend=0).tolist()
     return int(sum(count * own.row_bytes for count, own in zip(counts, opened, strict=True)))
@@ -210,7 +210,7 @@ async def prepare_take(
 
 
 def take_rows(
-    snapshot: Snapshot, rows: Rows, choice: TakenColumns
+    snapshot: Snapshot, rows: PhysicalRows, choice: TakenColumns
 ) -> Plan[tuple[TakenRows, Sequence[OpenFragment]]]:
     """Plan rows of fragments, of which those that the cache does not know are opened: one round.
 

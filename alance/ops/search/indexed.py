@@ -90,7 +90,7 @@ class Ivf:
     linked: OpenFragment | None
     ways: Bytes
     sizes: Int64s
-    told: dict[tuple[int, int], list[Part]] = field(default_factory=dict)
+    told: dict[tuple[int, int], list[FilePart]] = field(default_factory=dict)
 
     @property
     def num_partitions(self) -> int:
@@ -114,7 +114,7 @@ class Ivf:
             ]
         return num_bytes
 
-    def parts(self, number: int, ef: int) -> list[Part]:
+    def parts(self, number: int, ef: int) -> list[FilePart]:
         """What a search reads of a partition: its rows, and its graph where that is followed."""
         parts = self.told.get((number, ef))
         if parts is None:
@@ -123,23 +123,23 @@ class Ivf:
             parts = self.told[number, ef] = self._parts(number, ef)
         return parts
 
-    def _parts(self, number: int, ef: int) -> list[Part]:
+    def _parts(self, number: int, ef: int) -> list[FilePart]:
         first, stop = self.storage.offsets[number : number + 2].tolist()
         names = self.quantizer.columns
 
         def rows(batch: pa.RecordBatch) -> Partition:
             return self.quantizer.kept(Partition.of(number, batch, names))
 
-        parts = [Part(("partition", self.where, number), self.opened, (first, stop), rows)]
+        parts = [FilePart(("partition", self.where, number), self.opened, (first, stop), rows)]
         graphs = self.graphs
         if graphs is not None and graphs.pays(number, stop - first, ef):
             assert self.linked is not None
             links = partial(graphs.graph, number)
             key = ("graph", self.where, number)
-            parts.append(Part(key, self.linked, graphs.span(number), links))
+            parts.append(FilePart(key, self.linked, graphs.span(number), links))
         return parts
 
-    def all_parts(self, ef: int) -> Iterator[list[Part]]:
+    def all_parts(self, ef: int) -> Iterator[list[FilePart]]:
         """What searches of that `ef` read of all partitions, in groups of some bytes."""
         partitions = np.flatnonzero(self.sizes)
         sizes = self.num_bytes_of(partitions, ef).tolist()
@@ -235,7 +235,7 @@ async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, di
     return await engine.cache.get(("vector index", where), load, lambda ivf: ivf.num_bytes)
 
 
-class Part(NamedTuple):
+class FilePart(NamedTuple):
     """Rows of a file of a segment that are kept in memory.
 
     Attributes:
@@ -419,7 +419,7 @@ async def _search_group(
     await engine.pool.run(work, inline=is_small)
 
 
-async def read_parts(engine: Engine, parts: Sequence[Part]) -> dict[Hashable, Any]:
+async def read_parts(engine: Engine, parts: Sequence[FilePart]) -> dict[Hashable, Any]:
     """Parts of segments by their keys; those that several searches want are read once.
 
     Cost: a round for those that the search cache has not.
@@ -427,7 +427,7 @@ async def read_parts(engine: Engine, parts: Sequence[Part]) -> dict[Hashable, An
     of_keys = {part.key: part for part in parts}
 
     async def load(keys: Sequence[Hashable]) -> list[Any]:
-        by_file: dict[int, list[Part]] = {}
+        by_file: dict[int, list[FilePart]] = {}
         for key in keys:
             by_file.setdefault(id(of_keys[key].opened), []).append(of_keys[key])
         missing = [sorted(of_file, key=lambda part: part.span) for of_file in by_file.values()]

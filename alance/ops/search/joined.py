@@ -31,7 +31,7 @@ _shared: Final = attrgetter(
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CallerPart:
     """What one caller gets: the numbers of its queries, and their rows."""
 
     numbers: Int32s
@@ -46,7 +46,7 @@ def joint_of(
     options: ScanOptions,
     *,
     most: int = MAX_ROWS,
-) -> Joint[Any, Part]:
+) -> Joint[Any, CallerPart]:
     """What a search goes together with: those of the version that ask the same.
 
     Args:
@@ -56,7 +56,7 @@ def joint_of(
     """
     names = tuple(columns) if isinstance(columns, list | tuple) else columns
 
-    def joint() -> Joint[Any, Part]:
+    def joint() -> Joint[Any, CallerPart]:
         return Joint(min(most, MAX_ROWS // num_rows), UNDER_WAY[snapshot.is_remote])
 
     # Of this loop: callers of another one wait there.

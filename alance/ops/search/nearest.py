@@ -19,7 +19,7 @@ from alance.ops.read.ordering import output_schema
 from alance.ops.read.sorting import in_order
 from alance.ops.read.take import batch_of, flat_rows, take_rows
 from alance.ops.search.answer import check_queries, find_hits
-from alance.ops.search.joined import Part, joint_of
+from alance.ops.search.joined import CallerPart, joint_of
 from alance.ops.search.options import DISTANCE, DOC_INDEX, QUERY_INDEX, search_of, vector_type
 from alance.ops.search.segments import way_of
 from alance.ops.version.first_use import load_readers
@@ -55,7 +55,7 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
     keys = sort_keys(schema, options)
     check_queries(search, way_of(snapshot, search, options))
 
-    async def answer(queries: Sequence[Float64s]) -> Sequence[Part]:
+    async def answer(queries: Sequence[Float64s]) -> Sequence[CallerPart]:
         counts = [len(own) for own in queries]
         asked = search
         if len(counts) > 1 or queries[0] is not search.queries:
@@ -207,7 +207,7 @@ async def parts_of(
     hits: Hits,
     counts: Sequence[int],
     measure: str = DISTANCE,
-) -> list[Part]:
+) -> list[CallerPart]:
     """The rows of each caller, cut to offset and limit. Cost: a take of the columns.
 
     Args:
@@ -223,14 +223,14 @@ async def parts_of(
         starts, stops = _ends(offsets_of(stops - starts))
     batch = await output_of(snapshot, columns, options, hits, measure)
     if len(counts) == 1:
-        return [Part(hits.numbers, batch)]
+        return [CallerPart(hits.numbers, batch)]
     is_shared = batch_bytes(batch) <= SHARED_BYTES
     parts = []
     for start, stop, first in zip(starts.tolist(), stops.tolist(), firsts.tolist(), strict=False):
         rows = batch.slice(start, stop - start)
         if not is_shared:
             rows = batch.take(to_arrow(np.arange(start, stop)))
-        parts.append(Part(hits.numbers[start:stop] - np.int32(first), rows))
+        parts.append(CallerPart(hits.numbers[start:stop] - np.int32(first), rows))
     return parts
 
 

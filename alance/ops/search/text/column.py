@@ -15,7 +15,7 @@ from alance.ops.search.answer import check_rows, flat_options
 from alance.ops.search.eligible import eligible_rows
 from alance.ops.search.text.files import Needed, kept_segments, open_segment
 from alance.ops.search.text.flat import FlatTexts, read_texts
-from alance.ops.search.text.part import Part
+from alance.ops.search.text.part import TextPart
 from alance.ops.search.text.query import MatchQuery, PhraseQuery, leaves_of
 from alance.ops.search.text.ranked import NO_ROWS, Ranked
 from alance.ops.search.text.scores import ALL, Quota, Statistics
@@ -183,14 +183,14 @@ class ColumnSearch:
         return work
 
     @cached_property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[TextPart]:
         """What is searched, once it is read: partitions of the index, and texts without one."""
         parts = [
-            Part(partition.documents, own, partition.where, eligible)
+            TextPart(partition.documents, own, partition.where, eligible)
             for (partition, eligible), own in zip(self.partitions, self.lists, strict=True)
         ]
         if self.flat is not None:
-            parts.append(Part(self.flat.documents(), self.flat.lists()))
+            parts.append(TextPart(self.flat.documents(), self.flat.lists()))
         return parts
 
     def answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:

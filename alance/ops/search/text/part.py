@@ -28,7 +28,7 @@ EVERY: Final = Eligible()
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TextPart:
     """Documents, and the posting lists of the words that are asked for.
 
     Attributes:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from alance.ops.read.options import ScanOptions
-    from alance.ops.search.joined import Part
+    from alance.ops.search.joined import CallerPart
     from alance.ops.search.text.query import TextQuery
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
@@ -58,7 +58,7 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
     count = None if options.limit is None else (options.offset or 0) + options.limit
     use_index = uses_index(options)
 
-    async def answer(queries: Sequence[TextQuery]) -> Sequence[Part]:
+    async def answer(queries: Sequence[TextQuery]) -> Sequence[CallerPart]:
         ranking = ranked_rows(snapshot, queries, options, count, use_index=use_index)
         works: list[Awaitable[Any]] = [ranking]
         if snapshot.is_remote:
