@@ -85,7 +85,7 @@ async def test_pylance_finds_as_much_by_our_graphs_as_by_its_own(
         own, right = (
             recall(place, metric, dtype, nprobes=2, ef=ef) for place in (tmp_path / "ours", theirs)
         )
-        # 600 answers of few links; pylance's graphs differ by 0.02 from build to build.
+        # Of few links; pylance's graphs differ by 0.02 from build to build.
         assert own >= right - (0.025 if right > 0.97 else 0.04)
     for query in clustered(20, 98, dtype):
         ours = await dataset.nearest("v", query, 10, columns=["id"], nprobes=2, ef=40)

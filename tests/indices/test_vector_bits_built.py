@@ -108,8 +108,8 @@ async def test_pylance_finds_as_much_as_by_its_own(tmp_path: Path, metric: str, 
             await (await alance.dataset(place)).create_index("v", "IVF_RQ", **options)
         else:
             lance.dataset(place).create_index("v", "IVF_RQ", **options)
-        found.append(recall(place, metric, "float32", nprobes=4))
-    # Both rotate by chance: where codes are coarse that is several hundredths.
+        found.append(recall(place, metric, "float32", 240, nprobes=4))
+    # pylance rotates by chance: where codes are coarse, its recall differs by 0.02.
     assert found[0] >= found[1] - (0.05 if bits > 3 else 0.1)
 
 
