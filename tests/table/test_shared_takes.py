@@ -147,18 +147,18 @@ async def test_damaged_bytes_give_errors_of_alance_alone(
     """Or other values; never a crash, and the threads take the next one."""
     rows = rows_of(values, 5)
     chance = Random(8)
-    file = max((table / "data").glob("*.lance"))
-    content = file.read_bytes()
+    name = lance.dataset(table).get_fragments()[-1].data_files()[0].path
+    content = (table / "data" / name).read_bytes()
     failures = 0
     async with alance.Session(decode_threads=3) as session:
         for number in range(20):
             place = tmp_path / f"{number}.lance"
             shutil.copytree(table, place)
-            (place / "data" / file.name).write_bytes(spoiled(content, number, chance))
+            (place / "data" / name).write_bytes(spoiled(content, number, chance))
             try:
                 dataset = await alance.dataset(place, session=session)
-                for name in NAMES:
-                    await dataset.take(rows, [name])
+                for column in NAMES:
+                    await dataset.take(rows, [column])
             except AlanceError:
                 failures += 1
     assert failures >= 4  # those that were cut off, at least
