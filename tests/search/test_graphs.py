@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import alance
-from alance.format.index.hnsw import Graphs, Links, Shape, walked_rows
+from alance.format.index.hnsw import Graphs, GraphShape, Links, walked_rows
 from alance.format.proto import vector_index_pb2
 from tests.search.search_cases import METRICS, agree, ids, ours, queries, table, theirs, written
 
@@ -169,8 +169,8 @@ def test_graphs_that_are_not_told_of_are_refused(listed: str | None) -> None:
     right = Graphs.parse(
         {"lance:hnsw": json.dumps([SHAPE] * 2)}, memoryview(message), np.array([3, 3]), 6
     )
-    assert right.shapes[1] == Shape(0, (0, 3), Links(2, 9, 7))
-    assert Shape.parse(right.shapes[1].text()) == right.shapes[1]
+    assert right.shapes[1] == GraphShape(0, (0, 3), Links(2, 9, 7))
+    assert GraphShape.parse(right.shapes[1].text()) == right.shapes[1]
 
 
 async def test_spoiled_graphs_give_errors_and_no_crash(tmp_path: Path) -> None:

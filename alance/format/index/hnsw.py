@@ -78,7 +78,7 @@ DEFAULT: Final = Links(m=20, ef_construction=150, max_level=7)
 MOST: Final = Links(m=1024, ef_construction=1 << 20, max_level=64)  # the kernel takes no more
 
 
-class Shape(NamedTuple):
+class GraphShape(NamedTuple):
     """What is told of a graph.
 
     Attributes:
@@ -90,7 +90,7 @@ class Shape(NamedTuple):
     links: Links
 
     @classmethod
-    def parse(cls, text: object) -> Shape:
+    def parse(cls, text: object) -> GraphShape:
         """From its JSON.
 
         Raises:
@@ -133,7 +133,7 @@ class Graphs:
 
     offsets: Int64s
     sizes: Int64s
-    shapes: tuple[Shape | None, ...]
+    shapes: tuple[GraphShape | None, ...]
 
     @classmethod
     def parse(
@@ -153,7 +153,7 @@ class Graphs:
         if not isinstance(listed, list) or len(listed) != len(sizes):
             raise CorruptFileError(f"vector index: no graphs of {len(sizes)} partitions")
         shapes = tuple(
-            Shape.parse(text) if size else None
+            GraphShape.parse(text) if size else None
             for size, text in zip(sizes.tolist(), listed, strict=True)
         )
         return cls(offsets, sizes, shapes)

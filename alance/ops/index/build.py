@@ -17,7 +17,7 @@ from alance.format.index.zone_build import ZoneBuilder
 from alance.format.table.indices import ADDRESSES_FROM, json_details
 from alance.ops.index.keyed import ColumnValues, OtherTypeError, RowKeys
 from alance.ops.index.runs import run_schema
-from alance.ops.index.segment_files import NO_END, FileEnd, NewSegment
+from alance.ops.index.segment_files import NO_END, NewSegment, SegmentEnd
 from alance.ops.index.sort import MEMORY, RowSorter
 from alance.ops.index.value_options import PLAIN, ValueOptions, check_suits
 from alance.ops.lookup.files import sort_key
@@ -200,7 +200,7 @@ async def write_row_sets(
     form: KeyedSets = ROW_SETS,
     *,
     of_sets: bool = False,
-    end: Callable[[], FileEnd] = lambda: NO_END,
+    end: Callable[[], SegmentEnd] = lambda: NO_END,
 ) -> None:
     """Write the file of a bitmap index, or of another one that has keys with row sets.
 
@@ -212,12 +212,12 @@ async def write_row_sets(
     """
     sets = RowSetBuilder(type_, sort_key, form, of_sets=of_sets)
 
-    def whole_end() -> FileEnd:
+    def whole_end() -> SegmentEnd:
         others = end()
         if form is not ROW_SETS:
             return others
         counts = json.dumps({"num_bitmaps": sets.num_keys}, separators=(",", ":"))
-        return FileEnd({bitmap.STATS: counts, **others.metadata}, others.buffers)
+        return SegmentEnd({bitmap.STATS: counts, **others.metadata}, others.buffers)
 
     batches = set_batches(files.snapshot.engine.pool, rows, sets)
     await files.write(form.file, sets.schema, batches, whole_end)
@@ -282,9 +282,9 @@ async def write_zones(
         batches: of zones, as it makes them.
     """
 
-    def end() -> FileEnd:
+    def end() -> SegmentEnd:
         metadata, null_rows = zones.end()
-        return FileEnd(metadata, [null_rows])
+        return SegmentEnd(metadata, [null_rows])
 
     await files.write(zones.file, zones.schema, batches, end)
 

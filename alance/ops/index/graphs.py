@@ -21,7 +21,7 @@ from alance.format.index.encoders import LinkableEncoder
 from alance.format.numbers import to_arrow
 from alance.io.readahead import in_turn
 from alance.io.tasks import all_of
-from alance.ops.index.segment_files import FileEnd, SegmentFiles
+from alance.ops.index.segment_files import SegmentEnd, SegmentFiles
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from alance.format.index.encoders import Encoder
     from alance.ops.index.train import Training
 
-    Graph = tuple[int, hnsw.Shape, pa.RecordBatch]
+    Graph = tuple[int, hnsw.GraphShape, pa.RecordBatch]
     Kept = Callable[[int, int], Awaitable[Graph | None]]
 
 SEED: Final = 42  # the same rows give the same graph
@@ -69,7 +69,7 @@ class NewGraphs:
         self._aimed = aimed
         self._kept = kept
         self._queue: asyncio.Queue[Graph | None] = asyncio.Queue(1)
-        self._shapes: dict[int, hnsw.Shape] = {}
+        self._shapes: dict[int, hnsw.GraphShape] = {}
         self._sizes = np.zeros(len(centroids), np.int64)
 
     @classmethod
@@ -148,7 +148,7 @@ class NewGraphs:
         m, ef, levels = self._links
         return _kernels.GraphBuilder(rows, m, ef, levels, SEED)
 
-    def _finished(self, builder: _kernels.GraphBuilder) -> tuple[hnsw.Shape, pa.RecordBatch]:
+    def _finished(self, builder: _kernels.GraphBuilder) -> tuple[hnsw.GraphShape, pa.RecordBatch]:
         rows, starts, links, distances, levels, entry = builder.finish()
         offsets = to_arrow(starts)
         columns = [
@@ -156,7 +156,7 @@ class NewGraphs:
             pa.ListArray.from_arrays(offsets, to_arrow(links)),
             pa.ListArray.from_arrays(offsets, to_arrow(distances)),
         ]
-        shape = hnsw.Shape(entry, tuple(levels.tolist()), self._links)
+        shape = hnsw.GraphShape(entry, tuple(levels.tolist()), self._links)
         return shape, pa.RecordBatch.from_arrays(columns, schema=pa.schema(hnsw.FIELDS))
 
     async def _batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
@@ -165,7 +165,7 @@ class NewGraphs:
             self._shapes[number], self._sizes[number] = shape, batch.num_rows
             yield batch
 
-    def _end(self) -> FileEnd:
+    def _end(self) -> SegmentEnd:
         kind = {"type": f"IVF_HNSW_{self._encoder.KIND}", ivf.METRIC: self._metric}
         shapes = map(self._shapes.get, range(len(self._sizes)))
         metadata = {
@@ -177,4 +177,4 @@ class NewGraphs:
             ),
         }
         content = ivf.ivf_of_centroids(self._centroids, self._sizes)
-        return FileEnd(metadata, [np.frombuffer(content, np.uint8)])
+        return SegmentEnd(metadata, [np.frombuffer(content, np.uint8)])

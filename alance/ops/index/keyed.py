@@ -20,7 +20,7 @@ from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.ngram import POSTING_LISTS, token_rows
 from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.index.runs import run_schema
-from alance.ops.index.segment_files import NO_END, FileEnd
+from alance.ops.index.segment_files import NO_END, SegmentEnd
 from alance.ops.lookup.segments import BTREE, LABELS, NGRAMS
 
 if TYPE_CHECKING:
@@ -152,10 +152,10 @@ class RowKeys:
     def _batch(self, keys: pa.Array, rows: pa.Array) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([keys, rows], schema=self.schema)
 
-    def end(self) -> FileEnd:
+    def end(self) -> SegmentEnd:
         """What the file has behind the keys."""
         if self.kind != LABELS:
             return NO_END
         rows = np.concatenate([np.empty(0, np.int64), *self.null_rows])
         content = np.frombuffer(rows_bytes(rows), np.uint8)
-        return FileEnd({bitmap.LABEL_NULLS: "1"}, [content])
+        return SegmentEnd({bitmap.LABEL_NULLS: "1"}, [content])

@@ -17,7 +17,7 @@ from alance.format.numbers import as_numbers, to_arrow
 from alance.format.row_set import RowSet
 from alance.ops.index.build import write_row_sets, write_tree
 from alance.ops.index.runs import run_schema
-from alance.ops.index.segment_files import NO_END, FileEnd, StoredFile, spans_of
+from alance.ops.index.segment_files import NO_END, SegmentEnd, StoredFile, spans_of
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.segments import BTREE
 
@@ -122,7 +122,7 @@ async def _moved_sets(
     if bitmap.LABEL_NULLS in stored.metadata:
         nulls = await stored.told_buffer(bitmap.LABEL_NULLS)
         content = await snapshot.engine.pool.run(lambda: moved_set(nulls) or rows_bytes(_NO_ROWS))
-        ends = FileEnd({bitmap.LABEL_NULLS: "1"}, [np.frombuffer(content, np.uint8)])
+        ends = SegmentEnd({bitmap.LABEL_NULLS: "1"}, [np.frombuffer(content, np.uint8)])
     async with aclosing(_changed_sets(stored, moved_set, form)) as rows:
         type_ = stored.schema.field(form.keys).type
         await write_row_sets(new, type_, rows, form, of_sets=True, end=lambda: ends)

@@ -15,7 +15,7 @@ from alance.format.index.text.dictionary import Dictionary
 from alance.format.index.text.metadata import Documents, TextMetadata
 from alance.format.index.text.postings import Postings
 from alance.format.numbers import offsets_of
-from alance.ops.index.segment_files import FileEnd, StoredFile, spans_of
+from alance.ops.index.segment_files import SegmentEnd, StoredFile, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -122,7 +122,7 @@ class _Part:
         if elements is not None:
             elements = elements[self.is_kept]
         rows = columns.document_rows(self.rows.view(np.uint64), self.lengths, elements)
-        end = FileEnd({metadata.TOTAL: str(int(self.lengths.sum(dtype=np.uint64)))})
+        end = SegmentEnd({metadata.TOTAL: str(int(self.lengths.sum(dtype=np.uint64)))})
         name = metadata.documents_file(self.number)
         await new.write(name, rows.schema, _rows_of(rows), lambda: end)
 

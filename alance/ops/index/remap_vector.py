@@ -23,7 +23,7 @@ from alance.format.index.vector_codes import (
 )
 from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.index.graphs import NewGraphs
-from alance.ops.index.segment_files import FileEnd, StoredFile
+from alance.ops.index.segment_files import SegmentEnd, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -67,13 +67,13 @@ async def moved_vectors(snapshot: Snapshot, index: Index, moves: Moves, new: Seg
             buffers.append(np.frombuffer(buffer, np.uint8))
             told[key] = 1 + len(buffers)
 
-    def end() -> FileEnd:
+    def end() -> SegmentEnd:
         first = np.frombuffer(ivf.ivf_of_partitions(partitions.lengths), np.uint8)
         metadata = {
             ivf.BUFFER: "1",
             ivf.STORAGE: ivf.storage_text(told),
         }
-        return FileEnd(metadata, [first, *buffers])
+        return SegmentEnd(metadata, [first, *buffers])
 
     moved = stored.by_partition(partitions.ends, partitions.moved)
     if not centroids.has_graphs:

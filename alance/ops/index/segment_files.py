@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 
-class FileEnd(NamedTuple):
+class SegmentEnd(NamedTuple):
     """What follows the rows of a file.
 
     Attributes:
@@ -61,7 +61,7 @@ class FileEnd(NamedTuple):
     buffers: Sequence[Bytes] = ()
 
 
-NO_END: Final = FileEnd({})
+NO_END: Final = SegmentEnd({})
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +81,7 @@ class SegmentFiles:
         name: str,
         schema: pa.Schema,
         batches: AsyncGenerator[pa.RecordBatch, None],
-        end: Callable[[], FileEnd] | None = None,
+        end: Callable[[], SegmentEnd] | None = None,
         *,
         page_bytes: int = PAGE_BYTES,
     ) -> None:

@@ -27,7 +27,7 @@ from alance.format.table.indices import Index
 from alance.io.readahead import in_turn
 from alance.ops.index.new import commit_segments
 from alance.ops.index.new_text import check_new_text
-from alance.ops.index.segment_files import FileEnd, NewSegment, StoredFile
+from alance.ops.index.segment_files import NewSegment, SegmentEnd, StoredFile
 from alance.ops.index.sort import MEMORY
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
@@ -187,7 +187,7 @@ class TextSegmentBuilder(NewSegment):
         words = _rows_of(await pool.run(part.words))
         await self.files.write(metadata.tokens_file(number), columns.TOKENS, words)
         documents = _rows_of(await pool.run(part.documents))
-        end = FileEnd({metadata.TOTAL: str(part.num_tokens)})
+        end = SegmentEnd({metadata.TOTAL: str(part.num_tokens)})
         name = metadata.documents_file(number)
         schema = columns.DOCUMENTS_OF_ELEMENTS if self.of_elements else columns.DOCUMENTS
         await self.files.write(name, schema, documents, lambda: end)

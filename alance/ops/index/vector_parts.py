@@ -228,7 +228,7 @@ class MergedGraphs:
                         row += graph.num_rows
                         columns = graph.columns[1:]
                         rows = pa.RecordBatch.from_arrays(columns, schema=pa.schema(hnsw.FIELDS))
-                        yield number, hnsw.Shape(entry, levels, links), rows
+                        yield number, hnsw.GraphShape(entry, levels, links), rows
 
 
 async def discard_training(snapshot: Snapshot, build: str) -> None:

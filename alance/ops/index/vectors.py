@@ -28,7 +28,7 @@ from alance.ops.index.carried import CarriedSegment, joined
 from alance.ops.index.graphs import NewGraphs
 from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
-from alance.ops.index.segment_files import FileEnd, NewSegment
+from alance.ops.index.segment_files import NewSegment, SegmentEnd
 from alance.ops.index.sort import MEMORY, RowSorter
 from alance.ops.index.split import split_large
 from alance.ops.index.train import Step, train, training_of
@@ -283,9 +283,9 @@ class VectorSegmentBuilder(NewSegment):
             return
             yield
 
-        def end() -> FileEnd:
+        def end() -> SegmentEnd:
             content = ivf.ivf_of_centroids(training.centroids)
-            return FileEnd(metadata, [np.frombuffer(content, np.uint8)])
+            return SegmentEnd(metadata, [np.frombuffer(content, np.uint8)])
 
         name = ivf.INDEX_FILE
         await self.files.write(name, pa.schema([marker]), nothing(), end)
@@ -370,7 +370,7 @@ class CodedRows:
             async for batch in ordered:
                 yield batch
 
-    def end(self) -> FileEnd:
+    def end(self) -> SegmentEnd:
         """The end of the file, after all rows."""
         encoder = self.training.encoder
         metadata = {
@@ -380,7 +380,7 @@ class CodedRows:
         }
         contents = [ivf.ivf_of_partitions(self.lengths), *encoder.buffers()]
         self.buffer_bytes = sum(map(len, contents))
-        return FileEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
+        return SegmentEnd(metadata, [np.frombuffer(content, np.uint8) for content in contents])
 
     async def taken(self, ids: Int64s) -> AsyncGenerator[pa.RecordBatch, None]:
         """Rows by id, which have vectors, with their partitions and codes."""

@@ -47,7 +47,7 @@ NAMED: Final = 3  # missing keys that an error names
 
 
 @dataclass(frozen=True, slots=True)
-class KeyColumns:
+class TableKey:
     """The columns of a key.
 
     Attributes:
@@ -63,7 +63,7 @@ class KeyColumns:
     filter: str
 
     @classmethod
-    def of(cls, schema: Schema, column: KeyColumn) -> KeyColumns:
+    def of(cls, schema: Schema, column: KeyColumn) -> TableKey:
         """
         Raises:
             InvalidInputError: an unknown column, one whose values are no keys, or none named
@@ -123,7 +123,7 @@ class KeyReads:
     """
 
     snapshot: Snapshot
-    keys: KeyColumns
+    keys: TableKey
     names: tuple[str, ...]
     read: Columns
     schema: pa.Schema
@@ -135,9 +135,9 @@ class KeyReads:
     def of(cls, snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
         """
         Raises:
-            InvalidInputError: as from `KeyColumns.of`, or unknown output columns.
+            InvalidInputError: as from `TableKey.of`, or unknown output columns.
         """
-        keys = KeyColumns.of(snapshot.schema, column)
+        keys = TableKey.of(snapshot.schema, column)
         names = tuple(output_schema(snapshot, columns, ScanOptions()).names)
         if isinstance(columns, Mapping):
             of_keys = tuple(f"key {number} of {len(names)}" for number in range(len(keys.paths)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int64s, UInt64s
     from alance.ops.read.options import ScanOptions
-    from alance.ops.search.segments import Segment
+    from alance.ops.search.segments import SearchSegment
     from alance.ops.version.snapshot import Snapshot
 
 MASK_BYTES: Final = 16 << 20  # of masks that are remembered, about
@@ -84,7 +84,7 @@ class Eligible:
 
 
 async def eligible_rows(
-    snapshot: Snapshot, segments: Sequence[Segment], filtering: ScanOptions | None
+    snapshot: Snapshot, segments: Sequence[SearchSegment], filtering: ScanOptions | None
 ) -> tuple[list[Eligible], RowSet | None]:
     """The rows of each segment of an index that may be given; and those that a filter keeps.
 
@@ -107,7 +107,7 @@ async def eligible_rows(
     return [(await _live_rows(snapshot, segment)).within(kept) for segment in segments], kept
 
 
-async def _live_rows(snapshot: Snapshot, segment: Segment) -> Eligible:
+async def _live_rows(snapshot: Snapshot, segment: SearchSegment) -> Eligible:
     """The live rows of the fragments that a segment covers; remembered."""
     covered, named = segment.covered, segment.index.fragment_ids
     slot: list[Eligible] = snapshot.remember((_live_rows, covered, named), list)

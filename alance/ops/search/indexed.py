@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from alance.ops.search.eligible import Eligible
     from alance.ops.search.heads import Head, StorageHead
     from alance.ops.search.options import Search
-    from alance.ops.search.segments import Segment
+    from alance.ops.search.segments import SearchSegment
     from alance.ops.version.snapshot import Snapshot
 
 
@@ -185,7 +185,9 @@ def _ways(centroids: Centroids) -> Bytes:
     return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
 
 
-async def open_segment(snapshot: Snapshot, segment: Segment, value_type: str, dim: int) -> Ivf:
+async def open_segment(
+    snapshot: Snapshot, segment: SearchSegment, value_type: str, dim: int
+) -> Ivf:
     """A segment's centroids, partitions and quantiser. Cost: two rounds, of own files one, once.
 
     Raises:

@@ -80,7 +80,7 @@ async def _parts(snapshot: Snapshot, index: Index, *, with_positions: bool) -> l
         path = dict(struct_paths(snapshot.schema.fields))[index.fields[0]]
         column = join_path(path)
         type_ = vector_type(snapshot.schema.field(column), column)
-        segment = of_vectors.Segment(index, frozenset())
+        segment = of_vectors.SearchSegment(index, frozenset())
         ivf = await open_vectors(snapshot, segment, type_.name, type_.dim)
         return [partial(read_parts, snapshot.engine, parts) for parts in ivf.all_parts(EF)]
     if index.kind == of_texts.KIND:

@@ -29,7 +29,7 @@ VERSIONS: Final = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class SearchSegment:
     """A segment of an index, and the live fragments that it answers for."""
 
     index: Index
@@ -48,7 +48,7 @@ class Way:
     """
 
     metric: str
-    segments: tuple[Segment, ...]
+    segments: tuple[SearchSegment, ...]
     uncovered: tuple[FragmentHandle, ...]
     lines: tuple[str, ...]
 
@@ -68,14 +68,14 @@ def way_of(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
 def _way(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
     handles = chosen(snapshot, options)
     lines: list[str] = []
-    groups: dict[tuple[str, str], list[Segment]] = {}
+    groups: dict[tuple[str, str], list[SearchSegment]] = {}
     live = {handle.id for handle in handles}
     leaf = snapshot.schema.field(search.path)
     for segment in usable_segments(snapshot, leaf, KIND, live, _fault, lines):
         groups.setdefault((segment.index.name, _metric(segment.index)), []).append(segment)
     if not search.probing.use_index:
         groups, lines = {}, ["no index is used, as asked"]
-    best: tuple[Segment, ...] = ()
+    best: tuple[SearchSegment, ...] = ()
     metric = search.metric or search.default_metric
     for (name, by), segments in sorted(groups.items()):
         if search.metric is not None and by != search.metric:
@@ -101,7 +101,7 @@ def _way(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
     return Way(metric, best, left, tuple(lines))
 
 
-def num_covered(segments: Sequence[Segment]) -> int:
+def num_covered(segments: Sequence[SearchSegment]) -> int:
     """Live fragments that segments answer for."""
     return sum(len(segment.covered) for segment in segments)
 
@@ -113,7 +113,7 @@ def usable_segments(
     live: set[int],
     fault: Callable[[Index], str],
     lines: list[str],
-) -> list[Segment]:
+) -> list[SearchSegment]:
     """The segments of a column's indices of a kind that a search may ask.
 
     Args:
@@ -122,7 +122,7 @@ def usable_segments(
         fault: why one of the kind is not asked; "": it is.
         lines: is told which are not, and why.
     """
-    segments: list[Segment] = []
+    segments: list[SearchSegment] = []
     messages = snapshot.manifest.indices
     for message in messages:
         if list(message.fields) != [leaf.id]:
@@ -142,7 +142,7 @@ def usable_segments(
             continue
         covered = frozenset(live & (index.fragment_ids or frozenset()))
         if covered:
-            segments.append(Segment(index, covered))
+            segments.append(SearchSegment(index, covered))
     return segments
 
 

@@ -11,7 +11,7 @@ from alance.format.index.text.source import TextSource, text_paths
 from alance.format.paths import join_path
 from alance.format.table.indices import Index, kind_of
 from alance.ops.read.plan import chosen
-from alance.ops.search.segments import Segment, num_covered, usable_segments
+from alance.ops.search.segments import SearchSegment, num_covered, usable_segments
 
 if TYPE_CHECKING:
     from alance.ops.read.options import ScanOptions
@@ -36,7 +36,7 @@ class TextWay:
 
     column: str
     of_elements: bool
-    segments: tuple[Segment, ...]
+    segments: tuple[SearchSegment, ...]
     uncovered: tuple[FragmentHandle, ...]
     lines: tuple[str, ...]
     without_positions: str = ""
@@ -92,7 +92,7 @@ def _text_way(
 ) -> TextWay:
     handles = chosen(snapshot, options)
     lines: list[str] = []
-    groups: dict[str, list[Segment]] = {}
+    groups: dict[str, list[SearchSegment]] = {}
     live = {handle.id for handle in handles}
     leaf = TextSource.of(snapshot.schema, column).leaf
     for segment in usable_segments(snapshot, leaf, KIND, live, _fault, lines):
