@@ -14,6 +14,7 @@ import pytest
 import alance
 import alance.file.page_tables as page_tables
 from alance.errors import AlanceError, CorruptFileError
+from alance.file.placed_columns import ColumnsShare
 from alance.format.layouts.paged_rows import PagedRows
 from alance.io.scheduler import Scheduler
 from tests.reference.compare import assert_same
@@ -97,19 +98,23 @@ def nested(
 
 
 class Counted:
-    """How many leaves were decoded by `PagedRows`."""
+    """How often the kernel of takes decoded rows: of a leaf, or of all leaves of fields."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        for name in ("decode", "decode_pages"):
-            self._count(monkeypatch, name, getattr(PagedRows, name))
+        for kind, name in (
+            (PagedRows, "decode"),
+            (PagedRows, "decode_pages"),
+            (ColumnsShare, "decode"),
+        ):
+            self._count(monkeypatch, kind, name, getattr(kind, name))
 
-    def _count(self, monkeypatch: pytest.MonkeyPatch, name: str, decode: Any) -> None:
-        def counting(rows: PagedRows, read: Reader) -> Any:
+    def _count(self, monkeypatch: pytest.MonkeyPatch, kind: type, name: str, decode: Any) -> None:
+        def counting(rows: PagedRows | ColumnsShare, read: Reader) -> Any:
             self.count += 1
             return decode(rows, read)
 
-        monkeypatch.setattr(PagedRows, name, counting)
+        monkeypatch.setattr(kind, name, counting)
 
 
 @pytest.mark.parametrize("version", ["2.1", "2.2"])
