@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -136,6 +137,7 @@ async def test_takes_read_less_over_gaps_where_bytes_are_slow(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("alance.io.speed.BURST_BYTES", BURST_BYTES)
+    monkeypatch.setattr("alance.io.speed._RATES", WeakKeyDictionary())  # others learn nothing of it
     rows, every = 1 << 20, 1 << 13  # of 8 bytes, incompressible: 64 KiB apart
     values = np.random.default_rng(1).integers(-(1 << 62), 1 << 62, rows)
     path = Path(lab.root) / "lab" / "gaps.lance"
