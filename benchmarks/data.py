@@ -172,6 +172,18 @@ def wide(scale: float) -> pa.RecordBatchReader:
     return pa.table(columns).to_reader()
 
 
+def nested(_: float) -> pa.RecordBatchReader:
+    """100 structs of a number and a list of structs, 300 columns of the file; 2 thousand rows."""
+    columns = [
+        pa.array(
+            {"a": row, "items": [{"x": row + at, "y": f"{number}-{at}"} for at in range(row % 3)]}
+            for row in range(2000)
+        )
+        for number in range(100)
+    ]
+    return pa.table(columns, [f"c{number:02}" for number in range(100)]).to_reader()
+
+
 def integers(scale: float) -> pa.RecordBatchReader:
     """1 000 columns of 32 bits; 100 thousand rows at scale 1."""
     rng, count = np.random.default_rng(10), max(1, int(100_000 * scale))
@@ -280,6 +292,7 @@ MAKERS: Final[dict[str, Callable[[float], pa.RecordBatchReader]]] = {
     "embeddings": embeddings,
     "pieces": pieces,
     "wide": wide,
+    "nested": nested,
     "integers": integers,
     "narrow": narrow,
     "vectors": vectors,
