@@ -91,11 +91,11 @@ def fixed_bytes(arrow: pa.DataType) -> float:
 
 def leaf_bytes(leaf: LeafColumn) -> float:
     """Bytes of a row of a leaf of fixed width; 0 for others."""
-    derived = leaf.field.derived
-    num_bytes: float | None = derived.get("bytes")
-    if num_bytes is None:
-        num_bytes = derived["bytes"] = fixed_bytes(leaf.field.arrow_type)
-    return leaf.multiplier * num_bytes
+    return leaf.multiplier * leaf.field.derive("bytes", _fixed_bytes)
+
+
+def _fixed_bytes(field: Field) -> float:
+    return fixed_bytes(field.arrow_type)
 
 
 def batch_bytes(batch: pa.RecordBatch) -> int:

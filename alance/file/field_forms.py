@@ -48,20 +48,13 @@ def forms_of(fields: Iterable[Field], leaves: Sequence[OpenLeaf]) -> Iterator[Fi
         if isinstance(leaf.column, OpenColumn)
     }
     for field in fields:
-        tree, ids, widths, texts = _told(field)
+        tree, ids, widths, texts = field.derive("form", _told)
         if tree and all(map(numbers.__contains__, ids)):
             yield FieldForm(field, tree, [*map(numbers.__getitem__, ids)], widths, texts)
 
 
 def _told(field: Field) -> _Told:
     """What the schema says: nodes, ids, widths and texts; `_NOT_MADE` of other fields."""
-    told: _Told | None = field.derived.get("form")
-    if told is None:
-        told = field.derived["form"] = _telling(field)
-    return told
-
-
-def _telling(field: Field) -> _Told:
     nodes = [*_nodes(field)]
     tree = tuple([node for node, _ in nodes if node is not None])
     leaves = [leaf for _, leaf in nodes if leaf is not None]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from dataclasses import field as attribute
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -32,9 +32,11 @@ from alance.format.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from alance.format.proto import file_pb2
+
+T = TypeVar("T")
 
 PRIMARY_KEY: Final = "lance-schema:unenforced-primary-key"
 PRIMARY_POSITION: Final = "lance-schema:unenforced-primary-key:position"
@@ -139,10 +141,17 @@ class Field:
 
     def to_arrow(self) -> pa.Field:
         """The Arrow field of a read: extension types where pyarrow knows them."""
-        arrow: pa.Field | None = self.derived.get("arrow")
-        if arrow is None:
-            arrow = self.derived["arrow"] = self._arrow(as_stored=False)
-        return arrow
+        return self.derive("arrow", Field._read_arrow)
+
+    def derive(self, name: str, make: Callable[[Field], T]) -> T:
+        """What is made of this field alone, and is not None: made once, and kept by its name."""
+        value: T | None = self.derived.get(name)
+        if value is None:
+            value = self.derived[name] = make(self)
+        return value
+
+    def _read_arrow(self) -> pa.Field:
+        return self._arrow(as_stored=False)
 
     def logical_arrow(self) -> pa.Field:
         """The Arrow field of the table's schema: as of a read, but for blobs."""

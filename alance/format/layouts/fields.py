@@ -50,11 +50,12 @@ def leaf_columns(field: Field) -> list[LeafColumn]:
     Raises:
         CorruptFileError: dimensions whose product is beyond any file.
     """
-    leaves: list[LeafColumn] | None = field.derived.get("leaves")
-    if leaves is None:
-        leaves = ITSELF if owns_column(field) else list(_leaf_columns(field, 1))
-        field.derived["leaves"] = leaves
+    leaves = field.derive("leaves", _own_leaves)
     return [LeafColumn(field, 1)] if leaves is ITSELF else leaves
+
+
+def _own_leaves(field: Field) -> list[LeafColumn]:
+    return ITSELF if owns_column(field) else list(_leaf_columns(field, 1))
 
 
 def owns_column(field: Field) -> bool:

@@ -215,10 +215,7 @@ class PagedRows(NamedTuple):
 
 def takes_rows(field: Field) -> bool:
     """Whether single rows of a leaf may be taken by the kernel, from pages that allow it."""
-    answer: bool | None = field.derived.get("takes_rows")
-    if answer is None:
-        answer = field.derived["takes_rows"] = _takes_rows(field)
-    return answer
+    return field.derive("takes_rows", _takes_rows)
 
 
 def _takes_rows(field: Field) -> bool:
