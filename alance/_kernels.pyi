@@ -1457,7 +1457,7 @@ class TextSplitter:
     def fresh(self) -> list[str]: ...
     def num_bytes(self) -> int: ...
 
-# --- text_tokens.cpp ---
+# --- text_transducer.cpp ---
 
 # A map of tokens to numbers, as a transducer; its bytes are kept, and its checksum is compared.
 class Transducer:
@@ -1470,6 +1470,15 @@ class Transducer:
     def tokens(
         self, num_bytes: int
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8], npt.NDArray[np.uint32]]: ...
+
+# The bytes of such a map: of tokens in order, and the numbers that they stand for.
+def encode_transducer(
+    offsets: npt.NDArray[np.int64],
+    data: npt.NDArray[np.uint8],
+    numbers: npt.NDArray[np.uint32],
+) -> npt.NDArray[np.uint8]: ...
+
+# --- text_tokens.cpp ---
 
 # The place of the first token that is not behind the one before it, by bytes; -1: all are.
 def first_unordered(offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]) -> int: ...

@@ -83,6 +83,7 @@ void register_vector_encode_bits(nb::module_& m);
 void register_ngrams(nb::module_& m);
 void register_text_split(nb::module_& m);
 void register_text_tokens(nb::module_& m);
+void register_text_transducer(nb::module_& m);
 void register_text_postings(nb::module_& m);
 void register_text_search(nb::module_& m);
 void register_text_index(nb::module_& m);
@@ -159,6 +160,7 @@ NB_MODULE(_alance_kernels, m) {
   register_ngrams(m);
   register_text_split(m);
   register_text_tokens(m);
+  register_text_transducer(m);
   register_text_postings(m);
   register_text_search(m);
   register_text_index(m);

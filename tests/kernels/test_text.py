@@ -379,6 +379,63 @@ def test_tokens_near_another_are_those_of_a_small_distance(
     assert places.tolist() == right[:5]
 
 
+def transducer(words: dict[bytes, int]) -> Numbers:
+    """A map of tokens to numbers, as its bytes."""
+    keys = sorted(words)
+    offsets = np.cumsum([0, *map(len, keys)]).astype(np.int64)
+    data = np.frombuffer(b"".join(keys), np.uint8)
+    numbers = np.array([words[key] for key in keys], np.uint32)
+    return _kernels.encode_transducer(offsets, data, numbers)
+
+
+tokens_of_bytes = st.one_of(
+    st.binary(max_size=6), st.text("aeinost", max_size=8).map(str.encode), st.text().map(str.encode)
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(tokens_of_bytes, unique=True, max_size=400), st.randoms(use_true_random=False))
+def test_a_transducer_gives_the_tokens_and_numbers_that_it_was_made_of(
+    keys: list[bytes], chance: Any
+) -> None:
+    numbers = chance.sample(range(len(keys)), len(keys))
+    words = dict(zip(keys, numbers, strict=True))
+    parsed = _kernels.Transducer(transducer(words), len(words))
+    offsets, data, ids = parsed.tokens(sum(map(len, keys)))
+    spelled = [data[start:stop].tobytes() for start, stop in pairwise(offsets.tolist())]
+    assert spelled == sorted(keys)
+    assert ids.tolist() == [words[key] for key in spelled]
+    assert parsed.find(offsets, data).tolist() == ids.tolist()
+    absent = [key + b"!" for key in keys if key + b"!" not in words]
+    ends = np.cumsum([0, *map(len, absent)]).astype(np.int64)
+    found = parsed.find(ends, np.frombuffer(b"".join(absent), np.uint8))
+    assert found.tolist() == [-1] * len(absent)
+
+
+def test_a_transducer_of_every_byte_after_every_byte_is_read() -> None:
+    keys = [bytes(pair) for pair in product(range(256), repeat=2)]
+    words = {key: place for place, key in enumerate(keys)}
+    content = transducer(words)
+    offsets, data, ids = _kernels.Transducer(content, len(keys)).tokens(2 * len(keys))
+    assert data.tobytes() == b"".join(keys)
+    assert offsets.tolist() == list(range(0, 2 * len(keys) + 1, 2))
+    assert ids.tolist() == list(range(len(keys)))
+    assert len(content) < 400_000  # nodes that are alike but for their numbers are written once
+
+
+def test_tokens_out_of_order_make_no_transducer() -> None:
+    data = np.frombuffer(b"baab", np.uint8)
+    two = np.arange(2, dtype=np.uint32)
+    for offsets in ([0, 1, 2], [1, 2, 3], [0, 3, 2]):
+        with pytest.raises(ValueError, match="token 1 is not behind"):
+            _kernels.encode_transducer(np.array(offsets, np.int64), data, two)
+    with pytest.raises(ValueError, match="1 tokens, 2 numbers"):
+        _kernels.encode_transducer(np.array([0, 1], np.int64), data, two)
+    for bad in ([-1, 1, 2], [0, 1, 5], []):
+        with pytest.raises(ValueError, match="outside of their bytes"):
+            _kernels.encode_transducer(np.array(bad, np.int64), data, two)
+
+
 def levenshtein(left: str, right: str) -> int:
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, 1):

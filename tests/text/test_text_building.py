@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -31,6 +32,7 @@ def contents(path: Path) -> dict[str, Any]:
         "tokens": rows["part_0_tokens.lance"],
         "lists": lists,
         "told": files["part_0_invert.lance"].metadata().schema.metadata,
+        "metadata": files["metadata.lance"].metadata().schema.metadata,
     }
 
 
@@ -41,6 +43,10 @@ async def test_posting_lists_have_the_bytes_that_pylance_writes(tmp_path: Path) 
     mine, other = contents(path), contents(right)
     assert mine["docs"] == other["docs"]
     assert mine["told"] == other["told"]
+    assert mine["tokens"] == other["tokens"]  # a transducer, whose bytes are the same
+    parameters = [json.loads(index["metadata"].pop(b"params")) for index in (mine, other)]
+    assert parameters[0] == parameters[1]
+    assert mine["metadata"] == other["metadata"]
     assert len(mine["lists"]) == len(other["lists"])
     for own, their in zip(mine["lists"], other["lists"], strict=True):
         # Tokens have their numbers in the order in which they come, in both.

@@ -58,7 +58,7 @@ async def moved_texts(snapshot: Snapshot, index: Index, moves: Moves, new: Segme
             await part.write_documents(new)
             await part.write_tokens(new, await part.write_lists(new))
         changed = {
-            "token_set_format": "arrow",
+            **columns.TOKEN_SET,
             "partitions": "[" + ",".join(str(part.number) for part in parts) + "]",
             **_layout(told),
         }

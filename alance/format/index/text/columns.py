@@ -13,7 +13,7 @@ from alance import _kernels
 from alance.errors import kernel_errors
 from alance.format.index.text import dictionary, postings
 from alance.format.index.text.metadata import DELETED, ELEMENTS, LENGTHS, ROW_IDS
-from alance.format.numbers import strings_array, text_array, to_arrow
+from alance.format.numbers import as_numbers, contents_of, strings_array, text_array, to_arrow
 from alance.format.table.roaring import roaring_bytes
 
 if TYPE_CHECKING:
@@ -35,10 +35,13 @@ _POSITIONS: Final = {
     "positions_codec": "packed_delta_v1",
 }
 _BINARIES: Final = pa.list_(pa.field("item", pa.large_binary()))
+TOKEN_SET: Final = {"token_set_format": "fst"}  # pylance merges none of different formats
 TOKENS: Final = pa.schema(
     [
-        pa.field(dictionary.TOKEN, pa.string(), nullable=False),
-        pa.field(dictionary.TOKEN_ID, pa.uint32(), nullable=False),
+        pa.field(name, type_, nullable=False)
+        for name, type_ in zip(
+            dictionary.TRANSDUCER, (pa.large_binary(), pa.uint32(), pa.uint64()), strict=True
+        )
     ]
 )
 DOCUMENTS: Final = pa.schema(
@@ -61,7 +64,7 @@ def metadata_schema(params: TextParams, partitions: Sequence[int]) -> pa.Schema:
     told = {
         "partitions": json.dumps(list(partitions), separators=(",", ":")),
         "params": params.as_json(),
-        "token_set_format": "arrow",
+        **TOKEN_SET,
         **layout(with_positions=params.with_position),
     }
     return pa.schema([pa.field(DELETED, pa.binary(), nullable=False)], metadata=told)
@@ -74,11 +77,19 @@ def metadata_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def token_rows(words: Sequence[str]) -> pa.RecordBatch:
-    """Tokens in the order of their bytes; the number of each is its place in `words`."""
+    """The row of tokens, as a transducer; the number of each is its place in `words`.
+
+    Raises:
+        CorruptFileError: a token that is there twice.
+    """
     contents = text_array([word.encode() for word in words], pa.large_string())
     order = pc.array_sort_indices(contents).cast(pa.uint32())
-    ascending = contents.take(order).cast(pa.string())
-    return pa.RecordBatch.from_arrays([ascending, order], schema=TOKENS)
+    offsets, data = contents_of(contents.take(order))
+    with kernel_errors:
+        content = _kernels.encode_transducer(offsets, data, as_numbers(order))
+    values = [content.tobytes(), len(words), len(data)]
+    arrays = [pa.array([value], field.type) for value, field in zip(values, TOKENS, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=TOKENS)
 
 
 def document_rows(ids: UInt64s, lengths: UInt32s, elements: UInt32s | None) -> pa.RecordBatch:

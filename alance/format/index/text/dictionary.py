@@ -2,7 +2,7 @@
 
 `part_N_tokens.lance` has a row for each token (`_token`, `_token_id`), or one row with all of them
 as a transducer (`_token_fst_bytes`, `_token_next_id`, `_token_total_length`). A token's number is
-its row in `part_N_invert.lance`.
+its row in `part_N_invert.lance`. New files have transducers, as pylance's.
 """
 
 from __future__ import annotations
