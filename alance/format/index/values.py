@@ -54,9 +54,11 @@ class VectorType:
 
     @classmethod
     def of(cls, type_: pa.DataType) -> VectorType | None:
-        """None: no vectors, nor lists of such."""
+        """None: no vectors, nor lists of such. Tensors are the vectors that they are stored as."""
         is_multi = pa.types.is_list(type_) or pa.types.is_large_list(type_)
         arrow = type_.value_type if is_multi else type_
+        if isinstance(arrow, pa.FixedShapeTensorType):
+            arrow = arrow.storage_type
         if not pa.types.is_fixed_size_list(arrow) or arrow.list_size < 1:
             return None
         item = arrow.value_field

@@ -28,7 +28,8 @@ from alance.io.tasks import all_of
 from alance.ops.index.kmeans import Clustering
 from alance.ops.index.new_vector import PARTITION_ROWS, numbers_of_shape
 from alance.ops.index.segment_files import StoredFile
-from alance.ops.read.take import drawn, take
+from alance.ops.read.take import batch_of, drawn, take
+from alance.ops.version.projection import project
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
     Tell = Callable[["IndexProgress"], object] | None
+
+
+class TooFewVectorsError(InvalidInputError):
+    """A codebook has more values than the column has vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +162,11 @@ async def train(snapshot: Snapshot, checked: CheckedVectors, tell: Tell = None) 
     num_sampled = math.ceil(min(options.sample_rate * max(count, values), most) / of_row)
     sampled = await _sampled(snapshot, checked, min(num_rows, num_sampled))
     points = await pool.run(sampled.points)
+    if checked.kind == ProductEncoder.KIND and options.pq_codebook is None and len(points) < values:
+        raise TooFewVectorsError(
+            f"num_bits={checked.num_bits}: the column has {len(points)} vectors, expected "
+            f"{values} at least"
+        )
     centroids = await _centroids(pool, checked, points, count, tell)
     encoder = await _encoder(pool, checked, sampled, points, centroids, tell)
     rows_each = max(1, int(num_rows * of_row) // len(centroids))
@@ -167,12 +177,14 @@ async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -
     """The vectors of some rows, in any order."""
     pool, chosen = snapshot.engine.pool, await drawn(snapshot, num_rows, SEED)
     type_, metric = checked.type, checked.metric
+    projection = project(snapshot.schema, [checked.column], flat=True)
     width = type_.dim * WIDTHS[type_.name]
     values, filled = np.empty((num_rows, width), np.uint8), 0
 
     def add(rows: pa.Table) -> None:
         nonlocal values, filled
-        whole, _ = whole_vectors(rows.column(0).combine_chunks(), type_, metric)
+        column = projection.apply(batch_of(rows)).column(0)
+        whole, _ = whole_vectors(column, type_, metric)
         stop = filled + len(whole.rows)
         if stop > len(values):  # lists have several vectors
             more = np.empty((stop + len(values), width), np.uint8)
@@ -181,7 +193,7 @@ async def _sampled(snapshot: Snapshot, checked: CheckedVectors, num_rows: int) -
 
     step = max(1, PART_BYTES // width)
     for start in range(0, num_rows, step):
-        rows = await take(snapshot, chosen[start : start + step], [checked.column])
+        rows = await take(snapshot, chosen[start : start + step], projection.fields)
         await pool.run(partial(add, rows))
 
     def mixed() -> Vectors:
@@ -270,11 +282,6 @@ async def _encoder(
     if options.pq_codebook is not None:
         book = _given_codebook(checked, parts, values)
         return ProductEncoder(book, checked.dtype, of_residuals)
-    if len(points) < values:
-        raise InvalidInputError(
-            f"num_bits={checked.num_bits}: the column has {len(points)} vectors, expected "
-            f"{values} at least"
-        )
 
     def residuals() -> Float32s:
         rest = points[: options.sample_rate * values]

@@ -8,6 +8,7 @@ the local disk; then each partition is laid out as a whole.
 from __future__ import annotations
 
 import json
+import logging
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +32,7 @@ from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, chec
 from alance.ops.index.segment_files import NewSegment, SegmentEnd
 from alance.ops.index.sort import MEMORY, RowSorter
 from alance.ops.index.split import split_large
-from alance.ops.index.train import Step, train, training_of
+from alance.ops.index.train import Step, TooFewVectorsError, train, training_of
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.read.take import flat_rows
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
+_log: Final = logging.getLogger(__name__)
+
 DETAILS: Final = "/lance.index.pb.VectorIndexDetails"
 PARTITION: Final = "partition"
 AHEAD_SHARE: Final = 32  # of the memory: what a scan reads ahead; coding takes longer than reading
@@ -67,15 +70,19 @@ async def create_vector_index(
 
     async def attempt(base: Snapshot) -> Snapshot:
         checked = check_new_vectors(base, new)
-        builder = VectorSegmentBuilder(
-            base,
-            checked.column,
-            checked.leaf,
-            checked.name,
-            lambda: train(base, checked, tell),
-            checked.options.memory_bytes,
-            tell=tell,
-        )
+        place = base, checked.column, checked.leaf, checked.name
+        builder: NewSegment
+        try:
+            training = await train(base, checked, tell)
+        except TooFewVectorsError as error:
+            _log.warning("index %r covers no rows until optimize_indices: %s", checked.name, error)
+            builder = UntrainedSegment(*place, checked)
+            return await commit_segments(base, {builder: ()}, checked.old, options)
+
+        async def trained() -> Training:
+            return training
+
+        builder = VectorSegmentBuilder(*place, trained, checked.options.memory_bytes, tell=tell)
         covered = [handle.id for handle in base.handles]
         return await commit_segments(base, {builder: covered}, checked.old, options)
 
@@ -148,9 +155,8 @@ async def vectors_like(
 async def _first_like(
     base: Snapshot, column: str, leaf: Field, index: Index
 ) -> VectorSegmentBuilder | None:
-    """A builder of the first segment of an index that has a record and no files.
-
-    pylance makes such where there are too few vectors to train by; None: there still are.
+    """A builder of the first segment of an index that has a record and no files, as that of
+    `UntrainedSegment`; None: there still are too few vectors to train by.
     """
     details = vector_index_pb2.VectorIndexDetails.FromString(index.message.index_details.value)
     told, links = (
@@ -195,6 +201,32 @@ def _as_before(
     return CheckedVectors(
         column, leaf, training.type, name, encoder.KIND, has_graphs, training.metric, options
     )
+
+
+@dataclass(slots=True, eq=False)
+class UntrainedSegment(NewSegment):
+    """A record without files, of an index of PQ codes for which there are too few vectors.
+
+    As pylance makes it: it covers no fragment, so that searches compare every vector, until
+    `optimize_indices` trains it.
+    """
+
+    checked: CheckedVectors
+
+    async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
+        """The record."""
+        checked = self.checked
+        metric = METRICS.index(checked.metric)
+        details = vector_index_pb2.VectorIndexDetails(metric_type=metric)  # type: ignore[arg-type]
+        details.pq.num_bits = checked.num_bits
+        details.pq.num_sub_vectors = checked.num_sub_vectors
+        if checked.links is not None:
+            hnsw.describe(checked.links, details)
+        return self.record(
+            fragment_ids,
+            version=ProductEncoder.VERSION,
+            details=(DETAILS, details.SerializeToString(deterministic=True)),
+        )
 
 
 @dataclass(slots=True, eq=False)

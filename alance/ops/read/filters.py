@@ -9,6 +9,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
+import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.ops.version.conditions import (
@@ -22,8 +23,6 @@ from alance.ops.version.projection import with_meta_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
-
-    import pyarrow as pa
 
     from alance.expr import ParsedFilter, Predicate
     from alance.format.schema import Schema
@@ -41,12 +40,19 @@ MOMENTS: Final = re.compile(r"\b(now|today|current_)", re.IGNORECASE)  # mean an
 
 
 class VisibleSchema:
-    """The schema that filters see: the table's and the meta columns. A cheap key of caches."""
+    """The schema that filters see: the table's and the meta columns. A cheap key of caches.
+
+    Args:
+        measure: the column by which a search ranks rows, for a filter of what it gives.
+    """
 
     __slots__ = ("_hash", "arrow")
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, measure: str | None = None) -> None:
         self.arrow = with_meta_fields(schema)
+        if measure is not None:
+            others = [field for field in self.arrow if field.name != measure]
+            self.arrow = pa.schema([*others, pa.field(measure, pa.float32())])
         self._hash = hash(tuple(self.arrow.names))
 
     def __hash__(self) -> int:
@@ -93,9 +99,10 @@ class _Remembered:
 _remembered: Final = _Remembered()
 
 
-def visible_schema(snapshot: Snapshot) -> VisibleSchema:
-    """The schema that filters of a version see."""
-    return snapshot.schema.remember(VisibleSchema, lambda: VisibleSchema(snapshot.schema))
+def visible_schema(snapshot: Snapshot, measure: str | None = None) -> VisibleSchema:
+    """The schema that filters of a version see; see `VisibleSchema`."""
+    schema = snapshot.schema
+    return schema.remember((VisibleSchema, measure), lambda: VisibleSchema(schema, measure))
 
 
 def parse_predicate(schema: Schema, condition: Condition | None) -> Predicate | None:
@@ -108,17 +115,22 @@ def parse_predicate(schema: Schema, condition: Condition | None) -> Predicate | 
     return None if condition is None else parse_over(with_meta_fields(schema), condition)
 
 
-async def parsed_predicate(snapshot: Snapshot, condition: Condition | None) -> Predicate | None:
+async def parsed_predicate(
+    snapshot: Snapshot, condition: Condition | None, measure: str | None = None
+) -> Predicate | None:
     """`parse_predicate`, elsewhere where it takes long: 2 to 10 us a character, the first time.
 
     Of a text with parameters the syntax tree is remembered, and what it is with their values not.
+
+    Args:
+        measure: see `VisibleSchema`.
 
     Raises:
         InvalidInputError: as from `parse_predicate`.
     """
     if condition is None:
         return None
-    schema = visible_schema(snapshot)
+    schema = visible_schema(snapshot, measure)
     if isinstance(condition, str):
         return await _remembered.get(
             snapshot, condition, schema, lambda: parse_over(schema.arrow, condition)

@@ -101,7 +101,10 @@ def checked_search(snapshot: Snapshot, options: ScanOptions) -> Search:
     if options.include_deleted_rows:
         raise InvalidInputError("include_deleted_rows: a search gives rows that are there")
     types = snapshot.remember(vector_type, dict[str, VectorType])
-    search = search_of(snapshot.schema, options.nearest, options.fast_search, types)
+    asked = options.nearest
+    if options.limit is not None and asked.get("k") is None:
+        asked = {**asked, "k": max(1, options.limit + (options.offset or 0))}
+    search = search_of(snapshot.schema, asked, options.fast_search, types)
     if search.is_batch and any(field.name == QUERY_INDEX for field in snapshot.schema.fields):
         raise InvalidInputError(f"queries in number: the table has a column {QUERY_INDEX!r}")
     return search
@@ -191,13 +194,23 @@ def stored(columns: Columns, *own: str) -> Columns:
     return [name for name in columns if name not in own]
 
 
-async def filtered(snapshot: Snapshot, hits: Hits, options: ScanOptions) -> Hits:
-    """The rows for which the filter is true. Cost: a take of its columns."""
-    predicate = await parsed_predicate(snapshot, condition_of(options))
+async def filtered(
+    snapshot: Snapshot, hits: Hits, options: ScanOptions, measure: str = DISTANCE
+) -> Hits:
+    """The rows for which the filter is true. Cost: a take of its columns.
+
+    Args:
+        measure: the column that ranks the rows, which the filter may name.
+    """
+    predicate = await parsed_predicate(snapshot, condition_of(options), measure)
     assert predicate is not None
     names = dict.fromkeys([ROW_ID, *predicate.columns])
-    table = await take_rows(snapshot, hits.ids, [*names])
-    return hits.where(as_mask(predicate.mask(batch_of(table))))
+    names.pop(measure, None)
+    batch = batch_of(await take_rows(snapshot, hits.ids, [*names]))
+    batch = pa.RecordBatch.from_arrays(
+        [*batch.columns, to_arrow(hits.distances)], names=[*batch.schema.names, measure]
+    )
+    return hits.where(as_mask(predicate.mask(batch)))
 
 
 async def parts_of(

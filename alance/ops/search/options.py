@@ -244,7 +244,7 @@ def vector_type(field: Field, column: str) -> VectorType:
     """
     type_ = VectorType.of(field.to_arrow().type)
     if type_ is None:
-        raise not_of_vectors(column, field.arrow_type)
+        raise not_of_vectors(column, field.to_arrow().type)
     return type_
 
 

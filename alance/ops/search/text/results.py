@@ -74,7 +74,7 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
             elements = np.empty(0, np.uint32)
         hits = Hits(numbers, rows.scores, rows.ids, elements)
         if options.filter is not None and not options.prefilter:
-            hits = await filtered(snapshot, hits, options)
+            hits = await filtered(snapshot, hits, options, SCORE)
         return await parts_of(snapshot, columns, options, hits, [1] * len(sizes), SCORE)
 
     # Positions are read for all who go together.
