@@ -203,7 +203,8 @@ class IndexVerbs(Handle):
 
         Each has `name`, `type` (`BTree`, `IVF_PQ`), `uuid`, `fields` (paths of columns), `version`
         (that it was built from), `fragment_ids` (a set: the fragments that it covers, some may be
-        gone) and `base_id`.
+        gone) and `base_id`. `__lance_mem_wal` says that the table has a MemWAL, whose rows are not
+        read.
         """
         return index_list.list_indices(self._snapshot)
 

@@ -20,6 +20,7 @@ from alance.ops.columns.cast import cast
 from alance.ops.columns.fields import added, check_grown, next_field_id
 from alance.ops.columns.sources import opened
 from alance.ops.version.commits import commit_change, with_retries
+from alance.ops.version.mem_wal import refuse_with_mem_wal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -83,8 +84,16 @@ async def grown(snapshot: Snapshot, columns: NewColumns) -> tuple[Schema, Schema
 
     Raises:
         InvalidInputError: a column that is there already, or inside of a list where it has values.
-        UnsupportedError: a type that the format has not, or that the table's files have not.
+        UnsupportedError: a type that the format has not, or that the table's files have not;
+            values for a table with a MemWAL.
     """
+    if columns.values is not None:
+        refuse_with_mem_wal(
+            snapshot.table,
+            snapshot.manifest,
+            "add a column with values",
+            "add it without values (a pyarrow field)",
+        )
     arrow = await columns.schema(snapshot)
     next_id = await snapshot.engine.pool.run(partial(next_field_id, snapshot.manifest))
     schema, new = added(snapshot.schema, arrow, next_id)

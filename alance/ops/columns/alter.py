@@ -36,6 +36,7 @@ from alance.ops.read.pruning import Pruner
 from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan
 from alance.ops.version.commits import commit_change, with_retries
+from alance.ops.version.mem_wal import refuse_with_mem_wal
 from alance.ops.version.projection import ROW_ADDRESS, project
 
 if TYPE_CHECKING:
@@ -115,6 +116,12 @@ async def alter_columns(
         if not after.cast:
             project = Project(after.schema.messages, not after.tightened)
             return await commit_change(base, project, commit)
+        refuse_with_mem_wal(
+            base.table,
+            base.manifest,
+            "cast a column",
+            "add a column of the new type",
+        )
         _check_indices(base, after.cast)
         paths = tuple(path for path, _ in after.cast)
         casts.read = base.schema.project(paths)

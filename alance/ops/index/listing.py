@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from alance.format.index.details import details_of, index_type
-from alance.format.table.apply_indices import SYSTEM
+from alance.format.table.apply_indices import MEM_WAL, SYSTEM
 from alance.format.table.indices import Index
 
 if TYPE_CHECKING:
@@ -138,4 +138,7 @@ def _total(segments: Sequence[IndexSegmentDescription]) -> int | None:
 
 def _messages(snapshot: Snapshot) -> list[table_pb2.IndexMetadata]:
     messages = sorted(snapshot.manifest.indices, key=lambda message: message.name)
-    return [message for message in messages if message.name not in SYSTEM]
+    # A MemWAL is listed, as by pylance: it says that the newest rows may be elsewhere.
+    return [
+        message for message in messages if message.name not in SYSTEM or message.name == MEM_WAL
+    ]

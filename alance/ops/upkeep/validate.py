@@ -29,6 +29,7 @@ from alance.ops.cleanup.files import index_folder
 from alance.ops.read.managed import ends_by_location
 from alance.ops.version.handle import READABLE
 from alance.ops.version.lineage import load_lineage
+from alance.ops.version.mem_wal import mention_mem_wal
 from alance.versioning.row_index import runs_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ SHOWN: Final = 100
 
 async def validate(snapshot: Snapshot) -> None:
     """Check a version; see `UpkeepVerbs.validate`."""
+    mention_mem_wal(snapshot.table, snapshot.manifest, again=True)
     _raise_for(snapshot, await findings(snapshot))
 
 

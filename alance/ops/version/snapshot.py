@@ -12,6 +12,7 @@ from alance.format.schema import Remembered
 from alance.io.tasks import all_of
 from alance.ops.version.handle import FragmentHandle
 from alance.ops.version.learn import learn_rows_and_sizes, learn_values
+from alance.ops.version.mem_wal import mention_mem_wal
 from alance.ops.version.projection import ROW_ID, ROW_OFFSET, project
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, live_runs
 
@@ -104,6 +105,7 @@ class Snapshot:
         self._prepared: set[FragmentHandle] = set()
         self._row_index: RowIdIndex | None = None
         self.remember = Remembered()
+        mention_mem_wal(self.table, manifest)
 
     def __copy__(self) -> Snapshot:
         copied = object.__new__(Snapshot)

@@ -1,0 +1,55 @@
+"""Tables with a MemWAL: rows that writers have logged beside the table, and that are not read here.
+
+The index `__lance_mem_wal` marks such a table. Its newest rows are in `_mem_wal` until somebody
+compacts them into the table, and no feature flag stops a reader that does not look there. So it is
+said, and changes are refused that rows of the log could not follow.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import UnsupportedError
+from alance.format.table.apply_indices import MEM_WAL
+
+if TYPE_CHECKING:
+    from alance.format.table.manifest import Manifest
+    from alance.versioning.table import Table
+
+_log: Final = logging.getLogger(__name__)
+_mentioned: Final[set[str]] = set()  # roots of tables
+
+
+def has_mem_wal(manifest: Manifest) -> bool:
+    """Whether rows of the table may be in the logs of writers."""
+    return any(index.name == MEM_WAL for index in manifest.indices)
+
+
+def mention_mem_wal(table: Table, manifest: Manifest, *, again: bool = False) -> None:
+    """Log that rows of a table are not read, if so: once a process, or `again`."""
+    if has_mem_wal(manifest) and (again or table.root not in _mentioned):
+        _mentioned.add(table.root)
+        _log.warning(
+            "%s: has a MemWAL (index %r): rows that its writers have not compacted into the table "
+            "yet are not read, counted or changed; pylance's lsm_scanner reads them",
+            table.uri,
+            MEM_WAL,
+        )
+
+
+def refuse_with_mem_wal(table: Table, manifest: Manifest, what: str, remedy: str) -> None:
+    """Refuse a change that rows in the log of a MemWAL could not follow.
+
+    Args:
+        what: the change, as in "add a computed column".
+        remedy: what to do instead.
+
+    Raises:
+        UnsupportedError: the table has a MemWAL.
+    """
+    if has_mem_wal(manifest):
+        raise UnsupportedError(
+            f"dataset {table.uri!r} has a MemWAL (index {MEM_WAL!r}): cannot {what}, as rows that "
+            f"are still in its log would not have it; {remedy}, or drop the MemWAL by pylance"
+        )
