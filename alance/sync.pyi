@@ -316,6 +316,7 @@ class Dataset:
         *,
         properties: Mapping[str, str] | None = ...,
         message: str | None = ...,
+        note_at_source: bool = ...,
         store: object | None = ...,
         storage_options: StorageOptions | None = ...,
     ) -> Self: ...

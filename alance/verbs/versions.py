@@ -175,20 +175,25 @@ class VersionVerbs(Handle):
         *,
         properties: Mapping[str, str] | None = None,
         message: str | None = None,
+        note_at_source: bool = True,
         store: object | None = None,
         storage_options: StorageOptions | None = None,
     ) -> Self:
         """Make a new table of a version without copying its data, and open it.
 
-        The clone's files stay in this dataset's folder: a cleanup here that removes the version
-        takes them from the clone. New files of the clone lie in its own folder.
+        The clone's files stay in this dataset's folder, where a tag `clone-...` keeps the version:
+        neither cleanup nor `drop` removes them. Its metadata has the URI of the clone; when that is
+        gone, delete the tag. New files of the clone lie in its own folder.
 
-        Cost: a GET for a version that is not this one; a LIST and two PUTs.
+        Cost: a GET for a version that is not this one; a LIST and two PUTs; at the source two HEADs
+        and a PUT.
 
         Args:
             target_uri: path or URI of the new table.
             reference: a number on this branch, a tag, or a branch (None: main) and a number
                 (None: the latest); None: this very version.
+            note_at_source: False: leave no tag, as at a source that cannot be written to. Then the
+                clone breaks when the version is removed there.
             store, storage_options: of the target; by default those of this dataset, where the
                 kind of store is the same.
 
@@ -196,6 +201,7 @@ class VersionVerbs(Handle):
             AlreadyExistsError: there is a table at the target.
             NotFoundError: no such version, tag or branch.
             UnsupportedError: no URI names the files of this dataset.
+            AccessError: the source refuses the tag.
         """
         await self._load(clone)
         target = await clone.clone(
@@ -204,6 +210,7 @@ class VersionVerbs(Handle):
             reference,
             CommitOptions(properties, message),
             is_shallow=True,
+            is_noted=note_at_source,
             store=store,
             storage_options=storage_options,
         )

@@ -45,7 +45,9 @@ async def cloned(foreign: Foreign, lab: Lab) -> str:
     name = f"access-{next(_numbers)}"
     await alance.write_dataset(ROWS, foreign.folder / name)
     source = await alance.dataset(f"{foreign.url}/{name}", version=1)
-    await source.shallow_clone(f"s3://lab/{name}", storage_options=lab.lance_options())
+    await source.shallow_clone(
+        f"s3://lab/{name}", note_at_source=False, storage_options=lab.lance_options()
+    )
     foreign.requests.clear()
     return name
 
@@ -214,7 +216,7 @@ async def test_a_store_object_is_for_its_own_place_alone(foreign: Foreign, lab: 
         region="us-east-1",
         client_options={"allow_http": True},
     )
-    await source.shallow_clone(name, store=store)
+    await source.shallow_clone(name, note_at_source=False, store=store)
     opened = await alance.dataset(name, store=store)
     with pytest.raises(AccessError, match="the given store object"):
         await opened.to_table()

@@ -174,7 +174,11 @@ class History:
         where = f"{self.path}-{self.model.name('clone')}"
         rows = [*self.model.rows[branch][version], *self.model.new_rows(2)]
         if self.is_ours:
-            made = await (await self.ours(None)).shallow_clone(where, (branch, version))
+            main = await self.ours(None)
+            made = await main.shallow_clone(where, (branch, version))
+            for name, tag in (await main.tags.list()).items():
+                if tag.clone_uri == where:
+                    self.model.tags[name] = (branch, version)
             lance.dataset(where).insert(pa.table({"a": rows[-2:]}))
             made = await made.checkout_latest()
         else:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAIN: Final = "main"
+CLONE: Final = "alance.clone"  # metadata of a tag: the URI of a shallow clone that needs it
 SUFFIX: Final = ".json"
 _SEGMENT: Final = re.compile(r"[\w.-]+")
 # RFC 3339 with up to nanoseconds; datetime keeps microseconds.
@@ -45,6 +46,11 @@ class TagContents:
     updated_at: datetime | None
     manifest_bytes: int
     metadata: Mapping[str, str]
+
+    @property
+    def clone_uri(self) -> str | None:
+        """The URI of the shallow clone that needs the version; None: a tag of a user."""
+        return self.metadata.get(CLONE)
 
 
 @dataclass(frozen=True, slots=True)

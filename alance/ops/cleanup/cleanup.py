@@ -3,6 +3,10 @@
 First the manifests of old versions are deleted, then versions that others made meanwhile are
 looked at, then the files that none needs are deleted. So no version is ever there without its
 files; what an interrupted cleanup leaves is unverified, and goes a week later.
+
+Tags keep versions for shallow clones, too, see `ops/refs/clone_notes.py`. One that is put while the
+manifest of its version is being deleted keeps the files of that version. From then on nothing tells
+which these are, so that all files stay until the tag is deleted.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ from alance.ops.cleanup.policy import (
     CleanupPolicy,
     CleanupReferencedBranch,
     CleanupStats,
+    clones_without_version,
     counted,
     without_tagged,
 )
@@ -122,6 +127,7 @@ class _Contents:
         manifests: of this table or branch by version, detached ones too.
         names: what each of these versions needs, as numbers of `index`.
         of_branches: what versions of the branches below need.
+        branch_versions: these versions, by branch.
         objects: tells which objects a version's managed blobs are in; None: they all stay.
         is_managed: whether a version may have managed blobs.
     """
@@ -133,6 +139,7 @@ class _Contents:
     times: dict[int, datetime | None] = field(default_factory=dict)
     names: dict[int, Int32s] = field(default_factory=dict)
     of_branches: list[Int32s] = field(default_factory=list)
+    branch_versions: dict[str | None, Collection[int]] = field(default_factory=dict)
     index: files.NameIndex = field(default_factory=files.NameIndex)
     objects: ObjectsOf | None = None
     is_managed: bool = False
@@ -162,7 +169,7 @@ async def cleanup(
     """Delete old versions, and files that no version needs.
 
     Cost: a LIST of each folder of the table; a GET for each version of it and of its branches;
-    two more LISTs; the deletions, which a store that can does a thousand a request. Where there
+    three more LISTs; the deletions, which a store that can does a thousand a request. Where there
     are managed blobs, a LIST of their folder, and a scan of the descriptions in all versions.
 
     Args:
@@ -277,6 +284,10 @@ def _plan(contents: _Contents, branch: str | None, policy: CleanupPolicy, now: d
     verified = contents.index.names(contents.names[version] for version in expired)
     before = None if policy.delete_unverified else now - files.UNVERIFIED_AGE
     others = files.candidates(contents.listed, kept, verified, before)
+    versions = {branch: contents.manifests.keys(), **contents.branch_versions}
+    if clones := clones_without_version(contents.tags, versions):
+        warnings += clones
+        others = []
     manifests = []
     for version in sorted(expired):
         where = contents.manifests[version]
@@ -354,6 +365,7 @@ async def _of_branch(
 ) -> list[Int32s]:
     branch = table.on_branch(name)
     manifests = _manifests(branch, await _listed(engine, branch, VERSIONS))
+    contents.branch_versions[name] = manifests.keys()
 
     async def read(where: ManifestLocation) -> Int32s:
         async with limit:
@@ -379,9 +391,11 @@ def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[s
 
 
 async def _made_meanwhile(engine: Engine, table: Table, contents: _Contents) -> set[str]:
-    """The files that versions and branches need that were made since `_look`."""
-    branches, listed = await asyncio.gather(
-        refs.list_branches(engine, table), _listed(engine, table, VERSIONS)
+    """The files that versions, branches and clones need that were made since `_look`."""
+    tags, branches, listed = await asyncio.gather(
+        refs.list_tags(engine, table),
+        refs.list_branches(engine, table),
+        _listed(engine, table, VERSIONS),
     )
     new = [
         where for key, where in _manifests(table, listed).items() if key not in contents.manifests
@@ -393,6 +407,11 @@ async def _made_meanwhile(engine: Engine, table: Table, contents: _Contents) -> 
             names += await _of_branch(engine, table, name, limit, contents)
             # Its first version may come yet.
             names.append(contents.names.get(branches[name].parent_version, files.NONE))
+    names += [
+        contents.names.get(tag.version, files.NONE)
+        for name, tag in tags.items()
+        if name not in contents.tags and tag.branch == table.branch
+    ]
     return await engine.pool.run(lambda: contents.index.names(names))
 
 

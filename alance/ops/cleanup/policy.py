@@ -184,22 +184,47 @@ def without_tagged(
 ) -> tuple[set[int], list[str]]:
     """The versions that no tag of the branch names, and a warning for each tag that does.
 
+    Tags that note clones are nobody's mistake, and no error.
+
     Raises:
-        InvalidInputError: `is_error`, and there is such a tag.
+        InvalidInputError: `is_error`, and there is a tag of a user.
     """
-    tagged = {
-        name: tag.version
-        for name, tag in tags.items()
-        if tag.branch == branch and tag.version in matching
+    holding = {
+        name: tag for name, tag in tags.items() if tag.branch == branch and tag.version in matching
     }
-    if tagged and is_error:
-        listed = ", ".join(f"{name!r} (version {version})" for name, version in tagged.items())
+    users = {name: tag.version for name, tag in holding.items() if tag.clone_uri is None}
+    if users and is_error:
+        listed = ", ".join(f"{name!r} (version {version})" for name, version in users.items())
         raise InvalidInputError(
-            f"cleanup: {len(tagged)} tags name versions that would be removed: {listed}; delete "
+            f"cleanup: {len(users)} tags name versions that would be removed: {listed}; delete "
             "them, or let the versions stay by error_if_tagged_old_versions=False"
         )
-    warnings = [f"version {version} stays: tag {name!r}" for name, version in tagged.items()]
-    return matching - set(tagged.values()), warnings
+    warnings = [
+        f"version {tag.version} stays: {shown_tag(name, tag)}" for name, tag in holding.items()
+    ]
+    return matching - {tag.version for tag in holding.values()}, warnings
+
+
+def shown_tag(name: str, tag: TagContents) -> str:
+    """A tag in a message, with the clone that it is for."""
+    if tag.clone_uri is None:
+        return f"tag {name!r}"
+    return f"shallow clone {tag.clone_uri!r} (tag {name!r}; delete it when the clone is gone)"
+
+
+def clones_without_version(
+    tags: Mapping[str, TagContents], versions: Mapping[str | None, Collection[int]]
+) -> list[str]:
+    """A warning for each clone of a version that is gone: nothing tells which files it needs.
+
+    Args:
+        versions: those that are there, by branch, of the branches that are looked at.
+    """
+    return [
+        f"version {tag.version} is gone, no files are removed: {shown_tag(name, tag)}"
+        for name, tag in tags.items()
+        if tag.clone_uri is not None and tag.version not in versions.get(tag.branch, (tag.version,))
+    ]
 
 
 def _before(now: datetime, age: timedelta) -> datetime:

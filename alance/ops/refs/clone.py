@@ -1,8 +1,8 @@
 """Clones: a version of a table as the first one of another table, or of a branch.
 
 The manifest of a shallow clone names the files of the source by a base path; no data is copied.
-What is written to the clone lies in its own folder. The source must keep the version: a cleanup
-there knows nothing of clones elsewhere. A deep clone has copies of all files. Objects that rows
+What is written to the clone lies in its own folder. The source must keep the version, so it gets a
+tag that notes the clone, see `clone_notes`. A deep clone has copies of all files. Objects that rows
 name by a base path are copied to `_bases/{id}` in its folder, which is its base path of this id.
 
 Source: docs/format/table.md, "Clones".
@@ -10,6 +10,7 @@ Source: docs/format/table.md, "Clones".
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from alance.errors import AlreadyExistsError, InvalidInputError, UnsupportedError
@@ -19,6 +20,7 @@ from alance.format.table.manifest import parse_manifest
 from alance.format.table.naming import NamingScheme
 from alance.format.table.operations_meta import Clone
 from alance.format.table.transaction import Transaction
+from alance.ops.refs.clone_notes import clone_noted
 from alance.ops.refs.files import BASES, copy_files, named_objects
 from alance.ops.version import opening
 from alance.ops.version.commits import manifests_of
@@ -44,16 +46,19 @@ async def clone(
     options: CommitOptions,
     *,
     is_shallow: bool,
+    is_noted: bool = True,
     store: object | None = None,
     storage_options: StorageOptions | None = None,
 ) -> Snapshot:
     """Make a new table of a version of this one; see the module.
 
     Cost: a GET for a version that is not the snapshot's own; for a deep clone what `copy_files`
-    says; then a LIST, and the PUTs of the transaction and the manifest.
+    says; then a LIST, and the PUTs of the transaction and the manifest. For the note of a shallow
+    one, two HEADs and a PUT at the source.
 
     Args:
         reference: None: the snapshot's version.
+        is_noted: leave a note of a shallow clone at the source, see `clone_notes`.
         store, storage_options: of the target; None: where it is the same kind of store, those of
             the source, as far as they were given for that place.
 
@@ -62,6 +67,7 @@ async def clone(
         NotFoundError: no such version, tag or branch.
         InvalidInputError: a detached version; a bad URI or option.
         UnsupportedError: nobody else could find the source's files, or `copy_files` refuses.
+        AccessError: the note cannot be written.
     """
     source = snapshot if reference is None else await opening.checkout(snapshot, reference)
     registry = snapshot.engine.registry
@@ -71,7 +77,8 @@ async def clone(
         assert home is not None
         target_options = access.storage_options if access.covers(home) else access.others()
         target = open_table(registry, target_uri, storage_options=target_options)
-    return await clone_into(source, target, None, options, is_shallow=is_shallow)
+    note = is_noted and is_shallow
+    return await clone_into(source, target, None, options, is_shallow=is_shallow, is_noted=note)
 
 
 async def clone_into(
@@ -81,11 +88,13 @@ async def clone_into(
     options: CommitOptions,
     *,
     is_shallow: bool = True,
+    is_noted: bool = False,
 ) -> Snapshot:
     """Make a version the first one of a table that is not there, under the same number.
 
     Args:
         branch_name: of the branch that the target is; None: a table of its own.
+        is_noted: leave a note at the source: a branch has its record there.
 
     Raises:
         AlreadyExistsError: there is a table.
@@ -114,13 +123,16 @@ async def clone_into(
         raise _exists(target)
     if not is_shallow:
         await copy_files(source, target, objects)
-    note = rules.transaction_bytes(transaction)
-    if note is not None:
-        store, path = engine.registry.resolve(target.transaction(transaction.file_name))
-        await store.put(path, note)
-    created = await manifests.create(source.version, content, transaction.uuid)
-    if not created.is_ours:
-        raise _exists(target)
+    clone_uri = target.store.uri_of(target.key) or target.uri
+    noted = clone_noted(source, clone_uri) if is_noted else nullcontext()
+    async with noted:
+        record = rules.transaction_bytes(transaction)
+        if record is not None:
+            store, path = engine.registry.resolve(target.transaction(transaction.file_name))
+            await store.put(path, record)
+        created = await manifests.create(source.version, content, transaction.uuid)
+        if not created.is_ours:
+            raise _exists(target)
     manifest = created.manifest
     if manifest is None:
         manifest = await engine.decode(

@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from alance.errors import (
-    AlreadyExistsError,
-    InvalidInputError,
-    NotFoundError,
-    StoreError,
-    UnsupportedError,
-)
-from alance.format.table.naming import NamingScheme, manifest_name
+from alance.errors import InvalidInputError, NotFoundError
 from alance.format.table.refs import MAIN, branch_folder, check_branch_name, check_tag_name
 from alance.format.table.refs_write import branch_bytes, tag_bytes, time_text, with_members
 from alance.io.background import grace_of
-from alance.io.tasks import all_of
 from alance.ops.refs.clone import clone_into
+from alance.ops.refs.records import delete_all, put_new, put_over, target_of
 from alance.ops.upkeep.place import forget_commits
 from alance.ops.version import opening
-from alance.versioning import load, refs
+from alance.versioning import refs
 from alance.versioning.outcome import may_be_visible
-from alance.versioning.settle import Patience, Settled, put_settled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,50 +27,6 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 CREATE_S: Final = 120.0  # making a branch goes on so long after a cancellation
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A version that a tag names, and the size of its manifest."""
-
-    branch: str | None
-    version: int
-    manifest_bytes: int
-
-
-async def target_of(snapshot: Snapshot, reference: Reference | None) -> Target:
-    """The version that is meant, after making sure that it is there.
-
-    Cost: one HEAD; for a tag or branch one GET more, for the latest version of a branch one LIST.
-
-    Raises:
-        NotFoundError: no such version, tag or branch.
-        InvalidInputError: nothing of these kinds.
-    """
-    engine, table = snapshot.engine, snapshot.table
-    version: int | None = snapshot.version
-    if isinstance(reference, str):
-        tag = await refs.load_tag(engine, table, reference)
-        table, version = table.on_branch(tag.branch), tag.version
-    elif isinstance(reference, tuple):
-        branch, version = opening.pair(reference)
-        if branch is not None and await refs.load_branch(engine, table, branch) is None:
-            branch = None
-        table = table.on_branch(branch)
-    elif reference is not None:
-        if isinstance(reference, bool) or not isinstance(reference, int):
-            raise InvalidInputError(f"reference {reference!r}: expected a number, a tag or a pair")
-        version = reference
-    if version is None:
-        version = (await load.latest(engine, table)).version
-    if table.keeper is not None and table.keeper.is_asked_by_readers:
-        await load.load_version(engine, table, version)  # it may be staged still
-    for scheme in (NamingScheme.V2, NamingScheme.V1):
-        with suppress(NotFoundError):
-            where = table.manifest(manifest_name(version, scheme))
-            size = await engine.scheduler.size(where, reason="version")
-            return Target(table.branch, version, size)
-    raise table.lacks(version, f"no version {version}")
 
 
 async def create_tag(
@@ -274,60 +220,3 @@ def _text(name: str, what: str) -> str:
     if what == "branch" and name == MAIN:
         raise InvalidInputError(f"branch {name!r}: reserved for the main branch")
     return name
-
-
-AT_ONCE: Final = 1000  # objects that are deleted together
-
-
-async def put_over(snapshot: Snapshot, location: str, content: bytes) -> None:
-    """Put an object over what is there; a failed PUT counts if the object has the content then."""
-    store, path = snapshot.engine.registry.resolve(location)
-    try:
-        await store.put(path, content)
-    except (StoreError, AlreadyExistsError):
-        stored = await snapshot.engine.scheduler.read_all(location, reason="whose ref")
-        if bytes(stored) != content:
-            raise
-
-
-async def put_new(snapshot: Snapshot, location: str, content: bytes, what: str) -> None:
-    """Put an object that must not be there; a lost answer is settled by reading it back."""
-    engine, table = snapshot.engine, snapshot.table
-    store, path = engine.registry.resolve(location)
-
-    async def whose() -> Settled:
-        stored = await engine.scheduler.read_all(location, reason="whose ref")
-        return Settled.OURS if bytes(stored) == content else Settled.THEIRS
-
-    async def put() -> None:
-        if table.keeper is None:
-            await store.put(path, content, if_absent=True)
-            return
-        # The store may ignore the condition, or refuse it.
-        with suppress(NotFoundError):
-            await whose()
-            raise AlreadyExistsError(f"{what} is there already")
-        try:
-            await store.put(path, content, if_absent=True)
-        except UnsupportedError:
-            await store.put(path, content)
-
-    settled = await put_settled(
-        put,
-        whose,
-        what,
-        Patience(quiet_s=2.0 if table.keeper is None else math.inf),
-        at_once=not store.profile.is_remote,
-    )
-    if settled is Settled.THEIRS:
-        raise AlreadyExistsError(f"dataset {table.uri!r}: {what} is there already")
-
-
-async def delete_all(snapshot: Snapshot, locations: list[str]) -> None:
-    """Delete objects of one store, many at once."""
-    resolved = [snapshot.engine.registry.resolve(location) for location in locations]
-    if resolved:
-        store = resolved[0][0]
-        paths = [path for _, path in resolved]
-        parts = [paths[start : start + AT_ONCE] for start in range(0, len(paths), AT_ONCE)]
-        await all_of(store.delete(part) for part in parts)

@@ -45,8 +45,8 @@ async def drop(
 
     Raises:
         NotFoundError: nothing is there.
-        InvalidInputError: what is there is no table, or is the folder of a branch: nothing is
-            deleted.
+        InvalidInputError: what is there is no table, is the folder of a branch, or shallow clones
+            are noted that read its files: nothing is deleted.
         UnsupportedError: the manifest store cannot forget.
     """
     session, table = table_at(uri, **place)
@@ -65,6 +65,7 @@ async def drop(
             f"drop: {table.uri!r} is branch {latest.branch!r} of a table; delete it by "
             f"branches.delete"
         )
+    await _refuse_what_clones_need(engine, table)
     if table.keeper is not None:
         table.keeper.check_forgets()
     branches = [None, *await refs.list_branches(engine, table)]
@@ -82,6 +83,16 @@ def forget_commits(session: Session, table: Table) -> None:
     for key in list(queues):
         if key.partition("\n")[0] == table.root:
             del queues[key]
+
+
+async def _refuse_what_clones_need(engine: Engine, table: Table) -> None:
+    tags = await refs.list_tags(engine, table)
+    clones = [f"{tag.clone_uri!r} (tag {name!r})" for name, tag in tags.items() if tag.clone_uri]
+    if clones:
+        raise InvalidInputError(
+            f"drop: shallow clones read files of {table.uri!r}: {', '.join(clones)}; deep_clone "
+            "those that are needed, and delete the tags"
+        )
 
 
 async def _refuse_what_is_no_table(engine: Engine, table: Table) -> None:

@@ -1,0 +1,67 @@
+"""Notes of shallow clones at their source: tags that keep the version whose files a clone reads.
+
+A note is an ordinary tag, so that the cleanups of all writers keep the version; its metadata says
+where the clone is. It is put before the first manifest of the clone, so that there is never a
+clone without one. Then the version is looked for once more: a cleanup that ran meanwhile has
+either removed it by then, or sees the tag before it removes files. What is left of a caller that
+was killed is a note without a clone, which keeps a version too many until the tag is deleted.
+
+A clone of a clone is noted at that clone alone: its version stays there, the first clone cannot be
+dropped, and so the note of the first clone at its own source stays, too.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from alance.errors import AccessError, UnsupportedError
+from alance.format.table.refs import CLONE
+from alance.format.table.refs_write import tag_bytes
+from alance.ops.refs.records import delete_all, put_new, target_of
+from alance.versioning.outcome import may_be_visible
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from alance.ops.version.snapshot import Snapshot
+
+
+@asynccontextmanager
+async def clone_noted(source: Snapshot, clone_uri: str) -> AsyncIterator[None]:
+    """Note a clone at its source, for a block that makes the clone; a block that fails unnotes it.
+
+    Cost: a PUT of the tag, and a HEAD of the manifest before and after it.
+
+    Raises:
+        NotFoundError: the version is gone.
+        AccessError, UnsupportedError: the source cannot be written to.
+    """
+    engine, table = source.engine, source.table
+    name = f"clone-{uuid.uuid4().hex}"
+    target = await target_of(source, None)
+    content = tag_bytes(
+        target.version,
+        target.branch,
+        ns=time.time_ns(),
+        manifest_bytes=target.manifest_bytes,
+        metadata={CLONE: clone_uri},
+    )
+    location = table.tag(name)
+    try:
+        try:
+            await put_new(source, location, content, f"tag {name!r}")
+        except (AccessError, UnsupportedError) as error:
+            raise type(error)(
+                f"dataset {table.uri!r}: the tag that notes a shallow clone, so that no cleanup "
+                f"removes its files, could not be written: {error}; where nobody removes versions "
+                "of the source, clone it with note_at_source=False"
+            ) from error
+        await target_of(source, None)
+        yield
+    except BaseException as error:
+        if not may_be_visible(error):
+            await engine.background.discard(delete_all(source, [location]), table.store)
+        raise
