@@ -875,6 +875,14 @@ def edit_distances(
     other_codes: npt.NDArray[np.uint32],
 ) -> npt.NDArray[np.int64]: ...
 
+# Edit distances of all prefixes of a text to another one, from those to a prefix of the other one
+# and the characters that follow there.
+def edit_row(
+    row: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.uint32],
+    other_codes: npt.NDArray[np.uint32],
+) -> npt.NDArray[np.int64]: ...
+
 # Of each pair of vectors of equal length three sums of float64, shape (3 * rows,): of products, of
 # squares of the first ones, of squares of the others; or, `apart`, of squares of differences, shape
 # (rows,). A single vector is that of each row. `there`: a byte a row, 0 for none; or no byte.

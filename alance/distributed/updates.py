@@ -76,8 +76,9 @@ class RowUpdate:
         where = ScanOptions(filter=self.where)
         async with aclosing(matching(base, assignments, where, spans)) as batches:
             async for group in in_groups(batches):
-                for old, new in await run(partial(new_rows, group, assignments, base.schema)):
-                    yield _with_places(old, new)
+                pairs = new_rows(group, assignments, base.schema)
+                while (pair := await run(partial(next, pairs, None))) is not None:
+                    yield _with_places(*pair)
 
     def _parsed(self, dataset: Dataset) -> Assignments:
         return parse_updates(dataset._snapshot.schema, self.updates, [None] * len(self.updates))

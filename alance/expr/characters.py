@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from alance.expr.compare import is_nothing
 from alance.expr.digests import like_strings
 from alance.expr.nested import first_true
 from alance.expr.regex import located, translated
+from alance.expr.room import reserve, spend
 from alance.expr.text import as_text, emptied, literal_text
 from alance.expr.tree import Literal, Node, Problem, broadcast, call
 from alance.format.numbers import (
@@ -29,6 +31,7 @@ from alance.format.numbers import (
     to_arrow,
     validity_of,
 )
+from alance.halting import step
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt32s
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 LAST_CODE: Final = 0x10FFFF
 SURROGATES: Final = (0xD800, 0xDFFF)
 HEX_DIGITS: Final = 16  # of 64 bits
+CODE_BYTES: Final = 12  # a byte of a text whose characters are numbers, and texts on the way
+STEP_CELLS: Final = 1 << 26  # pairs of characters that are compared in a step: a tenth of a second
 MOST_MATCHES: Final = 100  # that a pattern is written down so often for
 NO_MASK: Final = mask_bytes(None)
 
@@ -190,6 +195,7 @@ def _parts(values: pa.Array, mark: str) -> tuple[pa.Array, Int64s]:
 def _characters(values: pa.Array) -> tuple[pa.Array, Int64s]:
     """The characters of all texts, and how many each has."""
     offsets, data = contents_of(pc.fill_null(values, as_scalar("", values.type)))
+    reserve(CODE_BYTES * len(data))
     data = data[int(offsets[0]) : int(offsets[-1])]
     is_first = (data & 0xC0) != 0x80
     ends = np.append(np.flatnonzero(is_first), len(data)).astype(np.int64)
@@ -263,6 +269,7 @@ def overlay(name: str, args: list[Node]) -> Node:
     count = whole_argument(name, args[3], -(1 << 31), 1 << 31) if len(args) > 3 else len(new)
 
     def place(values: pa.Array) -> pa.Array:
+        reserve(values.nbytes + len(new.encode()) * len(values))
         before = pc.utf8_slice_codeunits(values, 0, first - 1)
         behind = pc.utf8_slice_codeunits(values, max(first - 1 + count, 0))
         written = as_scalar(new, values.type)
@@ -281,11 +288,42 @@ def levenshtein(name: str, args: list[Node]) -> Node:
         rows = next((len(value) for value in (left, right) if isinstance(value, pa.Array)), 1)
         texts = [broadcast(value, rows) for value in (left, right)]
         (codes, sizes), (others, widths) = map(_codes, texts)
-        distances = _kernels.edit_distances(offsets_of(sizes), codes, offsets_of(widths), others)
+        distances = _distances(offsets_of(sizes), codes, offsets_of(widths), others)
         told = pc.and_(*map(pc.is_valid, texts))
         return pc.if_else(told, pc.cast(to_arrow(distances), kind), as_scalar(None, kind))
 
     return call(name, measure, *nodes)
+
+
+def _distances(ends: Int64s, codes: UInt32s, other_ends: Int64s, others: UInt32s) -> Int64s:
+    """The edit distance of each pair of texts, in steps: some pairs, or a part of a long one."""
+    works = np.diff(ends) * np.diff(other_ends)
+    spend(works.sum(dtype=np.float64))
+    distances = np.empty(len(works), np.int64)
+    is_long = works > STEP_CELLS
+    for row in np.flatnonzero(is_long).tolist():
+        text, other = (
+            codes[ends[row] : ends[row + 1]],
+            others[other_ends[row] : other_ends[row + 1]],
+        )
+        distances[row] = _long_distance(text, other)
+    steps = np.cumsum(np.where(is_long, 0, works)) // STEP_CELLS
+    cuts = [0, *(np.flatnonzero(np.diff(steps) | np.diff(is_long)) + 1).tolist(), len(works)]
+    for first, last in pairwise(cuts):
+        if first < last and not is_long[first]:
+            step()
+            own = ends[first : last + 1], codes, other_ends[first : last + 1], others
+            distances[first:last] = _kernels.edit_distances(*own)
+    return distances
+
+
+def _long_distance(text: UInt32s, other: UInt32s) -> int:
+    row = np.arange(len(text) + 1)
+    characters = max(1, STEP_CELLS // len(text))
+    for first in range(0, len(other), characters):
+        step()
+        row = _kernels.edit_row(row, text, other[first : first + characters])
+    return int(row[-1])
 
 
 def _no_text() -> Node:
@@ -295,6 +333,7 @@ def _no_text() -> Node:
 def _codes(values: pa.Array) -> tuple[UInt32s, Int64s]:
     """The code points of all texts, and how many each has."""
     values = pc.fill_null(values, as_scalar("", values.type))
+    reserve(CODE_BYTES * values.nbytes)
     offsets, data = contents_of(values)
     text = data[int(offsets[0]) : int(offsets[-1])].tobytes().decode()
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)

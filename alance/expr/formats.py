@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance.expr.room import reserve
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, call
 from alance.format.numbers import as_numbers, as_scalar, to_arrow
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     _Piece = Callable[[pa.Array, Int64s], pa.Array]
 
+DIRECTIVE_GROWTH: Final = 12  # bytes that a byte of a pattern may become, and texts on the way
 PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # What stands for others, and the directives that Arrow writes as chrono does.
 _LONG: Final = {
@@ -60,6 +62,7 @@ def to_char(name: str, args: list[Node]) -> Node:
             pieces.append(piece)
 
     def write(values: pa.Array) -> pa.Array:
+        reserve(DIRECTIVE_GROWTH * len(pattern.encode()) * len(values))
         seconds, fractions = _split(values)
         texts = [
             pc.strftime(seconds, piece, "C")

@@ -22,7 +22,18 @@ from alance.expr.lists import (
     taken_apart,
     unfixed,
 )
-from alance.expr.tree import Literal, Node, Problem, Value, broadcast, call, plain, plain_type
+from alance.expr.room import reserve
+from alance.expr.tree import (
+    Literal,
+    Node,
+    Problem,
+    Value,
+    broadcast,
+    call,
+    is_fixed,
+    plain,
+    plain_type,
+)
 from alance.format.numbers import (
     as_mask,
     as_numbers,
@@ -38,9 +49,8 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s, Mask
 
-# Of the lists that a function makes of a batch.
-MOST_MADE: Final = 1 << 26  # items: half a gigabyte of integers
-MOST_BYTES: Final = 1 << 31  # of items that are longer
+WORK_BYTES: Final = 32  # an item of a list that is made: it, and three numbers on the way to it
+MOST_MADE: Final = 1 << 26  # items between the ends of a list: the count of more may overflow
 
 
 def removing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
@@ -320,16 +330,16 @@ def where_known(is_there: Mask, values: pa.Array) -> pa.Array:
 
 
 def _check_total(counts: Int64s, items: pa.Array) -> None:
-    """Refuses lists that memory is not meant for, before it is taken for them.
+    """Make sure that there is room for lists, and for the numbers that they are made by.
 
     Args:
         counts: how often the item of each row is repeated.
+
+    Raises:
+        TooLarge: there is none.
     """
-    most_bytes = (
-        0 if pa.types.is_primitive(items.type) else int(counts.max(initial=0)) * items.nbytes
-    )
-    if counts.sum(dtype=np.float64) > MOST_MADE or most_bytes > MOST_BYTES:
-        raise pa.ArrowInvalid("too many items in one batch")
+    item_bytes = 0 if is_fixed(items.type) else int(counts.max(initial=0)) * items.nbytes
+    reserve(WORK_BYTES * counts.sum(dtype=np.float64) + item_bytes)
 
 
 def _common(name: str, node: Node, *items: Node) -> pa.DataType:

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from alance.expr.casts import common_type, is_text
 from alance.expr.compare import is_nothing, total_order
 from alance.expr.nested import ListLiteral
+from alance.expr.room import reserve
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, broadcast, call, plain, plain_type
 from alance.format.numbers import (
@@ -150,6 +151,7 @@ def to_text(name: str, args: list[Node]) -> Node:
     def join(lists: pa.Array) -> pa.Array:
         values, sizes = taken_apart(lists)
         texts = pc.cast(values, pa.string())
+        reserve(texts.nbytes + len((mark + (absent or "")).encode()) * len(texts))
         if absent is not None:
             texts = pc.fill_null(texts, absent)
         told = as_mask(pc.is_valid(texts))

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance.expr import room
 from alance.expr.casts import convert, is_bytes, is_text, unify
 from alance.expr.compare import (
     NULL,
@@ -35,15 +36,17 @@ from alance.expr.tree import (
     Value,
     broadcast,
     call,
+    column_paths,
     meaning,
     truly,
 )
-from alance.format.numbers import as_numbers, as_scalar, text_array, to_arrow
+from alance.format.numbers import as_mask, as_numbers, as_scalar, text_array, to_arrow
+from alance.halting import step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.arrays import Float64s
+    from alance.arrays import Float64s, Int64s, Mask
 
 # Up to here one comparison a value is faster than a hash look-up (0.23 against 3.7 ms a million).
 MAX_COMPARED: Final = 12
@@ -406,23 +409,43 @@ class Case:
         return self.conditions + self.values
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
-        return self._from(0, batch)
+        space = room.current()
+        before = 0 if space is None else space.held
+        needed = dict.fromkeys(path[0] for path in column_paths(self))
+        rest = batch.select(list(needed)) if needed else batch
+        rows: Int64s | None = None  # of the rest, in the batch; None: it has all
+        parts: list[pa.Array] = []
+        places: list[Int64s] = []
+        conditions = (*self.conditions, TRUE)
+        for condition, value in zip(conditions, self.values, strict=True):
+            step()
+            chosen = _hits(condition, rest)
+            if not chosen.any() and condition is not TRUE:
+                continue
+            is_all = bool(chosen.all())
+            part = rest if is_all else rest.filter(to_arrow(chosen))
+            values = broadcast(value.evaluate(part), part.num_rows)
+            if is_all and rows is None:
+                return values
+            rows = np.arange(batch.num_rows) if rows is None else rows
+            parts.append(values)
+            places.append(rows[chosen])
+            if space is not None:
+                space.hold(values.nbytes)
+            if is_all:
+                break
+            rest, rows = rest.filter(to_arrow(~chosen)), rows[~chosen]
+        order = np.empty(batch.num_rows, np.int64)
+        order[np.concatenate(places)] = np.arange(batch.num_rows)
+        joined = pa.concat_arrays(parts).take(to_arrow(order))
+        if space is not None:
+            space.held = before
+        return joined
 
-    def _from(self, branch: int, batch: pa.RecordBatch) -> pa.Array:
-        if branch == len(self.conditions):
-            return broadcast(self.values[branch].evaluate(batch), batch.num_rows)
-        chosen = broadcast(self.conditions[branch].evaluate(batch), batch.num_rows)
-        chosen = truly(chosen)
-        if chosen.true_count == batch.num_rows:
-            return broadcast(self.values[branch].evaluate(batch), batch.num_rows)
-        if chosen.true_count == 0:
-            return self._from(branch + 1, batch)
-        others = pc.invert(chosen)
-        rest = self._from(branch + 1, batch.filter(others))
-        chosen_rows = batch.filter(chosen)
-        branch_values = broadcast(self.values[branch].evaluate(chosen_rows), chosen_rows.num_rows)
-        places = pc.if_else(chosen, _ranks(chosen), pc.add(_ranks(others), len(branch_values)))
-        return pa.concat_arrays([branch_values, rest]).take(places)
+
+def _hits(condition: Node, batch: pa.RecordBatch) -> Mask:
+    """The rows of a batch that a condition is true of."""
+    return as_mask(truly(broadcast(condition.evaluate(batch), batch.num_rows)))
 
 
 def case(conditions: Sequence[Node], values: Sequence[Node], otherwise: Node | None) -> Node:
@@ -467,7 +490,3 @@ def null_if(left: Node, right: Node) -> Node:
 def choose(condition: Node, chosen: Node, other: Node) -> Node:
     """One value where the condition is true, else the other."""
     return case([condition], [chosen], other)
-
-
-def _ranks(mask: pa.Array) -> pa.Array:
-    return pc.subtract(pc.cumulative_sum(pc.cast(mask, pa.int64())), 1)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import AlanceError, InvalidInputError
-from alance.expr import logic
+from alance.expr import logic, room
 from alance.expr.arrow import ArrowCondition
 from alance.expr.logic import Case, Junction
 from alance.expr.tree import (
@@ -28,6 +28,7 @@ from alance.expr.tree import (
     Problem,
     broadcast,
     column_paths,
+    is_fixed,
     one_line,
     whole_paths,
 )
@@ -44,6 +45,9 @@ OPERATORS: Final = frozenset(
     ["+", "-", "*", "/", "%", "=", "!=", "<", "<=", ">", ">=", "minus", "not", "in", "between"]
 )
 CONVERSIONS: Final = ("cast to ", "conversion to ")
+QUICK: Final = OPERATORS.union(
+    ["is null", "is true", "is false", "is distinct from", "like", "starts_with"]
+)
 ANSWERS: Final = ("is ",)  # IS NULL, IS TRUE, IS DISTINCT FROM
 
 
@@ -71,6 +75,13 @@ class Predicate:
     condition: Evaluated
     has_params: bool = False
     documents: frozenset[str] = frozenset()
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether its values take no longer than the size of the columns lets expect: then few rows
+        are filtered without a thread.
+        """
+        return not isinstance(self.condition, ArrowCondition) and _is_quick(self.condition)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """Where the condition is true; null where it is neither true nor false.
@@ -205,7 +216,8 @@ def _build(source: Source, tree: Tree, schema: pa.Schema, params: Params) -> Nod
     from alance.expr.parameters import Parameters
 
     try:
-        return Builder(source, schema, Parameters(source, params)).build(tree)
+        with room.entered(room.for_constants()):
+            return Builder(source, schema, Parameters(source, params)).build(tree)
     except AlanceError:
         raise
     except RecursionError:
@@ -223,6 +235,19 @@ def _columns(node: Node) -> tuple[str, ...]:
 
 
 def _evaluated(what: Evaluated, batch: pa.RecordBatch, where: str) -> pa.Array:
+    """The values for the rows of a batch: in as many parts as memory demands, unless the batch is
+    a part itself.
+    """
+    space = room.current()
+    if space is not None:
+        values = _part(what, batch, where)
+        space.hold(0 if is_fixed(values.type) else values.nbytes)
+        return values
+    parts = list(room.in_parts(batch, lambda part: _part(what, part, where), where))
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def _part(what: Evaluated, batch: pa.RecordBatch, where: str) -> pa.Array:
     try:
         value = broadcast(what.evaluate(batch), batch.num_rows)
     except AlanceError:
@@ -264,6 +289,15 @@ def _nullable(node: Node, schema: pa.Schema) -> bool:
     if node.name in OPERATORS or node.name.startswith(CONVERSIONS):
         return any(parts)
     return True
+
+
+def _is_quick(condition: object) -> bool:
+    if isinstance(condition, Literal | Column):
+        return True
+    is_simple = isinstance(condition, Junction) or (
+        isinstance(condition, Call) and condition.name in QUICK
+    )
+    return is_simple and all(map(_is_quick, condition.args))  # type: ignore[attr-defined]
 
 
 def _column(node: Column, schema: pa.Schema) -> bool:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.compare import NULL, is_nothing
-from alance.expr.text import as_text, check_growth, literal_text
+from alance.expr.text import as_text, literal_text, reserve_growth
 from alance.expr.text_parts import regex_parts
 from alance.expr.tree import FAILURES, Node, Pattern, Problem, call, meaning, one_line, truly
 from alance.format.numbers import as_mask, as_numbers, as_scalar
@@ -75,7 +75,7 @@ def regexp_replace(name: str, args: list[Node]) -> Node:
     count = pc.match_substring_regex if most else pc.count_substring_regex
 
     def replace(values: pa.Array) -> pa.Array:
-        check_growth(values, new, lambda: count(values, regex), new.count("\\"))
+        reserve_growth(values, new, lambda: count(values, regex), new.count("\\"))
         return pc.replace_substring_regex(values, regex, new, max_replacements=most)
 
     return call(name, replace, as_text(name, args[0]))

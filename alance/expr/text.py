@@ -19,6 +19,7 @@ from alance import _kernels
 from alance.expr.arithmetic import whole_argument
 from alance.expr.casts import convert, is_bytes, is_text, text_of
 from alance.expr.compare import NULL, is_nothing
+from alance.expr.room import reserve
 from alance.expr.text_parts import (
     like_bytes,
     like_parts,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 _LOWER_SPECIAL: Final = "[\u0130\u03a3]"  # a dotted I, and the sigma that differs at a word's end
 MAX_REPEATS: Final = 1 << 20  # of a text, by a literal number
-MOST_BYTES: Final = (1 << 31) - 1  # of the texts of a batch, whose offsets have 32 bits
+FEW_BYTES: Final = 1 << 20  # of texts that need not be counted to know that there is room
 
 
 def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) -> Node:
@@ -178,39 +179,39 @@ def replace(name: str, args: list[Node]) -> Node:
         return as_text(name, args[0])
 
     def put(values: pa.Array) -> pa.Array:
-        check_growth(values, new, lambda: pc.count_substring(values, old))
+        reserve_growth(values, new, lambda: pc.count_substring(values, old))
         return pc.replace_substring(values, pattern=old, replacement=new)
 
     return call(name, put, as_text(name, args[0]))
 
 
-def check_growth(
+def reserve_growth(
     values: pa.Array, new: str, counts: Callable[[], pa.Array], num_copies: int = 0
 ) -> None:
-    """Make sure that texts with replacements fit into one array; Arrow's offsets would overflow.
+    """Make sure that there is room for texts with replacements.
 
     Args:
         new: what replaces a part of a text.
-        counts: how many parts of each text are replaced; asked where many might not fit.
+        counts: how many parts of each text are replaced; asked where many are large.
         num_copies: how often a replacement has parts of the text itself, at most.
 
     Raises:
-        ArrowInvalid: they would not fit.
+        TooLarge: there is none.
     """
     added, kept = len(new.encode()), values.nbytes * (1 + num_copies)
-    if (
-        kept * (1 + added) > MOST_BYTES
-        and kept + added * (pc.sum(counts()).as_py() or 0) > MOST_BYTES
-    ):
-        raise pa.ArrowInvalid("texts of more than 2 GiB in one batch")
+    if kept * (1 + added) > FEW_BYTES:
+        reserve(kept + added * (pc.sum(counts()).as_py() or 0))
 
 
 def repeat(name: str, args: list[Node]) -> Node:
     """repeat(text, count)."""
-    count = whole_argument(name, args[1], -(1 << 31), MAX_REPEATS)
-    return call(
-        name, lambda values: pc.binary_repeat(values, max(0, count)), as_text(name, args[0])
-    )
+    count = max(0, whole_argument(name, args[1], -(1 << 31), MAX_REPEATS))
+
+    def write(values: pa.Array) -> pa.Array:
+        reserve(values.nbytes * count)
+        return pc.binary_repeat(values, count)
+
+    return call(name, write, as_text(name, args[0]))
 
 
 def position(name: str, args: list[Node]) -> Node:
@@ -265,6 +266,7 @@ def padding(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node
             raise Problem(f"{name}: filled with more than one character", unsupported=True)
 
         def pad(values: pa.Array) -> pa.Array:
+            reserve(values.nbytes + width * len(fill.encode()) * len(values))
             padded = kernel(values, width=width, padding=fill) if fill else values
             return pc.utf8_slice_codeunits(padded, 0, width)
 
@@ -308,6 +310,7 @@ def _joined(name: str, args: list[Node], null_handling: str, separator: str = ""
     def join(*values: Value) -> pa.Array:
         rows = next((len(value) for value in values if isinstance(value, pa.Array)), 1)
         texts = [_text(broadcast(value, rows)) for value in values]
+        reserve(sum(own.nbytes for own in texts) + len(separator.encode()) * rows * len(texts))
         if null_handling == "skip":
             # The kernel drops rows that have nothing but nulls: each gets an empty text to begin.
             texts.insert(0, pa.repeat(as_scalar(""), rows))

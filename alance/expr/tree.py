@@ -2,15 +2,16 @@
 
 A node evaluates by direct calls of `pyarrow.compute` on arrays: about 2 microseconds a node, the
 GIL released inside the kernels, nothing bound or dispatched anew for each batch. A `Literal` gives
-a scalar, every other node an array of the batch's length: calls of literals alone are folded when
-they are built. Types are found by running the function on empty arrays.
+a scalar, as does `Once`, every other node an array of the batch's length: calls of literals alone
+are folded when they are built, unless they may take long. Types are found by running the function
+on empty arrays.
 
 What a call says of the order of values (`Meaning`) is for those who know bounds and no rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
@@ -18,10 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
+from alance.expr import room
 from alance.format.numbers import as_scalar
+from alance.halting import step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Value: TypeAlias = "pa.Array | pa.Scalar"
 # What kernels and conversions raise over values that they cannot take.
@@ -140,6 +143,7 @@ class Call:
         name: for messages.
         function: gets the arguments' values, at least one of them an array.
         meaning: what it says of the order of values, where somebody noted it.
+        row_bytes: of the literals among the arguments, which each row's result may have in it.
     """
 
     name: str
@@ -147,22 +151,70 @@ class Call:
     args: tuple[Node, ...]
     type: pa.DataType
     meaning: Meaning | None = None
+    row_bytes: int = 0
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
-        return self.function(*[arg.evaluate(batch) for arg in self.args])
+        step()
+        space = room.current()
+        if space is None:
+            return self.function(*[arg.evaluate(batch) for arg in self.args])
+        before = space.held
+        if self.row_bytes:
+            space.hold(self.row_bytes * batch.num_rows)
+        values = []
+        for arg in self.args:
+            value = arg.evaluate(batch)
+            values.append(value)
+            if not isinstance(arg, Column) and not isinstance(value, pa.Scalar):
+                space.hold(value.nbytes)
+        result = self.function(*values)
+        space.held = before
+        return result
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Once:
+    """A function of constants that takes long or gives much: computed when it is needed, and for
+    all rows of a batch at once.
+
+    Attributes:
+        args: literals, or others that are computed once.
+    """
+
+    name: str
+    function: Callable[..., pa.Array]
+    args: tuple[Node, ...]
+    type: pa.DataType
+
+    def evaluate(self, batch: pa.RecordBatch) -> Value:
+        step()
+        space = room.current()
+        values = [arg.evaluate(batch) for arg in self.args]
+        before = 0 if space is None else space.held
+        if space is not None:
+            space.hold(sum(map(len_of, values)))
+        values[0] = pa.repeat(values[0], 1)
+        result = self.function(*values)[0]
+        if space is not None:
+            space.held = before
+        return result
 
 
 def call(name: str, function: Callable[..., pa.Array], *args: Node) -> Node:
-    """A function applied to nodes; a literal where all of them are.
+    """A function applied to nodes; a literal where all of them are, and it is quick.
 
     Raises:
         Problem: the function does not take these types, or fails on these literals.
     """
-    values = [arg.value if isinstance(arg, Literal) else pa.nulls(0, arg.type) for arg in args]
-    constant = bool(args) and all(isinstance(arg, Literal) for arg in args)
-    if constant:
-        values[0] = pa.repeat(values[0], 1)
+    is_constant = bool(args) and all(isinstance(arg, Literal | Once) for arg in args)
     try:
+        if is_constant and (folded := _folded(function, args)) is not None:
+            if pa.types.is_boolean(folded.type):
+                _refuse_name(args)
+            return folded
+        values = [arg.value if isinstance(arg, Literal) else pa.nulls(0, arg.type) for arg in args]
+        if is_constant:
+            values[0] = pa.nulls(0, args[0].type)
         result = function(*values)
     except Problem:
         raise
@@ -171,11 +223,43 @@ def call(name: str, function: Callable[..., pa.Array], *args: Node) -> Node:
         raise Problem(f"{name} does not take ({types})") from None
     except FAILURES as error:
         raise Problem(f"{name}: {one_line(error)}") from None
-    if constant:
-        if pa.types.is_boolean(result.type):
-            _refuse_name(args)
-        return Literal(result[0])
-    return Call(name, function, args, result.type)
+    if is_constant:
+        return Once(name, function, args, result.type)
+    literals = () if is_fixed(result.type) else [arg for arg in args if isinstance(arg, Literal)]
+    row_bytes = sum(len_of(literal.value) for literal in literals)
+    return Call(name, function, args, result.type, row_bytes=row_bytes)
+
+
+def _folded(function: Callable[..., pa.Array], args: Sequence[Node]) -> Literal | None:
+    """The value of a function of constants; None where that is not sure to be quick."""
+    values: list[Value] = [arg.value for arg in args if isinstance(arg, Literal)]
+    if len(values) < len(args):
+        return None
+    space = room.current() or room.for_constants()
+    if not space.is_folding:
+        space = room.for_constants()
+    try:
+        with room.entered(space):
+            space.hold(sum(map(len_of, values)))
+            values[0] = pa.repeat(values[0], 1)
+            result = function(*values)
+            if not is_fixed(result.type):
+                space.hold(result.nbytes)
+            return Literal(result[0])
+    except room.TooLarge:
+        return None
+
+
+def is_fixed(type_: pa.DataType) -> bool:
+    """Whether all values of a type take as many bytes."""
+    return bool(pa.types.is_primitive(type_) or pa.types.is_null(type_))
+
+
+def len_of(value: Value) -> int:
+    """Bytes of an array, or of a scalar."""
+    if not isinstance(value, pa.Scalar):
+        return int(value.nbytes)
+    return 16 if is_fixed(value.type) else int(pa.repeat(value, 1).nbytes)
 
 
 def _refuse_name(args: Iterable[Node]) -> None:
@@ -190,6 +274,9 @@ def plain(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if isinstance(array, pa.DictionaryArray):
+        if not is_fixed(array.type.value_type) and len(array.dictionary):
+            longest = array.dictionary.nbytes // len(array.dictionary)
+            room.reserve(longest * len(array))
         array = array.dictionary_decode()
     return array
 
@@ -230,6 +317,8 @@ def broadcast(value: Value, num_rows: int) -> pa.Array:
     """A value as an array of `num_rows`."""
     if not isinstance(value, pa.Scalar):
         return value
+    if not is_fixed(value.type):
+        room.reserve(len_of(value) * num_rows)
     return pa.repeat(value, num_rows) if num_rows else pa.nulls(0, value.type)  # of lists, too
 
 
@@ -307,4 +396,4 @@ def meaning(node: Node, what: Meaning) -> Node:
     """The node, with what it means where it is a call."""
     if type(node) is not Call:
         return node
-    return Call(node.name, node.function, node.args, node.type, what)
+    return replace(node, meaning=what)

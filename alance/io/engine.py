@@ -117,6 +117,6 @@ class Engine:
         store, path = self.registry.resolve(location)
         return store.open_file(path)
 
-    async def decode(self, work: Callable[[], T], num_bytes: int) -> T:
+    async def decode(self, work: Callable[[], T], num_bytes: float) -> T:
         """Run CPU work in the pool, or here where it is too small for a hop."""
         return await self.pool.run(work, inline=num_bytes <= INLINE_BYTES)

@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from alance.halting import halting
 from alance.io import lifecycle
 from alance.io.limits import outlasted
 
@@ -206,15 +207,17 @@ class Job(asyncio.Future[T]):
 def in_thread(executor: Executor, job: Callable[[], T], loop: asyncio.AbstractEventLoop) -> Job[T]:
     """The result of a job of an executor.
 
-    As `loop.run_in_executor`, whose results live on in a cycle until garbage is collected. Once the
-    main thread has ended no thread takes jobs any more; for other threads that go on, and for an
-    object's `__del__`, it is done here.
+    As `loop.run_in_executor`, whose results live on in a cycle until garbage is collected. A job
+    that calls `halting.step` ends soon after it was cancelled. Once the main thread has ended no
+    thread takes jobs any more; for other threads that go on, and for an object's `__del__`, it is
+    done here.
     """
     future: Job[T] = Job(loop=loop)
 
     def run() -> None:
         try:
-            answer = partial(_settle, future, job(), None)
+            with halting(future.cancelled):
+                answer = partial(_settle, future, job(), None)
         except BaseException as error:
             answer = partial(_settle, future, None, error)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more

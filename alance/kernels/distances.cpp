@@ -71,20 +71,40 @@ int64_t short_distance(const uint32_t* text, int64_t size, const uint32_t* other
   return distance;
 }
 
-int64_t long_distance(const uint32_t* text, int64_t size, const uint32_t* other, int64_t length,
-                      std::vector<int64_t>& row) {
-  row.resize(size + 1);
-  for (int64_t i = 0; i <= size; ++i) row[i] = i;
+// The distances of the prefixes of a text to a prefix of the other one, to one that is longer.
+void extend_row(const uint32_t* text, int64_t size, const uint32_t* other, int64_t length,
+                int64_t* row) {
   for (int64_t j = 0; j < length; ++j) {
-    int64_t before = row[0];
-    row[0] = j + 1;
+    int64_t before = row[0]++;
     for (int64_t i = 0; i < size; ++i) {
       const int64_t changed = before + (text[i] != other[j]);
       before = row[i + 1];
       row[i + 1] = std::min({changed, before + 1, row[i] + 1});
     }
   }
+}
+
+int64_t long_distance(const uint32_t* text, int64_t size, const uint32_t* other, int64_t length,
+                      std::vector<int64_t>& row) {
+  row.resize(size + 1);
+  for (int64_t i = 0; i <= size; ++i) row[i] = i;
+  extend_row(text, size, other, length, row.data());
   return row[size];
+}
+
+// `extend_row` for callers that compare long texts in steps; the row as it is afterwards.
+nb::object edit_row(const In<int64_t>& row, const In<uint32_t>& codes,
+                    const In<uint32_t>& other_codes) {
+  if (row.size() != codes.size() + 1) corrupt("distances: a number for each prefix");
+  const auto size = static_cast<int64_t>(codes.size());
+  Owned<int64_t> out(size + 1);
+  {
+    nb::gil_scoped_release release;
+    std::copy(row.data(), row.data() + size + 1, out.data());
+    extend_row(codes.data(), size, other_codes.data(), static_cast<int64_t>(other_codes.size()),
+               out.data());
+  }
+  return nb::cast(out.numpy());
 }
 
 // How many characters have to be changed, added or left out to make one text the other, of each
@@ -160,6 +180,7 @@ void register_distances(nanobind::module_& m) {
   using nanobind::arg;
   m.def("edit_distances", &alance::edit_distances, arg("ends"), arg("codes"), arg("other_ends"),
         arg("other_codes"));
+  m.def("edit_row", &alance::edit_row, arg("row"), arg("codes"), arg("other_codes"));
   m.def("vector_sums", &alance::vector_sums<float, float>, arg("ends"), arg("values"),
         arg("other_ends"), arg("other_values"), arg("there"), arg("apart"));
   m.def("vector_sums", &alance::vector_sums<float, double>, arg("ends"), arg("values"),

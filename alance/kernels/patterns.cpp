@@ -30,6 +30,9 @@ struct Content {
 
 using Find = int64_t (*)(const Content&, int64_t, std::string_view);
 
+// A longer text is sought by an algorithm whose time does not grow with its length.
+constexpr size_t kLongText = 64;
+
 bool is_at(const uint8_t* data, std::string_view plain) {
   return std::memcmp(data, plain.data(), plain.size()) == 0;
 }
@@ -37,6 +40,13 @@ bool is_at(const uint8_t* data, std::string_view plain) {
 // Where some text, not empty, begins from `at` on; `stop`: nowhere.
 int64_t find_baseline(const Content& content, int64_t at, std::string_view plain) {
   const int64_t last = content.stop - static_cast<int64_t>(plain.size());
+#if defined(__linux__) || defined(__APPLE__)
+  if (plain.size() > kLongText && at <= last) {
+    const void* place = memmem(content.data + at, static_cast<size_t>(content.stop - at),
+                               plain.data(), plain.size());
+    return place ? static_cast<const uint8_t*>(place) - content.data : content.stop;
+  }
+#endif
   for (; at <= last; ++at) {
     const auto left = static_cast<size_t>(last - at + 1);
     const void* place = std::memchr(content.data + at, plain[0], left);
@@ -50,6 +60,7 @@ int64_t find_baseline(const Content& content, int64_t at, std::string_view plain
 #if defined(__x86_64__)
 // The same: 32 places are ruled out at once by the first and the last byte.
 ALANCE_AVX2 int64_t find_avx2(const Content& content, int64_t at, std::string_view plain) {
+  if (plain.size() > kLongText) return find_baseline(content, at, plain);
   const auto behind = static_cast<int64_t>(plain.size()) - 1;
   const __m256i first = _mm256_set1_epi8(plain.front()), last = _mm256_set1_epi8(plain.back());
   for (; at <= content.stop - behind - 32; at += 32) {

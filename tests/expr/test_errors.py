@@ -178,8 +178,8 @@ def test_any_text_gives_a_filter_or_an_error_of_ours(text: str) -> None:
         f"regexp_replace(name, 'v+', '{'${0}' * 2000}')",
     ],
 )
-def test_texts_that_replacements_make_too_long_for_an_array_are_refused(text: str) -> None:
+def test_texts_that_replacements_make_too_long_are_refused_before_they_are_made(text: str) -> None:
     """Arrow's offsets would overflow, and the texts be other bytes of the process."""
     batch = pa.RecordBatch.from_pylist([{"name": "v" * 1_000_000}] * 2, schema=SCHEMA)
-    with pytest.raises(InvalidInputError, match="texts of more than 2 GiB"):
+    with pytest.raises(InvalidInputError, match=r"of one row values of [0-9]+ bytes, at most"):
         parse_projection(text, SCHEMA).evaluate(batch)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from alance.ops.read.taking import INLINE_BYTES, keep_grown, opened_fragments
 from alance.ops.version.snapshot import TakenColumns
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -48,11 +48,24 @@ if TYPE_CHECKING:
 
     Rest: TypeAlias = Callable[[], Awaitable[pa.RecordBatch | None]]  # of the steps of a split
 
+LEAST_PART_BYTES: Final = 1 << 20  # of computed columns, in a scan that may hold little
 LEAST_GUESS: Final = 1 << 20  # bytes of late columns that are always worth a round
 MOST_GUESS: Final = 64 << 20
 KEPT_SHARE: Final = 0.01  # of rows, by a filter that nothing is known of
 RESERVED: Final = 32 << 20  # bytes of late columns that a job may hold, and reads in its turn
 GROUPS: Final = 8  # of small fragments, that are decoded or wait for late columns
+
+
+class Outputs(NamedTuple):
+    """The output rows of a split.
+
+    Attributes:
+        first: the rows that are there.
+        parts: computes the rows after them, part by part; None: there are none.
+    """
+
+    first: pa.RecordBatch
+    parts: Iterator[pa.RecordBatch] | None
 
 
 class SplitReader:
@@ -180,6 +193,23 @@ class SplitReader:
                 return [partial(_ready, await step()) for step in rest]
         return rest
 
+    async def computed(self, rest: Rest) -> Outputs | None:
+        """The output rows of a split, of which the first are computed; None: there are none."""
+        batch = await rest()
+        if batch is None:
+            return None
+        ahead_bytes = self.plan.options.io_buffer_bytes
+        most_bytes = None if ahead_bytes is None else max(ahead_bytes // 4, LEAST_PART_BYTES)
+        parts = self.plan.projection.in_parts(batch, most_bytes)
+        first = await self._run(partial(next, parts))
+        return Outputs(first, parts if first.num_rows < batch.num_rows else None)
+
+    async def following(self, outputs: Outputs) -> pa.RecordBatch | None:
+        """The next output rows of a split, computed now; None: there are no more."""
+        if outputs.parts is None:
+            return None
+        return await self._run(partial(next, outputs.parts, None))
+
     async def _first(self, splits: Sequence[Split]) -> Sequence[Task]:
         """The bytes of the first columns: one round, whose ranges merge over the splits. None of
         local files that are open: these are read where they are decoded.
@@ -222,7 +252,8 @@ class SplitReader:
         is_little = split.group.is_little
         if isinstance(task, TakenRows):
             is_little = task.num_bytes <= INLINE_BYTES
-        kept = await self._run(lambda: row_filter.run(task), inline=is_little)
+        is_quick = self.plan.predicate is None or self.plan.predicate.is_quick
+        kept = await self._run(lambda: row_filter.run(task), inline=is_little and is_quick)
         if kept is None:
             reading = read_splits(self.plan.first_schema, [split], guess=False)
             (read,) = await self.snapshot.engine.drive(reading, "scan", bulk=True)

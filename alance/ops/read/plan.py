@@ -16,7 +16,6 @@ from alance.format.schema import Schema
 from alance.ops.read.filters import parsed_predicate, visible_schema
 from alance.ops.read.options import condition_of
 from alance.ops.read.rows import TAKEN_SHARE, ScanPlan, num_rows_of
-from alance.ops.version.conditions import CHARACTER_BYTES
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import META, plain_names, project
 from alance.ops.version.snapshot import Handles
@@ -107,11 +106,8 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
 
 
 async def parsed(snapshot: Snapshot, columns: Columns, make: Callable[[], T]) -> T:
-    """What is made of columns, elsewhere where parsing computed ones takes long."""
-    if not isinstance(columns, Mapping):
-        return make()
-    work = CHARACTER_BYTES * sum(len(text) for text in columns.values() if isinstance(text, str))
-    return await snapshot.engine.decode(make, work)
+    """What is made of columns, in the pool where some are computed."""
+    return await snapshot.engine.pool.run(make, inline=not isinstance(columns, Mapping))
 
 
 def projection_of(

@@ -94,8 +94,8 @@ class RowFilter(NamedTuple):
     def run(self, task: Task) -> tuple[pa.RecordBatch | None, Int64s | None] | None:
         """The rows kept and their offsets in the group (None: all); no batch where none is kept.
 
-        Without late columns the batch is already the output. None where the bytes of a local file
-        are not at hand: then they are to be fetched.
+        Without late columns the batch is already the output, or what it is computed from. None
+        where the bytes of a local file are not at hand: then they are to be fetched.
 
         Raises:
             CorruptFileError: bytes that contradict the format, or an index.
@@ -127,7 +127,7 @@ class RowFilter(NamedTuple):
             rows = split.offsets() if rows_kept is None else rows_kept
             batch = with_meta(batch, split.group, rows, plan.meta)
         if plan.late_schema is None:
-            return plan.projection.apply(batch), rows_kept
+            return plan.projection.ready(batch), rows_kept
         return batch, rows_kept
 
 
@@ -280,7 +280,7 @@ class Kept(NamedTuple):
             first += len(rows.rows)
 
     def merge(self, plan: ScanPlan, tasks: Sequence[tuple[FragmentTask, Reader]]) -> pa.RecordBatch:
-        """The output: first and late columns side by side.
+        """The output, or what it is computed from: first and late columns side by side.
 
         Args:
             tasks: of the late columns, each with what brings its unread bytes.
@@ -289,4 +289,4 @@ class Kept(NamedTuple):
         late = one_batch(parts)
         arrays = [*self.batch.columns, *late.columns]
         schema = pa.schema([*self.batch.schema, *late.schema])
-        return plan.projection.apply(pa.RecordBatch.from_arrays(arrays, schema=schema))
+        return plan.projection.ready(pa.RecordBatch.from_arrays(arrays, schema=schema))

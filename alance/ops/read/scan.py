@@ -37,7 +37,7 @@ from alance.ops.read.groups import (
     whole_groups,
     with_neighbours,
 )
-from alance.ops.read.late import SplitReader
+from alance.ops.read.late import Outputs, SplitReader
 from alance.ops.read.plan import at_once, in_large_batches, plan_scan
 from alance.ops.read.taking import opened_fragments, prepare_take
 from alance.ops.read.window import RowWindow
@@ -264,17 +264,25 @@ async def _read_window(
         ordered=options.scan_in_order,
     )
 
-    async def finishing() -> AsyncGenerator[Awaitable[pa.RecordBatch | None], None]:
+    is_computed = reader.plan.projection.is_computed
+
+    async def finishing() -> AsyncGenerator[Awaitable[pa.RecordBatch | Outputs | None], None]:
         async with aclosing(spans):
             async for splits in spans:
                 left = deque(splits)
                 del splits  # else their bytes stay until those of the next span are there
                 while left:
-                    yield left.popleft()()
+                    rest = left.popleft()
+                    yield reader.computed(rest) if is_computed else rest()
 
-    async with aclosing(in_turn(finishing(), _ahead(snapshot, reader.plan))) as batches:
-        async for batch in batches:
-            if batch is not None:
+    async with aclosing(in_turn(finishing(), _ahead(snapshot, reader.plan))) as all_outputs:
+        async for outputs in all_outputs:
+            if not isinstance(outputs, Outputs):
+                if outputs is not None:
+                    yield outputs
+                continue
+            yield outputs.first
+            while (batch := await reader.following(outputs)) is not None:
                 yield batch
 
 

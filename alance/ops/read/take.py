@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -94,6 +95,8 @@ async def flat_rows(
     needed = list(dict.fromkeys([*projection.fields, *projection.meta]))
     taking = take_addresses if by_address else take_rows
     batch = batch_of(await taking(snapshot, rows, needed))
+    if projection.is_computed:
+        return await snapshot.engine.pool.run(lambda: projection.apply(batch))
     work = 0 if projection.is_plain else OUTPUT_WORK * len(projection.outputs) + batch.nbytes
     return await snapshot.engine.decode(lambda: projection.apply(batch), work)
 
@@ -163,7 +166,9 @@ async def _take_placed(
 ) -> list[pa.Table]:
     """Like `take_located`: a table of the rows of each caller, of which there are `counts`."""
     await load_readers(snapshot, columns)
-    choice = snapshot.taken_columns(columns)
+    choose = partial(snapshot.taken_columns, columns)
+    is_computed = isinstance(columns, Mapping)
+    choice = await snapshot.engine.pool.run(choose) if is_computed else choose()
     projection, schema = choice.projection, choice.schema
     positions, rows, cuts, places = placed
     if not positions:

@@ -119,7 +119,8 @@ async def read_rows(
     taking = engine.drive(take_rows(snapshot, rows, choice), "take", takes=callers)
     taken, opened = await (taking if module is None else beside(engine, module, taking))
     num_bytes = taken.num_bytes
-    if num_bytes <= INLINE_BYTES and callers <= FEW_CALLERS:
+    is_little = num_bytes <= INLINE_BYTES and callers <= FEW_CALLERS
+    if is_little and not choice.projection.is_computed:
         read = await engine.reader(taken.unread, "take", inline=True, takes=callers)
         answer = finish(taken.decode(read, order))
         await pool.share_turn()

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import computed_from_arrow, parse_projection
 from alance.expr.casts import widened
+from alance.expr.room import in_parts
 from alance.expr.tree import FAILURES, Problem, one_line
-from alance.file.batches import empty_batch, empty_columns, work_bytes
+from alance.file.batches import empty_batch, empty_columns
 from alance.file.small_batches import in_groups, merged
 from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
@@ -34,7 +35,7 @@ from alance.ops.write.blob_moves import moved_blobs, with_payloads
 from alance.ops.write.files import DataFiles
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Iterator, Sequence
 
     from alance.arrays import UInt64s
     from alance.expr import Computed
@@ -81,8 +82,9 @@ async def _attempt(
     try:
         async with aclosing(matching(base, assignments, where)) as batches:
             async for group in in_groups(batches):
-                work = partial(new_rows, group, assignments, base.schema)
-                for batch, rows in await base.engine.decode(work, work_bytes(group)):
+                pairs = new_rows(group, assignments, base.schema)
+                while (pair := await run(partial(next, pairs, None))) is not None:
+                    batch, rows = pair
                     moved.add(as_numbers(batch.column(ROW_ADDRESS)))
                     if base.has_stable_row_ids:
                         row_ids.append(as_numbers(batch.column(ROW_ID)))
@@ -107,9 +109,14 @@ async def _attempt(
 
 def new_rows(
     group: Sequence[pa.RecordBatch], assignments: Assignments, schema: Schema
-) -> list[tuple[pa.RecordBatch, pa.RecordBatch]]:
+) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
     """The rows of some batches, as they were and as they will be; in one, mostly. CPU."""
-    return [(batch, assignments.apply(batch, schema)) for batch in merged(group)]
+
+    def apply(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+        return batch, assignments.apply(batch, schema)
+
+    for batch in merged(group):
+        yield from in_parts(batch, apply, "new values")
 
 
 def matching(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -210,7 +211,8 @@ async def filtered(
     batch = pa.RecordBatch.from_arrays(
         [*batch.columns, to_arrow(hits.distances)], names=[*batch.schema.names, measure]
     )
-    return hits.where(as_mask(predicate.mask(batch)))
+    work = batch.nbytes if predicate.is_quick else math.inf
+    return hits.where(await snapshot.engine.decode(lambda: as_mask(predicate.mask(batch)), work))
 
 
 async def parts_of(

@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from alance.checks import check_text
 from alance.errors import InvalidInputError
-from alance.file.batches import empty_columns
+from alance.file.batches import empty_columns, one_batch
 from alance.format.paths import join_path
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from alance.expr import Computed
     from alance.format.schema import Schema
@@ -30,6 +30,7 @@ CREATED_AT: Final = "_row_created_at_version"
 UPDATED_AT: Final = "_row_last_updated_at_version"
 ROW_OFFSET: Final = "_rowoffset"  # the position among all live rows, as `take` counts them
 META: Final = (ROW_ID, ROW_ADDRESS, CREATED_AT, UPDATED_AT, ROW_OFFSET)
+MOST_COMPUTED: Final = 1 << 30  # bytes of the computed columns of a batch that is not cut
 
 Columns: TypeAlias = Sequence[str] | Mapping[str, str] | None
 
@@ -69,21 +70,63 @@ class Projection:
     outputs: tuple[Output, ...]
     meta: frozenset[str]
     is_plain: bool = attribute(init=False)  # the outputs are fields at the top
+    is_computed: bool = attribute(init=False)  # some outputs are
 
     def __post_init__(self) -> None:
         plain = [output.computed is None and len(output.path) == 1 for output in self.outputs]
         object.__setattr__(self, "is_plain", False not in plain)
+        computed = [output.computed is not None for output in self.outputs]
+        object.__setattr__(self, "is_computed", True in computed)
 
     def needed(self, batch: pa.RecordBatch, meta: Collection[str]) -> pa.RecordBatch:
         """A batch without columns that no output needs; of meta columns those that are named."""
-        if any(output.computed is not None for output in self.outputs):
+        if self.is_computed:
             return batch
         names = {output.path[0] for output in self.outputs}.union(meta)
         kept = [name for name in batch.schema.names if name in names]
         return batch if len(kept) == batch.num_columns else batch.select(kept)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The output batch from a batch that has the fields and meta columns."""
+        """The output batch from a batch that has the fields and meta columns.
+
+        Raises:
+            InvalidInputError: values that an expression cannot take, or too large for a batch.
+        """
+        if not self.is_computed:
+            return self._part(batch)
+        parts: list[pa.RecordBatch] = []
+        num_bytes = 0
+        for part in self.in_parts(batch):
+            parts.append(part)
+            num_bytes += part.nbytes
+            if num_bytes > MOST_COMPUTED and len(parts) > 1:
+                raise InvalidInputError(
+                    f"computed columns of {batch.num_rows} rows have more than {MOST_COMPUTED} "
+                    "bytes; take fewer rows at once, or scan"
+                )
+        return parts[0] if len(parts) == 1 else one_batch(parts)
+
+    def ready(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The output batch; or what computed columns are computed from, where there are some."""
+        return batch if self.is_computed else self._part(batch)
+
+    def in_parts(
+        self, batch: pa.RecordBatch, most_bytes: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The output rows, computed when they are asked for: in several batches where the values of
+        computed columns are large.
+
+        Args:
+            most_bytes: of these values in one batch; None: as many as expressions may hold.
+
+        Raises:
+            InvalidInputError: values that an expression cannot take, or too large for a batch.
+        """
+        from alance.expr.room import in_parts
+
+        yield from in_parts(batch, self._part, "computed columns", most_bytes)
+
+    def _part(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self.outputs:
             return empty_columns(batch.num_rows)
         names = [output.name for output in self.outputs]

@@ -1,0 +1,256 @@
+"""Expressions of much work or large values: off the loop, in steps, and in bounded memory."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import alance
+from alance import _kernels
+from alance.errors import InvalidInputError
+from alance.expr import parse_filter, parse_projection, room
+from alance.expr.tree import Literal, Once
+from alance.halting import Halted, halting, step
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA = pa.schema({"id": pa.int64(), "t": pa.string(), "l": pa.list_(pa.int64())})
+LONG = "levenshtein(repeat('a', 100000), repeat('b', 100000)) = 1"
+
+
+def rows(count: int, text: str = "abcdefghij") -> pa.RecordBatch:
+    columns = [range(count), [text] * count, [[1, 2, None]] * count]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+class After:
+    """True from the n-th question on: a caller that goes away in the midst of work."""
+
+    def __init__(self, num_questions: int) -> None:
+        self.num_questions = num_questions
+
+    def __call__(self) -> bool:
+        self.num_questions -= 1
+        return self.num_questions < 0
+
+
+@pytest.mark.parametrize(
+    ("text", "is_literal"),
+    [
+        ("length(repeat('ab', 3))", True),
+        ("levenshtein('kitten', 'sitting')", True),
+        ("array_length(range(1000))", True),
+        ("repeat('a', 1000000)", False),
+        ("length(repeat('a', 1000000))", False),
+        ("levenshtein(repeat('a', 1000), repeat('b', 1000))", False),
+        ("array_length(range(1000000))", False),
+        ("upper(lpad('a', 1000000))", False),
+    ],
+)
+def test_constants_are_computed_with_the_text_if_that_is_quick(text: str, is_literal: bool) -> None:
+    node = parse_projection(text, SCHEMA).value
+    assert isinstance(node, Literal if is_literal else Once)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("length(repeat('a', 1000000))", 1_000_000),
+        ("levenshtein(repeat('a', 1000), repeat('b', 1000))", 1000),
+        ("array_length(range(1000000))", 1_000_000),
+        ("length(repeat('a', 1000000)) + id", 1_000_000),
+        ("if(length(repeat('a', 1000000)) > 5, 'many', 'few')", "many"),
+        ("length(concat(repeat('a', 1000000), t))", 1_000_010),
+        ("coalesce(null, length(repeat('a', 1000000)))", 1_000_000),
+        ("length(repeat('a', 1000000)) in (7, 1000000)", True),
+        ("length(repeat('a', 1000000)) between 7 and 8 or id = 0", True),
+    ],
+)
+def test_constants_of_much_work_are_computed_once_for_all_rows(text: str, expected: object) -> None:
+    values = parse_projection(text, SCHEMA).evaluate(rows(3))
+    assert len(values) == 3
+    assert values[0].as_py() == expected
+
+
+async def test_a_constant_of_much_work_keeps_neither_the_loop_nor_a_thread(
+    tmp_path: object,
+) -> None:
+    """The filter is read at once, and its thread is free again soon after it was cancelled."""
+    dataset = await alance.write_dataset(rows(10), f"{tmp_path}/t")
+    async with alance.Session(decode_threads=1) as session:
+        dataset = await alance.dataset(dataset.uri, session=session)
+        assert await dataset.count_rows("id < 3") == 3
+        reading = asyncio.ensure_future(dataset.count_rows(LONG))
+        for _ in range(5):
+            await asyncio.sleep(0.05)
+        assert not reading.done()
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert await dataset.count_rows("length(t) = 10") == 10  # by the only thread
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LONG,
+        "levenshtein(repeat(t, 10000), repeat('b', 100000)) = 1",
+        "length(repeat(t, 100000)) = 1",
+        "case " + " ".join(f"when id = {n + 100} then {n}" for n in range(990)) + " end = 7",
+        "length(replace(replace(replace(t, 'a', 'aaaa'), 'a', 'aaaa'), 'a', 'aaaa')) = 1",
+        "regexp_replace(t, '[a-j]', 'x', 'g') = 'x'",
+    ],
+)
+def test_evaluation_ends_with_its_caller(text: str) -> None:
+    predicate, batch = parse_filter(text, SCHEMA), rows(50)
+    with pytest.raises(Halted), halting(After(2)):
+        predicate.mask(batch)
+
+
+async def test_a_job_in_a_thread_learns_that_its_caller_is_gone() -> None:
+    async with alance.Session(decode_threads=1) as session:
+        begun, ended = threading.Event(), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            try:
+                while True:
+                    step()
+            finally:
+                ended.set()
+
+        job = asyncio.ensure_future(session.engine.pool.run(work))
+        assert await asyncio.to_thread(begun.wait, 60)
+        job.cancel()
+        assert await asyncio.to_thread(ended.wait, 60)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "repeat(t, 100000)",
+        "lpad(t, 1000000)",
+        "rpad(t, 1000000, 'é')",
+        f"replace(t, 'a', '{'x' * 1_000_000}')",
+        f"regexp_replace(t, '[a-j]', '{'x' * 100_000}', 'g')",
+        f"concat(t, '{'x' * 1_000_000}')",
+        f"t || '{'x' * 1_000_000}'",
+        f"concat_ws('{'x' * 500_000}', t, t, t)",
+        f"overlay(t, '{'x' * 1_000_000}', 1)",
+        f"array_to_string(l, '{'x' * 1_000_000}')",
+        f"to_char(to_timestamp_seconds(id), '{'x' * 1_000_000}')",
+        f"case when id >= 0 then '{'x' * 1_000_000}' else t end",
+        f"coalesce(nullif(t, t), '{'x' * 1_000_000}')",
+        "array_repeat(t, 100000)",
+        "array_repeat(id, 100000)",
+        "array_resize(l, 100000)",
+        "range(100000 + id)",
+        "repeat(repeat(repeat(t, 10), 10), 1000)",
+        "repeat('x', 1000000)",
+    ],
+)
+def test_large_values_are_made_of_so_few_rows_at_once_that_they_fit(text: str) -> None:
+    computed, sizes = parse_projection(text, SCHEMA), []
+
+    def evaluate(part: pa.RecordBatch) -> int:
+        values = computed.evaluate(part)
+        sizes.append((part.num_rows, values.nbytes))
+        return part.num_rows
+
+    most = 8 << 20
+    assert sum(room.in_parts(rows(40), evaluate, "x", most)) == 40
+    assert len(sizes) > 1
+    assert max((size for count, size in sizes if count > 1), default=0) <= most
+    whole = pa.concat_arrays([computed.evaluate(rows(40).slice(n, 1)) for n in (0, 39)])
+    assert computed.evaluate(rows(40)).take([0, 39]).equals(whole)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "repeat(repeat(t, 10000), 10000)",
+        "array_repeat(id, 100000000)",
+        "length(repeat(repeat(t, 10000), 10000)) > 1",
+        "length(repeat(repeat('a', 1000000), 1000)) > 1",
+        "array_length(array_repeat(array_repeat(1, 1000000), 1000)) > 1",
+    ],
+)
+def test_what_does_not_fit_for_a_single_row_is_refused_before_it_is_made(text: str) -> None:
+    with pytest.raises(InvalidInputError, match=r"of one row values of [0-9]+ bytes, at most"):
+        parse_projection(text, SCHEMA).evaluate(rows(2))
+
+
+async def test_a_scan_gives_computed_columns_in_batches_of_its_memory(tmp_path: object) -> None:
+    dataset = await alance.write_dataset(rows(60), f"{tmp_path}/t")
+    columns = {"id": "id", **{f"c{n}": "repeat(t, 10000)" for n in range(5)}}
+    scanner = dataset.scanner(columns, io_buffer_bytes=4 << 20)
+    batches = [batch async for batch in scanner.to_batches()]
+    assert [n for batch in batches for n in batch["id"].to_pylist()] == list(range(60))
+    assert len(batches) > 1
+    assert max(batch.nbytes for batch in batches) <= 1 << 20
+    assert all(batch["c4"].to_pylist() == ["abcdefghij" * 10_000] * len(batch) for batch in batches)
+
+
+async def test_an_update_computes_large_values_in_parts(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "PART_BYTES", 1 << 20)
+    dataset = await alance.write_dataset(rows(60), f"{tmp_path}/t")
+    dataset = await dataset.update({"t": "repeat(t, 10000)"}, where="id >= 10")
+    table = await dataset.to_table(["id", "t"], order_by=["id"])
+    assert table["t"].to_pylist() == ["abcdefghij"] * 10 + ["abcdefghij" * 10_000] * 50
+
+
+async def test_a_take_of_too_large_computed_columns_is_refused(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("alance.ops.version.projection.MOST_COMPUTED", 1 << 20)
+    monkeypatch.setattr(room, "PART_BYTES", 1 << 18)
+    dataset = await alance.write_dataset(rows(60), f"{tmp_path}/t")
+    assert len(await dataset.take([1, 2], {"x": "repeat(t, 10000)"})) == 2
+    with pytest.raises(InvalidInputError, match="take fewer rows at once, or scan"):
+        await dataset.take(list(range(60)), {"x": "repeat(t, 10000)"})
+
+
+@pytest.mark.parametrize("count", [990, 5000])
+def test_a_case_may_have_thousands_of_branches(count: int) -> None:
+    branches = " ".join(f"when id = {n} then 'n{n}'" for n in range(0, 2 * count, 2))
+    values = parse_projection(f"case {branches} else 'other' end", SCHEMA).evaluate(rows(2000))
+    expected = ["other" if n % 2 or n >= 2 * count else f"n{n}" for n in range(2000)]
+    assert values.to_pylist() == expected
+
+
+def test_long_texts_are_compared_in_steps() -> None:
+    """A pair of texts of a step's size, and longer and shorter ones beside it."""
+    texts = ["a" * 9000 + "b", "", "kitten", "b" * 9000, "ab" * 5000]
+    others = ["a" * 9000 + "c", "abc", "sitting", "a" * 9001, "ba" * 5000]
+    batch = pa.record_batch({"s": texts, "t": others})
+    predicate = parse_projection("levenshtein(s, t)", batch.schema)
+    assert predicate.evaluate(batch).to_pylist() == [1, 3, 3, 9001, 2]
+
+
+def test_a_row_of_distances_is_extended_as_a_whole() -> None:
+    import numpy as np
+
+    text, other = (np.frombuffer(t.encode("utf-32-le"), np.uint32) for t in ("kitten", "sitting"))
+    row = np.arange(len(text) + 1)
+    for character in other:
+        row = _kernels.edit_row(row, text, np.array([character]))
+    assert row[-1] == 3
+    with pytest.raises(ValueError, match="a number for each prefix"):
+        _kernels.edit_row(row[:-1], text, other)
+
+
+@pytest.mark.parametrize("make", [lambda: "a" * 64, lambda: "a" * 65, lambda: "a" * 1000])
+def test_long_parts_of_a_pattern_are_found_wherever_they_are(make: Callable[[], str]) -> None:
+    part = make() + "b"
+    texts = ["a" * 5000, "a" * 5000 + "b", part, part[1:], "x" + part + "y", "", None]
+    batch = pa.record_batch({"t": texts})
+    mask = parse_filter(f"t like '%{part}%'", batch.schema).mask(batch)
+    assert mask.to_pylist() == [None if text is None else part in text for text in texts]
