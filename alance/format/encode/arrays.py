@@ -59,7 +59,7 @@ def leaf_values(field: Field, array: pa.Array) -> dict[int, PageValues]:
 
     Raises:
         InvalidInputError: nulls or text that the format cannot hold (nulls inside packed structs,
-            null empty structs, text that is no JSON), or another type.
+            text that is no JSON), or another type.
     """
     leaves: dict[int, PageValues] = {}
     try:
@@ -134,10 +134,6 @@ def _leaf(
     if is_blob_rows:
         values = cast("Block", blob_rows(array, valid, field.name))
     elif array.type == EMPTY_STRUCT:
-        # Only its layer can say that there is nothing: all slots are null on the page.
-        if array.null_count and (outer is None or valid is None or (outer != valid).any()):
-            raise InvalidInputError(f"field {field.name!r}: structs without fields are never null")
-        nulls = np.ones(len(array), np.bool_)
         values = ConstantBlock(len(array), None)
     elif field.is_json:
         values = jsonb(array, valid, field.name)

@@ -15,7 +15,7 @@ Source: what the reference implementation writes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -43,12 +43,14 @@ from alance.format.encode.page_inputs import (
 )
 from alance.format.encode.planar import sparse_page, sparse_values_page
 from alance.format.encode.rows import cut_entries
-from alance.format.layouts.fields import layer_dimensions
+from alance.format.layouts.base import Layer
+from alance.format.layouts.fields import is_empty_struct, layer_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance import _kernels
+    from alance.arrays import UInt16s
     from alance.format.blocks import Block
     from alance.format.encode.base import EncodedPage
     from alance.format.field import Field
@@ -119,6 +121,9 @@ class _Leaf:
     def __init__(self, field: Field, values: PageValues, hints: Hints) -> None:
         if values.num_rows < 1:
             raise InvalidInputError(f"field {field.name!r}: a page without rows")
+        self._is_structure = is_empty_struct(field) and hints.version >= FileVersion.V2_3
+        if is_empty_struct(field) and not self._is_structure:
+            values = _all_null(field, values)
         self._field, self._values, self._hints = field, values, hints
         self.name = field.name
         self._layout, self._is_sparse = _asked_layout(field, values, hints)
@@ -140,6 +145,8 @@ class _Leaf:
             TooManyLevels: a chunk would have too many entries.
         """
         values, hints = self._values, self._hints
+        if self._is_structure:
+            return sparse_page(values, hints.dimensions, None)
         if isinstance(result, int):
             if result == NoPage.TOO_MANY_LEVELS:
                 raise TooManyLevels
@@ -150,6 +157,30 @@ class _Leaf:
         if len(result) == 1:
             return sparse_page(values, hints.dimensions, result[0])
         return page_of(result, values.num_rows)
+
+
+def _all_null(field: Field, values: PageValues) -> PageValues:
+    """Structs without fields as dense pages have them: all null, which says that there is nothing.
+
+    Raises:
+        InvalidInputError: some are null, for which there is no level left.
+    """
+    inner, *outer = values.layers
+    definition = values.definition
+    if inner is Layer.NULLABLE_ITEM and definition is not None and (definition == 1).any():
+        raise InvalidInputError(
+            f"field {field.name!r}: null structs without fields in a file before version 2.3; "
+            f"write a struct that has a field, or a file of version 2.3"
+        )
+    if values.rep is None and definition is None:
+        return values._replace(layers=(Layer.NULLABLE_ITEM,))
+    if definition is None:
+        definition = np.ones(len(cast("UInt16s", values.rep)), np.uint16)
+    elif inner is Layer.NULLABLE_ITEM:
+        definition = np.maximum(definition, 1)
+    else:
+        definition = definition + np.uint16(1)
+    return values._replace(layers=(Layer.NULLABLE_ITEM, *outer), definition=definition)
 
 
 def _asked_layout(field: Field, values: PageValues, hints: Hints) -> tuple[str | None, bool]:

@@ -67,6 +67,11 @@ def owns_column(field: Field) -> bool:
     return field.is_leaf and not _dimension(field)
 
 
+def is_empty_struct(field: Field) -> bool:
+    """True if the field is a struct without fields, which has a column without values."""
+    return field.logical_type == "struct" and not (field.children or field.is_blob_v2)
+
+
 def _leaf_columns(field: Field, multiplier: int) -> Iterator[LeafColumn]:
     if owns_column(field):
         yield LeafColumn(field, multiplier)
@@ -114,7 +119,7 @@ def assemble(field: Field, leaves: Mapping[int, Sequence[PageValues]], num_rows:
         pages = leaves.get(leaf.field.id)
         if pages is not None:
             try:
-                opened[leaf.field.id] = _open_leaf(leaf, pages)
+                opened[leaf.field.id] = _open_leaf(field, leaf, pages)
             except CorruptFileError as error:
                 error.add_note(f"in field {leaf.field.name!r}")
                 raise
@@ -129,11 +134,12 @@ class _Leaf(NamedTuple):
     own: Sequence[Items]  # the innermost layer of each page
 
 
-def _open_leaf(leaf: LeafColumn, pages: Sequence[PageValues]) -> _Leaf:
-    is_empty_struct = leaf.field.logical_type == "struct" and not (
-        leaf.field.children or leaf.field.is_blob_v2
-    )
-    parts = [unravel(page, own_nulls=not is_empty_struct) for page in pages]
+def _open_leaf(root: Field, leaf: LeafColumn, pages: Sequence[PageValues]) -> _Leaf:
+    if is_empty_struct(leaf.field):
+        depth = len(layer_dimensions(root, leaf.field))
+        parts = [_without_values(page, depth) for page in pages]
+    else:
+        parts = [unravel(page) for page in pages]
     if not parts:
         raise CorruptFileError("no page has the rows")
     own = []
@@ -143,6 +149,18 @@ def _open_leaf(leaf: LeafColumn, pages: Sequence[PageValues]) -> _Leaf:
             raise CorruptFileError("the innermost layer of a page is a list")
         own.append(last)
     return _Leaf(pages, joined(parts), own)
+
+
+def _without_values(page: PageValues, depth: int) -> Structure:
+    """The structure that a page of structs without fields says.
+
+    Levels say that all of them are null, as nothing else says that there are no values. A page of
+    a single layer stands for all: neither they nor what is around them is ever null.
+    """
+    structure = unravel(page, own_nulls=False)
+    if len(structure) == 1 and page.structure is None:
+        return structure * depth
+    return structure
 
 
 def _build(

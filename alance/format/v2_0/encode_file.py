@@ -96,7 +96,9 @@ class Columns:
         if field.is_blob_v1:
             self.blobs.add(number)
         if field.logical_type == "struct" and not field.is_packed:
-            if not in_list:
+            if not field.children and not in_list:
+                self.units.append(Unit(field, path))  # nothing else shows its rows, or its nulls
+            elif not in_list:
                 self.headers.append(number)
             for place, child in enumerate(field.children):
                 self._visit(child, (*path, place), in_list=in_list)
