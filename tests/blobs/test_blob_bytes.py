@@ -67,6 +67,36 @@ async def test_blobs_of_version_1_below_structs_and_lists(
     await check_bytes(path, batch_size=1)
 
 
+@pytest.mark.parametrize("writer", ["alance", "pylance"])
+@pytest.mark.parametrize("version", ["2.0", "2.1"])
+async def test_blobs_of_version_1_are_null_where_nothing_was_written(
+    tmp_path: Path, version: Any, writer: str
+) -> None:
+    """Files of 2.0 have a place that stands for a null, which is no description for users."""
+    values = pa.array([b"a", None, b"", None, b"xyz"], pa.large_binary())
+    structs = pa.StructArray.from_arrays([values], fields=[OLD])
+    schema = pa.schema([pa.field("id", pa.int64()), OLD, pa.field("s", structs.type)])
+    table = pa.table([pa.array(range(5)), values, structs], schema)
+    if writer == "pylance":
+        lance.write_dataset(table, tmp_path / "t", data_storage_version=version)
+    else:
+        await alance.write_dataset(table, tmp_path / "t", data_storage_version=version)
+    dataset = await alance.dataset(tmp_path / "t")
+    for name in ("b", "s.b"):
+        nulls = await dataset.to_table(["id"], filter=f"{name} IS NULL")
+        assert nulls["id"].to_pylist() == [1, 3]
+        assert await dataset.count_rows(f"{name} IS NOT NULL") == 3
+    descriptions = (await dataset.to_table(["b"]))["b"].to_pylist()
+    assert [place and place["size"] for place in descriptions] == [1, None, 0, None, 3]
+    blobs = await dataset.take_blobs("b", indices=[0, 1, 2])
+    assert [blob and await blob.readall() for blob in blobs] == [b"a", None, b""]
+    changed = await dataset.delete("b IS NULL")
+    assert (await changed.to_table(["id"]))["id"].to_pylist() == [0, 2, 4]
+    await changed.optimize.compact_files(target_rows_per_fragment=10)
+    rows = await (await changed.checkout_latest()).to_table(blob_handling="all_binary")
+    assert rows["b"].to_pylist() == [b"a", b"", b"xyz"]
+
+
 async def test_blobs_of_version_2_below_structs_and_lists(tmp_path: Path) -> None:
     path = tmp_path / "t"
     all_kinds(tmp_path, "t", lists=True)

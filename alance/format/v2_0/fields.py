@@ -17,7 +17,7 @@ import pyarrow as pa
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.layouts.arrays import narrow, wrapped
 from alance.format.layouts.fields import values_array
-from alance.format.numbers import bitmap, is_large
+from alance.format.numbers import as_numbers, bitmap, is_large
 from alance.format.plans import together
 from alance.format.v2_0.arrays import Offsets
 from alance.format.v2_0.base import Spans
@@ -106,7 +106,8 @@ class LeafRows:
         for page, piece in self.pages:
             with page.place.checking():
                 values = narrowed(piece.decode(), arrow)
-                arrays.append(values_array(self.field, arrow, values.block, values.valid))
+                array = values_array(self.field, arrow, values.block, values.valid)
+                arrays.append(_present_blobs(array) if self.field.is_blob_v1 else array)
         if not arrays:
             return pa.nulls(0, arrow)
         if len(arrays) == 1:
@@ -117,6 +118,14 @@ class LeafRows:
             raise UnsupportedError(
                 f"field {self.field.name!r}: {error}; read fewer rows at once"
             ) from error
+
+
+def _present_blobs(places: pa.Array) -> pa.Array:
+    """Places of blobs, null where they are (1, 0), which is how pages of 2.0 store a null."""
+    positions, sizes = (as_numbers(places.field(name)) for name in ("position", "size"))
+    valid = (positions != 1) | (sizes != 0)
+    children = [places.field(number) for number in range(places.type.num_fields)]
+    return pa.Array.from_buffers(places.type, len(places), [bitmap(valid)], children=children)
 
 
 @dataclass(frozen=True, slots=True)

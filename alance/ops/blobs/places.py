@@ -240,11 +240,9 @@ def _numbers(descriptions: pa.Array, name: str) -> list[int]:
 
 def _place(
     handle: FragmentHandle, field: Field, position: int, size: int, kind: int, blob_id: int
-) -> BlobPlace | None:
+) -> BlobPlace:
     source = handle.source_of(field.id)
     if kind == INLINE:
-        if (position, size) == (1, 0) and field.is_blob_v1:
-            return None  # how files of 2.0 store a null
         if position + size > source.file_bytes:
             raise CorruptFileError(
                 f"blob of {size} bytes at {position} in {source.location}: "
