@@ -15,8 +15,8 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
   `DatasetFragment.create_from_file`;
 - new columns, a fragment a task: `ColumnBackfill`;
 - rows that were found on executors and are deleted or replaced in one commit: `delete_rows`,
-  `replace_rows`, `RowUpdate`, `SourceGaps`; the row ids of rows that are moved by hand:
-  `with_row_ids`, `row_ids_of`;
+  `replace_rows`, `RowUpdate`, `SourceGaps`; keys that are inserted once, whoever else inserts
+  them: `inserted_keys`; the row ids of rows that are moved by hand: `with_row_ids`, `row_ids_of`;
 - catalogs that are folders of tables: `list_folders`, `list_tables`, `is_table`, `move_table`,
   `remove_folder`.
 
@@ -55,6 +55,7 @@ from alance.distributed.writing import (
     delete_rows,
     get_object,
     has_fields_of,
+    inserted_keys,
     new_table,
     producer_properties,
     put_once,
@@ -63,6 +64,7 @@ from alance.distributed.writing import (
     replace_rows,
 )
 from alance.io.access import is_for_base
+from alance.ops.merge.inserted import InsertedKeys
 from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
 from alance.ops.write.sources import conform
 from alance.versioning.backoff import MAX_RETRIES
@@ -75,6 +77,7 @@ __all__ = [
     "ROW_ID",
     "Added",
     "ColumnBackfill",
+    "InsertedKeys",
     "Piece",
     "RowUpdate",
     "SourceGaps",
@@ -90,6 +93,7 @@ __all__ = [
     "get_object",
     "has_fields_of",
     "in_any_loop",
+    "inserted_keys",
     "is_for_base",
     "is_table",
     "last_sequence",

@@ -26,7 +26,8 @@ from alance.format.table.operations import Delete, Overwrite, Update
 from alance.ops.columns.add import add_to_fragment, grown, merge_of
 from alance.ops.columns.backfill import owned_ids
 from alance.ops.columns.sources import opened, source_of
-from alance.ops.merge.plan import check_inserted, is_whole, source_fields
+from alance.ops.merge.inserted import InsertedKeys
+from alance.ops.merge.plan import check_inserted, is_whole, named_keys, source_fields
 from alance.ops.merge.rows import completed
 from alance.ops.rows.moved import commit_rows
 from alance.ops.version.commits import commit_change
@@ -174,6 +175,23 @@ async def delete_rows(dataset: Dataset, offsets: Mapping[int, Int64s], predicate
     return type(dataset)(await commit_rows(dataset._snapshot, change, deleted=offsets))
 
 
+def inserted_keys(dataset: Dataset, on: Sequence[str] = ()) -> InsertedKeys:
+    """The keys that a merge inserts, none yet, for `replace_rows`.
+
+    Each task adds its new rows to a copy (`add_rows`), the driver joins the copies (`join`): the
+    commit is refused if another one that came first may have inserted one of the keys.
+
+    Args:
+        on: columns by which the merge finds rows of the table; empty: it compares rows in another
+            way, so that any key may be inserted.
+
+    Raises:
+        InvalidInputError: the table has no such column.
+    """
+    schema = dataset._snapshot.schema
+    return InsertedKeys.of(schema, named_keys(on, schema))
+
+
 async def replace_rows(
     dataset: Dataset,
     offsets: Mapping[int, Int64s],
@@ -182,6 +200,7 @@ async def replace_rows(
     inserted: Sequence[bytes] = (),
     row_ids: UInt64s | None = None,
     columns: Sequence[str] | None = None,
+    keys: InsertedKeys | None = None,
 ) -> Dataset:
     """The version without some rows, and with new fragments.
 
@@ -192,9 +211,12 @@ async def replace_rows(
         inserted: records of fragments with other rows.
         row_ids: of the rows that moved, in the order of `moved`; needed where ids are stable.
         columns: in which they have new values; None: all.
+        keys: of the rows of `inserted`, if they are there because the version lacks them: see
+            `inserted_keys`. None: they are added in any case.
 
     Raises:
-        RetryableConflictError: others changed the same rows; find them again.
+        RetryableConflictError: others changed the same rows, or may have inserted the same keys;
+            find them again.
         CommitConflictError: a newer version rules this one out.
     """
     snapshot = dataset._snapshot
@@ -202,7 +224,10 @@ async def replace_rows(
     fields = tuple(sorted(field.id for field in schema.walk())) if moved else ()
     after = await commit_rows(
         snapshot,
-        Update(fields_for_preserving_frag_bitmap=fields),
+        Update(
+            fields_for_preserving_frag_bitmap=fields,
+            inserted_rows=None if keys is None else keys.filter(),
+        ),
         deleted=offsets,
         new_fragments=[table_pb2.DataFragment.FromString(record) for record in (*moved, *inserted)],
         row_ids=row_ids if snapshot.has_stable_row_ids else None,

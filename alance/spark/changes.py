@@ -6,6 +6,7 @@ fragment, and with stable row ids the id of a row that moves.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance import Dataset
+    from alance.distributed import InsertedKeys
     from alance.spark.committing import Target, Written
     from alance.types import Data
 
@@ -33,19 +35,22 @@ class Change:
         written: the rows that it wrote; None: it has found rows that go.
         places: of the rows that go, a roaring bitmap of offsets by fragment.
         row_ids: of those that the rows written take the place of, in the order of these.
+        keys: of rows that a merge inserts; None: the rows written are no such rows.
     """
 
     written: Written | None
     places: dict[int, bytes]
     row_ids: bytes = b""
+    keys: InsertedKeys | None = None
 
 
 class Moves:
-    """Notes which rows go, while the rows that take their places pass by."""
+    """Notes which rows go, and which keys come, while the rows pass by."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: InsertedKeys | None = None) -> None:
         self._bitmaps: dict[int, BitMap] = {}
         self._ids: list[bytes] = []
+        self._keys = copy(keys)
 
     def note(self, batch: pa.RecordBatch, *, keep_address: bool = False) -> pa.RecordBatch:
         """A batch without its meta columns; rows without an address are new ones."""
@@ -59,10 +64,16 @@ class Moves:
             [name for name in dropped if not (keep_address and name == ROW_ADDRESS)]
         )
 
+    def note_new(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The same batch, of rows that a merge inserts."""
+        if self._keys is not None:
+            self._keys.add_rows(batch)
+        return batch
+
     def change(self, written: Written | None = None) -> Change:
         """What was noted."""
         places = {number: bitmap.serialize() for number, bitmap in self._bitmaps.items()}
-        return Change(written, places, b"".join(self._ids))
+        return Change(written, places, b"".join(self._ids), self._keys)
 
     def _add(self, addresses: pa.Array) -> None:
         values = addresses.to_numpy().astype(np.uint64)
@@ -105,7 +116,7 @@ async def commit_changes(
         columns: in which moved rows have new values; None: all.
 
     Raises:
-        RetryableConflictError: others changed the same rows.
+        RetryableConflictError: others changed the same rows, or may have inserted the same keys.
         CommitConflictError: a newer version rules this one out.
     """
     return await replace_rows(
@@ -115,7 +126,21 @@ async def commit_changes(
         inserted=_fragments(new),
         row_ids=np.frombuffer(b"".join(change.row_ids for change in moved), np.uint64),
         columns=columns,
+        keys=_keys(new),
     )
+
+
+def _keys(changes: Iterable[Change]) -> InsertedKeys | None:
+    """The keys of all rows that a merge inserts; None: it inserts none."""
+    joined: InsertedKeys | None = None
+    for change in changes:
+        if change.keys is None or change.written is None or not change.written.num_rows:
+            continue
+        if joined is None:
+            joined = copy(change.keys)
+        else:
+            joined.join(change.keys)
+    return joined
 
 
 def _fragments(changes: Sequence[Change]) -> list[bytes]:

@@ -23,7 +23,7 @@ from alance import (
     NotFoundError,
     UnsupportedError,
 )
-from alance.distributed import ROW_ADDRESS, append_schema
+from alance.distributed import ROW_ADDRESS, append_schema, inserted_keys
 from alance.spark.changes import Change, Moves, commit_changes, merged, write_moved
 from alance.spark.committing import (
     Target,
@@ -32,7 +32,6 @@ from alance.spark.committing import (
     noted_commit,
     producer_of,
     remove_files,
-    write_rows,
 )
 from alance.spark.keeping import Kept, inserted
 from alance.spark.options import WriteOptions
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance import Dataset
+    from alance.distributed import InsertedKeys
     from alance.spark.planning import Planner
     from alance.spark.source import AlanceSource
 
@@ -65,6 +65,7 @@ class Save:
         filter: the condition of rows of that version that go besides; None: no others.
         kept: what its rows keep when they move; None: Spark holds all of their values.
         query: the streaming query whose batch it is; None: it is none.
+        keys: of rows that are new, none yet, where they are so because that version lacks them.
     """
 
     target: Target | None
@@ -73,6 +74,7 @@ class Save:
     filter: str | None = None
     kept: Kept | None = None
     query: str | None = None
+    keys: InsertedKeys | None = None
 
     def of_batch(self, batch: int | None) -> tuple[str, tuple[str, int] | None]:
         """The name of the commit, and the producer and number under which it is made once."""
@@ -121,7 +123,10 @@ class Saves:
             ((of_rows, _),) = await self._planner.tables(request["state"])
             kept = Kept.of(dataset, schema, of_rows)
             replaced = joined(request.get("filters", ()))
-            return Save(_in_place(options, dataset), job, request["state"], replaced, kept)
+            on = request.get("on")
+            keys = None if on is None else inserted_keys(dataset, on)
+            in_place = _in_place(options, dataset)
+            return Save(in_place, job, request["state"], replaced, kept, keys=keys)
         if mode == "create":
             options = replace(options, if_exists="error")
         if mode == "replace":
@@ -177,7 +182,7 @@ class Saves:
     ) -> object:
         """Write the rows of one kind of a task; the answer names what was written."""
         save: Save = pickle.loads(request["save"])
-        moves, target = Moves(), save.target
+        moves, target = Moves(save.keys), save.target
         if target is None:
             async for _ in batches:
                 pass
@@ -189,7 +194,7 @@ class Saves:
         elif request["kind"] == MOVED:
             change = await write_moved(target, moves, _moved(save, moves, batches))
         else:
-            change = Change(await write_rows(target, _inserted(target, batches)), {})
+            change = await write_moved(target, moves, _inserted(target, moves, batches))
         return {"change": base64.b64encode(pickle.dumps(change)).decode()}
 
 
@@ -219,7 +224,7 @@ def _moved(
 
 
 async def _inserted(
-    target: Target, batches: AsyncGenerator[pa.RecordBatch, None]
+    target: Target, moves: Moves, batches: AsyncGenerator[pa.RecordBatch, None]
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     async for batch in batches:
-        yield inserted(batch, target.schema)
+        yield moves.note_new(inserted(batch, target.schema))

@@ -71,9 +71,10 @@ def inserted_keys(case: Case) -> Found:
 
 
 def _is_primary(case: Case, keys: transaction_pb2.Transaction.KeyExistenceFilter) -> bool:
-    """Whether keys are those of the table's primary key, which all rows have to keep."""
+    """Whether keys may be those of the table's primary key, which all rows have to keep."""
     schema = case.base.schema
-    return set(keys.field_ids) == {schema.field(name).id for name in schema.primary_key}
+    primary = {schema.field(name).id for name in schema.primary_key}
+    return bool(primary) and (not keys.field_ids or set(keys.field_ids) == primary)
 
 
 def both_insert_keys(case: Case) -> Found:
@@ -85,7 +86,8 @@ def both_insert_keys(case: Case) -> Found:
         return None
     if theirs.inserted_rows is None:
         return inserted_keys(case)
-    if set(ours.inserted_rows.field_ids) != set(theirs.inserted_rows.field_ids):
+    fields, their_fields = set(ours.inserted_rows.field_ids), set(theirs.inserted_rows.field_ids)
+    if fields and their_fields and fields != their_fields:
         return inserted_keys(case)
     if may_share_keys(ours.inserted_rows, theirs.inserted_rows):
         return case.retry("both may insert rows of the same key")
@@ -96,7 +98,10 @@ def may_share_keys(
     ours: transaction_pb2.Transaction.KeyExistenceFilter,
     theirs: transaction_pb2.Transaction.KeyExistenceFilter,
 ) -> bool:
-    """Whether two filters may have a key in common, or cannot be compared."""
+    """Whether two filters may have a key in common, or cannot be compared.
+
+    A filter without fields is of a merge whose keys are not known.
+    """
     kind = ours.WhichOneof("data")
     if list(ours.field_ids) != list(theirs.field_ids) or kind != theirs.WhichOneof("data"):
         return True

@@ -10,17 +10,17 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing, asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alance.errors import CommitConflictError, RetryableConflictError
 from alance.file.batches import work_bytes
-from alance.format.keys import KEY, ROW, Keys
-from alance.format.numbers import as_mask, as_numbers
-from alance.format.proto import transaction_pb2
+from alance.format.keys import KEY, ROW
+from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
 from alance.io.engine import INLINE_BYTES
+from alance.ops.merge.inserted import InsertedKeys, key_hashes
 from alance.ops.merge.match import match
 from alance.ops.merge.plan import Merge
 from alance.ops.merge.rows import rewrite_columns, write_inserted, write_updated
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from alance.ops.version.commits import PreparedChange
     from alance.ops.version.snapshot import Snapshot
     from alance.ops.write.sources import Data
-
-    Filter = transaction_pb2.Transaction.KeyExistenceFilter
 
 
 async def merge_insert(
@@ -143,14 +141,17 @@ async def attempt(
         if plan.inserts:
             await write_inserted(base, source, files, matches.matched)
         fragments = await files.seal()
-        keys = await inserted_keys(merge, source, matches)
+        keys = await _inserted_keys(merge, source, matches)
         deleted = await run(partial(_deleted, matches, places), inline=is_little)
     except BaseException:
         await files.discard()
         raise
     return await prepare_rows(
         base,
-        Update(fields_for_preserving_frag_bitmap=_field_ids(merge), inserted_rows=keys),
+        Update(
+            fields_for_preserving_frag_bitmap=_field_ids(merge),
+            inserted_rows=None if keys is None else keys.filter(),
+        ),
         deleted=deleted,
         files=files,
         new_fragments=fragments,
@@ -185,69 +186,28 @@ def _field_ids(merge: Merge) -> tuple[int, ...]:
     return tuple(field.id for root in fields for field in root.walk())
 
 
-# One bit a key: of two filters every bit in common counts. With 50 keys each, 4 % of pairs
-# have one by chance; filters of more keys than MOST_KEYS have nearly always one.
-NUM_BYTES: Final = 8 << 10
-MOST_KEYS: Final = 4096
-EXACT_KEYS: Final = 16 << 10  # of keys that are not primary: their hashes, 150 KiB at most
-SEED: Final = 0x616C616E6365
-# Names this kind of filter, so that those of other makers, or of other hashes, are not compared.
-NUMBER_OF_ITEMS: Final = 1
-PROBABILITY: Final = 0.5
-
-
-async def inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> Filter | None:
-    """The filter of the keys that a merge inserts; None: it is not by the primary key and inserts
+async def _inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> InsertedKeys | None:
+    """The keys that a merge inserts. None: the merge is not by the primary key and inserts
     nothing, or only deletes what matches.
-
-    Two writers that both insert a key that is not there would leave it twice. So the transaction
-    has this filter, and of two whose filters have a bit in common the second one is run again.
-    Filters of other makers have other parameters and are not compared: then the second one is run
-    again in any case.
     """
-    key = merge.schema.primary_key
-    is_primary = bool(key) and set(merge.on) == set(key)
-    if merge.deletes_matches_alone or not (is_primary or merge.plan.inserts):
+    keys = InsertedKeys.of(merge.schema, merge.on)
+    if merge.deletes_matches_alone or not (keys.is_primary or merge.plan.inserts):
         return None
-    filter_ = transaction_pb2.Transaction.KeyExistenceFilter()
-    filter_.field_ids.extend(merge.schema.field(name).id for name in merge.on)
-    num_new = source.num_rows - int(np.count_nonzero(matches.matched))
-    if not is_primary and num_new <= EXACT_KEYS:  # pylance compares none of these
-        hashes = np.unique(np.concatenate(await _hashes(source, matches)))
-        filter_.exact.hashes.extend(hashes.tolist())
-        return filter_
-    bits = np.zeros(NUM_BYTES * 8, np.uint8)
-    if merge.plan.inserts:
-        if num_new > MOST_KEYS:
-            bits[:] = 1
-        else:
-            for hashes in await _hashes(source, matches):
-                bits[hashes % np.uint64(len(bits))] = 1
-    filter_.bloom.bitmap = np.packbits(bits, bitorder="little").tobytes()
-    filter_.bloom.num_bits = len(bits)
-    filter_.bloom.number_of_items = NUMBER_OF_ITEMS
-    filter_.bloom.probability = PROBABILITY
-    return filter_
-
-
-async def _hashes(source: HeldSource, matches: Matches) -> list[UInt64s]:
-    """The hashes of the keys that are inserted; never no array."""
-    hashes = [np.empty(0, np.uint64)]
+    if not merge.plan.inserts:
+        return keys
+    if keys.is_primary and source.num_rows - np.count_nonzero(matches.matched) > keys.limit:
+        keys.hashes = None
+        return keys
     run = source.keys.scratch.pool.run
     async with aclosing(source.keys.batches()) as batches:
-        hashes += [
-            await run(
-                partial(_hashed, batch, matches.matched), inline=work_bytes([batch]) <= INLINE_BYTES
-            )
-            async for batch in batches
-        ]
-    return hashes
+        async for batch in batches:
+            work = partial(_hashed, batch, matches.matched)
+            keys.add_hashes(await run(work, inline=work_bytes([batch]) <= INLINE_BYTES))
+            if keys.hashes is None:
+                break
+    return keys
 
 
 def _hashed(batch: pa.RecordBatch, matched: Mask) -> UInt64s:
     """The hashes of the keys of rows that are inserted. CPU."""
-    keys = batch.column(KEY)
-    new = ~matched[as_numbers(batch.column(ROW))]
-    if keys.null_count:
-        new &= as_mask(keys.is_valid())
-    return np.asarray(Keys(keys).plain().hashes(SEED)[new])
+    return key_hashes(batch.column(KEY), ~matched[as_numbers(batch.column(ROW))])

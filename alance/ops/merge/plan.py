@@ -183,17 +183,27 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
                 "name key columns by `on`"
             )
         return keys
-    on = []
-    for name in plan.on:
+    if not plan.on:
+        raise InvalidInputError("merge_insert: no key columns; name them by `on`")
+    return named_keys(plan.on, schema)
+
+
+def named_keys(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
+    """Key columns as the table names them; letters' case does not matter where it is clear.
+
+    Raises:
+        InvalidInputError: an unknown column.
+    """
+    names = [root.name for root in schema.fields]
+    columns = []
+    for name in on:
         alike = [column for column in names if column.casefold() == str(name).casefold()]
         if name not in names and len(alike) != 1:
             raise InvalidInputError(
                 f"key column {name!r}: not among the columns of the table, {', '.join(names)}"
             )
-        on.append(name if name in names else alike[0])
-    if not on:
-        raise InvalidInputError("merge_insert: no key columns; name them by `on`")
-    return tuple(dict.fromkeys(on))
+        columns.append(name if name in names else alike[0])
+    return tuple(dict.fromkeys(columns))
 
 
 def _is_whole(schema: Schema, source_schema: pa.Schema, name: str) -> bool:

@@ -52,6 +52,9 @@ final class AlanceChange implements SupportsDelta {
   public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo info) {
     ObjectNode request = Server.request("save").put("mode", "change");
     request.put("state", table.opened().state());
+    if (command == Command.MERGE) {
+      request.putArray("on"); // until the plan says by which columns
+    }
     return new AlanceWrite(table, info, request);
   }
 }

@@ -84,6 +84,7 @@ final class AlanceWrite
 
   @Override
   public DeltaBatchWrite toBatch() {
+    LookedUp.into(request, table);
     save = begin();
     return this;
   }

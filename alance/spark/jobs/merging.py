@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from alance import InvalidInputError
-from alance.distributed import ROW_ADDRESS, ROW_ID, SourceGaps
+from alance.distributed import ROW_ADDRESS, ROW_ID, SourceGaps, inserted_keys
 from alance.spark.changes import Moves, commit_changes, merged, write_moved
 from alance.spark.failures import told
 from alance.spark.jobs.base import Watch, place, quoted
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from alance import Dataset
+    from alance.distributed import InsertedKeys
     from alance.spark.changes import Change
     from alance.spark.committing import Target
     from alance.spark.jobs.base import OnProgress, Summary
@@ -313,7 +314,8 @@ def _attempt(
         for write in writes:
             rows = joined.where(f.col(CLAUSE) == write.number)
             rows = rows.select(*write.values, *([] if write.is_new else meta))
-            changes = collected(rows, partial(_written, target, write.gaps, write.is_new))
+            keys = inserted_keys(base, plan.on) if write.is_new else None
+            changes = collected(rows, partial(_written, target, write.gaps, keys))
             written += changes
             (new if write.is_new else moved).extend(changes)
         deleting = [n for n, clause in enumerate(plan.clauses) if clause.action == "delete"]
@@ -341,12 +343,19 @@ def _attempt(
 
 
 def _written(
-    target: Target, gaps: SourceGaps | None, is_new: bool, batches: Iterator[pa.RecordBatch]
+    target: Target,
+    gaps: SourceGaps | None,
+    keys: InsertedKeys | None,
+    batches: Iterator[pa.RecordBatch],
 ) -> Change:
-    """Rows to data files; with them, where those are that they replace, and their ids in order."""
-    moves = Moves()
-    if is_new:
-        return run(write_moved(target, moves, batches))
+    """Rows to data files; with them, where those are that they replace, and their ids in order.
+
+    Args:
+        keys: of new rows, none yet; None: the rows replace others.
+    """
+    moves = Moves(keys)
+    if keys is not None:
+        return run(write_moved(target, moves, map(moves.note_new, batches)))
     rows = (moves.note(batch, keep_address=gaps is not None) for batch in batches)
     data = rows if gaps is None else _filled(target, gaps, rows)
     return run(write_moved(target, moves, data))

@@ -1,0 +1,132 @@
+"""Keys that a merge inserts, as its transaction notes them.
+
+Two writers that both insert a key that is not there would leave it twice. So the transaction has a
+filter of the keys, and of two commits whose filters may have a key in common the second one is
+refused, and run again. Filters of other makers have other parameters and are not compared: then the
+second one is run again in any case.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.format.keys import Keys
+from alance.format.numbers import as_mask
+from alance.format.proto import transaction_pb2
+from alance.ops.write.sources import conform
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from alance.arrays import Mask, UInt64s
+    from alance.format.schema import Schema
+
+    Filter = transaction_pb2.Transaction.KeyExistenceFilter
+
+# One bit a key: of two filters every bit in common counts. With 50 keys each, 4 % of pairs
+# have one by chance; filters of more keys than MOST_KEYS have nearly always one.
+NUM_BYTES: Final = 8 << 10
+MOST_KEYS: Final = 4096
+EXACT_KEYS: Final = 16 << 10  # of keys that are not primary: their hashes, 150 KiB at most
+SEED: Final = 0x616C616E6365
+# Names this kind of filter, so that those of other makers, or of other hashes, are not compared.
+NUMBER_OF_ITEMS: Final = 1
+PROBABILITY: Final = 0.5
+
+
+def _no_hashes() -> UInt64s:
+    return np.empty(0, np.uint64)
+
+
+@dataclass(slots=True)
+class InsertedKeys:
+    """Hashes of the keys of rows that a merge inserts. Can be pickled; tasks' parts are joined.
+
+    Attributes:
+        key_schema: key columns; empty: the merge compares rows in another way.
+        field_ids: of these columns.
+        is_primary: the columns are the table's primary key, which all rows have to keep.
+        hashes: distinct, at most as many as `limit`; None: any key may be inserted.
+    """
+
+    key_schema: pa.Schema
+    field_ids: tuple[int, ...]
+    is_primary: bool
+    hashes: UInt64s | None = field(default_factory=_no_hashes)
+
+    @classmethod
+    def of(cls, schema: Schema, on: Sequence[str]) -> InsertedKeys:
+        """No keys yet, of these columns of a table; without columns: any key."""
+        fields = [schema.field(name) for name in on]
+        primary = schema.primary_key
+        return cls(
+            pa.schema([field.logical_arrow() for field in fields]),
+            tuple(field.id for field in fields),
+            bool(primary) and set(on) == set(primary),
+            _no_hashes() if fields else None,
+        )
+
+    @property
+    def limit(self) -> int:
+        """Number of keys that are told apart at most."""
+        return MOST_KEYS if self.is_primary else EXACT_KEYS
+
+    def add_rows(self, rows: pa.RecordBatch) -> None:
+        """Add the keys of rows, as they will be in the table. CPU.
+
+        Rows that lack a key column, or have a null there, have no key.
+
+        Raises:
+            InvalidInputError: values that do not fit the table.
+            UnsupportedError: key columns of a type that makes no key.
+        """
+        names = self.key_schema.names
+        if self.hashes is None or not set(names) <= set(rows.schema.names):
+            return
+        keys = Keys.of(conform(rows.select(names), self.key_schema).columns)
+        self.add_hashes(key_hashes(keys.values))
+
+    def add_hashes(self, hashes: UInt64s) -> None:
+        """Add keys by their hashes."""
+        if self.hashes is not None:
+            distinct = np.unique(np.concatenate([self.hashes, hashes]))
+            self.hashes = distinct if len(distinct) <= self.limit else None
+
+    def join(self, other: InsertedKeys) -> None:
+        """Add the keys of another part of the same merge."""
+        if other.hashes is None:
+            self.hashes = None
+        else:
+            self.add_hashes(other.hashes)
+
+    def filter(self) -> Filter:
+        """The filter of the transaction: exact, but for primary keys and for any key."""
+        message = transaction_pb2.Transaction.KeyExistenceFilter()
+        message.field_ids.extend(self.field_ids)
+        if self.hashes is not None and not self.is_primary:  # pylance compares none of these
+            message.exact.hashes.extend(self.hashes.tolist())
+            return message
+        bits = np.zeros(NUM_BYTES * 8, np.uint8)
+        bits[slice(None) if self.hashes is None else self.hashes % np.uint64(len(bits))] = 1
+        message.bloom.bitmap = np.packbits(bits, bitorder="little").tobytes()
+        message.bloom.num_bits = len(bits)
+        message.bloom.number_of_items = NUMBER_OF_ITEMS
+        message.bloom.probability = PROBABILITY
+        return message
+
+
+def key_hashes(keys: pa.Array, chosen: Mask | None = None) -> UInt64s:
+    """Hashes of the keys of some rows; rows without a key have none. CPU.
+
+    Args:
+        keys: see `Keys.values`.
+        chosen: the rows; None: all.
+    """
+    mask = np.ones(len(keys), bool) if chosen is None else chosen
+    if keys.null_count:
+        mask = mask & as_mask(keys.is_valid())
+    return np.asarray(Keys(keys).plain().hashes(SEED)[mask])
