@@ -1,4 +1,9 @@
-"""Which rows of an index a search may return: those live, covered, and kept by a filter."""
+"""The rows of an index segment that a search may return: live, covered, and kept by a filter.
+
+A segment answers for the fragments of its own bitmap alone. Its files may hold rows of others, too:
+those of fragments whose values were changed in place, which another segment covers by now, or none.
+So every set names the fragments, unless it names each row by a stable id.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 MASK_BYTES: Final = 16 << 20  # of masks that are remembered, about
+ENTRY_BYTES: Final = 300  # of one that is remembered, beside its bytes
 FILTER_BYTES: Final = 16 << 20  # of the rows that filters of a version keep, and of their masks
 MASKED_ROWS: Final = 1 << 20  # masks of more are not made for later searches
 MOMENTS: Final = re.compile("now|today|current", re.IGNORECASE)  # filters that change with time
@@ -49,7 +55,7 @@ class Eligible:
     rows: RowSet | None = None
     deleted: RowSet = field(default_factory=RowSet)
     fragments: Int64s | None = None
-    masks: dict[Hashable, Bytes] | None = None
+    masks: PartMasks | None = None
 
     @property
     def has_all(self) -> bool:
@@ -63,10 +69,9 @@ class Eligible:
         mask = None if self.masks is None else self.masks.get(part)
         if mask is None:
             mask = self.mask(ids)
+            mask = NO_MASK if mask.all() else mask
             if self.masks is not None:
-                if len(self.masks) * len(ids) >= MASK_BYTES:
-                    self.masks.clear()
-                self.masks[part] = NO_MASK if mask.all() else mask
+                self.masks.put(part, mask)
         return mask
 
     def mask(self, ids: UInt64s) -> Bytes:
@@ -81,6 +86,34 @@ class Eligible:
         """Those of some rows."""
         rows = rows if self.rows is None else self.rows & rows
         return replace(self, rows=rows, masks=None)
+
+    def of_part(self, fragments: Int64s) -> Eligible:
+        """The same set for a part whose ids are all in some fragments: it is asked less of them."""
+        if self.fragments is None or not np.isin(fragments, self.fragments).all():
+            return self
+        return replace(self, fragments=None)
+
+
+class PartMasks:
+    """The masks of parts of an index by a set of rows that is remembered, within `MASK_BYTES`."""
+
+    __slots__ = ("_masks", "_num_bytes")
+
+    def __init__(self) -> None:
+        self._masks: dict[Hashable, Bytes] = {}
+        self._num_bytes = 0
+
+    def get(self, part: Hashable) -> Bytes | None:
+        """The mask of a part; None: it is not known."""
+        return self._masks.get(part)
+
+    def put(self, part: Hashable, mask: Bytes) -> None:
+        """Remember a mask, and forget all others where they would be too many."""
+        if self._num_bytes >= MASK_BYTES:
+            self._masks.clear()
+            self._num_bytes = 0
+        self._masks[part] = mask
+        self._num_bytes += ENTRY_BYTES + len(mask)
 
 
 async def eligible_rows(
@@ -102,29 +135,35 @@ async def eligible_rows(
     kept = eligible.rows
     assert kept is not None
     if not snapshot.has_stable_row_ids:
-        return [eligible] * len(segments), kept
+        own = [_fragments_of(snapshot, segment) for segment in segments]
+        return [replace(eligible, fragments=fragments) for fragments in own], kept
     # The vectors of rows that were updated are those of older rows, which only some segment has.
     return [(await _live_rows(snapshot, segment)).within(kept) for segment in segments], kept
 
 
+def _fragments_of(snapshot: Snapshot, segment: SearchSegment) -> Int64s:
+    """The fragments that a segment answers for, ascending; remembered."""
+    covered = segment.covered
+    return snapshot.remember((_fragments_of, covered), lambda: np.array(sorted(covered), np.int64))
+
+
 async def _live_rows(snapshot: Snapshot, segment: SearchSegment) -> Eligible:
     """The live rows of the fragments that a segment covers; remembered."""
-    covered, named = segment.covered, segment.index.fragment_ids
-    slot: list[Eligible] = snapshot.remember((_live_rows, covered, named), list)
+    covered = segment.covered
+    slot: list[Eligible] = snapshot.remember((_live_rows, covered), list)
     if not slot:
-        fragments = np.array(sorted(covered), np.int64)
+        fragments = _fragments_of(snapshot, segment)
         if snapshot.has_stable_row_ids:
             index = await snapshot.row_index()
             rows = await snapshot.engine.pool.run(lambda: index.rows_in(fragments))
-            slot.append(Eligible(rows, masks={}))
+            slot.append(Eligible(rows, masks=PartMasks()))
         else:
-            is_all = named is not None and named <= covered
             handles = [handle for handle in with_deletions(snapshot) if handle.id in covered]
             sets = await deleted_rows(snapshot, handles)
             deleted = await snapshot.engine.decode(
                 lambda: RowSet.union(sets), 8 * sum(map(len, sets))
             )
-            slot.append(Eligible(None, deleted, None if is_all else fragments, {}))
+            slot.append(Eligible(None, deleted, fragments, PartMasks()))
     return slot[0]
 
 
@@ -144,7 +183,9 @@ async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> Eligible:
     has_masks = is_kept and num_rows <= MASKED_ROWS
 
     async def load() -> Eligible:
-        return Eligible(await _scanned_rows(snapshot, options), masks={} if has_masks else None)
+        return Eligible(
+            await _scanned_rows(snapshot, options), masks=PartMasks() if has_masks else None
+        )
 
     def num_bytes(eligible: Eligible) -> int:
         size = 300 + (num_rows if has_masks else 0) + 2 * len(eligible.rows or NO_ROWS)

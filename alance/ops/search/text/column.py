@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.io.tasks import all_of
 from alance.ops.search.answer import check_rows, flat_options
@@ -129,11 +127,10 @@ class ColumnSearch:
                         f"index {name}, {partition.where}: documents that are no elements of lists "
                         "or are, against its record"
                     )
-            if not segment.is_whole and not self.snapshot.has_stable_row_ids:
-                # Its files name fragments that are gone, and that its record forgot.
-                covered = np.array(sorted(segments[place].covered), np.int64)
-                eligible = replace(eligible, fragments=covered)
-            self.partitions += [(partition, eligible) for partition in segment.partitions]
+            self.partitions += [
+                (partition, eligible.of_part(partition.fragments))
+                for partition in segment.partitions
+            ]
 
     def _no_positions(self, index: str) -> InvalidInputError:
         return InvalidInputError(

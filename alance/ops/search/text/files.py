@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance._kernels import PostingList
+    from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.file.plain import PlainFile
     from alance.format.plans import Extent, Plan
@@ -51,12 +52,15 @@ class Partition:
 
     Attributes:
         where: the file of its posting lists.
+        fragments: of its documents where ids are addresses, ascending; those that changed in place
+            since are among them.
     """
 
     where: str
     metadata: TextMetadata
     dictionary: Dictionary
     documents: Documents
+    fragments: Int64s
     lists: OpenFragment
     lists_with_positions: OpenFragment | None
 
@@ -68,15 +72,10 @@ class Partition:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextSegment:
-    """A segment, opened.
-
-    Attributes:
-        is_whole: all fragments that its record names are there, as far as its files know.
-    """
+    """A segment, opened."""
 
     metadata: TextMetadata
     partitions: tuple[Partition, ...]
-    is_whole: bool
 
     def all_lists(self, *, with_positions: bool) -> Iterator[Needed]:
         """All posting lists, some thousand at once; they are named by their numbers."""
@@ -135,12 +134,12 @@ async def _opened(snapshot: Snapshot, index: Index) -> TextSegment:
     told = {int(match[1]) for name in names if (match := _PART.fullmatch(name))}
     # The record lists the files: those of partitions are read beside what names them.
     read = await _read(snapshot, index, sorted(told), with_head=True)
-    metadata, is_whole, parts = await snapshot.engine.pool.run(read.parse)
+    metadata, parts = await snapshot.engine.pool.run(read.parse)
     missing = sorted(set(metadata.partitions) - told)
     if missing:
         read = replace(await _read(snapshot, index, missing, with_head=False), head=read.head)
-        parts |= (await snapshot.engine.pool.run(read.parse))[2]
-    return TextSegment(metadata, tuple(parts[number] for number in metadata.partitions), is_whole)
+        parts |= (await snapshot.engine.pool.run(read.parse))[1]
+    return TextSegment(metadata, tuple(parts[number] for number in metadata.partitions))
 
 
 async def _read(
@@ -221,17 +220,18 @@ class _Read:
     head: _File | None
     parts: Mapping[int, tuple[_File, _File, _Lists]]
 
-    def parse(self) -> tuple[TextMetadata, bool, dict[int, Partition]]:
-        """What the segment says of itself, whether it is whole, and the partitions."""
+    def parse(self) -> tuple[TextMetadata, dict[int, Partition]]:
+        """What the segment says of itself, and the partitions."""
         assert self.head is not None
         told, deleted = self.head.rows([DELETED])
+        _check_deleted(deleted)
         metadata = TextMetadata.parse(told)
         parts = {
             number: _parsed(metadata, *files)
             for number, files in self.parts.items()
             if number in metadata.partitions
         }
-        return metadata, _is_whole(deleted), parts
+        return metadata, parts
 
 
 def _parsed(metadata: TextMetadata, tokens: _File, documents: _File, lists: _Lists) -> Partition:
@@ -240,11 +240,13 @@ def _parsed(metadata: TextMetadata, tokens: _File, documents: _File, lists: _Lis
         raise CorruptFileError(f"{where}: no positions, which the index says that it has")
     _, words = tokens.rows()
     told, rows = documents.rows()
+    parsed = Documents.parse(rows, told, is_rounded=metadata.is_rounded)
     return Partition(
         where,
         metadata,
         Dictionary.parse(words, lists.file.num_rows),
-        Documents.parse(rows, told, is_rounded=metadata.is_rounded),
+        parsed,
+        parsed.fragments(),
         lists.plain,
         lists.with_positions,
     )
@@ -263,11 +265,11 @@ def _open(file: PlainFile, columns: Sequence[str], states: Any) -> Plan[OpenFrag
     return (yield from open_fragment(schema, [file.source], file.num_rows, states))
 
 
-def _is_whole(batch: pa.RecordBatch) -> bool:
+def _check_deleted(batch: pa.RecordBatch) -> None:
     column = batch.column(0)
     if batch.num_rows != 1 or column.null_count:
         raise CorruptFileError(f"text index: {batch.num_rows} rows of {DELETED}")
-    return not len(parse_roaring(memoryview(column[0].as_buffer()), MAX_FRAGMENTS))
+    parse_roaring(memoryview(column[0].as_buffer()), MAX_FRAGMENTS)
 
 
 @dataclass(frozen=True, slots=True)
