@@ -181,7 +181,7 @@ class _Engine(Engine):
             raise TakePlanned
         return read
 
-    async def decode(self, work: Callable[[], T], num_bytes: int) -> T:
+    async def decode(self, work: Callable[[], T], num_bytes: float) -> T:
         return await cast("_Pool", self.pool).real.run(work)
 
     def local_file(self, location: str) -> None:
