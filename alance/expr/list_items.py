@@ -272,16 +272,12 @@ def series(*, with_last: bool) -> Callable[[str, list[Node]], Node]:
         def fill(*numbers: Value) -> pa.Array:
             arrays = [broadcast(number, num_rows(*numbers)) for number in numbers]
             told = np.logical_and.reduce([as_mask(pc.is_valid(number)) for number in arrays])
-            first, last, step = (as_numbers(pc.fill_null(number, 1)) for number in arrays)
+            first, last, step = (
+                np.where(told, as_numbers(pc.fill_null(number, 1)), 1) for number in arrays
+            )
             if (step[told] == 0).any():
                 raise pa.ArrowInvalid("a step of 0")
-            step = np.where(told, step, 1)
-            apart = (last.astype(np.float64) - first) / step
-            if (np.abs(apart[told]) > MOST_MADE).any():
-                raise pa.ArrowInvalid("too many items in one batch")
-            spans = np.where(told, last, first) - first
-            counts = spans // step + 1 if with_last else -(-spans // step)
-            counts = np.where(told, np.maximum(counts, 0), 0)
+            counts = np.where(told, _num_steps(first, last, step, with_last=with_last), 0)
             _check_total(counts, arrays[0])
             within = positions_of(np.zeros(len(counts), np.int64), counts)
             values = np.repeat(first, counts) + within * np.repeat(step, counts)
@@ -290,6 +286,24 @@ def series(*, with_last: bool) -> Callable[[str, list[Node]], Node]:
         return call(name, fill, *nodes)
 
     return generate
+
+
+def _num_steps(first: Int64s, last: Int64s, step: Int64s, *, with_last: bool) -> Int64s:
+    """How many numbers there are from `first` on to `last`, which may be 2 ** 64 - 1 apart.
+
+    Raises:
+        pyarrow.ArrowInvalid: more than lists may have.
+    """
+    is_up = step > 0
+    # Modulo 2 ** 64 differences and sizes are exact.
+    apart = np.where(is_up, last - first, first - last).view(np.uint64)
+    size = np.where(is_up, step, -step).view(np.uint64)
+    whole = apart // size
+    is_ahead = np.where(is_up, last >= first, last <= first)
+    if (whole[is_ahead] > MOST_MADE).any():
+        raise pa.ArrowInvalid("too many items in one batch")
+    is_more = np.True_ if with_last else whole * size != apart
+    return np.where(is_ahead, whole.astype(np.int64) + is_more, 0)
 
 
 def num_dimensions(name: str, args: list[Node]) -> Node:
