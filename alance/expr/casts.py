@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr.exact import date_literal, time_literal, timestamp_literal
+from alance.expr.exact import date_literal, in_zone_of, time_literal, timestamp_literal
 from alance.expr.tree import FAILURES, Literal, Node, Problem, call
 from alance.format.numbers import as_scalar, to_arrow
 
@@ -26,6 +26,7 @@ _UNSIGNED: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint
 _INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
 _EXACT_WHOLE: Final = 1 << 53  # float64 has all whole numbers up to here, and
 _EXACT_POWER: Final = 22  # all powers of ten up to this one
+_OFFSET: Final = r"\d[T ]\d.*([Zz]|[+-]\d\d(:?\d\d)?)\s*$"  # from UTC, in the text of a moment
 
 
 def is_text(type_: pa.DataType) -> bool:
@@ -126,10 +127,7 @@ def widen(values: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_decimal(type_) and pa.types.is_integer(values.type):
         values = pc.cast(values, as_decimal(values.type))
     if pa.types.is_timestamp(type_) and type_.tz is not None and _is_clock(values.type):
-        naive = pc.cast(values, pa.timestamp(type_.unit))
-        return pc.assume_timezone(
-            naive, timezone=type_.tz, ambiguous="earliest", nonexistent="earliest"
-        )
+        return in_zone_of(pc.cast(values, pa.timestamp(type_.unit)), type_)
     if pa.types.is_floating(type_):
         return to_floats(values, type_)
     return pc.cast(values, type_)
@@ -208,6 +206,8 @@ def cast(node: Node, type_: pa.DataType, *, strict: bool = True) -> Node:
     try:
         if isinstance(node, Literal) and is_text(node.type) and (read := _READERS.get(type_.id)):
             literal = read(node.value.as_py())
+            if _is_clock(type_):  # with an offset in the text it is an instant, and stays one
+                type_ = pa.timestamp(type_.unit, literal.type.tz)
             return Literal(widened(pa.repeat(literal.value, 1), type_)[0])
         if isinstance(node, Literal) and node.digits and pa.types.is_decimal(type_):
             node = Literal(as_scalar(node.digits))
@@ -271,6 +271,8 @@ def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
     elif pa.types.is_temporal(type_):
         if pa.types.is_integer(source) and type_.bit_width != source.bit_width:
             values = pc.cast(values, pa.int32() if type_.bit_width == 32 else pa.int64())
+        if _is_clock(source) and pa.types.is_timestamp(type_) and type_.tz is not None:
+            values = in_zone_of(values, type_)
         options = pc.CastOptions(type_, allow_time_truncate=True)
         return pc.cast(values, options=options)
     elif pa.types.is_floating(type_):
@@ -321,12 +323,11 @@ def _from_text(values: pa.Array, type_: pa.DataType) -> pa.Array:
     if pa.types.is_time(type_):
         moments = pc.binary_join_element_wise("1970-01-01T", pc.cast(values, pa.string()), "")
         return pc.cast(pc.cast(moments, pa.timestamp(type_.unit)), type_)
-    if pa.types.is_timestamp(type_) and type_.tz is None:
-        try:
-            return pc.cast(values, type_)
-        except pa.ArrowInvalid:
-            instants = pc.cast(values, pa.timestamp(type_.unit, "UTC"))
-            return pc.cast(instants, type_)
+    if pa.types.is_timestamp(type_):
+        has_zone, nothing = pc.match_substring_regex(values, _OFFSET), as_scalar(None, values.type)
+        instants = pc.cast(pc.if_else(has_zone, values, nothing), pa.timestamp(type_.unit, "UTC"))
+        clocks = pc.cast(pc.if_else(has_zone, nothing, values), pa.timestamp(type_.unit))
+        return pc.coalesce(pc.cast(instants, type_), in_zone_of(clocks, type_))
     return pc.cast(values, type_)
 
 

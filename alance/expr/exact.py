@@ -15,7 +15,7 @@ from datetime import date
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_05UP, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from alance.arrays import Float64s
+
+Moments = TypeVar("Moments", pa.Array, pa.Scalar)
 
 DAY: Final = 86400
 PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -139,8 +141,8 @@ def exact_value(literal: Literal, type_: pa.DataType) -> Fraction | float | None
     """The value of a literal on the scale of `type_`.
 
     Returns:
-        a fraction; an infinity (NaN sorts above all numbers, or below them if negative, and is
-        given as one); None where the literal is of another quantity.
+        a fraction; an infinity (NaN sorts above all numbers, and is given as one); None where the
+        literal is of another quantity.
     """
     scale = scale_of(type_)
     if scale is None:
@@ -173,16 +175,19 @@ def number_value(literal: Literal) -> Fraction | float | None:
         number = float(value.as_py())
         if math.isfinite(number):
             return Fraction(number)
-        return math.copysign(math.inf, number)
+        return -math.inf if number == -math.inf else math.inf
     return None
 
 
-def in_zone_of(value: pa.Scalar, type_: pa.DataType) -> pa.Scalar:
-    """A timestamp without zone as the instant that its clock shows in the zone of `type_`."""
+def in_zone_of(values: Moments, type_: pa.DataType) -> Moments:
+    """Timestamps without zone as the instants at which a clock in the zone of `type_` shows them.
+
+    Of two such instants it is the first one; a reading that clocks skip is the last instant before.
+    """
     zone = getattr(type_, "tz", None)
-    if zone is None or value.type.tz is not None:
-        return value
-    return pc.assume_timezone(value, timezone=zone, ambiguous="earliest", nonexistent="earliest")
+    if zone is None or values.type.tz is not None:
+        return values
+    return pc.assume_timezone(values, timezone=zone, ambiguous="earliest", nonexistent="earliest")
 
 
 def timestamp_literal(text: str, unit: str | None = None) -> Literal:

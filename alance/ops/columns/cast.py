@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import InvalidInputError
+from alance.expr.exact import in_zone_of
 from alance.format.numbers import to_arrow
 from alance.format.schema import Schema
 from alance.ops.columns.sources import OfLiveRows
@@ -98,7 +99,9 @@ def cast(
     for array, target_field in zip(batch.columns, target, strict=True):
         name = (names or {}).get(target_field.name, target_field.name)
         try:
-            values = array if array.type == target_field.type else array.cast(target_field.type)
+            values = array
+            if array.type != target_field.type:
+                values = _clocks_in_zone(array, target_field.type).cast(target_field.type)
         except pa.ArrowException as error:
             raise InvalidInputError(
                 f"column {name!r}: {array.type} does not cast to {target_field.type}: {error}"
@@ -109,6 +112,11 @@ def cast(
             )
         arrays.append(values)
     return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def _clocks_in_zone(values: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Timestamps without zone as a clock in the zone of `type_` shows them; others as they are."""
+    return in_zone_of(values, type_) if pa.types.is_timestamp(values.type) else values
 
 
 def overlaid(
