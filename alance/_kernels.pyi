@@ -833,6 +833,11 @@ def text_to_jsonb(
     valid: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]: ...
 
+# --- floats.cpp ---
+
+# The floats' bytes with one zero, 0.0, and one NaN; None where they have no others.
+def canonical_floats(values: npt.NDArray[np.uint8], bits: int) -> npt.NDArray[np.uint8] | None: ...
+
 # --- row_order.cpp ---
 
 # Numbers in ascending order, and where they were; equal ones stay in their order.

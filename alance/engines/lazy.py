@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
 
-# Values of these compare in pyarrow as in Polars, but for NaN and zeros. Others do not: a float32
-# with a number that it cannot hold, decimals, categories.
+# Values of these compare in filters as in Polars. Others do not: a float32 with a number that it
+# cannot hold, decimals, categories.
 SHARED: Final = (
     types.is_boolean,
     types.is_integer,
@@ -72,12 +72,6 @@ def _filter_of(predicate: pl.Expr | None, source: ArrowDataset) -> pc.Expression
         condition = asked.condition
         if condition is None:
             return None
-        has_list = "is_in(" in str(condition)
-        for field in fields:
-            if types.is_floating(field.type):  # to Polars a NaN is above all, and equal to itself
-                condition = condition | pc.is_nan(pc.field(field.name))
-                if has_list:  # pyarrow's lists of values tell the two zeros apart
-                    condition = condition | (pc.field(field.name) == 0.0)
         source.schema.empty_table().filter(condition)
     except (pl.exceptions.PolarsError, pa.ArrowException):
         return None

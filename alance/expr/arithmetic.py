@@ -302,7 +302,7 @@ def _times(name: str, node: Node, factor: float) -> Node:
 
 
 def square_root(values: pa.Array) -> pa.Array:
-    """The square root as processors have it: the sign of the NaN below zero decides its order."""
+    """The square root as processors have it, with the sign of the NaN below zero."""
     with np.errstate(all="ignore"):
         return _null_as([values], np.sqrt(_slots(values)))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from alance.expr.arrow_tokens import with_float_order
 from alance.expr.tree import FAILURES, Problem, one_line
 from alance.format.paths import join_path
 
@@ -28,9 +29,29 @@ _ABSENT: Final = re.compile(r"^No match for (FieldRef\..*?\)+) in ")
 
 @dataclass(frozen=True, slots=True)
 class ArrowCondition:
-    """A pyarrow expression, run by Arrow's own engine: about 100 microseconds a batch to begin."""
+    """A pyarrow expression, run by Arrow's own engine: about 100 microseconds a batch to begin.
+
+    Attributes:
+        expression: as the caller wrote it.
+        ordered: the same over floats in the order that SQL text has; None: as it is.
+    """
 
     expression: pc.Expression
+    ordered: pc.Expression | None = None
+
+    def with_float_order(self, schema: pa.Schema) -> ArrowCondition:
+        """The condition as it is run on rows: see `arrow_tokens`.
+
+        Args:
+            schema: of the rows; the expression takes its types.
+        """
+        empty = _empty(schema)
+
+        def type_of(part: pc.Expression) -> pa.DataType:
+            return ArrowCondition(part).evaluate(empty).type
+
+        ordered = with_float_order(self.expression, schema, type_of)
+        return ArrowCondition(self.expression, ordered)
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
         """Its values for the rows of a batch."""
@@ -39,12 +60,11 @@ class ArrowCondition:
         table = pa.Table.from_batches([batch])
         if not batch.num_columns:
             table = table.append_column("", pa.nulls(batch.num_rows))
+        expression = self.expression if self.ordered is None else self.ordered
         plan = acero.Declaration.from_sequence(
             [
                 acero.Declaration("table_source", acero.TableSourceNodeOptions(table)),
-                acero.Declaration(
-                    "project", acero.ProjectNodeOptions([self.expression], ["value"])
-                ),
+                acero.Declaration("project", acero.ProjectNodeOptions([expression], ["value"])),
             ]
         )
         column = plan.to_table(use_threads=False).column(0)

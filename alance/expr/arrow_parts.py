@@ -1,19 +1,17 @@
 """What a pyarrow expression implies, in nodes of our own: for indices and statistics.
 
-pyarrow does not show the parts of an expression, but they are in its serialized form: calls, fields
-and literals in Polish notation, as metadata of a record batch whose columns are the literals. Parts
-that are not understood are left out where that implies less; else nothing is implied.
+Parts that are not understood are left out where that implies less; else nothing is implied.
 """
 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from alance.expr.arrow_tokens import serialized
 from alance.expr.casts import is_text
 from alance.expr.compare import compare
 from alance.expr.functions import apply
@@ -26,7 +24,8 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-_LINE: Final = re.compile(r"(call|end|literal|field_ref|nested_field_ref|options): '(.*)'")
+    from alance.expr.arrow_tokens import Token
+
 _JUNCTIONS: Final = {"and_kleene": True, "and": True, "or_kleene": False, "or": False}
 _OPERATORS: Final = {
     "equal": "=",
@@ -64,15 +63,10 @@ def implied_by(expression: pc.Expression, schema: pa.Schema) -> Implied | None:
         schema: of the rows, as filters see it.
     """
     try:
-        content = expression.__reduce__()[1][0]
-        batch = pa.ipc.open_file(pa.BufferReader(content)).get_batch(0)
-        text = batch.schema.to_string(truncate_metadata=False, show_field_metadata=False)
-        _, _, listed = text.partition("-- schema metadata --\n")
-        lines = [_LINE.fullmatch(line) for line in listed.split("\n")]
-        if None in lines or any("\n" in name for name in schema.names):
+        read = serialized(expression)
+        if read is None or any("\n" in name for name in schema.names):
             return None
-        reader = _Reader([line.groups() for line in lines if line is not None], batch, schema)
-        return reader.part()
+        return _Reader(*read, schema).part()
     except (_Unknown, Problem, AttributeError, RecursionError, *FAILURES):
         return None
 
@@ -80,9 +74,7 @@ def implied_by(expression: pc.Expression, schema: pa.Schema) -> Implied | None:
 class _Reader:
     """Reads parts, each from where the one before it ends."""
 
-    def __init__(
-        self, items: Sequence[tuple[str, ...]], batch: pa.RecordBatch, schema: pa.Schema
-    ) -> None:
+    def __init__(self, items: Sequence[Token], batch: pa.RecordBatch, schema: pa.Schema) -> None:
         self._items = items
         self._batch = batch
         self._schema = schema
@@ -205,14 +197,13 @@ def _leaf(name: str, args: Sequence[Column | Literal], options: pa.StructScalar 
     ):
         node = is_null(column)
         return Implied(negation(node) if name == "is_valid" else node, is_same=True, is_true=True)
-    if name == "is_nan" and is_float:  # in our order NaNs are beyond the infinities
-        infinities = [Literal(as_scalar(sign * math.inf).cast(column.type)) for sign in (1, -1)]
-        parts = [compare(op, column, end) for op, end in zip("><", infinities, strict=True)]
-        return Implied(junction(False, parts), is_same=True, is_true=True)
+    if name == "is_nan" and is_float:
+        nan = Literal(as_scalar(math.nan, column.type))
+        return Implied(compare("=", column, nan), is_same=True, is_true=True)
     if name == "starts_with" and not option("ignore_case").as_py():
         pattern = Literal(as_scalar(option("pattern").as_py()))
         return Implied(apply("starts_with", [column, pattern]), is_same=True, is_true=True)
-    if name == "is_in" and not is_float:
+    if name == "is_in":
         values = option("value_set").values
         if values.null_count or not _meet(column.type, values.type):
             raise _Unknown
@@ -235,9 +226,7 @@ def _comparison(op: str, left: Column | Literal, right: Column | Literal) -> Imp
             literal = exact
     if not literal.value.is_valid or not _meet(column.type, literal.type):
         raise _Unknown
-    if is_float and op == "!=":
-        raise _Unknown  # true of NaN here, and of all beside a NaN there
-    return Implied(compare(op, left, right), is_same=not is_float, is_true=not is_float)
+    return Implied(compare(op, left, right), is_same=True, is_true=True)
 
 
 def _meet(left: pa.DataType, right: pa.DataType) -> bool:

@@ -1,13 +1,14 @@
-"""Comparisons: literals exactly, floats in total order, three-valued.
+"""Comparisons: literals exactly, floats in one total order, three-valued.
 
-Floats compare as DataFusion compares them: NaN equals NaN and lies above infinity, a NaN with its
-sign set lies below all. Against a literal the two zeros are equal, between columns -0.0 < 0.0.
+Every NaN, of whatever sign and payload, equals every other and lies above infinity; the two zeros
+are equal. DataFusion instead orders floats by their bits: see docs/sql.md, "Floats".
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
@@ -29,7 +30,7 @@ from alance.expr.tree import (
     meaning,
     truly,
 )
-from alance.format.numbers import as_scalar, bytes_of, to_arrow
+from alance.format.numbers import as_scalar, bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,7 +80,7 @@ def _compared(op: str, left: Node, right: Node) -> Node:
     if pa.types.is_floating(left.type):
         if isinstance(right, Literal):
             return _against_float(op, left, float(right.value.as_py()))
-        return call(op, lambda a, b: KERNELS[op](total_order(a), total_order(b)), left, right)
+        return call(op, lambda a, b: compared_floats(op, a, b), left, right)
     return call(op, KERNELS[op], left, right)
 
 
@@ -115,10 +116,12 @@ def constant(name: str, answer: bool, node: Node) -> Node:
     return call(name, spread, node)
 
 
-def total_order(values: Value) -> Value:
-    """Floats as integers of the same width that sort in IEEE total order."""
-    if isinstance(values, pa.Scalar):
-        return total_order(pa.repeat(values, 1))[0]
+def total_order(values: pa.Array) -> pa.Array:
+    """Floats as integers of the same width that sort by sign, then size: the order of index files.
+
+    Each bit counts, so -NaN is first, NaN last, and -0.0 before 0.0. After `canonical` it is the
+    order of comparisons.
+    """
     bits = values.type.bit_width
     integers = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
     pattern = values.view(integers)
@@ -127,9 +130,24 @@ def total_order(values: Value) -> Value:
     return pc.bit_wise_xor(pattern, flip)
 
 
-def _ordered(keys: pa.Array, type_: pa.DataType) -> pa.Array:
-    """The floats of `total_order`'s integers, which is its own inverse."""
-    return total_order(keys.view(type_)).view(type_)
+def compared_floats(op: str, left: Value, right: Value) -> Value:
+    """The answers of floats of one type, side by side; null where a side is."""
+    if op in (">", ">="):
+        op, left, right = FLIPPED[op], right, left
+    if op in ("!=", "<="):  # to the kernels a NaN is neither equal nor less
+        if op == "!=":
+            return pc.invert(compared_floats("=", left, right))
+        return pc.invert(compared_floats("<", right, left))
+    left, right = _kernel_floats(left), _kernel_floats(right)
+    left_nan, right_nan = pc.is_nan(left), pc.is_nan(right)
+    if op == "=":
+        return pc.or_(pc.equal(left, right), pc.and_(left_nan, right_nan))
+    return pc.or_(pc.less(left, right), pc.and_not(right_nan, left_nan))
+
+
+def _kernel_floats(values: Value) -> Value:
+    """Floats in a type that Arrow's kernels compare."""
+    return pc.cast(values, pa.float32()) if pa.types.is_float16(values.type) else values
 
 
 def float_literal(literal: Literal, type_: pa.DataType) -> float | None:
@@ -263,29 +281,29 @@ def met(conditions: Sequence[Node]) -> Sequence[Node]:
 
 def _against_float(op: str, node: Node, number: float) -> Node:
     if math.isnan(number):
-        scalar = total_order(as_scalar(number, node.type))
-        return call(op, lambda values: KERNELS[op](total_order(values), scalar), node)
-    wide = pa.float32() if pa.types.is_float16(node.type) else node.type
-    scalar, kernel = as_scalar(number, wide), KERNELS[op]
+        return _against_nan(op, node)
+    # To the kernels a NaN is no less than a number, and no greater.
+    inverse = {">": "<=", ">=": "<"}.get(op)
+    kernel = KERNELS[inverse or op]
+    scalar = as_scalar(number, pa.float32() if pa.types.is_float16(node.type) else node.type)
 
     def run(values: pa.Array) -> pa.Array:
-        if values.type != wide:
-            values = pc.cast(values, wide)
-        result = kernel(values, scalar)
-        if op in ("=", "!="):
-            return result
-        return _with_nans(result, values, negative=op in ("<", "<="))
+        result = kernel(_kernel_floats(values), scalar)
+        return pc.invert(result) if inverse else result
 
     return call(op, run, node)
 
 
-def _with_nans(result: pa.Array, values: pa.Array, *, negative: bool) -> pa.Array:
-    """The answers with NaNs of one sign counted in: to the kernels a NaN is neither < nor >."""
-    floats = float_values(values)
-    nans = np.isnan(floats)
-    if not nans.any():
-        return result
-    return pc.or_(result, to_arrow(nans & (np.signbit(floats) == negative)))
+def _against_nan(op: str, node: Node) -> Node:
+    if op in ("<=", ">"):
+        return constant(op, op == "<=", node)
+    is_equal = op in ("=", ">=")
+
+    def run(values: pa.Array) -> pa.Array:
+        result = pc.is_nan(values)
+        return result if is_equal else pc.invert(result)
+
+    return call(op, run, node)
 
 
 def float_values(values: pa.Array) -> npt.NDArray[np.floating]:
@@ -293,18 +311,22 @@ def float_values(values: pa.Array) -> npt.NDArray[np.floating]:
     return bytes_of(values).view(values.type.to_pandas_dtype())
 
 
-def extreme(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
+def extreme(kernel: Callable[..., pa.Array], op: str) -> Callable[[str, list[Node]], Node]:
     """The builder of greatest or least, of the kernel for two arrays; nulls are left out.
 
-    Floats are in total order: NaN is the greatest.
+    Args:
+        op: `a op b` where b is taken, of floats.
     """
+
+    def of_floats(left: Value, right: Value) -> Value:
+        is_right = pc.coalesce(compared_floats(op, left, right), pc.is_null(left))
+        return pc.if_else(is_right, right, left)
 
     def build(name: str, args: list[Node]) -> Node:
         nodes = unify(*args)
         if not pa.types.is_floating(nodes[0].type):
             return call(name, kernel, *nodes)
-        type_ = nodes[0].type
-        return call(name, lambda *v: _ordered(kernel(*map(total_order, v)), type_), *nodes)
+        return call(name, lambda *values: reduce(of_floats, values), *nodes)
 
     return build
 

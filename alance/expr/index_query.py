@@ -104,7 +104,7 @@ class Ask:
         """
         check = self.check
         for part in check.parts if isinstance(check, All) else [check]:
-            if isinstance(part, Within) and not any(part.nans):
+            if isinstance(part, Within) and not part.has_nan:
                 points = part.ranges.points(self.column.type, MAX_POINTS)
                 if points is not None:
                     return points

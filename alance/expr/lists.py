@@ -18,6 +18,7 @@ from alance.format.numbers import (
     as_mask,
     as_numbers,
     as_scalar,
+    canonical,
     offsets_of,
     strings_array,
     to_arrow,
@@ -224,8 +225,8 @@ def built(values: pa.Array, sizes: Int64s, is_there: Mask | None) -> pa.Array:
 
 
 def key_of(values: pa.Array) -> pa.Array:
-    """Values that Arrow orders and tells apart as Rust does: floats in total order."""
-    return total_order(values) if pa.types.is_floating(values.type) else values
+    """Values that Arrow's kernels order and tell apart as comparisons do."""
+    return total_order(canonical(values)) if pa.types.is_floating(values.type) else values
 
 
 def codes_of(values: pa.Array) -> Int64s:

@@ -16,12 +16,12 @@ from alance.expr.casts import convert, is_bytes, is_text, unify
 from alance.expr.compare import (
     NULL,
     compare,
+    compared_floats,
     constant,
     float_literal,
     is_nothing,
     met,
     mismatch,
-    total_order,
 )
 from alance.expr.exact import Digits, exact_value, scale_of
 from alance.expr.regex import Match
@@ -40,7 +40,14 @@ from alance.expr.tree import (
     meaning,
     truly,
 )
-from alance.format.numbers import as_mask, as_numbers, as_scalar, text_array, to_arrow
+from alance.format.numbers import (
+    as_mask,
+    as_numbers,
+    as_scalar,
+    canonical,
+    text_array,
+    to_arrow,
+)
 from alance.halting import step
 
 if TYPE_CHECKING:
@@ -330,15 +337,14 @@ def _in_floats(node: Node, literals: Sequence[Literal]) -> list[Node]:
 
 
 def _look_up_floats(node: Node, numbers: Float64s) -> Node:
-    """Whether a node's floats are among others; both zeros are equal."""
+    """Whether a node's floats are among others, none of which is NaN."""
     with np.errstate(over="ignore"):
         narrow = to_arrow(numbers.astype(f"f{node.type.bit_width // 8}"))
     wide = pa.float32() if pa.types.is_float16(node.type) else node.type
-    zero = as_scalar(0.0, wide)
-    value_set = pc.add(pc.cast(narrow, wide), zero)
+    value_set = canonical(pc.cast(narrow, wide))
 
     def look_up(rows: pa.Array) -> pa.Array:
-        return _among(pc.add(pc.cast(rows, wide), zero), value_set)
+        return _among(canonical(pc.cast(rows, wide)), value_set)
 
     return meaning(call("in", look_up, node), Membership(node, narrow))
 
@@ -469,7 +475,7 @@ def coalesce(*args: Node) -> Node:
 
 
 def null_if(left: Node, right: Node) -> Node:
-    """Null where the two are equal, else the first; -0.0 is not 0.0."""
+    """Null where the two are equal, else the first."""
     if is_nothing(left) or is_nothing(right):
         return left
     try:
@@ -478,11 +484,11 @@ def null_if(left: Node, right: Node) -> Node:
         raise mismatch("=", left, right) from None
 
     def clear(values: Value, others: Value) -> pa.Array:
-        sides = values, others
         if pa.types.is_floating(left.type):
-            sides = total_order(values), total_order(others)
-        hits = truly(pc.equal(*sides))
-        return pc.if_else(hits, as_scalar(None, left.type), values)
+            hits = compared_floats("=", values, others)
+        else:
+            hits = pc.equal(values, others)
+        return pc.if_else(truly(hits), as_scalar(None, left.type), values)
 
     return call("nullif", clear, left, right)
 

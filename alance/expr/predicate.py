@@ -189,7 +189,7 @@ def predicate_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Predic
         columns = condition.columns(schema)
     except Problem as problem:
         raise problem.public(f"filter {text}: {problem}") from problem.__cause__
-    return Predicate(text, columns, condition)
+    return Predicate(text, columns, condition.with_float_order(schema))
 
 
 def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Computed:
@@ -208,7 +208,7 @@ def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Compute
         columns = value.columns(schema, is_value=True)
     except Problem as problem:
         raise problem.public(f"expression {expression}: {problem}") from problem.__cause__
-    return Computed(str(expression), columns, value)
+    return Computed(str(expression), columns, value.with_float_order(schema))
 
 
 def _build(source: Source, tree: Tree, schema: pa.Schema, params: Params) -> Node:

@@ -112,8 +112,7 @@ def _compared(op: str, column: Node, literal: Node) -> Check:
         return Compared.of(op, column, literal)
     if not pa.types.is_floating(column.type):
         return Within(column, ranges)
-    # A NaN is above all values, a negative one below.
-    return Within(column, ranges, (op in ("!=", ">", ">="), op in ("!=", "<", "<=")))
+    return Within(column, ranges, has_nan=op in ("!=", ">", ">="))
 
 
 def _listed(membership: Membership) -> Check:
@@ -141,8 +140,8 @@ def _all(parts: list[Check]) -> Check:
 
 def _any_of(sets: list[Within]) -> Within:
     """OR of conditions on one column."""
-    nans = any(within.nans[0] for within in sets), any(within.nans[1] for within in sets)
-    return Within(sets[0].column, union([within.ranges for within in sets]), nans)
+    has_nan = any(within.has_nan for within in sets)
+    return Within(sets[0].column, union([within.ranges for within in sets]), has_nan)
 
 
 def _negated(check: Check) -> Check:

@@ -9,6 +9,7 @@ same.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -19,7 +20,7 @@ import pyarrow.compute as pc
 from alance.expr.compare import compare
 from alance.expr.pruning_sets import StoredBounds, as_bytes
 from alance.expr.tree import Column, Literal, Node, broadcast
-from alance.format.numbers import as_mask, as_scalar, to_arrow
+from alance.format.numbers import as_mask, as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -183,20 +184,20 @@ class Within:
     """A condition that is true where a column has one of some values, null where it is null.
 
     Attributes:
-        nans: whether it is true of a positive and of a negative NaN.
+        has_nan: whether it is true of NaN, which is above all ranges.
     """
 
     column: Column
     ranges: Ranges
-    nans: tuple[bool, bool] = (False, False)
+    has_nan: bool = False
 
     def may(self, zones: Zones) -> May:
         bounds = zones.bounds(self.column)
         if bounds is None:
             return May.be_anything(zones.num_zones)
         is_hit, every = self.ranges.hits(zones.stored(self.column))
-        true = bounds.has_values & is_hit | bounds.has_nans & any(self.nans)
-        false = bounds.has_values & ~every | bounds.has_nans & (not all(self.nans))
+        true = bounds.has_values & is_hit | bounds.has_nans & self.has_nan
+        false = bounds.has_values & ~every | bounds.has_nans & (not self.has_nan)
         return May(true, false, bounds.has_nulls)
 
     def columns(self) -> Iterator[Column]:
@@ -204,7 +205,7 @@ class Within:
 
     def __invert__(self) -> Within:
         """NOT."""
-        return Within(self.column, ~self.ranges, (not self.nans[0], not self.nans[1]))
+        return Within(self.column, ~self.ranges, not self.has_nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,15 +214,13 @@ class Compared:
 
     Attributes:
         tests: by (side, operator): whether that holds of the bound on that side.
-        nan_true: it may be true of a NaN.
-        nan_false: it may be false of a NaN.
+        of_nan: whether it is true of NaN; of types without NaN anything.
     """
 
     column: Column
     op: str
     tests: dict[tuple[str, str], Node]
-    nan_true: bool
-    nan_false: bool
+    of_nan: bool
 
     @classmethod
     def of(cls, op: str, column: Column, literal: Node) -> Compared:
@@ -234,7 +233,7 @@ class Compared:
             (side, test): compare(test, Column((side,), column.type), literal)
             for side, test in (("low", "<"), ("low", "<="), ("high", ">"), ("high", ">="))
         }
-        return cls(column, op, tests, *_of_nans(op, column.type, literal))
+        return cls(column, op, tests, _of_nan(op, column.type, literal))
 
     def may(self, zones: Zones) -> May:
         bounds = zones.bounds(self.column)
@@ -253,8 +252,8 @@ class Compared:
             true, false = holds(side, self.op), holds(other, _OPPOSITE[self.op])
         if self.op == "!=":
             true, false = false, true
-        true = bounds.has_values & true | bounds.has_nans & self.nan_true
-        false = bounds.has_values & false | bounds.has_nans & self.nan_false
+        true = bounds.has_values & true | bounds.has_nans & self.of_nan
+        false = bounds.has_values & false | bounds.has_nans & (not self.of_nan)
         return May(true, false, bounds.has_nulls)
 
     def columns(self) -> Iterator[Column]:
@@ -304,12 +303,10 @@ def _true_or_null(answers: pa.Array) -> Mask:
     return as_mask(pc.fill_null(answers, as_scalar(True)))
 
 
-def _of_nans(op: str, type_: pa.DataType, literal: Node) -> tuple[bool, bool]:
-    """Whether a comparison may be true, and false, of a NaN."""
+def _of_nan(op: str, type_: pa.DataType, literal: Node) -> bool:
+    """Whether a comparison is true of NaN."""
     if not pa.types.is_floating(type_):
-        return False, False
-    dtype = {16: np.float16, 32: np.float32, 64: np.float64}[type_.bit_width]
-    nans = to_arrow(np.array([np.nan, -np.nan], dtype))
-    batch = pa.RecordBatch.from_arrays([nans], ["nan"])
-    answers = as_mask(broadcast(compare(op, Column(("nan",), type_), literal).evaluate(batch), 2))
-    return bool(answers.any()), not answers.all()
+        return False
+    batch = pa.RecordBatch.from_arrays([pa.repeat(as_scalar(math.nan, type_), 1)], ["nan"])
+    answers = broadcast(compare(op, Column(("nan",), type_), literal).evaluate(batch), 1)
+    return bool(as_mask(answers)[0])

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.arrays import Int64s, Mask
+    from alance.arrays import Float64s, Int64s, Mask
     from alance.expr.tree import Literal
     from alance.format.statistics import Bounds
 
@@ -62,9 +62,8 @@ class Ranges:
             return None
         firsts, stops = self.edges[::2].tolist(), self.edges[1::2].tolist()
         if pa.types.is_floating(type_):
-            dtype = np.dtype(f"f{type_.bit_width // 8}").type
-            stops_of = [float(np.nextafter(dtype(first), dtype(np.inf))) for first in firsts]
-            return firsts if stops == stops_of else None
+            floats = self.edges[::2].astype(f"f{type_.bit_width // 8}")
+            return firsts if stops == _next_floats(floats).tolist() else None
         if scale_of(type_) is None:
             return firsts if stops == [first + b"\0" for first in firsts] else None
         if sum(stop - first for first, stop in zip(firsts, stops, strict=True)) > most:
@@ -187,9 +186,8 @@ def _point(type_: pa.DataType, literal: Literal) -> tuple[Value, Value | None, b
         value = float_literal(literal, type_)
         if value is None or math.isnan(value):
             return None
-        dtype = np.dtype(f"f{type_.bit_width // 8}").type
-        after = float(np.nextafter(dtype(value), dtype(np.inf)))
-        return value, None if value == math.inf else after, True
+        floats = np.array([value], f"f{type_.bit_width // 8}")
+        return value, None if value == math.inf else float(_next_floats(floats)[0]), True
     if (is_text(type_) and is_text(literal.type)) or (
         is_bytes(type_) and (is_bytes(literal.type) or is_text(literal.type))
     ):
@@ -226,7 +224,7 @@ def _of_array(values: pa.Array) -> Ranges:
     if pa.types.is_floating(values.type):
         floats = np.sort(float_values(values))
         firsts = floats.astype(np.float64)
-        stops = np.nextafter(floats, floats.dtype.type(np.inf)).astype(np.float64)
+        stops = _next_floats(floats)
     else:
         firsts = np.sort(_numbers(values))
         if len(firsts) and firsts[-1] == INT64.max:
@@ -238,6 +236,13 @@ def _of_array(values: pa.Array) -> Ranges:
     edges[::2], edges[1::2] = firsts[is_first[:-1]], stops[is_first[1:]]
     is_endless = edges.dtype == np.float64 and len(edges) and edges[-1] == np.inf
     return Ranges(False, edges[:-1] if is_endless else edges)
+
+
+def _next_floats(floats: npt.NDArray[np.floating]) -> Float64s:
+    """The next float of their type above each; that above the greatest is infinity."""
+    with np.errstate(over="ignore"):
+        after: Float64s = np.nextafter(floats, floats.dtype.type(np.inf)).astype(np.float64)
+    return after
 
 
 def _array(values: list[Value]) -> Values:

@@ -1,6 +1,7 @@
 """Keys of rows as values that are equal where the keys are: numbers of 64 bits, or bytes.
 
-Two keys are equal where all bits of their columns are: NaN equals the same NaN, 0.0 is not -0.0.
+Two keys are equal where all their columns are: floats as `numbers.canonical` makes them, so that a
+NaN equals every NaN, and 0.0 equals -0.0.
 A row with a null in a key column has no key, and equals none.
 """
 
@@ -18,6 +19,7 @@ from alance.format.numbers import (
     as_mask,
     bitmap,
     bytes_of,
+    canonical,
     contents_of,
     is_variable,
     items_of,
@@ -160,14 +162,14 @@ def _parts(array: pa.Array) -> list[_Part]:
     if pa.types.is_fixed_size_list(kind) and not array.values.null_count:
         width = _width(kind.value_type)
         if width:
-            content = bytes_of(items_of(array))
+            content = bytes_of(canonical(items_of(array)))
             return [_Part(content.reshape(len(array), kind.list_size * width))]
     if is_variable(kind):
         return [_variable(array)]
     width = _width(kind)
     if not width:
         raise UnsupportedError(f"key column of type {kind}: keys of this type are not compared")
-    return [_Part(bytes_of(array).reshape(len(array), width))]
+    return [_Part(bytes_of(canonical(array)).reshape(len(array), width))]
 
 
 def _width(kind: pa.DataType) -> int:

@@ -107,6 +107,18 @@ def bytes_of(array: pa.Array) -> Bytes:
     return np.frombuffer(content, np.uint8, len(array) * width, array.offset * width)
 
 
+def canonical(array: pa.Array) -> pa.Array:
+    """Floats with one zero, 0.0, and one NaN, so that equal values have equal bits; arrays of
+    other types, and floats that are so already, as they are.
+    """
+    if not pa.types.is_floating(array.type):
+        return array
+    content = _kernels.canonical_floats(bytes_of(array), array.type.bit_width)
+    if content is None:
+        return array
+    return to_arrow(content.view(array.type.to_pandas_dtype()), validity_of(array))
+
+
 def offsets_in(array: pa.Array) -> Int32s | Int64s:
     """Where each string or list begins in what the array holds, and the end of the last.
 

@@ -39,6 +39,7 @@ void register_patterns(nb::module_& m);
 void register_pieces(nb::module_& m);
 void register_held(nb::module_& m);
 void register_rows(nb::module_& m);
+void register_floats(nb::module_& m);
 void register_row_order(nb::module_& m);
 void register_row_lookup(nb::module_& m);
 void register_row_sets(nb::module_& m);
@@ -116,6 +117,7 @@ NB_MODULE(_alance_kernels, m) {
   register_pieces(m);
   register_held(m);  // its source is one of those
   register_rows(m);
+  register_floats(m);
   register_row_order(m);
   register_row_lookup(m);
   register_row_sets(m);

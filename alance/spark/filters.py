@@ -4,9 +4,7 @@ What is not surely the same is left to Spark. The two agree on what follows, by 
 the table, which is finer than Spark's:
 
 - whole numbers, booleans, text (by bytes), dates: all comparisons;
-- floats of 32 and 64 bits: comparisons with numbers. Spark's NaN is greater than all of them,
-  alance's is so only where its sign is positive, so that NaNs are named. Comparisons with NaN or
-  infinity are left.
+- floats of 32 and 64 bits: comparisons with numbers. Comparisons with NaN or infinity are left.
 - decimals and times: literals in the column's own type. Finer times than Spark's are left, which
   sees them cut to microseconds; so are unsigned numbers of 64 bits, which Spark sees as decimals.
 """
@@ -132,10 +130,7 @@ def _compared(op: str, path: Sequence[str], constant: Constant, schema: pa.Schem
         return None if is_floating else f"{name} IS NOT DISTINCT FROM {literal}"
     if op not in _SIGNS:
         return None
-    text = f"{name} {_SIGNS[op]} {literal}"
-    if pa.types.is_floating(kind) and op not in ("=", "<>"):
-        return f"{text} OR isnan({name})" if op[0] == ">" else f"{text} AND NOT isnan({name})"
-    return text
+    return f"{name} {_SIGNS[op]} {literal}"
 
 
 def column_of(path: Sequence[str], schema: pa.Schema) -> tuple[str, pa.DataType] | None:

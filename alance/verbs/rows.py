@@ -223,9 +223,9 @@ class MergeInsert:
     """A merge of new data into a dataset, made by `Dataset.merge_insert`. Immutable: each method
     gives another one, and `execute` runs it.
 
-    Rows are matched by their key columns, bit by bit: NaN matches the same NaN, 0.0 does not match
-    -0.0, and a row with a null in its key matches none. If a row of the table is to be changed and
-    matches several rows of the data, that is an error.
+    Rows are matched by their key columns: NaN matches every NaN, 0.0 matches -0.0, and a row with a
+    null in its key matches none. If a row of the table is to be changed and matches several rows of
+    the data, that is an error.
     """
 
     __slots__ = ("_dataset", "_plan")

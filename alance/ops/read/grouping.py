@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from alance.errors import InvalidInputError
 from alance.expr.tree import FAILURES, one_line
-from alance.format.numbers import as_scalar
+from alance.format.numbers import as_scalar, canonical
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -175,7 +175,7 @@ class Groups:
 
     def _inputs(self, table: pa.Table) -> pa.Table:
         """A column for each partial, in the form that Arrow computes it from."""
-        columns = {key: table[key] for key in self.keys}
+        columns = {key: _key(table[key]) for key in self.keys}
         for measure in self.measures:
             for partial in measure.partials:
                 kind, _, column = partial.partition(" ")
@@ -230,6 +230,13 @@ def check_key(name: str, kind: pa.DataType) -> None:
     """
     if pa.types.is_nested(kind):
         raise InvalidInputError(f"group_by {name!r}: {kind} is no type to group by")
+
+
+def _key(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Keys whose equal values have equal bits, as Arrow groups them."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return pa.chunked_array([canonical(chunk) for chunk in values.chunks], values.type)
 
 
 def _input(kind: str, values: pa.ChunkedArray) -> pa.ChunkedArray:

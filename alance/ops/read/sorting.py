@@ -14,7 +14,7 @@ from alance import _kernels
 from alance.errors import UnsupportedError
 from alance.expr.compare import float_values
 from alance.expr.pruning_sets import whole_numbers
-from alance.format.numbers import to_arrow, unsigned, validity_of
+from alance.format.numbers import canonical, to_arrow, unsigned, validity_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,8 +110,7 @@ def _as_ordered(values: pa.Array) -> npt.NDArray[np.integer[Any]] | None:
     """Numbers as whole ones in the same order; None: they are none."""
     if not pa.types.is_floating(values.type):
         return whole_numbers(values)
-    floats = float_values(values) + 0  # of the two zeros one
-    floats[np.isnan(floats)] = np.nan
+    floats = float_values(canonical(values))
     pattern = floats.view(np.dtype(f"i{floats.itemsize}"))
     most = np.iinfo(pattern.dtype).max
     keys: npt.NDArray[np.integer[Any]] = pattern ^ (pattern >> (8 * floats.itemsize - 1) & most)

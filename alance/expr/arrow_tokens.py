@@ -1,0 +1,214 @@
+"""The serialized form of pyarrow expressions, and comparisons of floats in it as SQL has them.
+
+pyarrow does not show the parts of an expression, but they are in its serialized form: calls, fields
+and literals in Polish notation, as metadata of a record batch whose columns are the literals.
+Arrow's kernels find NaN in no order and unequal to itself: comparisons are put in other words, so
+that every NaN is equal to every other and above infinity, as in SQL text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from alance.expr.tree import FAILURES, plain_type
+from alance.format.numbers import as_scalar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_LINE: Final = re.compile(r"(call|end|literal|field_ref|nested_field_ref|options): '(.*)'")
+_ZERO: Final = "zero"  # stands for the number of the column that has it
+
+Token = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of an expression.
+
+    Attributes:
+        head: its first token.
+        args: of a call, its arguments.
+        tail: of a call, its options and its end; of a nested field, the names.
+    """
+
+    head: Token
+    args: tuple[Part, ...] = ()
+    tail: tuple[Token, ...] = ()
+
+    def tokens(self) -> list[Token]:
+        """All tokens in their order."""
+        tokens: list[Token] = []
+        pending: list[Part | Token] = [self]
+        while pending:  # no frame for each level: chains of terms are deep
+            part = pending.pop()
+            if isinstance(part, Part):
+                tokens.append(part.head)
+                pending += (*reversed(part.tail), *reversed(part.args))
+            else:
+                tokens.append(part)
+        return tokens
+
+
+def serialized(expression: pc.Expression) -> tuple[list[Token], pa.RecordBatch] | None:
+    """The tokens of an expression, and the batch of its literals; None: they cannot be read."""
+    content = expression.__reduce__()[1][0]
+    batch = pa.ipc.open_file(pa.BufferReader(content)).get_batch(0)
+    text = batch.schema.to_string(truncate_metadata=False, show_field_metadata=False)
+    _, _, listed = text.partition("-- schema metadata --\n")
+    lines = [_LINE.fullmatch(line) for line in listed.split("\n")]
+    tokens = [(line[1], line[2]) for line in lines if line is not None]
+    return (tokens, batch) if len(tokens) == len(lines) else None
+
+
+def with_float_order(
+    expression: pc.Expression, schema: pa.Schema, type_of: Callable[[pc.Expression], pa.DataType]
+) -> pc.Expression:
+    """The expression with NaNs that are equal to each other and above all numbers, and one zero.
+
+    Args:
+        schema: of the rows.
+        type_of: the type of an expression's values.
+
+    Raises:
+        pyarrow.ArrowException, ValueError: what `type_of` raises.
+    """
+    try:
+        read = serialized(expression)
+    except FAILURES:
+        return expression
+    if read is None:
+        return expression
+    rewriter = _Rewriter(*read, schema, type_of)
+    whole = rewriter.rewritten()
+    return rewriter.expression(whole) if rewriter.is_changed else expression
+
+
+@dataclass(slots=True)
+class _Rewriter:
+    tokens: Sequence[Token]
+    batch: pa.RecordBatch
+    schema: pa.Schema
+    type_of: Callable[[pc.Expression], pa.DataType]
+    is_changed: bool = field(default=False, init=False)
+
+    def rewritten(self) -> Part:
+        """The part that all tokens make, in other words."""
+        calls: list[tuple[Token, list[Part], list[Token]]] = [(("call", ""), [], [])]
+        tokens = iter(self.tokens)
+        for token in tokens:
+            kind, value = token
+            if kind == "call":
+                calls.append((token, [], []))
+            elif kind == "options":
+                calls[-1][2].append(token)
+            elif kind == "end":
+                head, args, tail = calls.pop()
+                calls[-1][1].append(self._call(Part(head, tuple(args), (*tail, token))))
+            else:
+                names = islice(tokens, int(value) if kind == "nested_field_ref" else 0)
+                calls[-1][1].append(Part(token, (), tuple(names)))
+        return calls[0][1][0]
+
+    def expression(self, part: Part) -> pc.Expression:
+        """A part as an expression of its own."""
+        columns = [*self.batch.columns, pa.array([0.0])]
+        zero = str(len(columns) - 1)
+        tokens = [(kind, zero if value == _ZERO else value) for kind, value in part.tokens()]
+        fields = [pa.field("", column.type) for column in columns]
+        schema = pa.schema(fields, pa.KeyValueMetadata(tokens))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_file(sink, schema) as writer:
+            writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=schema))
+        return pc.Expression._deserialize(sink.getvalue())
+
+    def _call(self, part: Part) -> Part:
+        _, name = part.head
+        if name in _COMPARED and len(part.args) == 2:
+            return self._compared(name, *part.args)
+        if name == "is_in" and len(part.args) == 1:
+            return self._listed(part)
+        return part
+
+    def _compared(self, name: str, left: Part, right: Part) -> Part:
+        floats = [side for side in (left, right) if self._is_floating(side)]
+        if not floats:
+            return _call(name, left, right)
+        if name.startswith("greater"):
+            name, left, right = name.replace("greater", "less"), right, left
+        if self._is_number(right) or (self._is_number(left) and name in ("equal", "not_equal")):
+            return _call(name, left, right)
+        self.is_changed = True
+        if self._is_number(left):  # a NaN is not at or below it, so above
+            return _call("invert", _call(_COMPARED[name], right, left))
+        if name in ("not_equal", "less_equal"):
+            sides = (left, right) if name == "not_equal" else (right, left)
+            return _call("invert", self._compared(_COMPARED[name], *sides))
+        nans = {side: _call("is_nan", side) for side in floats}
+        plain = _call(name, left, right)
+        if name == "equal":
+            return _call("or", plain, _call("and", *nans.values())) if len(nans) == 2 else plain
+        if right not in nans:
+            return plain
+        above = _call("and_not", nans[right], nans[left]) if left in nans else nans[right]
+        return _call("or", plain, above)
+
+    def _listed(self, part: Part) -> Part:
+        """Arrow's lists of values tell zeros apart, and NaNs by their bits; a null is in none."""
+        (values,) = part.args
+        if not self._is_floating(values):
+            return part
+        number = next(int(value) for kind, value in part.tail if kind == "options")
+        items = self.batch.column(number)[0]["value_set"].values
+        if not pa.types.is_floating(plain_type(items.type)):
+            return part
+        others = []
+        if pc.any(pc.is_nan(items)).as_py():
+            others.append(_call("is_nan", values))
+        if pc.any(pc.equal(pc.cast(items, pa.float64()), as_scalar(0.0))).as_py():
+            others.append(_call("equal", values, Part(("literal", _ZERO))))
+        for other in others:
+            self.is_changed = True
+            part = _call("or_kleene", part, _call("and_kleene", _call("is_valid", values), other))
+        return part
+
+    def _is_floating(self, part: Part) -> bool:
+        kind, value = part.head
+        if kind == "literal":
+            type_ = self.batch.column(int(value)).type
+        elif kind == "field_ref" and self.schema.names.count(value) == 1:
+            type_ = self.schema.field(value).type
+        else:
+            type_ = self.type_of(self.expression(part))
+        return bool(pa.types.is_floating(plain_type(type_)))
+
+    def _is_number(self, part: Part) -> bool:
+        """Whether a part is a literal that is not NaN."""
+        kind, value = part.head
+        if kind != "literal":
+            return False
+        item = self.batch.column(int(value))[0].as_py()
+        return not (isinstance(item, float) and math.isnan(item))
+
+
+# By a comparison: that which is false where it is true, of the same sides or, of order, of both in
+# the other order.
+_COMPARED: Final = {
+    "equal": "not_equal",
+    "not_equal": "equal",
+    "less": "less_equal",
+    "less_equal": "less",
+    "greater": "greater_equal",
+    "greater_equal": "greater",
+}
+
+
+def _call(name: str, *args: Part) -> Part:
+    return Part(("call", name), args, (("end", name),))
