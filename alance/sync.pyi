@@ -155,6 +155,12 @@ class Dataset:
         column: KeyColumn = ...,
         columns: Columns = ...,
     ) -> dict[str, Any] | None: ...
+    def get_arrow(
+        self,
+        key: object,
+        column: KeyColumn = ...,
+        columns: Columns = ...,
+    ) -> pa.Table | None: ...
     def get_many(
         self,
         keys: Iterable[object],

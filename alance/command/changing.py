@@ -4,35 +4,21 @@ from __future__ import annotations
 
 import sys
 from datetime import timedelta
-from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import alance
-from alance import InvalidInputError
 from alance.command.arguments import add, add_version, names, opened, options, pair, storage
+from alance.command.files import FORMATS, reader_of
 from alance.command.output import Facts, Rows, human_bytes
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
 
     from alance import Dataset, Progress
     from alance.command.arguments import Parsers
 
-# What pyarrow calls the format of files, by their endings.
-FORMATS = {
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".arrow": "ipc",
-    ".ipc": "ipc",
-    ".feather": "ipc",
-}
 VECTOR_KINDS = ("IVF_",)
 
 
@@ -43,8 +29,15 @@ def add_to(parsers: Parsers) -> None:
         ("append", append, "add the rows of files to a table"),
     ):
         parser = add(parsers, name, run, summary)
-        parser.add_argument("files", nargs="+", help="paths of files with the same columns")
+        parser.add_argument(
+            "files", nargs="+", help="paths of files with the same columns, or of folders of them"
+        )
         parser.add_argument("--format", choices=sorted(set(FORMATS.values())), help="of the files")
+        parser.add_argument(
+            "--without-folders",
+            action="store_true",
+            help="make no columns of folders that are named KEY=VALUE",
+        )
         parser.add_argument(
             "--max-rows-per-file", type=int, help="begin a new file after so many rows"
         )
@@ -100,16 +93,18 @@ async def write(args: argparse.Namespace) -> Facts:
 
 async def append(args: argparse.Namespace) -> Facts:
     """Files behind the rows of a table."""
-    await opened(args)  # else one would be made
-    return await _written(args, "append")
+    dataset = await opened(args)  # else one would be made
+    return await _written(args, "append", dataset.schema)
 
 
-async def _written(args: argparse.Namespace, mode: Any, **more: Any) -> Facts:
+async def _written(
+    args: argparse.Namespace, mode: Any, types: pa.Schema | None = None, **more: Any
+) -> Facts:
     if args.max_rows_per_file is not None:
         more["max_rows_per_file"] = args.max_rows_per_file
     progress = _Progress()
     dataset = await alance.write_dataset(
-        _reader(args.files, args.format),
+        reader_of(args.files, args.format, types, with_folders=not args.without_folders),
         args.uri,
         mode=mode,
         progress=progress,
@@ -118,74 +113,6 @@ async def _written(args: argparse.Namespace, mode: Any, **more: Any) -> Facts:
     )
     progress.end()
     return Facts({"uri": dataset.uri, "version": dataset.version, "rows_written": progress.rows})
-
-
-def _reader(paths: list[str], form: str | None) -> pa.RecordBatchReader:
-    """The rows of all files as a stream, none of which is held as a whole.
-
-    Raises:
-        InvalidInputError: files of an unknown kind, with other columns than the first one,
-            that cannot be read, or that are not there.
-    """
-    import pyarrow as pa
-    from pyarrow import dataset as arrow_dataset
-
-    missing = [path for path in paths if not Path(path).exists()]
-    if missing:
-        raise InvalidInputError(f"{missing[0]}: no such file; the table comes before the files")
-    forms = [form or _format_of(path) for path in paths]
-    try:
-        pairs = list(zip(paths, forms, strict=True))
-        schemas = [arrow_dataset.dataset(path, format=kind).schema for path, kind in pairs]
-        for path, schema in zip(paths, schemas, strict=True):
-            if set(schema.names) != set(schemas[0].names):
-                raise InvalidInputError(
-                    f"{path}: columns {', '.join(schema.names)}; "
-                    f"expected those of {paths[0]}: {', '.join(schemas[0].names)}"
-                )
-        schema = pa.unify_schemas(schemas, promote_options="permissive")
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidInputError(f"{', '.join(paths)}: {error}") from error
-    batches = chain.from_iterable(_batches(path, kind, schema) for path, kind in pairs)
-    return pa.RecordBatchReader.from_batches(schema, batches)
-
-
-def _batches(path: str, kind: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, whose offsets and texts pyarrow has not looked at.
-
-    Raises:
-        InvalidInputError: it cannot be read, or its rows are none of the schema.
-    """
-    import pyarrow as pa
-    from pyarrow import dataset, json
-
-    try:
-        if kind == "json":  # a dataset would leave out fields that only late rows have
-            options = json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
-            rows: Iterable[pa.RecordBatch] = json.open_json(path, parse_options=options)
-        else:
-            rows = dataset.dataset(path, schema, kind).to_batches()
-        for batch in rows:
-            batch.validate(full=True)
-            yield batch
-    except (pa.ArrowException, OSError) as error:
-        told = str(error)
-        if "unexpected field" in told:
-            told += "; a row has a field that the first rows have not: put such a row first"
-        raise InvalidInputError(f"{path}: {told}") from error
-
-
-def _format_of(path: str) -> str:
-    """What pyarrow calls the format of a file.
-
-    Raises:
-        InvalidInputError: an ending that is not known.
-    """
-    form = FORMATS.get(Path(path).suffix.lower())
-    if form is None:
-        endings = ", ".join(sorted(FORMATS))
-        raise InvalidInputError(f"{path}: unknown ending; expected {endings}, or --format")
-    return form
 
 
 class _Progress:

@@ -21,6 +21,7 @@ from alance.command.arguments import (
     storage,
 )
 from alance.command.output import Facts, Rows, Text, as_json, human_bytes
+from alance.serve.json_rows import json_rows
 from alance.serve.values import dicts
 
 if TYPE_CHECKING:
@@ -136,13 +137,13 @@ async def head(args: argparse.Namespace) -> Rows:
     """The first rows."""
     dataset = await opened(args)
     scanner = dataset.scanner(args.columns, filter=args.filter, limit=args.num_rows)
-    return _rows(await scanner.to_table())
+    return _rows(args, await scanner.to_table())
 
 
 async def take(args: argparse.Namespace) -> Rows:
     """Rows by position."""
     dataset = await opened(args)
-    return _rows(await dataset.take(args.rows, args.columns))
+    return _rows(args, await dataset.take(args.rows, args.columns))
 
 
 async def cat(args: argparse.Namespace) -> None:
@@ -166,7 +167,7 @@ async def sql(args: argparse.Namespace) -> Rows | None:
     settings = options(args.setting)
     form = "jsonl" if args.json else args.format
     if form is None:
-        return _rows(await dataset.sql(args.query, tables=others, settings=settings))
+        return _rows(args, await dataset.sql(args.query, tables=others, settings=settings))
     async with aclosing(
         dataset.sql_batches(args.query, tables=others, settings=settings)
     ) as batches:
@@ -192,13 +193,14 @@ async def explain(args: argparse.Namespace) -> Text:
     return Text(told, {"plan": told.splitlines()})
 
 
-def _rows(table: pa.Table) -> Rows:
+def _rows(args: argparse.Namespace, table: pa.Table) -> Rows:
     right = {
         field.name
         for field in table.schema
         if pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
     }
-    return Rows(dicts(table), table.schema.names, right=frozenset(right))
+    rows = json_rows(table) if args.json else dicts(table)
+    return Rows(rows, table.schema.names, right=frozenset(right))
 
 
 def _writer(form: str, schema: pa.Schema, sink: BinaryIO) -> Any:
@@ -230,5 +232,5 @@ class _JsonLines:
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write rows."""
-        lines = [as_json(row) + "\n" for row in dicts(batch)]
+        lines = [as_json(row) + "\n" for row in json_rows(batch)]
         self._write("".join(lines).encode())

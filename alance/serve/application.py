@@ -28,6 +28,8 @@ from alance.serve.answers import plain_answer, rows_answer, stream_answer
 from alance.serve.asked import asked
 from alance.serve.errors import status_of
 from alance.serve.gate import ARROW, JSON, Gate, Refused, type_of
+from alance.serve.json_columns import table_of
+from alance.serve.json_rows import json_rows
 from alance.serve.served import key_names
 
 if TYPE_CHECKING:
@@ -119,10 +121,10 @@ class Routes:
         has_parts = column is not None and len(key_names(column)) > 1 and "," in name
         (key,) = table.keys_of(dataset, [name.split(",") if has_parts else name], column)
         columns = _shown(dataset) if names is None else names.split(",")
-        values = await dataset.get(key, _key_column(column), columns)
-        if values is None:
+        row = await dataset.get_arrow(key, _key_column(column), columns)
+        if row is None:
             raise alance.RowNotFoundError(f"no row with the key {name!r}", [key])
-        return plain_answer(dataset, row=values)
+        return plain_answer(dataset, row=json_rows(row)[0])
 
     async def verb(self, request: Request) -> Response:
         """What is asked by POST."""
@@ -228,11 +230,20 @@ class Routes:
             rows = asked("rows", body)["rows"]
             if not all(isinstance(row, dict) for row in rows):
                 raise InvalidInputError("rows: expected objects")
+            if rows:
+                rows = await self._typed(table, rows)
         if not len(rows):
             raise InvalidInputError("rows: there are none")
         version, is_new = await table.append(rows, token)
         text = as_json({"version": version, "new": is_new})
         return Response(text, 201 if is_new else 200, media_type=JSON)
+
+    async def _typed(self, table: ServedTable, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+        """Rows of JSON in the types of the table's columns, those of its newest version too."""
+        names = {name for row in rows for name in row}
+        if not names <= set(table.now.schema.names):
+            await table.reload()
+        return await asyncio.to_thread(table_of, rows, table.now.schema)
 
     async def failed(self, _: Request, error: Exception) -> Response:
         """Errors as statuses; the texts have no credentials."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from alance import InvalidInputError
+from alance.serve.json_columns import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +42,7 @@ MEMBERS: Final[Mapping[str, Mapping[str, Kinds]]] = {
         "order_by": (list,),
         "with_row_id": (bool,),
         "with_row_address": (bool,),
+        "blob_handling": (str,),
     },
     "sql": {"query": (str,), "params": (list, dict)},
     "nearest": {"vector": (list,), "column": (str,), **_SEARCHED, **_VECTORS},
@@ -86,7 +87,7 @@ def asked(verb: str, body: bytes) -> dict[str, Any]:
             kind.
     """
     try:
-        values = json.loads(body or b"{}", parse_constant=_no_constant)
+        values = parsed(body or b"{}", exact=verb == "rows")
     except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{verb}: no JSON: {error}") from error
     if not isinstance(values, dict):
@@ -111,7 +112,3 @@ def _kind(value: object) -> str:
     return {dict: "an object", list: "a list", type(None): "null"}.get(
         type(value), f"{value!r:.100}"
     )
-
-
-def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")

@@ -1,4 +1,4 @@
-"""JSON of answers: as the standard has it, without spaces; NaN and infinities are null."""
+"""JSON of answers: as the standard has it, without spaces."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from alance.serve.values import dicts, plain
+from alance.serve.json_rows import json_rows
+from alance.serve.values import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,4 +24,4 @@ def as_json(value: Any) -> bytes:
 
 def objects(batch: pa.RecordBatch) -> bytes:
     """Rows as JSON objects with commas between."""
-    return as_json(dicts(batch))[1:-1]
+    return as_json(json_rows(batch))[1:-1]

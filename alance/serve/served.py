@@ -11,6 +11,7 @@ import pyarrow as pa
 
 import alance
 from alance import InvalidInputError
+from alance.serve.json_columns import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +64,7 @@ class ServedTable:
         )
         self.uri = dataset.uri
         if self.key is not None:
-            _types_of(dataset, self.key)
+            _fields_of(dataset, self.key)
         self._dataset = dataset
         if self._reload_s > 0:
             self._reloader = asyncio.create_task(self._reload_now_and_then())
@@ -99,7 +100,7 @@ class ServedTable:
         return self.now.version
 
     def keys_of(self, dataset: Dataset, keys: Sequence[object], column: str | None) -> list[object]:
-        """Keys as the columns have them: text that stands for a number, a date, bytes is cast.
+        """Keys as the columns have them: text that stands for a number, a date, bytes is read.
 
         Args:
             keys: values, or a list of values where the key has several columns.
@@ -110,14 +111,14 @@ class ServedTable:
         """
         if column is None:
             return [tuple(key) if isinstance(key, list) else key for key in keys]
-        types = _types_of(dataset, column)
-        if len(types) == 1:
-            return [_cast(key, types[0]) for key in keys]
+        fields = _fields_of(dataset, column)
+        if len(fields) == 1:
+            return [_key(key, fields[0]) for key in keys]
         for key in keys:
-            if not isinstance(key, list) or len(key) != len(types):
-                raise InvalidInputError(f"key {key!r}: expected a list of {len(types)} values")
+            if not isinstance(key, list) or len(key) != len(fields):
+                raise InvalidInputError(f"key {key!r}: expected a list of {len(fields)} values")
         return [
-            tuple(_cast(part, kind) for part, kind in zip(key, types, strict=True))
+            tuple(_key(part, field) for part, field in zip(key, fields, strict=True))
             for key in keys
             if isinstance(key, list)
         ]
@@ -183,21 +184,23 @@ def key_names(column: str) -> list[str]:
     return [name.strip() for name in column.split(",")]
 
 
-def _types_of(dataset: Dataset, column: str) -> list[Any]:
+def _fields_of(dataset: Dataset, column: str) -> list[Any]:
     names = key_names(column)
     for name in names:
         if name not in dataset.schema.names:
             raise alance.ColumnNotFoundError(
                 f"key column {name!r}: expected one of {', '.join(dataset.schema.names)}", name
             )
-    return [dataset.schema.field(name).type for name in names]
+    return [dataset.schema.field(name) for name in names]
 
 
-def _cast(value: object, kind: Any) -> object:
-    """A value of JSON, or of a path, as a column of this type has it."""
-    if not isinstance(value, str) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+def _key(value: object, field: Any) -> object:
+    """A value of JSON, or of a path, as a column has it; other kinds of values are as they are."""
+    if not isinstance(value, str) or pa.types.is_string(field.type):
         return value
     try:
-        return pa.scalar(value).cast(kind).as_py()
-    except (pa.ArrowException, ValueError, OverflowError) as error:
-        raise InvalidInputError(f"key {value!r}: expected a value of type {kind}") from error
+        key = value_of(value, field)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"key {value!r}: expected a value of type {field.type}") from error
+    # Python's times end at the year 9999 and at microseconds.
+    return key if pa.types.is_temporal(field.type) else key.as_py()

@@ -51,7 +51,27 @@ class KeyVerbs(Handle):
             StoreError: the store failed.
         """
         await self._load(lookups)
-        return await lookups.get(self._snapshot, key, column, columns)
+        row: dict[str, Any] | None = await lookups.get(
+            self._snapshot, key, column, columns, as_arrow=False
+        )
+        return row
+
+    async def get_arrow(
+        self, key: object, column: KeyColumn = None, columns: Columns = None
+    ) -> pa.Table | None:
+        """The row with a key as an Arrow table of one row; None where there is none.
+
+        As `get`, for values that Python does not have exactly, such as years beyond 9999 and
+        nanoseconds.
+
+        Args:
+            key, column, columns: as for `get`.
+
+        Raises:
+            InvalidInputError, StoreError: as from `get`.
+        """
+        await self._load(lookups)
+        return await lookups.get(self._snapshot, key, column, columns, as_arrow=True)
 
     async def get_many(
         self,

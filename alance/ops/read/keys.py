@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 Missing: TypeAlias = Literal["error", "skip", "null"]
 # The column of a key, or those of one that is a tuple; None: the table's primary key.
 KeyColumn: TypeAlias = "str | Sequence[str] | None"
-_Row: TypeAlias = "dict[str, Any] | InvalidInputError"
+_Row: TypeAlias = "dict[str, Any] | pa.Table | InvalidInputError"
 
 KEYS: Final = ("alance.expr.keys", *FILTER)
 AT_ONCE: Final = 4  # lookups of one kind under way: each does for all that wait
@@ -129,7 +129,7 @@ class KeyReads:
     schema: pa.Schema
     key_names: tuple[str, ...]
     slots: asyncio.Semaphore
-    gathering: list[_Batch]  # the batch that callers may still join, if there is one
+    gathering: dict[bool, _Batch]  # the batches that callers may still join, by `as_arrow`
 
     @classmethod
     def of(cls, snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
@@ -147,7 +147,7 @@ class KeyReads:
             of_keys = keys.paths
             read = [*names, *(path for path in keys.paths if path not in names)]
         schema = output_schema(snapshot, read, ScanOptions())
-        return cls(snapshot, keys, names, read, schema, of_keys, asyncio.Semaphore(AT_ONCE), [])
+        return cls(snapshot, keys, names, read, schema, of_keys, asyncio.Semaphore(AT_ONCE), {})
 
     async def rows(self, arrays: Sequence[pa.Array]) -> tuple[pa.Table, Int64s, Mask]:
         """The rows with some keys, where among them that of each key is (-1: nowhere), and which
@@ -176,8 +176,9 @@ class KeyReads:
 class _Batch:
     """Keys of several callers, whose rows are read as one."""
 
-    def __init__(self, reads: KeyReads) -> None:
+    def __init__(self, reads: KeyReads, as_arrow: bool) -> None:
         self._reads = reads
+        self._as_arrow = as_arrow
         self._keys: list[list[pa.Array]] = []
 
     def add(self, arrays: list[pa.Array]) -> int:
@@ -186,28 +187,29 @@ class _Batch:
         return len(self._keys) - 1
 
     async def rows(self) -> tuple[list[_Row], Int64s, Mask]:
-        """A dict for each key (of nulls where there is no row), and what `KeyReads.rows` gives."""
+        """A row for each key (of nulls where there is none), and what `KeyReads.rows` gives."""
         reads = self._reads
         async with reads.slots:
-            reads.gathering.remove(self)
+            del reads.gathering[self._as_arrow]
             columns = zip(*self._keys, strict=True)
             arrays = [pa.concat_arrays(parts) if len(parts) > 1 else parts[0] for parts in columns]
             table, places, are_several = await reads.rows(arrays)
 
             work = KEY_BYTES * len(places) * max(1, table.num_columns)
-            rows = partial(_listed, _in_order(table, places))
+            listed = _single_rows if self._as_arrow else _listed
+            rows = partial(listed, _in_order(table, places))
             return await reads.snapshot.engine.decode(rows, work), places, are_several
 
 
 async def get(
-    snapshot: Snapshot, key: object, column: KeyColumn, columns: Columns
-) -> dict[str, Any] | None:
-    """The row with a key, as a dict; None: there is none. See `Dataset.get`."""
+    snapshot: Snapshot, key: object, column: KeyColumn, columns: Columns, as_arrow: bool
+) -> dict[str, Any] | pa.Table | None:
+    """The row with a key; None: there is none. See `Dataset.get` and `Dataset.get_arrow`."""
     reads = await _reads(snapshot, column, columns)
     arrays = reads.keys.arrays([key])
-    if not reads.gathering:
-        reads.gathering.append(_Batch(reads))
-    (batch,) = reads.gathering
+    batch = reads.gathering.get(as_arrow)
+    if batch is None:
+        batch = reads.gathering[as_arrow] = _Batch(reads, as_arrow)
     number = batch.add(arrays)
     # Not kept: an entry so large is not. Who is cancelled leaves the others to it.
     rows, places, are_several = await snapshot.engine.cache.get(
@@ -274,9 +276,14 @@ def _listed(table: pa.Table) -> list[_Row]:
     except (OverflowError, ValueError) as error:
         if len(table) > 1:
             return [row for place in range(len(table)) for row in _listed(table.slice(place, 1))]
-        cure = "`get_many` gives Arrow"
+        cure = "`get_arrow` gives Arrow"
         return [InvalidInputError(f"a row with a value that Python has not: {error}; {cure}")]
     return listed
+
+
+def _single_rows(table: pa.Table) -> list[_Row]:
+    """Each row as a table."""
+    return [table.slice(place, 1) for place in range(len(table))]
 
 
 def _in_order(table: pa.Table, places: Int64s) -> pa.Table:

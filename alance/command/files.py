@@ -1,0 +1,253 @@
+"""Rows of files, as `write` and `append` read them: one file after the other, as a stream.
+
+Of a folder all files are read. `key=value` in the names of folders right above a file are columns
+with one value for all of its rows, as Hive, Spark and DuckDB write them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import date
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from alance import InvalidInputError
+from alance.serve.json_columns import parsed, table_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+# What pyarrow calls the format of files, by their endings.
+FORMATS = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".arrow": "ipc",
+    ".ipc": "ipc",
+    ".feather": "ipc",
+}
+HIDDEN = (".", "_")  # begin the names of what is no data: `_SUCCESS`, checksums
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # stands for null
+BLOCK_BYTES = 1 << 20  # of JSON lines that are read as one batch
+_INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class RowFile:
+    """A file with rows.
+
+    Attributes:
+        form: what pyarrow calls its format.
+        folders: texts by the keys of the folders that it is in; None is null.
+    """
+
+    path: str
+    form: str
+    folders: Mapping[str, str | None]
+
+    def schema(self, partitions: pa.Schema, types: pa.Schema | None) -> pa.Schema:
+        """The file's own columns, then those of folders that it does not have itself."""
+        own = types if types is not None and self.form == "json" else self.own_schema()
+        return pa.schema([*own, *(f for f in partitions if f.name not in own.names)])
+
+    def own_schema(self) -> pa.Schema:
+        """The columns in the file, as pyarrow infers them."""
+        from pyarrow import dataset
+
+        return dataset.dataset(self.path, format=self.form).schema
+
+
+def reader_of(
+    paths: Sequence[str], form: str | None, types: pa.Schema | None, *, with_folders: bool
+) -> pa.RecordBatchReader:
+    """The rows of all files as a stream, none of which is held as a whole.
+
+    Args:
+        paths: of files, and of folders with files in them.
+        form: of all files; None: by their endings.
+        types: of the table that the rows are for; JSON, which has few types, is read by it. None:
+            the files decide.
+        with_folders: make columns of folders whose names are `key=value`.
+
+    Raises:
+        InvalidInputError: files of an unknown kind, with other columns than the first one,
+            that cannot be read, or that are not there.
+    """
+    files = [file for path in paths for file in _files(Path(path), form, with_folders)]
+    if not files:
+        raise InvalidInputError(f"{', '.join(paths)}: no files are there")
+    try:
+        partitions = _partitions(files, types)
+        schemas = [file.schema(partitions, types) for file in files]
+        for file, schema in zip(files, schemas, strict=True):
+            if set(schema.names) != set(schemas[0].names):
+                raise InvalidInputError(
+                    f"{file.path}: columns {', '.join(schema.names)}; "
+                    f"expected those of {files[0].path}: {', '.join(schemas[0].names)}"
+                )
+        schema = pa.unify_schemas(schemas, promote_options="permissive")
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInputError(f"{', '.join(paths)}: {error}") from error
+    by_types = types is not None
+    batches = chain.from_iterable(_batches(file, schema, by_types=by_types) for file in files)
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _files(path: Path, form: str | None, with_folders: bool) -> list[RowFile]:
+    """A file, or the files of a folder and all below it, in the order of their names.
+
+    Raises:
+        InvalidInputError: nothing is there, or a file of an unknown kind.
+    """
+    if not path.exists():
+        raise InvalidInputError(f"{path}: no such file; the table comes before the files")
+    if not path.is_dir():
+        folders = _folders(path) if with_folders else {}
+        return [RowFile(str(path), form or _format_of(path), folders)]
+    below = sorted(child for child in path.iterdir() if not child.name.startswith(HIDDEN))
+    return [file for child in below for file in _files(child, form, with_folders)]
+
+
+def _folders(path: Path) -> dict[str, str | None]:
+    """Texts by the keys of the folders right above a file."""
+    folders: dict[str, str | None] = {}
+    for folder in path.absolute().parents:
+        key, sign, text = folder.name.partition("=")
+        if not sign or not key:
+            break
+        folders.setdefault(unquote(key), None if text == NO_VALUE else unquote(text))
+    return dict(reversed(folders.items()))
+
+
+def _partitions(files: Sequence[RowFile], types: pa.Schema | None) -> pa.Schema:
+    """The columns that folders have, as the table has them, or by the texts of all files."""
+    texts: dict[str, set[str]] = {}
+    for file in files:
+        for key, text in file.folders.items():
+            texts.setdefault(key, set()).update([] if text is None else [text])
+    by_name = {} if types is None else {field.name: field for field in types}
+    return pa.schema(
+        [by_name.get(key) or pa.field(key, _type_of(among)) for key, among in texts.items()]
+    )
+
+
+def _type_of(texts: set[str]) -> pa.DataType:
+    """The type that has these texts: integers, dates, or text, as of `007`, which is no number."""
+    if not texts:
+        return pa.string()
+    if all(_INTEGER.fullmatch(text) and str(int(text)) == text for text in texts):
+        fits = all(-(1 << 31) <= int(text) < 1 << 31 for text in texts)
+        return pa.int32() if fits else pa.int64()
+    return pa.date32() if all(map(_is_date, texts)) else pa.string()
+
+
+def _is_date(text: str) -> bool:
+    if not _DATE.fullmatch(text):
+        return False
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _batches(file: RowFile, schema: pa.Schema, *, by_types: bool) -> Iterator[pa.RecordBatch]:
+    """The rows of a file, whose offsets and texts pyarrow has not looked at.
+
+    Raises:
+        InvalidInputError: it cannot be read, or its rows are none of the schema.
+    """
+    try:
+        for batch in _own_batches(file, schema, by_types=by_types):
+            batch.validate(full=True)
+            yield batch
+    except (pa.ArrowException, OSError) as error:
+        message = str(error)
+        if "unexpected field" in message:
+            message += "; a row has a field that the first rows have not: put such a row first"
+        raise InvalidInputError(f"{file.path}: {message}") from error
+
+
+def _own_batches(file: RowFile, schema: pa.Schema, *, by_types: bool) -> Iterator[pa.RecordBatch]:
+    from pyarrow import dataset, json
+
+    if file.form == "json" and by_types:
+        rows: Iterable[pa.RecordBatch] = _typed_lines(file.path, schema)
+    else:
+        names = file.own_schema().names if file.folders else schema.names
+        own = pa.schema([field for field in schema if field.name in names])
+        if file.form == "json":  # a dataset would leave out fields that only late rows have
+            options = json.ParseOptions(explicit_schema=own, unexpected_field_behavior="error")
+            rows = json.open_json(file.path, parse_options=options)
+        else:
+            rows = dataset.dataset(file.path, own, file.form).to_batches()
+    for batch in rows:
+        yield _completed(batch, file, schema)
+
+
+def _completed(batch: pa.RecordBatch, file: RowFile, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with all columns of a schema: those of the file's folders, else nulls."""
+    if batch.schema.names == schema.names:
+        return batch
+    columns = []
+    for field in schema:
+        if field.name in batch.schema.names:
+            columns.append(batch[field.name])
+        else:
+            text = pa.scalar(file.folders.get(field.name), pa.string())
+            value = text.cast(field.type) if text.is_valid else pa.nulls(1, field.type)[0]
+            columns.append(pa.repeat(value, batch.num_rows))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _typed_lines(path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """JSON lines in the types of a table, of the columns that some of their rows have.
+
+    Raises:
+        InvalidInputError: a line that is no object, or a value that is none of its column's type.
+    """
+    with Path(path).open("rb") as file:
+        first = 1
+        while lines := file.readlines(BLOCK_BYTES):
+            rows = []
+            for number, line in enumerate(lines, first):
+                if line.strip():
+                    rows.append(_object(path, number, line))
+            try:
+                columns = table_of(rows, schema)
+            except InvalidInputError as error:
+                last = first + len(lines) - 1
+                raise InvalidInputError(f"{path}, lines {first} to {last}: {error}") from error
+            first += len(lines)
+            yield from columns.to_batches()
+
+
+def _object(path: str, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = parsed(line.removeprefix(b"\xef\xbb\xbf"), exact=True)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInputError(f"{path}, line {number}: no JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise InvalidInputError(f"{path}, line {number}: expected a JSON object")
+    return row
+
+
+def _format_of(path: Path) -> str:
+    """What pyarrow calls the format of a file.
+
+    Raises:
+        InvalidInputError: an ending that is not known.
+    """
+    form = FORMATS.get(path.suffix.lower())
+    if form is None:
+        endings = ", ".join(sorted(FORMATS))
+        raise InvalidInputError(f"{path}: unknown ending; expected {endings}, or --format")
+    return form

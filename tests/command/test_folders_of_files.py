@@ -1,0 +1,151 @@
+"""`alance write` and `append` of folders: all files, and columns of folders named `key=value`."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+from pyarrow import csv, feather, parquet
+
+import alance.sync
+from alance.command import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def write_lines(table: pa.Table, path: Path) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+
+
+WRITERS: dict[str, Callable[[pa.Table, Path], object]] = {
+    "parquet": parquet.write_table,
+    "csv": csv.write_csv,
+    "jsonl": write_lines,
+    "arrow": lambda table, path: feather.write_feather(table, str(path)),
+}
+
+
+def hive(folder: Path, ending: str = "parquet") -> Path:
+    """A table as Spark writes it: two levels of folders, and files that are no data."""
+    ids = iter(range(100))
+    for year in ("2020", "2021"):
+        for kind in ("a%2Fb", "__HIVE_DEFAULT_PARTITION__"):
+            below = folder / f"year={year}" / f"kind={kind}"
+            below.mkdir(parents=True)
+            WRITERS[ending](pa.table({"id": [next(ids), next(ids)]}), below / f"part-0.{ending}")
+    (folder / "_SUCCESS").touch()
+    (folder / ".part-0.crc").touch()
+    return folder
+
+
+def rows_of(uri: Path) -> list[dict[str, Any]]:
+    rows = alance.sync.dataset(uri).to_table().to_pylist()
+    return sorted(rows, key=lambda row: str(row.get("id")))
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_folders_named_key_and_value_are_columns(tmp_path: Path, ending: str) -> None:
+    folder, uri = hive(tmp_path / "hive", ending), tmp_path / "table"
+    assert main(["write", str(uri), str(folder)]) == 0
+    stored = rows_of(uri)
+    pairs = {(row["year"], row["kind"]) for row in stored}
+    assert pairs == {(year, kind) for year in (2020, 2021) for kind in (None, "a/b")}
+    whole = pa.dataset.dataset(
+        folder, format={"jsonl": "json"}.get(ending, ending), partitioning="hive"
+    )
+    theirs = whole.to_table().select(["id", "year", "kind"]).to_pylist()
+    assert stored == sorted(theirs, key=lambda row: str(row["id"]))
+    types = alance.sync.dataset(uri).schema.types
+    assert types == [pa.int64(), pa.int32(), pa.string()]
+
+
+def test_files_and_folders_below_are_read_as_the_whole_is(tmp_path: Path) -> None:
+    folder = hive(tmp_path / "hive")
+    whole = tmp_path / "whole"
+    assert main(["write", str(whole), str(folder), "--format", "parquet"]) == 0
+    years = sorted(folder.glob("year=*"))
+    files = sorted(folder.glob("*/*/*.parquet"))
+    for name, paths in (("years", years), ("files", files)):
+        assert main(["write", str(tmp_path / name), *map(str, paths)]) == 0
+        assert rows_of(tmp_path / name) == rows_of(whole)
+    more = ["--without-folders"]
+    assert main(["write", str(tmp_path / "plain"), str(folder), *more]) == 0
+    assert alance.sync.dataset(tmp_path / "plain").schema.names == ["id"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "type_", "values"),
+    [
+        (["1", "-2"], pa.int32(), [1, -2]),
+        (["1", "3000000000"], pa.int64(), [1, 3_000_000_000]),
+        (["007", "1"], pa.string(), ["007", "1"]),
+        (["1", "x"], pa.string(), ["1", "x"]),
+        (["2024-02-29", "2024-01-01"], pa.date32(),
+         [datetime.date(2024, 2, 29), datetime.date(2024, 1, 1)]),
+        (["2024-02-30", "2024-01-01"], pa.string(), ["2024-02-30", "2024-01-01"]),
+        (["__HIVE_DEFAULT_PARTITION__", "5"], pa.int32(), [None, 5]),
+        (["__HIVE_DEFAULT_PARTITION__"], pa.string(), [None]),
+    ],
+)  # fmt: skip
+def test_the_type_of_a_folders_column_holds_all_texts(
+    tmp_path: Path, texts: list[str], type_: pa.DataType, values: list[Any]
+) -> None:
+    for number, text in enumerate(texts):
+        (tmp_path / "hive" / f"k={text}").mkdir(parents=True)
+        parquet.write_table(pa.table({"id": [number]}), tmp_path / f"hive/k={text}/a.parquet")
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / "hive")]) == 0
+    table = alance.sync.dataset(tmp_path / "t").to_table()
+    assert table["k"].type == type_
+    assert [row["k"] for row in sorted(table.to_pylist(), key=lambda row: row["id"])] == values
+
+
+def test_a_column_that_the_files_have_is_theirs(tmp_path: Path) -> None:
+    (tmp_path / "hive/year=2020").mkdir(parents=True)
+    parquet.write_table(pa.table({"year": [1999, 2020]}), tmp_path / "hive/year=2020/a.parquet")
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / "hive")]) == 0
+    assert rows_of(tmp_path / "t") == [{"year": 1999}, {"year": 2020}]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl"])
+def test_folders_are_appended_in_the_types_of_the_table(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], ending: str
+) -> None:
+    uri = tmp_path / "t"
+    alance.sync.write_dataset(pa.table({"id": [0], "day": pa.array(["007"])}), uri)
+    (tmp_path / "hive/day=5").mkdir(parents=True)
+    WRITERS[ending](pa.table({"id": [1]}), tmp_path / f"hive/day=5/a.{ending}")
+    assert main(["append", str(uri), str(tmp_path / "hive")]) == 0
+    assert rows_of(uri) == [{"id": 0, "day": "007"}, {"id": 1, "day": "5"}]
+    (tmp_path / "other/dax=5").mkdir(parents=True)
+    WRITERS[ending](pa.table({"id": [1], "day": ["6"]}), tmp_path / f"other/dax=5/a.{ending}")
+    assert main(["append", str(uri), str(tmp_path / "other")]) == 1
+    assert "dax" in capfd.readouterr().err
+    assert main(["append", str(uri), str(tmp_path / "other"), "--without-folders"]) == 0
+
+
+@pytest.mark.parametrize("ending", WRITERS)
+def test_a_column_that_only_a_later_file_of_a_folder_has_is_not_dropped(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], ending: str
+) -> None:
+    (tmp_path / "files").mkdir()
+    WRITERS[ending](pa.table({"id": [1]}), tmp_path / f"files/a.{ending}")
+    WRITERS[ending](pa.table({"id": [2], "late": [3]}), tmp_path / f"files/b.{ending}")
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / "files")]) == 1
+    assert f"b.{ending}: columns id, late; expected those of" in capfd.readouterr().err
+
+
+def test_folders_without_files_and_other_files_are_errors(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / "empty")]) == 1
+    assert "no files are there" in capfd.readouterr().err
+    (tmp_path / "empty" / "notes.txt").touch()
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / "empty")]) == 1
+    assert "notes.txt: unknown ending" in capfd.readouterr().err
