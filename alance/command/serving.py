@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import os
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 LOCAL = ("127.0.0.1", "localhost", "::1", "[::1]")
 GRACE_S = 30
+DRAIN_S = 2.0
 MOST_MS = (1 << 31) - 1  # that the system takes
 
 
@@ -59,6 +61,13 @@ def add_to(parsers: Parsers) -> None:
     parser.add_argument(
         "--reload", type=float, default=5.0, metavar="SECONDS", help="default: 5; 0: on request"
     )
+    parser.add_argument(
+        "--drain",
+        type=float,
+        default=DRAIN_S,
+        metavar="SECONDS",
+        help=f"time of callers to close idle connections after SIGTERM; default: {DRAIN_S}",
+    )
     for field in fields(Bounds):
         parser.add_argument(
             f"--max-{field.name.replace('_', '-')}",
@@ -86,7 +95,18 @@ async def serve(args: argparse.Namespace) -> None:
         """Ends by a signal as if it were told to: with status 0, after all is committed."""
 
         def handle_exit(self, sig: int, frame: Any) -> None:
+            service.drain()
             self.should_exit = True
+
+        async def shutdown(self, sockets: Any = None) -> None:
+            """Let callers close their connections before the server does."""
+            for server in self.servers:
+                server.close()
+            loop = asyncio.get_running_loop()
+            end = loop.time() + args.drain
+            while self.server_state.connections and loop.time() < end:  # noqa: ASYNC110  # uvicorn's
+                await asyncio.sleep(0.02)
+            await super().shutdown(sockets)
 
         async def startup(self, sockets: Any = None) -> None:
             await super().startup(sockets)

@@ -26,7 +26,7 @@ except ImportError as error:
 
 from alance.serve.answers import plain_answer, rows_answer, stream_answer
 from alance.serve.asked import asked
-from alance.serve.errors import status_of
+from alance.serve.errors import UNKNOWN_OUTCOME, status_of
 from alance.serve.gate import ARROW, JSON, Gate, Refused, type_of
 from alance.serve.json_columns import table_of
 from alance.serve.json_rows import json_rows
@@ -78,7 +78,9 @@ class Routes:
         return PlainTextResponse("ok")
 
     async def ready(self, _: Request) -> Response:
-        """All tables are open: 503 before the start and after the stop."""
+        """All tables are open: 503 before the start and from the begin of the stop."""
+        if self._service.is_draining:
+            raise Refused(503, "Stopping", "this service stops")
         versions = {name: table.now.version for name, table in self._service.tables.items()}
         return Response(as_json({"versions": versions}), media_type=JSON)
 
@@ -249,6 +251,8 @@ class Routes:
         """Errors as statuses; the texts have no credentials."""
         assert isinstance(error, alance.AlanceError)
         values: dict[str, object] = {"error": type(error).__name__, "detail": str(error)}
+        if isinstance(error, alance.CommitStateUnknownError):
+            values |= UNKNOWN_OUTCOME
         return Response(as_json(values), status_of(error), media_type=JSON)
 
     async def refused(self, _: Request, error: Exception) -> Response:

@@ -11,8 +11,15 @@ STATUSES = {  # the first that fits
     alance.UnsupportedError: 501,
     alance.AlreadyExistsError: 409,
     alance.CommitConflictError: 409,
-    alance.CommitStateUnknownError: 504,
+    alance.CommitStateUnknownError: 500,  # what proxies and clients do not send again by themselves
     alance.AccessError: 500,
+}
+
+# Of an answer to rows that may have been added or not.
+UNKNOWN_OUTCOME = {
+    "outcome": "unknown",
+    "find_out": "send the same rows with the same Idempotency-Key: they are added if no version "
+    "has them yet, and `new` says which it was",
 }
 
 

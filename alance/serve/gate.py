@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 from alance.serve.asked import MEMBERS
 from alance.serve.bounds import JSON_BYTES
+from alance.serve.errors import UNKNOWN_OUTCOME
 from alance.serve.json_text import as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping
+    from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, MutableMapping
     from typing import TypeAlias
 
     from alance.serve.bounds import Bounds
@@ -31,17 +32,33 @@ if TYPE_CHECKING:
 
 ARROW = "application/vnd.apache.arrow.stream"
 JSON = "application/json"
+CLOSE = (b"connection", b"close")
 FREE = ("/health/live", "/health/ready")  # asked by what starts and stops services
 log = logging.getLogger("alance.serve")
 
 
 class Refused(Exception):
-    """A request that is not let in: its status, and what to say."""
+    """A request that is not let in: its status, and what to say.
 
-    def __init__(self, status: int, name: str, detail: str) -> None:
+    Args:
+        more: further members of the answer.
+        closes: the connection ends with the answer.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        name: str,
+        detail: str,
+        *,
+        more: Mapping[str, str] | None = None,
+        closes: bool = False,
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.name = name
+        self.more = more or {}
+        self.closes = closes
 
 
 class Gate:
@@ -53,6 +70,9 @@ class Gate:
         token: that requests have to carry; None: all are let in.
         hosts: names by which requests may call the service; empty: any. A page in a browser that
             has its own name point to this machine is kept out by it.
+
+    Attributes:
+        is_draining: all answers tell their callers to close the connection.
     """
 
     def __init__(
@@ -62,6 +82,7 @@ class Gate:
         self._bounds = bounds
         self._token = None if token is None else f"Bearer {token}".encode()
         self._hosts = frozenset(hosts)
+        self.is_draining = False
         self._turns = asyncio.Semaphore(bounds.requests)
         self._waiting = 0
         self._under_way = 0
@@ -74,8 +95,9 @@ class Gate:
             await self._app(scope, receive, send)
             return
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        begun, answer = time.perf_counter(), _Answer(send)
+        begun, answer = time.perf_counter(), _Answer(send, self)
         try:
+            _check_framing(scope)
             if path in FREE:
                 await self._app(scope, receive, answer.send)
                 return
@@ -109,16 +131,20 @@ class Gate:
         finally:
             self._waiting -= 1
         self._under_way += 1
+        changes = False
         try:
             async with asyncio.timeout(self._bounds.seconds):
                 body = await self._body(dict(scope["headers"]), scope["method"], receive)
                 if body is not None:
+                    changes = scope["method"] == "POST" and scope["path"].endswith("/rows")
                     await self._run(scope, body, receive, answer.send)
         except TimeoutError:
             if answer.status:
                 log.warning("%s: left after %s s", scope["path"], self._bounds.seconds)
                 return  # the server closes what was not answered to its end
             detail = f"not answered after {self._bounds.seconds} s"
+            if changes:  # 504 would make proxies and clients send it again by themselves
+                raise Refused(500, "Timeout", detail, more=UNKNOWN_OUTCOME) from None
             raise Refused(504, "Timeout", detail) from None
         finally:
             self._under_way -= 1
@@ -142,7 +168,7 @@ class Gate:
             if num_bytes > most:
                 hint = "" if is_arrow else f"; rows as {ARROW} may have {self._bounds.body_bytes}"
                 detail = f"a body of more than {most} bytes{hint}"
-                raise Refused(413, "TooLarge", detail)
+                raise Refused(413, "TooLarge", detail, closes=True)  # the rest is not read
             if not message.get("more_body", False):
                 break
         # Forms of web pages, which any page may send, have neither type.
@@ -193,6 +219,19 @@ def type_of(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower()
 
 
+def _check_framing(scope: Message) -> None:
+    """Refuse a request whose end is not clear: a proxy before the service may see another one."""
+    names = {name for name, _ in scope["headers"]}
+    if b"transfer-encoding" not in names:
+        return
+    if b"content-length" in names:
+        detail = "Transfer-Encoding and Content-Length: expected one of them"
+        raise Refused(400, "BadFraming", detail, closes=True)
+    if scope.get("http_version") == "1.0":
+        detail = "Transfer-Encoding in HTTP/1.0: expected Content-Length"
+        raise Refused(400, "BadFraming", detail, closes=True)
+
+
 async def _until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -201,24 +240,28 @@ async def _until_gone(receive: Receive) -> None:
 class _Answer:
     """What is sent back, and its status: 0 before there is one."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, gate: Gate) -> None:
         self._send = send
+        self._gate = gate
         self.status = 0
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            headers = list(message.get("headers", ()))
+            if self._gate.is_draining and CLOSE not in headers:
+                message = {**message, "headers": [*headers, CLOSE]}
         await self._send(message)
 
     async def refuse(self, error: Refused) -> None:
         """Say why, in the form of all errors."""
-        body = as_json({"error": error.name, "detail": str(error)})
+        body = as_json({"error": error.name, "detail": str(error), **error.more})
         headers = [(b"content-type", JSON.encode()), (b"content-length", str(len(body)).encode())]
         if error.status == 503:
             headers.append((b"retry-after", b"1"))
         if error.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
-        if error.status == 413:
-            headers.append((b"connection", b"close"))  # the rest is not read
+        if error.closes:
+            headers.append(CLOSE)
         await self.send({"type": "http.response.start", "status": error.status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body})

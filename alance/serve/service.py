@@ -95,6 +95,19 @@ class Service:
         """The ASGI application: for uvicorn, or to be mounted into another one."""
         return self._gate
 
+    @property
+    def is_draining(self) -> bool:
+        """True after `drain`."""
+        return self._gate.is_draining
+
+    def drain(self) -> None:
+        """Tell callers from now on to close their connections, which is before the service does.
+
+        Each answer has `Connection: close`, and `/health/ready` is 503. A server that closes a
+        connection first may have been sent a request on it that is never answered.
+        """
+        self._gate.is_draining = True
+
     def __getitem__(self, name: str) -> ServedTable:
         return self.tables[name]
 
