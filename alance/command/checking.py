@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import alance
 from alance.command.arguments import add, add_rows, add_version, numbers, opened, storage
-from alance.command.output import Rows, Text, human_bytes
+from alance.command.output import Lines, Rows, Text, human_bytes
 from alance.viz.file_page import file_page
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _columns(file: FileDescription, *, as_json: bool) -> Rows:
             "share": column.num_bytes / total
             if as_json
             else "█" * round(20 * column.num_bytes / total) or "▏",
-            "encoding": list(column.layouts) if as_json else "\n".join(column.layouts),
+            "encoding": list(column.layouts) if as_json else Lines(column.layouts),
         }
         for column in file.columns
     ]

@@ -6,12 +6,13 @@ import argparse
 import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import alance
 from alance import AlanceError
 from alance.command import changing, checking, completions, reading, serving, versions
 from alance.command.output import show
+from alance.command.terminal import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return asyncio.run(_run(args))
     except AlanceError as error:
-        print(f"alance {args.command}: {error}", file=sys.stderr)
+        print(escaped(f"alance {args.command}: {error}", kept="\n\t"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -43,9 +44,16 @@ async def _run(args: argparse.Namespace) -> int:
     return int(getattr(args, "status", 0))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Its errors have arguments in them, such as names of files that others have chosen."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(escaped(message))
+
+
 def parser() -> argparse.ArgumentParser:
     """The parser of all subcommands."""
-    whole = argparse.ArgumentParser(
+    whole: argparse.ArgumentParser = _Parser(
         prog="alance",
         description="Lance tables from the shell.",
         epilog=EPILOG,

@@ -10,6 +10,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from alance import InvalidInputError
+from alance.command.terminal import escaped
 from alance.extras import installing
 from alance.serve.values import plain
 
@@ -44,6 +45,13 @@ class Text:
     values: Any = None
 
 
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A value with several lines in a table."""
+
+    texts: Sequence[str]
+
+
 Output: TypeAlias = Facts | Rows | Text
 
 
@@ -52,7 +60,7 @@ def show(output: Output, *, as_json: bool) -> None:
     if as_json:
         _print_json(output)
     elif isinstance(output, Text):
-        print(output.text)
+        print(escaped(output.text, kept="\n\t"))
     else:
         _as_table(output)
 
@@ -70,9 +78,10 @@ def human_bytes(num_bytes: int) -> str:
 def as_json(value: Any) -> str:
     """JSON as its standard has it: NaN and infinities are null."""
     try:
-        return _ENCODER.encode(value)
+        text = _ENCODER.encode(value)
     except ValueError:
-        return _ENCODER.encode(_finite(value))
+        text = _ENCODER.encode(_finite(value))
+    return text.replace("\x7f", "\\u007f")  # the only control that it leaves as it is
 
 
 _ENCODER = json.JSONEncoder(default=plain, allow_nan=False)
@@ -108,15 +117,17 @@ def _as_table(output: Facts | Rows) -> None:
         table.add_column(style="bold cyan", no_wrap=True)
         table.add_column(overflow="fold")
         for name, value in output.values.items():
-            table.add_row(Cell(name.replace("_", " ")), Cell(_cell(value)))
+            table.add_row(Cell(escaped(name.replace("_", " "))), Cell(_cell(value)))
     else:
         from rich.box import SIMPLE_HEAD
 
         names = list(output.columns or (output.rows[0] if output.rows else ()))
-        table = Table(box=SIMPLE_HEAD, title=output.title or None, title_justify="left")
+        title = Cell(escaped(output.title)) if output.title else None
+        table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
         for name in names:
             is_right = name in output.right
-            table.add_column(name, justify="right" if is_right else "left", overflow="fold")
+            header = Cell(escaped(name))  # not a text, in which [ ] are markup
+            table.add_column(header, justify="right" if is_right else "left", overflow="fold")
         for row in output.rows:
             table.add_row(*(Cell(_cell(row.get(name))) for name in names))
     console.print(table)
@@ -126,6 +137,8 @@ def _cell(value: Any) -> str:
     """A value in a table: short, on one line."""
     if value is None:
         return "-"
+    if isinstance(value, Lines):
+        return "\n".join(map(_cell, value.texts))
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     if isinstance(value, float):
@@ -142,5 +155,5 @@ def _cell(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_cell(item) for item in value)
     if isinstance(value, dict):
-        return ", ".join(f"{key}={_cell(item)}" for key, item in value.items())
-    return str(value)
+        return ", ".join(f"{escaped(str(key))}={_cell(item)}" for key, item in value.items())
+    return escaped(str(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,7 +21,8 @@ from alance.command.arguments import (
     storage,
 )
 from alance.command.output import Facts, Rows, Text, as_json, human_bytes
-from alance.serve.json_rows import json_rows
+from alance.command.terminal import EscapedFile
+from alance.serve.json_rows import is_binary, json_rows, json_values
 from alance.serve.values import dicts
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ async def cat(args: argparse.Namespace) -> None:
     dataset = await opened(args)
     scanner = dataset.scanner(args.columns, filter=args.filter, limit=args.limit)
     form = "jsonl" if args.json else args.format
-    with _writer(form, scanner.projected_schema, sys.stdout.buffer) as write:
+    with _writer(form, scanner.projected_schema) as write:
         async with aclosing(scanner.to_batches()) as batches:
             async for batch in batches:
                 write.write_batch(batch)
@@ -172,7 +173,7 @@ async def sql(args: argparse.Namespace) -> Rows | None:
         dataset.sql_batches(args.query, tables=others, settings=settings)
     ) as batches:
         first = await anext(batches)
-        with _writer(form, first.schema, sys.stdout.buffer) as write:
+        with _writer(form, first.schema) as write:
             write.write_batch(first)
             async for batch in batches:
                 write.write_batch(batch)
@@ -203,19 +204,66 @@ def _rows(args: argparse.Namespace, table: pa.Table) -> Rows:
     return Rows(rows, table.schema.names, right=frozenset(right))
 
 
-def _writer(form: str, schema: pa.Schema, sink: BinaryIO) -> Any:
-    """Something to write batches with, as a context."""
+def _writer(form: str, schema: pa.Schema) -> Any:
+    """Something to write batches to the output with, as a context.
+
+    Raises:
+        InvalidInputError: bytes for a terminal.
+    """
+    sink: Any = sys.stdout.buffer
+    if form == "csv":
+        return _Csv(EscapedFile(sink) if sys.stdout.isatty() else sink, schema)
+    if form == "jsonl":
+        return _JsonLines(sink.write)
+    if sys.stdout.isatty():
+        raise alance.InvalidInputError(
+            f"--format {form}: expected a file or a pipe, not a terminal"
+        )
     if form == "arrow":
         return pa.ipc.new_stream(sink, schema)
-    if form == "csv":
+    from pyarrow import parquet
+
+    return parquet.ParquetWriter(sink, schema)
+
+
+class _Csv:
+    """CSV, in which types that it does not have (bytes, lists, structs, ...) are as in JSON."""
+
+    def __init__(self, sink: Any, schema: pa.Schema) -> None:
         from pyarrow import csv
 
-        return csv.CSVWriter(sink, schema)
-    if form == "parquet":
-        from pyarrow import parquet
+        self._schema = pa.schema([(field.name, _csv_type(field.type)) for field in schema])
+        self._writer = csv.CSVWriter(sink, self._schema)
 
-        return parquet.ParquetWriter(sink, schema)
-    return _JsonLines(sink.write)
+    def __enter__(self) -> _Csv:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write rows."""
+        columns = [
+            column if column.type.equals(field.type) else _csv_texts(column)
+            for column, field in zip(batch.columns, self._schema, strict=True)
+        ]
+        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self._schema))
+
+
+def _csv_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return kind if _csv_type(kind.value_type).equals(kind.value_type) else pa.string()
+    if isinstance(kind, pa.BaseExtensionType) or pa.types.is_nested(kind) or is_binary(kind):
+        return pa.string()
+    return kind
+
+
+def _csv_texts(column: pa.Array) -> pa.Array:
+    texts = [
+        value if value is None or isinstance(value, str) else as_json(value)
+        for value in json_values(column)
+    ]
+    return pa.array(texts, pa.string())
 
 
 class _JsonLines:

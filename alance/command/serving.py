@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from alance import InvalidInputError, UnsupportedError
 from alance.command.arguments import pair, storage
+from alance.command.terminal import EscapedFormatter, escaped
 from alance.extras import installing
 from alance.serve import Bounds, Service
 
@@ -120,7 +121,8 @@ async def serve(args: argparse.Namespace) -> None:
                     host, port = listening.getsockname()[:2]
                     shown = f"[{host}]" if ":" in host else host
                     names = ", ".join(tables)
-                    print(f"http://{shown}:{port} serves {names}", file=sys.stderr, flush=True)
+                    line = escaped(f"http://{shown}:{port} serves {names}")
+                    print(line, file=sys.stderr, flush=True)
 
     tables = _tables(args.tables)
     token = _token(args)
@@ -130,7 +132,9 @@ async def serve(args: argparse.Namespace) -> None:
             f"--host {args.host}: others reach it; expected --token-file, $ALANCE_SERVE_TOKEN or "
             f"--without-token"
         )
-    logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(EscapedFormatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    logging.basicConfig(handlers=[handler])
     service = Service(
         tables,
         key=_keys(args.key),

@@ -140,7 +140,7 @@ class Gate:
                     await self._run(scope, body, receive, answer.send)
         except TimeoutError:
             if answer.status:
-                log.warning("%s: left after %s s", scope["path"], self._bounds.seconds)
+                log.warning("%r: left after %s s", scope["path"], self._bounds.seconds)
                 return  # the server closes what was not answered to its end
             detail = f"not answered after {self._bounds.seconds} s"
             if changes:  # 504 would make proxies and clients send it again by themselves

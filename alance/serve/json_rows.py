@@ -33,13 +33,14 @@ def json_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
     if isinstance(rows, pa.Table):
         return [row for batch in rows.to_batches() for row in json_rows(batch)]
     names = rows.schema.names
-    columns = [_values(column) for column in rows.columns]
+    columns = [json_values(column) for column in rows.columns]
     if not columns:
         return [{} for _ in range(rows.num_rows)]
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
-def _values(array: pa.Array) -> list[Any]:
+def json_values(array: pa.Array) -> list[Any]:
+    """The values of an array as JSON has them."""
     kind = array.type
     if _is_plain(kind):
         return array.to_pylist()  # type: ignore[no-any-return]
@@ -48,20 +49,20 @@ def _values(array: pa.Array) -> list[Any]:
             return _each(array.storage, lambda value: str(uuid.UUID(bytes=value)))
         if kind.extension_name == "arrow.bool8":
             return array.to_pylist()  # type: ignore[no-any-return]
-        return _values(array.storage)
+        return json_values(array.storage)
     if pa.types.is_dictionary(kind):
-        return _values(array.dictionary_decode())
+        return json_values(array.dictionary_decode())
     if pa.types.is_floating(kind):
         return _floats(array)
     if pa.types.is_map(kind):
-        pairs = [list(pair) for pair in zip(*map(_values, _children(array)), strict=True)]
+        pairs = [list(pair) for pair in zip(*map(json_values, _children(array)), strict=True)]
         return _lists(array, pairs, np.diff(array.offsets.to_numpy()))
     if pa.types.is_fixed_size_list(kind):
         lengths = np.where(array.is_valid().to_numpy(zero_copy_only=False), kind.list_size, 0)
-        return _lists(array, _values(array.flatten()), lengths)
+        return _lists(array, json_values(array.flatten()), lengths)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         (items,) = _children(array)
-        return _lists(array, _values(items), np.diff(array.offsets.to_numpy()))
+        return _lists(array, json_values(items), np.diff(array.offsets.to_numpy()))
     if pa.types.is_struct(kind):
         return _structs(array)
     return _each(*_single(array))
@@ -155,7 +156,7 @@ def _structs(array: pa.Array) -> list[Any]:
     valid = array.is_valid().to_pylist()
     if not names:
         return [{} if is_valid else None for is_valid in valid]
-    rows = zip(*(_values(part) for part in array.flatten()), strict=True)
+    rows = zip(*(json_values(part) for part in array.flatten()), strict=True)
     return [
         dict(zip(names, row, strict=True)) if is_valid else None
         for row, is_valid in zip(rows, valid, strict=True)
