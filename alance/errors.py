@@ -130,6 +130,13 @@ class CommitStateUnknownError(AlanceError):
     """Whether the commit landed could not be found out before the deadline."""
 
 
+class BatchTooLargeError(UnsupportedError):
+    """Rows that Arrow cannot hold in one batch: scans and takes make several of them.
+
+    Users see it where a single row is too large, or where one batch is what they asked for.
+    """
+
+
 class _KernelErrors:
     """Translates what kernels raise: `with kernel_errors:` around their calls."""
 
@@ -143,7 +150,7 @@ class _KernelErrors:
         traceback: TracebackType | None,
     ) -> None:
         if isinstance(error, OverflowError):
-            raise UnsupportedError(f"{error}: read fewer rows at once") from error
+            raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
         if isinstance(error, ValueError):
             raise CorruptFileError(str(error)) from error
 

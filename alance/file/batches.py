@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
+from alance.errors import BatchTooLargeError
 from alance.format.numbers import to_arrow
 
 if TYPE_CHECKING:
@@ -33,7 +34,11 @@ def empty_columns(num_rows: int) -> pa.RecordBatch:
 
 
 def in_order(rows: RowsT, order: Int64s | None) -> RowsT:
-    """Some rows of an array or batch, by their numbers; None: all as they are."""
+    """Some rows of an array or batch, by their numbers; None: all as they are.
+
+    Raises:
+        BatchTooLargeError: more bytes of strings than 32-bit offsets can say.
+    """
     if order is None:
         return rows
     if isinstance(rows, pa.RecordBatch) and not rows.num_columns:
@@ -41,7 +46,10 @@ def in_order(rows: RowsT, order: Int64s | None) -> RowsT:
     from pyarrow.compute import call_function
 
     # What `rows.take` calls, which takes as long again to make the options that are usual.
-    return call_function("take", [rows, to_arrow(order)])
+    try:
+        return call_function("take", [rows, to_arrow(order)])
+    except pa.ArrowInvalid as error:
+        raise BatchTooLargeError(f"{len(order)} rows: {error}: read fewer rows at once") from error
 
 
 def side_by_side(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
@@ -105,12 +113,19 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
 
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """The rows of batches of one schema, one batch at least; a copy where there are several."""
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    return batches[0] if len(batches) == 1 else _joined(pa.concat_batches, batches)
 
 
 def one_array(arrays: Sequence[pa.Array]) -> pa.Array:
     """The values of arrays of one type, one array at least; a copy where there are several."""
-    return arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
+    return arrays[0] if len(arrays) == 1 else _joined(pa.concat_arrays, arrays)
+
+
+def _joined(concat: Callable[[Sequence[RowsT]], RowsT], parts: Sequence[RowsT]) -> RowsT:
+    try:
+        return concat(parts)
+    except pa.ArrowInvalid as error:
+        raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
 
 
 COLUMN_BYTES: Final = 4 << 10  # what a call of Arrow for a column costs, in bytes that are decoded

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 
 from alance import _kernels
-from alance.errors import AlanceError, UnsupportedError
+from alance.errors import AlanceError, BatchTooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -138,7 +138,7 @@ class ColumnsShare(NamedTuple):
                 if state == GOES_ON:
                     return None
         except OverflowError as error:
-            raise UnsupportedError(f"{error}: take fewer rows at once") from error
+            raise BatchTooLargeError(f"{error}: take fewer rows at once") from error
         except AlanceError:
             raise
         except ValueError as error:

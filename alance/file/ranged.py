@@ -14,7 +14,7 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance import _kernels
-from alance.errors import AlanceError, UnsupportedError
+from alance.errors import AlanceError, BatchTooLargeError
 from alance.file.batches import completed
 from alance.file.columns import OpenColumn
 from alance.file.page_tables import Hole, fill_known, learn
@@ -99,7 +99,7 @@ class RangedRows(NamedTuple):
                     return None
                 raise ValueError("bytes that the file has not")
         except OverflowError as error:
-            raise UnsupportedError(f"{error}: read fewer rows at once") from error
+            raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
         except ValueError as error:
             page = plan.page(batch.page)
             assert isinstance(page, RowPage)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import UnsupportedError
+from alance.errors import BatchTooLargeError
 from alance.file.batches import empty_columns, in_order
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import all_read
@@ -113,4 +113,4 @@ def _joined(field: Field, arrays: Sequence[pa.Array]) -> pa.Array:
     try:
         return pa.concat_arrays(arrays)
     except pa.ArrowException as error:
-        raise UnsupportedError(f"field {field.name!r}: {error}; take fewer rows") from error
+        raise BatchTooLargeError(f"field {field.name!r}: {error}; take fewer rows") from error

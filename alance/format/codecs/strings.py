@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 import numpy as np
 
 from alance import _kernels
-from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
+from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs.base import ChunkBuffers, expect, nested_flat_bits, refuse_compression
 
@@ -133,7 +133,7 @@ class Variable:
         if self.bits_per_offset == 64:
             return strings.offsets.astype(np.int64, copy=False)
         if (num_bytes := int(strings.offsets[-1])) > np.iinfo(np.int32).max:
-            raise UnsupportedError(
+            raise BatchTooLargeError(
                 f"strings of {num_bytes} bytes with 32-bit offsets: read fewer rows at once"
             )
         return strings.offsets.astype(np.int32, copy=False)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.errors import CorruptFileError, UnsupportedError, kernel_errors
+from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 from alance.format.blocks import (
     ConstantBlock,
     DictionaryBlock,
@@ -75,8 +75,8 @@ def narrow(offsets: Int32s | Int64s, *, large: bool) -> pa.Buffer:
     Raises:
         UnsupportedError: they do not fit.
     """
-    if not large and offsets.dtype == np.int64 and int(offsets[-1]) > MAX_OFFSET:
-        raise UnsupportedError(
+    if not large and int(offsets[-1]) > MAX_OFFSET:
+        raise BatchTooLargeError(
             f"a batch with {offsets[-1]} bytes or items in 32-bit offsets: read fewer rows at once"
         )
     if not large and offsets.dtype == np.int64:

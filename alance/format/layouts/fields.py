@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
+from alance.errors import BatchTooLargeError, CorruptFileError, InvalidInputError
 from alance.format.blocks import ConstantBlock, VariableWidth, joined_values
 from alance.format.jsonb import json_text
 from alance.format.layouts.arrays import array_of, narrow, wrapped
@@ -295,7 +295,9 @@ def _leaf_array(
     try:
         return pa.concat_arrays(pieces)
     except pa.ArrowException as error:
-        raise UnsupportedError(f"field {field.name!r}: {error}; read fewer rows at once") from error
+        raise BatchTooLargeError(
+            f"field {field.name!r}: {error}; read fewer rows at once"
+        ) from error
 
 
 def values_array(field: Field, arrow: pa.DataType, values: Block, valid: Mask | None) -> pa.Array:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.errors import AlanceError, UnsupportedError
+from alance.errors import AlanceError, BatchTooLargeError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.layouts.arrays import array_of, wrapped
 from alance.format.layouts.base import PageValues
@@ -199,7 +199,7 @@ class PagedRows(NamedTuple):
                     if not sink.add_from(plan, first, last, source):
                         raise OSError  # the reader knows which
         except OverflowError as error:
-            raise UnsupportedError(f"{error}: take fewer rows at once") from error
+            raise BatchTooLargeError(f"{error}: take fewer rows at once") from error
         except AlanceError:
             raise
         except ValueError as error:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
-from alance.errors import CorruptFileError, UnsupportedError
+from alance.errors import BatchTooLargeError, CorruptFileError, UnsupportedError
 from alance.format.codecs.base import ChunkBuffers
 from alance.format.codecs.sequence import Arithmetic, sequence_codec
 from alance.format.layouts.repdef import Items, Lists
@@ -391,7 +391,7 @@ def _in_slots(numbers: Numbers, runs: Runs) -> tuple[Int64s, Int64s]:
 
 def _checked(num_slots: int) -> int:
     if num_slots > MAX_READ_SLOTS:
-        raise UnsupportedError(
+        raise BatchTooLargeError(
             f"sparse: {num_slots} slots at once, at most {MAX_READ_SLOTS}: read fewer rows"
         )
     return num_slots

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import CorruptFileError, UnsupportedError
+from alance.errors import BatchTooLargeError, CorruptFileError
 from alance.format.blocks import ConstantBlock, DictionaryBlock, FixedWidth, gather
 from alance.format.plans import together
 from alance.format.v2_0.base import NullableBlock, Piece, Spans
@@ -116,7 +116,9 @@ def narrowed(values: NullableBlock, arrow: pa.DataType) -> NullableBlock:
         raw if values.valid is None else raw[values.valid], return_inverse=True
     )
     if len(used) > most or (len(used) and int(used[-1]) >= block.items.num_values):
-        raise UnsupportedError(f"{len(used)} distinct values for {arrow}: read fewer rows at once")
+        raise BatchTooLargeError(
+            f"{len(used)} distinct values for {arrow}: read fewer rows at once"
+        )
     indices = np.zeros(len(raw), np.uint64)
     indices[slice(None) if values.valid is None else values.valid] = places.reshape(-1)
     items = gather(block.items, used.astype(np.int64))

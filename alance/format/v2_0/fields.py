@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import CorruptFileError, UnsupportedError
+from alance.errors import BatchTooLargeError, CorruptFileError
 from alance.format.layouts.arrays import narrow, wrapped
 from alance.format.layouts.fields import values_array
 from alance.format.numbers import as_numbers, bitmap, is_large
@@ -115,7 +115,7 @@ class LeafRows:
         try:
             return pa.concat_arrays(arrays)
         except pa.ArrowException as error:
-            raise UnsupportedError(
+            raise BatchTooLargeError(
                 f"field {self.field.name!r}: {error}; read fewer rows at once"
             ) from error
 

@@ -118,7 +118,7 @@ async def _asked(
         condition: Node | None
         is_same = True
         if isinstance(predicate.condition, ArrowCondition):
-            implied = implied_by(predicate.condition.expression, snapshot.schema.to_arrow())
+            implied = implied_by(predicate.condition.expression, snapshot.schema.known_arrow())
             condition, is_same = (implied.node, implied.is_true) if implied else (None, False)
         else:
             condition = cast("Node", predicate.condition)

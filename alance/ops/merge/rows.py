@@ -31,7 +31,7 @@ from alance.ops.merge.plan import filled
 from alance.ops.merge.source import pieces
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
-from alance.ops.read.take import take_addresses
+from alance.ops.read.take import batch_of, take_addresses
 from alance.ops.rows.delete import Offsets
 from alance.ops.version.commits import PreparedChange
 from alance.ops.version.lineage import lineage_reader
@@ -167,7 +167,7 @@ async def _kept(
         for start in range(0, len(places), count):
             part = places[start : start + count]
             table = await take_addresses(base, part.astype(np.int64), list(names))
-            batch = table.combine_chunks().to_batches()[0]
+            batch = batch_of(table)
             yield batch.append_column(ROW_ADDRESS, to_arrow(part)) if blobs else batch
 
     if not blobs:

@@ -135,7 +135,7 @@ def planned(snapshot: Snapshot, aggregates: Mapping[str, str], group_by: Columns
         kind = pa.null() if column is None else schema.field(column).type
         measures.append(Measure(name, call.function, column, kind))
         measures[-1].check()
-    arrow = snapshot.schema.to_arrow()
+    arrow = snapshot.schema.known_arrow()
     ends = {own.name: column for own in projection.outputs if (column := _ordered(own, arrow))}
     named_keys = {name: f"{KEY}{number}" for number, name in enumerate(keys)}
     return Aggregation(texts, schema, named_keys, measures, ends)

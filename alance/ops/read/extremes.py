@@ -126,7 +126,7 @@ async def extreme_rows(
     """
     plan = await plan_scan(snapshot, columns, options)
     plan = replace(plan, spans={**plan.spans, **spans})
-    schema = snapshot.schema.to_arrow()
+    schema = snapshot.schema.known_arrow()
     asked = [Column((name,), plain_type(schema.field(name).type)) for name in columns]
     for column in asked:
         if pa.types.is_floating(column.type):

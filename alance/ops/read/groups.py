@@ -7,7 +7,7 @@ that once.
 
 from __future__ import annotations
 
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -161,6 +161,28 @@ class Split(NamedTuple):
     def live_mask(self) -> Mask | None:
         """Which of the rows that are read are live; None: all."""
         return self.group.live_mask(self.start, self.stop) if self.rows is None else None
+
+    def halves(self) -> list[Split]:
+        """The same rows as splits of fewer rows each, without late columns; itself if it is a row.
+
+        The group has open fragments. Splits of several fragments become one of each.
+        """
+        group = self.group
+        if self.rows is not None:
+            parts = np.array_split(self.rows, min(2, len(self.rows)))
+            return [Split(group, int(rows[0]), int(rows[-1]) + 1, rows) for rows in parts]
+        if len(group.handles) > 1:
+            pairs = zip(group.handles, group.opened, strict=True)
+            counts = [handle.num_physical_rows for handle in group.handles]
+            return [
+                Split(FragmentGroup([handle], [own], group.states, [(0, count)]), 0, count)
+                for (handle, own), count in zip(pairs, counts, strict=True)
+                if count
+            ]
+        single = group._replace(is_small=False, late=None, eager_stop=0)
+        middle = (self.start + self.stop) // 2
+        bounds = [self.start, middle, self.stop] if middle > self.start else [self.start, self.stop]
+        return [Split(single, *span) for span in pairwise(bounds)]
 
 
 def read_splits(schema: Schema, splits: Sequence[Split], *, guess: bool) -> Plan[Sequence[Task]]:

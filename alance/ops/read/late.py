@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
+from alance.errors import BatchTooLargeError
 from alance.file.columns import OpenColumn
 from alance.file.fragment import open_fragments
 from alance.file.grouped import group_key
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from alance.ops.read.rows import ScanPlan
     from alance.ops.version.snapshot import Snapshot
 
-    Rest: TypeAlias = Callable[[], Awaitable[pa.RecordBatch | None]]  # of the steps of a split
+    Rest: TypeAlias = "Callable[[], Awaitable[Rows]]"  # of the steps of a split
+    # The output of a split, None if it has no rows; or the steps of its parts, if it is too large.
+    Rows: TypeAlias = "pa.RecordBatch | list[Rest] | None"
 
 LEAST_PART_BYTES: Final = 1 << 20  # of computed columns, in a scan that may hold little
 LEAST_GUESS: Final = 1 << 20  # bytes of late columns that are always worth a round
@@ -54,18 +57,6 @@ MOST_GUESS: Final = 64 << 20
 KEPT_SHARE: Final = 0.01  # of rows, by a filter that nothing is known of
 RESERVED: Final = 32 << 20  # bytes of late columns that a job may hold, and reads in its turn
 GROUPS: Final = 8  # of small fragments, that are decoded or wait for late columns
-
-
-class Outputs(NamedTuple):
-    """The output rows of a split.
-
-    Attributes:
-        first: the rows that are there.
-        parts: computes the rows after them, part by part; None: there are none.
-    """
-
-    first: pa.RecordBatch
-    parts: Iterator[pa.RecordBatch] | None
 
 
 class SplitReader:
@@ -179,6 +170,43 @@ class SplitReader:
     async def _begin(
         self, splits: Sequence[Split], reserved: int, is_eager: bool
     ) -> Sequence[Rest]:
+        try:
+            return await self._begin_together(splits, reserved, is_eager)
+        except BatchTooLargeError:
+            return [partial(self._alone, split) for split in splits]
+
+    async def _alone(self, split: Split) -> Rows:
+        """A split from its first bytes to its output rows."""
+        try:
+            if not split.group.is_small and split.rows is None:
+                loads = split.group.page_tables([(split.start, split.stop)])
+                await self.snapshot.engine.drive_all(list(loads), "page tables")
+            (task,) = await self._first([split])
+        except BatchTooLargeError as error:
+            return await self._parts_of(split, error)
+        return await self._finish(split, task)
+
+    async def _parts_of(self, split: Split, error: BatchTooLargeError) -> list[Rest]:
+        """The steps of parts of a split whose rows are too large for one batch.
+
+        Raises:
+            BatchTooLargeError: it is a single row.
+        """
+        group = split.group
+        if not group.opened:
+            opening = open_fragments(
+                self.plan.first_schema, [handle.to_open(group.states) for handle in group.handles]
+            )
+            opened = await self.snapshot.engine.drive(opening, "open files")
+            split = split._replace(group=group._replace(opened=opened))
+        parts = split.halves()
+        if len(parts) == 1 and len(group.handles) == 1:
+            raise error
+        return [partial(self._alone, part) for part in parts]
+
+    async def _begin_together(
+        self, splits: Sequence[Split], reserved: int, is_eager: bool
+    ) -> Sequence[Rest]:
         group = splits[0].group
         if group.late is not None:
             return await self._filter_ahead(splits, group.late, reserved, is_eager)
@@ -193,22 +221,25 @@ class SplitReader:
                 return [partial(_ready, await step()) for step in rest]
         return rest
 
-    async def computed(self, rest: Rest) -> Outputs | None:
-        """The output rows of a split, of which the first are computed; None: there are none."""
+    async def computed(self, rest: Rest) -> Rows:
+        """Compute the output rows of a split; those that do not fit yet are further steps."""
         batch = await rest()
+        if isinstance(batch, list):
+            return [partial(self.computed, part) for part in batch]
         if batch is None:
             return None
         ahead_bytes = self.plan.options.io_buffer_bytes
         most_bytes = None if ahead_bytes is None else max(ahead_bytes // 4, LEAST_PART_BYTES)
         parts = self.plan.projection.in_parts(batch, most_bytes)
-        first = await self._run(partial(next, parts))
-        return Outputs(first, parts if first.num_rows < batch.num_rows else None)
+        return await self._next_part(parts, batch.num_rows)
 
-    async def following(self, outputs: Outputs) -> pa.RecordBatch | None:
-        """The next output rows of a split, computed now; None: there are no more."""
-        if outputs.parts is None:
-            return None
-        return await self._run(partial(next, outputs.parts, None))
+    async def _next_part(self, parts: Iterator[pa.RecordBatch], num_rows: int) -> Rows:
+        """Compute the next of some output rows, and return steps if more are to follow."""
+        part = await self._run(partial(next, parts))
+        num_rows -= part.num_rows
+        if not num_rows:
+            return part
+        return [partial(_ready, part), partial(self._next_part, parts, num_rows)]
 
     async def _first(self, splits: Sequence[Split]) -> Sequence[Task]:
         """The bytes of the first columns: one round, whose ranges merge over the splits. None of
@@ -236,12 +267,15 @@ class SplitReader:
         reason = "scan" if group.opened else "compaction"
         return await self.snapshot.engine.drive(reading, reason, bulk=True)
 
-    async def _finish(self, split: Split, task: Task) -> pa.RecordBatch | None:
-        """The output rows of a split from its first columns; None: there are none."""
-        batch, rows = await self._filter(split, task)
-        if batch is None or self.plan.late_schema is None:
-            return batch
-        (merged,) = await self._merge([Kept(batch, await self._late_rows(split, rows))])
+    async def _finish(self, split: Split, task: Task) -> Rows:
+        """The output rows of a split from its first columns."""
+        try:
+            batch, rows = await self._filter(split, task)
+            if batch is None or self.plan.late_schema is None:
+                return batch
+            (merged,) = await self._merge([Kept(batch, await self._late_rows(split, rows))])
+        except BatchTooLargeError as error:
+            return await self._parts_of(split, error)
         return merged
 
     async def _filter(
@@ -364,8 +398,13 @@ class SplitReader:
                 future.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
 
-    async def _merge_one(self, kept: Kept) -> pa.RecordBatch:
-        (batch,) = await self._merge([kept])
+    async def _merge_one(self, kept: Kept) -> Rows:
+        try:
+            (batch,) = await self._merge([kept])
+        except BatchTooLargeError:
+            if kept.batch.num_rows == 1:
+                raise
+            return [partial(self._merge_one, part) for part in kept.halves()]
         return batch
 
     async def _wait_for(self, reading: asyncio.Future[Any]) -> None:
@@ -398,9 +437,9 @@ class SplitReader:
             return await self.snapshot.engine.pool.run(work, inline=inline)
 
 
-def _ready(batch: pa.RecordBatch | None) -> asyncio.Future[pa.RecordBatch | None]:
+def _ready(batch: Rows) -> asyncio.Future[Rows]:
     """What is there already."""
-    future: asyncio.Future[pa.RecordBatch | None] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[Rows] = asyncio.get_running_loop().create_future()
     future.set_result(batch)
     return future
 

@@ -54,7 +54,7 @@ def schema_of(snapshot: Snapshot, projection: Projection) -> pa.Schema:
     fields = [field.to_arrow() for field in snapshot.schema.project(projection.fields).fields]
     fields += [pa.field(name, pa.uint64()) for name in projection.meta]
     schema = projection.apply(empty_batch(pa.schema(fields))).schema
-    return schema.with_metadata(snapshot.schema.to_arrow().metadata)
+    return schema.with_metadata(snapshot.schema.known_arrow().metadata)
 
 
 async def sorted_table(

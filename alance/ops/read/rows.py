@@ -279,6 +279,15 @@ class Kept(NamedTuple):
             yield Kept(self.batch.slice(first, len(rows.rows)), [rows])
             first += len(rows.rows)
 
+    def halves(self) -> Iterator[Kept]:
+        """The same in two parts, of rows of one fragment."""
+        (late,) = self.late
+        middle = len(late.rows) // 2
+        for first, last in ((0, middle), (middle, len(late.rows))):
+            rows = late.rows[first:last]
+            part = replace(late, rows=rows, start=int(rows[0]), stop=int(rows[-1]) + 1)
+            yield Kept(self.batch.slice(first, last - first), [part])
+
     def merge(self, plan: ScanPlan, tasks: Sequence[tuple[FragmentTask, Reader]]) -> pa.RecordBatch:
         """The output, or what it is computed from: first and late columns side by side.
 

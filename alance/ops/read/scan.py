@@ -37,7 +37,7 @@ from alance.ops.read.groups import (
     whole_groups,
     with_neighbours,
 )
-from alance.ops.read.late import Outputs, SplitReader
+from alance.ops.read.late import SplitReader
 from alance.ops.read.plan import at_once, in_large_batches, plan_scan
 from alance.ops.read.taking import opened_fragments, prepare_take
 from alance.ops.read.window import RowWindow
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
     from alance.io.engine import Engine
     from alance.io.readahead import Job
-    from alance.ops.read.late import Rest
+    from alance.ops.read.late import Rest, Rows
     from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning import FragmentZones
     from alance.ops.read.rows import ScanPlan
@@ -266,7 +266,7 @@ async def _read_window(
 
     is_computed = reader.plan.projection.is_computed
 
-    async def finishing() -> AsyncGenerator[Awaitable[pa.RecordBatch | Outputs | None], None]:
+    async def finishing() -> AsyncGenerator[Awaitable[Rows], None]:
         async with aclosing(spans):
             async for splits in spans:
                 left = deque(splits)
@@ -275,15 +275,17 @@ async def _read_window(
                     rest = left.popleft()
                     yield reader.computed(rest) if is_computed else rest()
 
-    async with aclosing(in_turn(finishing(), _ahead(snapshot, reader.plan))) as all_outputs:
-        async for outputs in all_outputs:
-            if not isinstance(outputs, Outputs):
-                if outputs is not None:
-                    yield outputs
-                continue
-            yield outputs.first
-            while (batch := await reader.following(outputs)) is not None:
-                yield batch
+    async with aclosing(in_turn(finishing(), _ahead(snapshot, reader.plan))) as outputs:
+        async for rows in outputs:
+            steps: deque[Rows | Rest] = deque([rows])  # more than one if the rows fit no batch
+            while steps:
+                step = steps.popleft()
+                if isinstance(step, list):
+                    steps.extendleft(reversed(step))
+                elif callable(step):
+                    steps.appendleft(await step())
+                elif step is not None:
+                    yield step
 
 
 def _ahead(snapshot: Snapshot, plan: ScanPlan) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from alance.errors import InvalidInputError, RowNotFoundError
+from alance.errors import BatchTooLargeError, InvalidInputError, RowNotFoundError
 from alance.file.batches import empty_batch, in_order, one_batch
 from alance.io.joined import Joint
 from alance.ops.read.positions import as_positions, by_key, by_position
@@ -102,11 +102,13 @@ async def flat_rows(
 
 
 def batch_of(table: pa.Table) -> pa.RecordBatch:
-    """The rows of a table in one batch."""
+    """The rows of a table in one batch.
+
+    Raises:
+        BatchTooLargeError: more bytes of strings than a batch can hold.
+    """
     batches = table.to_batches()
-    if len(batches) > 1:
-        batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else empty_batch(table.schema)
+    return one_batch(batches) if batches else empty_batch(table.schema)
 
 
 async def take_located(
@@ -139,6 +141,18 @@ async def _take_joined(
     """
 
     async def answer(asked: Sequence[Int64s]) -> Sequence[pa.Table]:
+        try:
+            return await together(asked)
+        except BatchTooLargeError:
+            if len(asked) == 1 and len(asked[0]) == 1:
+                raise
+        if len(asked) > 1:
+            return [(await answer([own]))[0] for own in asked]
+        # As chunks of one table, each of which Arrow can hold.
+        halves = [(await answer([half]))[0] for half in np.array_split(asked[0], 2)]
+        return [pa.concat_tables(halves)]
+
+    async def together(asked: Sequence[Int64s]) -> Sequence[pa.Table]:
         rows = asked[0] if len(asked) == 1 else np.concatenate(asked)
         placed = await snapshot.engine.decode(partial(placing, rows), rows.nbytes)
         counts = [len(own) for own in asked]

@@ -236,7 +236,7 @@ def _in_another_case(schema: Schema, name: str) -> str:
 
 def with_meta_fields(schema: Schema) -> pa.Schema:
     """The Arrow schema that filters and expressions see: the table's and the meta columns."""
-    arrow = schema.to_arrow()
+    arrow = schema.known_arrow()
     for name in META:
         if arrow.get_field_index(name) < 0:
             arrow = arrow.append(pa.field(name, pa.uint64()))
