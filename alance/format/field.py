@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.types import (
     BFLOAT16,
     EXTENSION_METADATA,
@@ -130,7 +130,7 @@ class Field:
         if self.is_blob_v2:
             return BLOB_V2_TYPE
         if self.is_leaf:
-            return leaf_type(self.logical_type)
+            return self._leaf_type()
         return nested_type(
             self.logical_type,
             [
@@ -138,6 +138,13 @@ class Field:
                 for child in self.children
             ],
         )
+
+    def _leaf_type(self) -> pa.DataType:
+        try:
+            return leaf_type(self.logical_type)
+        except UnsupportedError as error:
+            error.add_note(f"in field {self.name!r}: read other columns by name, or drop this one")
+            raise
 
     def to_arrow(self) -> pa.Field:
         """The Arrow field of a read: extension types where pyarrow knows them."""
@@ -168,7 +175,7 @@ class Field:
             metadata.pop(EXTENSION_METADATA, None)
             return pa.field(self.name, pa.json_(), self.nullable, metadata or None)
         if self.is_leaf:
-            arrow = leaf_type(self.logical_type)
+            arrow = self._leaf_type()
         else:
             arrow = nested_type(
                 self.logical_type, [child._arrow(as_stored=as_stored) for child in self.children]

@@ -9,6 +9,7 @@ Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -191,9 +192,11 @@ class Schema:
     ) -> Schema:
         """From the depth-first list of a manifest or file.
 
+        A field of a logical type that this alance does not know is refused where its Arrow type is
+        needed.
+
         Raises:
             CorruptFileError: a parent that is missing or comes later, an id used twice.
-            UnsupportedError: a logical type that this alance does not know.
         """
         seen: set[int] = set()
         children: dict[int, list[file_pb2.Field]] = {}
@@ -236,7 +239,11 @@ class Schema:
         for field in schema:
             _append(messages, field, -1)
         metadata = _texts(schema.metadata, "the schema")
-        return cls.from_protobuf(messages, {key: text.encode() for key, text in metadata.items()})
+        built = cls.from_protobuf(messages, {key: text.encode() for key, text in metadata.items()})
+        for own in built.walk():
+            if own.logical_type not in SIMPLE:
+                own.arrow_type  # noqa: B018  # raises where the format can say what reads cannot
+        return built
 
     def to_arrow(self) -> pa.Schema:
         """The Arrow schema of the table; made once."""
@@ -247,6 +254,20 @@ class Schema:
         if self._fields is None and self._unbuilt is not None:
             return self._unbuilt.logical_arrow().with_metadata(metadata)
         return pa.schema([field.logical_arrow() for field in self.fields], metadata=metadata)
+
+    def known_arrow(self) -> pa.Schema:
+        """The Arrow schema of the fields whose types this alance knows: what expressions see."""
+        try:
+            return self.to_arrow()
+        except UnsupportedError:
+            return self.remember(Schema.known_arrow, self._known_arrow)
+
+    def _known_arrow(self) -> pa.Schema:
+        fields = []
+        for field in self.fields:
+            with suppress(UnsupportedError):
+                fields.append(field.logical_arrow())
+        return pa.schema(fields, metadata=dict(self.metadata) or None)
 
     def read_arrow(self) -> pa.Schema:
         """The Arrow schema of what is read; made once."""
@@ -429,9 +450,8 @@ def _build(
         return built
     try:
         built.arrow_type  # noqa: B018  # raises on an unknown type
-    except UnsupportedError as error:
-        error.add_note(f"in field {message.name!r}")
-        raise
+    except UnsupportedError:
+        pass  # raised again where the column is read: it does not stop the others
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise CorruptFileError(f"field {message.name!r}: {error}") from error
     return built
