@@ -1106,6 +1106,14 @@ class SchemaFields:
 
 def schema_fields(manifest: bytes) -> SchemaFields | None: ...
 
+# --- manifest_totals.cpp ---
+
+# Of each manifest, whose bytes end at `stops`: 1, version, whether there is a time, its seconds and
+# nanoseconds, flags of readers and writers, whether there is a highest field id; and of its
+# fragments their number, files, bytes of files, deletion files, deleted rows and rows. A row of 14
+# numbers; the first is 0 where the manifest is to be parsed as a whole.
+def manifest_totals(content: bytes, stops: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]: ...
+
 # --- manifest_fragments.cpp ---
 
 # The message without its fragments; these as fields of the message; of each where its field ends in

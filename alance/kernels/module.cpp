@@ -70,6 +70,7 @@ void register_small_files(nb::module_& m);
 void register_small_file(nb::module_& m);
 void register_schema_fields(nb::module_& m);
 void register_manifest_fragments(nb::module_& m);
+void register_manifest_totals(nb::module_& m);
 void register_vector_products(nb::module_& m);
 void register_vectors(nb::module_& m);
 void register_graph(nb::module_& m);
@@ -148,6 +149,7 @@ NB_MODULE(_alance_kernels, m) {
   register_small_file(m);
   register_schema_fields(m);
   register_manifest_fragments(m);
+  register_manifest_totals(m);
   register_graph(m);
   register_graph_rows(m);
   register_graph_build(m);

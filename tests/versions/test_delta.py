@@ -168,6 +168,11 @@ async def test_a_hundred_versions_cost_two_rounds(lab: Lab, hundred: Path) -> No
             assert one.metadata == other["metadata"]
         lab.calm()
         with lab.recording() as recording:
+            assert await dataset.versions() == found
+        asked = [str(one["op"]) for one in recording.records if "op" in one]
+        assert asked == ["LIST"]  # what is known of versions is kept
+        lab.calm()
+        with lab.recording() as recording:
             assert len(await dataset.get_transactions(100)) == 100
         assert len(recording.records) <= 100
         lab.calm()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import struct
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -136,13 +137,7 @@ class Manifest:
         """When the version was committed, UTC, to the microsecond; None where it is not told."""
         if not self.head.HasField("timestamp"):
             return None
-        stamp = self.head.timestamp
-        try:
-            return datetime.fromtimestamp(stamp.seconds, UTC).replace(
-                microsecond=min(999_999, max(0, stamp.nanos // 1000))
-            )
-        except (OverflowError, ValueError, OSError):
-            return None
+        return commit_time(self.head.timestamp.seconds, self.head.timestamp.nanos)
 
     @property
     def data_storage_version(self) -> FileVersion:
@@ -182,6 +177,16 @@ def whole_message(head: table_pb2.Manifest, fragments: bytes) -> table_pb2.Manif
     return table_pb2.Manifest.FromString(head.SerializeToString() + fragments)
 
 
+def commit_time(seconds: int, nanos: int) -> datetime | None:
+    """The time that a manifest tells, UTC, to the microsecond; None if no calendar has it."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC).replace(
+            microsecond=min(999_999, max(0, nanos // 1000))
+        )
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
 class _Parts(NamedTuple):
     """What a manifest says, which never changes, and what was made of it; see `Manifest.of`."""
 
@@ -200,14 +205,23 @@ class _Met(OrderedDict[bytes, _Parts]):
     """The parts of the manifests that this process met last, by their bytes: whoever has these has
     what they say, of whatever table, and by whatever session. For all threads."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._num_bytes = 0
+        self._lock = threading.Lock()
+
     def keep(self, content: memoryview, parts: _Parts) -> None:
         """Keep the parts of a manifest that is not large; the oldest make room."""
         if len(content) > LARGE:
             return
-        self[bytes(content)] = parts
-        while sum(map(_held, [*self])) > MET_BYTES:
-            with contextlib.suppress(KeyError):  # another thread was faster
-                self.popitem(last=False)
+        with self._lock:
+            key = bytes(content)
+            if key not in self:
+                self._num_bytes += _held(key)
+            self[key] = parts
+            while self._num_bytes > MET_BYTES:
+                oldest, _ = self.popitem(last=False)
+                self._num_bytes -= _held(oldest)
 
 
 def _held(content: bytes) -> int:

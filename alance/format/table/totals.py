@@ -1,0 +1,77 @@
+"""What a list of versions says of each, from the bytes of many manifests in one kernel call.
+
+Schema, indices and transaction of a manifest are not looked into, unless something about it is
+unusual: then it is parsed as a whole.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from alance import _kernels
+from alance.format.table.flags import check_readable
+from alance.format.table.manifest import commit_time, parse_manifest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from alance.format.table.manifest import Manifest
+
+
+class VersionTotals(NamedTuple):
+    """Number and time of a version, and totals of its fragments."""
+
+    version: int
+    timestamp: datetime | None  # UTC; None: not told
+    num_fragments: int
+    num_files: int
+    file_bytes: int  # of the files whose size is told
+    num_deletion_files: int
+    num_deleted_rows: int
+    num_rows: int  # deleted ones included
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> VersionTotals:
+        """The totals of a manifest that was parsed as a whole."""
+        records = list(manifest.fragments.records)
+        files = [file for record in records for file in record.files]
+        deletions = [record.deletion_file for record in records if record.HasField("deletion_file")]
+        return cls(
+            manifest.version,
+            manifest.timestamp,
+            len(records),
+            len(files),
+            sum(file.file_size_bytes for file in files),
+            len(deletions),
+            sum(deletion.num_deleted_rows for deletion in deletions),
+            sum(record.physical_rows for record in records),
+        )
+
+
+def parse_totals(contents: Sequence[memoryview], places: Sequence[str]) -> list[VersionTotals]:
+    """The totals of manifests. CPU work.
+
+    Args:
+        contents: the whole content of each file.
+        places: their names, for messages.
+
+    Raises:
+        CorruptFileError: bytes that contradict the format.
+        UnsupportedError: features of the table that this alance does not know.
+    """
+    stops = np.array(list(accumulate(map(len, contents))), np.int64)
+    numbers = _kernels.manifest_totals(b"".join(contents), stops).reshape(len(contents), -1)
+    totals = []
+    for row, content, place in zip(numbers.tolist(), contents, places, strict=True):
+        is_usual, version, has_time, seconds, nanos, reader, writer, has_max_id, *counts = row
+        if not is_usual:
+            totals.append(VersionTotals.of(parse_manifest(content, place)))
+            continue
+        check_readable(reader, writer, has_max_field_id=bool(has_max_id))
+        time = commit_time(seconds, nanos) if has_time else None
+        totals.append(VersionTotals(version, time, *counts))
+    return totals
