@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ONE_RANGE: Final = 8 << 20  # a larger range would be split into several requests
 AS_FAST: Final = 2  # as columns are decoded: 128 KiB take a third of a millisecond
-TOGETHER_BYTES: Final = 16 << 20  # of manifests whose totals are asked for, read at once
+TOGETHER_BYTES: Final = 16 << 20  # of manifests that are read at once, for one pool job
 TOTALS_BYTES: Final = 500  # memory of a version's totals and of their key
 TRUSTED: Final = "version"  # entity of manifests that nothing but their number tells apart
 
@@ -356,7 +356,7 @@ async def _all_totals(
             totals[number] = VersionTotals.of(manifest)
     missing = [number for number in missing if totals[number] is None]
     for group in grouped(missing, lambda number: places[number].num_bytes or 0, TOGETHER_BYTES):
-        contents = await _read_all(engine, [places[number] for number in group])
+        contents = await read_manifests(engine, [places[number] for number in group])
         there = [
             (number, content)
             for number, content in zip(group, contents, strict=True)
@@ -369,13 +369,17 @@ async def _all_totals(
         for (number, _), version in zip(there, parsed, strict=True):
             totals[number] = version
             cache.put(keys[number], version, TOTALS_BYTES)
-    return [pair for pair in zip(totals, places, strict=True) if pair[0] is not None]
+    pairs = zip(totals, places, strict=True)
+    return [(version, where) for version, where in pairs if version is not None]
 
 
-async def _read_all(
+async def read_manifests(
     engine: Engine, places: Sequence[ManifestLocation]
 ) -> Sequence[memoryview | None]:
-    """The contents of manifests; None for one that is gone, as cleanup may take it meanwhile."""
+    """The contents of manifests, together in memory; None for one that is gone.
+
+    Cost: all GETs at once.
+    """
     await engine.pool.share_turn()
     ranges = [ByteRange(place.location, 0, place.num_bytes or 0) for place in places]
     try:

@@ -188,7 +188,8 @@ async def test_names_are_numbers_that_versions_share(tmp_path: Path) -> None:
     found = {}
     for version in range(1, 9):
         dataset = await alance.dataset(path, version=version)
-        found[version] = index.numbers_of(dataset._snapshot.manifest)
+        own = dataset._snapshot.manifest
+        found[version] = index.numbers_of(own.head, own.fragments.records, own.indices)
     assert len(found[4]) == 5, "four data files and the transaction's"
     shared = set(found[3].tolist()) & set(found[4].tolist())
     assert len(index.names([found[3][:0]])) == 0

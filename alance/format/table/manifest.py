@@ -135,9 +135,7 @@ class Manifest:
     @property
     def timestamp(self) -> datetime | None:
         """When the version was committed, UTC, to the microsecond; None where it is not told."""
-        if not self.head.HasField("timestamp"):
-            return None
-        return commit_time(self.head.timestamp.seconds, self.head.timestamp.nanos)
+        return timestamp_of(self.head)
 
     @property
     def data_storage_version(self) -> FileVersion:
@@ -177,6 +175,13 @@ def whole_message(head: table_pb2.Manifest, fragments: bytes) -> table_pb2.Manif
     return table_pb2.Manifest.FromString(head.SerializeToString() + fragments)
 
 
+def timestamp_of(head: table_pb2.Manifest) -> datetime | None:
+    """When a version was committed; None where it is not told."""
+    if not head.HasField("timestamp"):
+        return None
+    return commit_time(head.timestamp.seconds, head.timestamp.nanos)
+
+
 def commit_time(seconds: int, nanos: int) -> datetime | None:
     """The time that a manifest tells, UTC, to the microsecond; None if no calendar has it."""
     try:
@@ -187,7 +192,7 @@ def commit_time(seconds: int, nanos: int) -> datetime | None:
         return None
 
 
-class _Parts(NamedTuple):
+class ManifestParts(NamedTuple):
     """What a manifest says, which never changes, and what was made of it; see `Manifest.of`."""
 
     head: table_pb2.Manifest
@@ -201,7 +206,7 @@ class _Parts(NamedTuple):
     remember: Remembered
 
 
-class _Met(OrderedDict[bytes, _Parts]):
+class _Met(OrderedDict[bytes, ManifestParts]):
     """The parts of the manifests that this process met last, by their bytes: whoever has these has
     what they say, of whatever table, and by whatever session. For all threads."""
 
@@ -210,7 +215,7 @@ class _Met(OrderedDict[bytes, _Parts]):
         self._num_bytes = 0
         self._lock = threading.Lock()
 
-    def keep(self, content: memoryview, parts: _Parts) -> None:
+    def keep(self, content: memoryview, parts: ManifestParts) -> None:
         """Keep the parts of a manifest that is not large; the oldest make room."""
         if len(content) > LARGE:
             return
@@ -245,16 +250,25 @@ def parse_manifest(content: memoryview, where: str) -> Manifest:
         CorruptFileError: bytes that contradict the format.
         UnsupportedError: features of the table that this alance does not know.
     """
-    try:
-        parts = _parse(content)
-    except AlanceError as error:
-        error.add_note(f"in manifest {where}")
-        raise
+    parts = parse_parts(content, where)
     _met.keep(content, parts)
     return Manifest.of(*parts)
 
 
-def _parse(content: memoryview) -> _Parts:
+def parse_parts(content: memoryview, where: str) -> ManifestParts:
+    """What a manifest says, for who needs no `Manifest` of it: a third of the work.
+
+    Raises:
+        CorruptFileError, UnsupportedError: as for `parse_manifest`.
+    """
+    try:
+        return _parse(content)
+    except AlanceError as error:
+        error.add_note(f"in manifest {where}")
+        raise
+
+
+def _parse(content: memoryview) -> ManifestParts:
     if len(content) < FOOTER.size + LENGTH.size:
         raise CorruptFileError(f"manifest of {len(content)} bytes: too short")
     position, _, _, magic = FOOTER.unpack(content[-FOOTER.size :])
@@ -284,7 +298,7 @@ def _parse(content: memoryview) -> _Parts:
         schema = _shared_schema(message, fields)
     transaction, indices = _transaction(content, message), _indices(content, message)
     told = transaction, indices, doubted, repaired, len(content)
-    return _Parts(message, schema, records, *told, Remembered())
+    return ManifestParts(message, schema, records, *told, Remembered())
 
 
 def _unpickled(

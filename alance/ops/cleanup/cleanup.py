@@ -16,11 +16,14 @@ import logging
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alance.checks import check_count
 from alance.errors import NotFoundError, StoreError
+from alance.format.table.manifest import parse_parts, timestamp_of
 from alance.format.table.naming import BLOBS, DATA, VERSIONS, parse_manifest_name
+from alance.io.readahead import grouped
 from alance.io.tasks import all_of
 from alance.ops.cleanup import files
 from alance.ops.cleanup.policy import (
@@ -35,7 +38,13 @@ from alance.ops.cleanup.policy import (
     without_tagged,
 )
 from alance.versioning import refs
-from alance.versioning.load import ManifestLocation, latest, load_manifest
+from alance.versioning.load import (
+    TOGETHER_BYTES,
+    ManifestLocation,
+    latest,
+    load_manifest,
+    read_manifests,
+)
 from alance.versioning.outcome import mark_as_open
 
 if TYPE_CHECKING:
@@ -113,9 +122,6 @@ class Deleter:
         turn = max(clock(), self._free_at)
         self._free_at = turn + count / self._rate
         await asyncio.sleep(turn - clock())
-
-
-MANIFESTS_AT_ONCE: Final = 16
 
 
 @dataclass(slots=True)
@@ -238,22 +244,12 @@ async def _look(engine: Engine, table: Table, objects: ObjectsOf | None) -> _Con
     contents.manifests = _manifests(table, own)
     if not any(version >> 63 == 0 for version in contents.manifests):
         raise table.not_there("no version")
-    limit = asyncio.Semaphore(MANIFESTS_AT_ONCE)
-
-    async def read(version: int, where: ManifestLocation) -> None:
-        async with limit:
-            time, names = await _needs(engine, where, contents)
+    places = list(contents.manifests.values())
+    needs = await _needs_of_all(engine, places, contents)
+    for version, (time, names) in zip(contents.manifests, needs, strict=True):
         contents.times[version], contents.names[version] = time, names
-
-    async def read_branch(name: str) -> None:
-        contents.of_branches += await _of_branch(engine, table, name, limit, contents)
-
-    await all_of(
-        [
-            *(read(*item) for item in contents.manifests.items()),
-            *(read_branch(name) for name in _below(table.branch, contents.branches)),
-        ]
-    )
+    for name in _below(table.branch, contents.branches):
+        contents.of_branches += await _of_branch(engine, table, name, contents)
     if contents.is_managed and objects is not None:
         # Last, as few tables have any: of versions since then `_made_meanwhile` knows.
         contents.listed += await _listed(engine, table, BLOBS)
@@ -333,6 +329,42 @@ def _manifests(table: Table, listed: Iterable[files.Listed]) -> dict[int, Manife
     return locations
 
 
+async def _needs_of_all(
+    engine: Engine, places: Sequence[ManifestLocation], contents: _Contents
+) -> list[tuple[datetime | None, Int32s]]:
+    """Of versions, in the same order: when each was made, and what it needs.
+
+    Some MiB of manifests are read at once, and parsed by one pool job.
+    """
+    needs: list[tuple[datetime | None, Int32s]] = []
+    for group in grouped(places, lambda place: place.num_bytes or 0, TOGETHER_BYTES):
+        read = await read_manifests(engine, group)
+        parsed = await engine.pool.run(partial(_parsed_needs, group, read, contents.index))
+        for where, known in zip(group, parsed, strict=True):
+            needs.append(known or await _needs(engine, where, contents))
+    return needs
+
+
+def _parsed_needs(
+    places: Sequence[ManifestLocation],
+    read: Sequence[memoryview | None],
+    index: files.NameIndex,
+) -> list[tuple[datetime | None, Int32s] | None]:
+    """What versions need. None for one that is gone, or whose managed blobs are to be asked."""
+    needs: list[tuple[datetime | None, Int32s] | None] = []
+    for where, content in zip(places, read, strict=True):
+        if content is None:
+            needs.append(None)
+            continue
+        parts = parse_parts(content, where.location)
+        if files.has_managed_blobs(parts.head):
+            needs.append(None)
+            continue
+        numbers = index.numbers_of(parts.head, parts.records, parts.indices)
+        needs.append((timestamp_of(parts.head), numbers))
+    return needs
+
+
 async def _needs(
     engine: Engine, where: ManifestLocation, contents: _Contents
 ) -> tuple[datetime | None, Int32s]:
@@ -340,14 +372,17 @@ async def _needs(
     named: Collection[str] = ()
     try:
         manifest = await load_manifest(engine, where, keep=False)
-        if files.has_managed_blobs(manifest) and contents.objects is not None:
+        if files.has_managed_blobs(manifest.head) and contents.objects is not None:
             contents.is_managed = True
             named = await contents.objects(manifest)
     except NotFoundError:
         if await _is_gone(engine, where):
             return None, files.NONE
         raise
-    numbers = await engine.pool.run(lambda: contents.index.numbers_of(manifest, named))
+    head, records, indices = manifest.head, manifest.fragments.records, manifest.indices
+    numbers = await engine.pool.run(
+        partial(contents.index.numbers_of, head, records, indices, named)
+    )
     return manifest.timestamp, numbers
 
 
@@ -360,18 +395,12 @@ async def _is_gone(engine: Engine, where: ManifestLocation) -> bool:
     return False
 
 
-async def _of_branch(
-    engine: Engine, table: Table, name: str, limit: asyncio.Semaphore, contents: _Contents
-) -> list[Int32s]:
+async def _of_branch(engine: Engine, table: Table, name: str, contents: _Contents) -> list[Int32s]:
     branch = table.on_branch(name)
     manifests = _manifests(branch, await _listed(engine, branch, VERSIONS))
     contents.branch_versions[name] = manifests.keys()
-
-    async def read(where: ManifestLocation) -> Int32s:
-        async with limit:
-            return (await _needs(engine, where, contents))[1]
-
-    return await all_of(read(where) for where in manifests.values())
+    needs = await _needs_of_all(engine, list(manifests.values()), contents)
+    return [names for _, names in needs]
 
 
 def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[str]:
@@ -400,11 +429,10 @@ async def _made_meanwhile(engine: Engine, table: Table, contents: _Contents) -> 
     new = [
         where for key, where in _manifests(table, listed).items() if key not in contents.manifests
     ]
-    limit = asyncio.Semaphore(MANIFESTS_AT_ONCE)
-    names = [(await _needs(engine, manifest, contents))[1] for manifest in new]
+    names = [own for _, own in await _needs_of_all(engine, new, contents)]
     for name in _below(table.branch, branches):
         if name not in contents.branches:
-            names += await _of_branch(engine, table, name, limit, contents)
+            names += await _of_branch(engine, table, name, contents)
             # Its first version may come yet.
             names.append(contents.names.get(branches[name].parent_version, files.NONE))
     names += [

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set
 
     from alance.arrays import Int32s
-    from alance.format.table.manifest import Manifest
+    from alance.format.proto import table_pb2
+    from alance.format.table.fragments import Records
     from alance.ops.cleanup.policy import Kind
 
 UNVERIFIED_AGE: Final = timedelta(days=7)
@@ -44,9 +45,9 @@ class Listed:
     last_modified: datetime | None
 
 
-def has_managed_blobs(manifest: Manifest) -> bool:
+def has_managed_blobs(head: table_pb2.Manifest) -> bool:
     """Whether rows of a version may name objects that the table keeps."""
-    return bool(manifest.head.reader_feature_flags & MANAGED_BLOBS)
+    return bool(head.reader_feature_flags & MANAGED_BLOBS)
 
 
 def object_names(locations: Iterable[str]) -> Iterator[str]:
@@ -61,29 +62,34 @@ def object_names(locations: Iterable[str]) -> Iterator[str]:
                 yield "/".join(parts[place:])
 
 
-def names_of(manifest: Manifest) -> Iterator[str]:
-    """The names of all that the manifest says; of an index that of its folder."""
-    for message in manifest.fragments.records:
-        for file in message.files:
-            yield f"{DATA}/{file.path}"
-            if file.HasField("base_id"):
-                yield file.path
-        for overlay in message.overlays:
-            if overlay.HasField("data_file"):
-                yield f"{DATA}/{overlay.data_file.path}"
-        for external in (
-            message.external_row_ids,
-            message.external_last_updated_at_versions,
-            message.external_created_at_versions,
-        ):
-            if external.path:
-                yield external.path
-        if message.HasField("deletion_file"):
-            deletion = DeletionFile.from_protobuf(message.deletion_file)
-            yield f"{DELETIONS}/{deletion.name(message.id)}"
-    if manifest.head.transaction_file:
-        yield f"{TRANSACTIONS}/{manifest.head.transaction_file}"
-    for index in manifest.indices:
+def names_of_fragment(message: table_pb2.DataFragment) -> Iterator[str]:
+    """The names of all that a fragment's record says."""
+    for file in message.files:
+        yield f"{DATA}/{file.path}"
+        if file.HasField("base_id"):
+            yield file.path
+    for overlay in message.overlays:
+        if overlay.HasField("data_file"):
+            yield f"{DATA}/{overlay.data_file.path}"
+    for external in (
+        message.external_row_ids,
+        message.external_last_updated_at_versions,
+        message.external_created_at_versions,
+    ):
+        if external.path:
+            yield external.path
+    if message.HasField("deletion_file"):
+        deletion = DeletionFile.from_protobuf(message.deletion_file)
+        yield f"{DELETIONS}/{deletion.name(message.id)}"
+
+
+def names_beside_fragments(
+    head: table_pb2.Manifest, indices: Iterable[table_pb2.IndexMetadata]
+) -> Iterator[str]:
+    """The names of all else that a manifest says; of an index that of its folder."""
+    if head.transaction_file:
+        yield f"{TRANSACTIONS}/{head.transaction_file}"
+    for index in indices:
         yield index_folder(index.uuid.uuid)
 
 
@@ -92,18 +98,41 @@ class NameIndex:
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
+        self._of_fragments: dict[bytes, list[int]] = {}  # by their records
         self._lock = threading.Lock()
 
-    def numbers_of(self, manifest: Manifest, objects: Iterable[str] = ()) -> Int32s:
+    def numbers_of(
+        self,
+        head: table_pb2.Manifest,
+        records: Records,
+        indices: Iterable[table_pb2.IndexMetadata],
+        objects: Iterable[str] = (),
+    ) -> Int32s:
         """The numbers of what a version needs; CPU work, in any thread.
 
+        A fragment's record is parsed once, however many versions have the fragment.
+
         Args:
+            head, records, indices: of the version's manifest.
             objects: locations of the objects that its managed blobs are in.
         """
+        places = zip(records.stops.tolist(), records.sizes.tolist(), strict=True)
         with self._lock:
-            numbers = self._numbers
-            names = itertools.chain(names_of(manifest), object_names(objects))
-            return np.fromiter((numbers.setdefault(name, len(numbers)) for name in names), np.int32)
+            numbers = self._numbered(
+                itertools.chain(names_beside_fragments(head, indices), object_names(objects))
+            )
+            for place, (stop, size) in enumerate(places):
+                record = records.content[stop - size : stop]
+                of_fragment = self._of_fragments.get(record)
+                if of_fragment is None:
+                    of_fragment = self._numbered(names_of_fragment(records[place]))
+                    self._of_fragments[record] = of_fragment
+                numbers += of_fragment
+        return np.array(numbers, np.int32)
+
+    def _numbered(self, names: Iterable[str]) -> list[int]:
+        numbers = self._numbers
+        return [numbers.setdefault(name, len(numbers)) for name in names]
 
     def names(self, parts: Iterable[Int32s]) -> set[str]:
         """The names of some versions together."""
