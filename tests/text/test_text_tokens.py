@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from itertools import product
 from typing import Any
 
 import lance
@@ -185,6 +186,29 @@ def test_tokenize_gives_the_tokens_of_pylance(options: dict[str, Any]) -> None:
         expected = [(token.text, token.position) for token in lance.tokenize(text, **options)]
         assert alance.tokenize(text, **options) == expected
         assert alance.sync.tokenize(text, **options) == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("Tamil", "அது என்று கூறினார் மற்றும் பல மக்கள் என மேலும் உள்ள நான் புத்தகங்கள்"),
+        ("Arabic", "أبو حقا كثيرا خلف كتاب دواليك نيف حجا طرا صراحة"),
+        ("Dutch", "gij zijt een boek dat geweest is"),
+        ("Greek", "είμαι είναι το βιβλίο και ειναι"),
+    ],
+    ids=["Tamil", "Arabic", "Dutch", "Greek"],
+)
+@pytest.mark.parametrize("base_tokenizer", ["simple", "whitespace"])
+def test_words_that_say_little_are_those_of_pylance(
+    language: str, text: str, base_tokenizer: str
+) -> None:
+    for stem, folding in product((False, True), repeat=2):
+        options: dict[str, Any] = {"language": language, "base_tokenizer": base_tokenizer}
+        options |= {"stem": stem, "ascii_folding": folding}
+        expected = [(token.text, token.position) for token in lance.tokenize(text, **options)]
+        assert alance.tokenize(text, **options) == expected
+        bare = lance.tokenize(text, **options, remove_stop_words=False)
+        assert len(expected) < len(bare)
 
 
 def test_tokenize_says_what_it_does_not_take() -> None:
