@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 DIM: Final = 8
 PARTS: Final = (300, 80, 40)  # rows that are indexed first, and that are appended
 WHO: Final = ("alance", "pylance")
-ORDERS: Final = [tuple(order) for order in product(WHO, repeat=4)]
+CASES: Final = ([(order,) for order in product(WHO, repeat=4)], [False, True])
 WORDS: Final = ("river", "stones", "the", "quick", "fox", "日本語", "naïve", "running", "1984")
 ALL: Final = sum(PARTS)
 
@@ -92,7 +92,10 @@ class Table:
 
     def __init__(self, path: Path, stable: bool) -> None:
         self.path, self.num_rows = path, 0
-        self.options: dict[str, Any] = {"enable_stable_row_ids": stable, "data_storage_version": "2.2"}
+        self.options: dict[str, Any] = {
+            "enable_stable_row_ids": stable,
+            "data_storage_version": "2.2",
+        }
 
     def append(self, count: int) -> None:
         """Append rows, by pylance."""
@@ -141,8 +144,7 @@ def sorted_ids(table: pa.Table) -> list[int]:
     return sorted(table["id"].to_pylist())
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize(("kind", "order"), thinned(list(SCALARS), [(o,) for o in ORDERS], part=4))
+@pytest.mark.parametrize(("kind", "order", "stable"), thinned(list(SCALARS), *CASES, part=8))
 async def test_filters_find_the_same_by_an_index_of_both(
     tmp_path: Path, kind: str, order: tuple[str, ...], stable: bool
 ) -> None:
@@ -170,8 +172,7 @@ async def test_filters_find_the_same_by_an_index_of_both(
     await Table(tmp_path / "t", stable).go(order, create, check)
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize(("kind", "order"), thinned(list(TEXTS), [(o,) for o in ORDERS], part=4))
+@pytest.mark.parametrize(("kind", "order", "stable"), thinned(list(TEXTS), *CASES, part=8))
 async def test_words_find_the_same_by_an_index_of_both(
     tmp_path: Path, kind: str, order: tuple[str, ...], stable: bool
 ) -> None:
@@ -205,8 +206,7 @@ async def test_words_find_the_same_by_an_index_of_both(
     await Table(tmp_path / "t", stable).go(order, create, check)
 
 
-@pytest.mark.parametrize("stable", [False, True])
-@pytest.mark.parametrize(("kind", "order"), thinned(list(VECTORS), [(o,) for o in ORDERS], part=4))
+@pytest.mark.parametrize(("kind", "order", "stable"), thinned(list(VECTORS), *CASES, part=8))
 async def test_vectors_find_the_same_by_an_index_of_both(
     tmp_path: Path, kind: str, order: tuple[str, ...], stable: bool
 ) -> None:
@@ -231,3 +231,30 @@ async def test_vectors_find_the_same_by_an_index_of_both(
             assert theirs.to_table(columns=["id"], nearest=nearest)["id"].to_pylist() == right
 
     await Table(tmp_path / "t", stable).go(order, create, check)
+
+
+async def test_segments_of_words_have_the_format_of_those_before_them(tmp_path: Path) -> None:
+    table = Table(tmp_path / "t", stable=False)
+    table.append(PARTS[0])
+    options: dict[str, Any] = {"format_version": 3, "with_position": True}
+    lance.dataset(table.path).create_scalar_index("text", "INVERTED", **options)
+    table.append(PARTS[1])
+    await table.optimize("alance", 0)
+    assert table.segments() == [[0], [1]]
+    await table.optimize("pylance", 10)
+    assert table.segments() == [[0, 1]]
+    found = await (await table.ours()).search_text("w340", columns=["id"])
+    assert found["id"].to_pylist() == [340]
+
+
+async def test_an_index_in_blocks_of_256_stays_one_that_pylance_searches(tmp_path: Path) -> None:
+    table = Table(tmp_path / "t", stable=False)
+    table.append(PARTS[0])
+    options: dict[str, Any] = {"format_version": 3, "block_size": 256}
+    lance.dataset(table.path).create_scalar_index("text", "INVERTED", **options)
+    table.append(PARTS[1])
+    await table.optimize("alance", 0)
+    assert table.segments() == [[0]]
+    found = await (await table.ours()).search_text("w340", columns=["id"])
+    theirs = lance.dataset(table.path).to_table(columns=["id"], full_text_query="w340")
+    assert found["id"].to_pylist() == theirs["id"].to_pylist() == [340]

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import _kernels
-from alance.errors import UnsupportedError
+from alance.errors import NotFoundError, UnsupportedError
 from alance.file.budgets import PAGE_BYTES
 from alance.format.index.text import columns, metadata
 from alance.format.index.text.analyzer import Analyzer, Elements
@@ -91,14 +91,27 @@ async def texts_like(
         return None
     try:
         head = await StoredFile.open(base, index, metadata.FILE)
-        params = TextMetadata.parse(head.metadata).params
+        told = TextMetadata.parse(head.metadata)
     except UnsupportedError:
         return None
+    except NotFoundError:
+        if index.message.files:
+            raise
+        return None  # of an old release, which has no such file
+    if told.is_rounded:
+        return None  # pylance searches no index with blocks of several sizes
     of_elements = is_of_elements(index.message.index_details.value)
     column = join_path(path)
     source = TextSource.of(base.schema, column)
     return TextSegmentBuilder(
-        base, column, source.leaf, index.name, source, params, of_elements=of_elements
+        base,
+        column,
+        source.leaf,
+        index.name,
+        source,
+        told.params,
+        of_elements=of_elements,
+        version=max(columns.FORMAT, told.format_version),
     )
 
 
@@ -110,12 +123,14 @@ class TextSegmentBuilder(NewSegment):
         source: where the texts are.
         memory_bytes: of a partition before it is written.
         of_elements: its documents are the elements of lists, not rows.
+        version: of the format: that of the index's other segments, as pylance merges no others.
     """
 
     source: TextSource
     params: TextParams
     memory_bytes: int = MEMORY
     of_elements: bool = False
+    version: int = columns.FORMAT
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
         """The record of the segment, whose files are then there.
@@ -174,12 +189,15 @@ class TextSegmentBuilder(NewSegment):
         self, fragment_ids: Collection[int], numbers: Sequence[int]
     ) -> table_pb2.IndexMetadata:
         """The record of the segment of partitions that are there. Cost: a PUT."""
-        schema = columns.metadata_schema(self.params, numbers)
+        schema = columns.metadata_schema(self.params, numbers, self.version)
         await self.files.write(metadata.FILE, schema, _rows_of(columns.metadata_rows(schema)))
         return self.record(
             fragment_ids,
-            version=columns.OF_ELEMENTS if self.of_elements else columns.FORMAT,
-            details=(DETAILS, self.params.details(of_elements=self.of_elements)),
+            version=columns.OF_ELEMENTS if self.of_elements else self.version,
+            details=(
+                DETAILS,
+                self.params.details(of_elements=self.of_elements, version=self.version),
+            ),
         )
 
     async def _write(self, part: _NewPartition, number: int) -> None:
@@ -192,7 +210,7 @@ class TextSegmentBuilder(NewSegment):
         schema = columns.DOCUMENTS_OF_ELEMENTS if self.of_elements else columns.DOCUMENTS
         await self.files.write(name, schema, documents, lambda: end)
         with_positions = self.params.with_position
-        told = columns.layout(with_positions=with_positions)
+        told = columns.layout(with_positions=with_positions, version=self.version)
         schema = columns.postings_schema(told, with_positions=with_positions)
 
         async def lists() -> AsyncGenerator[pa.RecordBatch, None]:

@@ -59,13 +59,13 @@ def layout(*, with_positions: bool, version: int = FORMAT) -> dict[str, str]:
     return told | _POSITIONS if with_positions else told
 
 
-def metadata_schema(params: TextParams, partitions: Sequence[int]) -> pa.Schema:
+def metadata_schema(params: TextParams, partitions: Sequence[int], version: int) -> pa.Schema:
     """The schema of `metadata.lance`."""
     told = {
         "partitions": json.dumps(list(partitions), separators=(",", ":")),
         "params": params.as_json(),
         **TOKEN_SET,
-        **layout(with_positions=params.with_position),
+        **layout(with_positions=params.with_position, version=version),
     }
     return pa.schema([pa.field(DELETED, pa.binary(), nullable=False)], metadata=told)
 

@@ -152,11 +152,12 @@ class TextParams:
         values |= dict.fromkeys(_OF_CODE, False)
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
-    def details(self, *, of_elements: bool = False) -> bytes:
+    def details(self, *, of_elements: bool = False, version: int = 2) -> bytes:
         """The message in the index's record; it has no stop words of one's own.
 
         Args:
             of_elements: documents are the elements of lists, not rows.
+            version: of the format of posting lists.
         """
         return text_index_pb2.InvertedIndexDetails(
             base_tokenizer=self.base_tokenizer,
@@ -172,7 +173,7 @@ class TextParams:
             prefix_only=self.prefix_only,
             block_size=128,
             document_granularity=int(of_elements),
-            posting_format_version=2,
+            posting_format_version=version,
         ).SerializeToString(deterministic=True)
 
 
@@ -212,7 +213,8 @@ def is_written_here(details: bytes) -> bool:
 def as_written_here(details: bytes) -> bytes:
     """The same details, of posting lists that are written as new ones are."""
     message = _details(details)
-    message.block_size, message.posting_format_version = 128, 2
+    message.block_size = 128
+    message.posting_format_version = max(2, message.posting_format_version)
     return message.SerializeToString(deterministic=True)
 
 
