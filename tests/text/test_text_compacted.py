@@ -86,4 +86,4 @@ async def test_fragments_of_an_index_that_is_not_written_here_stay(
         target_rows_per_fragment=10_000, uncover_indices=True
     )
     assert len(after.fragments) == 1
-    assert len(await after.search_text("fox", on="text")) == 10
+    assert len(await after.search_text("fox", on="text", use_index=False)) == 10

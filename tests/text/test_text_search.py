@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any, Final
 
 import lance
@@ -230,17 +229,6 @@ async def test_what_is_done_is_told(tmp_path: Path) -> None:
         await dataset.search_text("fox", 3)
     reasons = {reason for event in recorded.events for reason in getattr(event, "reasons", ())}
     assert "text index" in reasons
-
-
-async def test_an_index_that_is_not_understood_is_read_past_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = written(tmp_path / "t", base_tokenizer="icu")
-    dataset = await alance.dataset(path)
-    with caplog.at_level(logging.WARNING):
-        rows = await dataset.search_text("fox", 5)
-    assert rows == await dataset.search_text("fox", 5, on="text", use_index=False)
-    assert "tokenizer 'icu'" in caplog.text
 
 
 async def test_phrases_without_positions_are_refused_of_no_rows_as_well(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -11,13 +10,13 @@ from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.io.tasks import all_of
 from alance.ops.search.answer import check_rows, flat_options
 from alance.ops.search.eligible import eligible_rows
-from alance.ops.search.text.files import Needed, kept_segments, open_segment
+from alance.ops.search.text.files import Needed, kept_segments, open_params, open_segment
 from alance.ops.search.text.flat import FlatTexts, read_texts
 from alance.ops.search.text.part import TextPart
 from alance.ops.search.text.query import MatchQuery, PhraseQuery, leaves_of
 from alance.ops.search.text.ranked import NO_ROWS, Ranked
 from alance.ops.search.text.scores import ALL, Quota, Statistics
-from alance.ops.search.text.segments import TextWay, text_way
+from alance.ops.search.text.segments import REMEDY
 from alance.ops.search.text.terms import UNINDEXED, terms_of
 
 if TYPE_CHECKING:
@@ -30,12 +29,12 @@ if TYPE_CHECKING:
     from alance.ops.search.eligible import Eligible
     from alance.ops.search.text.files import Partition
     from alance.ops.search.text.query import TextQuery
+    from alance.ops.search.text.segments import TextWay
     from alance.ops.search.text.terms import Terms
     from alance.ops.version.snapshot import Snapshot
 
     Leaf = MatchQuery | PhraseQuery
 
-_log: Final = logging.getLogger(__name__)
 WORD_WORK: Final = 512  # to make words of a character costs as much as to decode so many bytes
 LONG_WORK: Final = 1 << 20
 MASK_WORK: Final = 64  # to see whether a document counts may cost as much as so many postings
@@ -47,6 +46,7 @@ class ColumnSearch:
 
     Attributes:
         terms: of each part, what it asks of the index, and of texts without one.
+        is_indexed: an index says how words are made.
         keeps_all: of texts without an index the lengths of all are kept.
         partitions: of all segments, with the rows that count.
         lists: the posting lists of each partition, as far as they are asked for.
@@ -57,6 +57,7 @@ class ColumnSearch:
     way: TextWay
     leaves: list[Leaf]
     params: TextParams = UNINDEXED
+    is_indexed: bool = False
     keeps_all: bool = False
     partitions: list[tuple[Partition, Eligible]] = field(default_factory=list)
     terms: dict[Leaf, tuple[Terms, Terms]] = field(default_factory=dict)
@@ -69,18 +70,12 @@ class ColumnSearch:
         return any(isinstance(leaf, PhraseQuery) for leaf in self.leaves)
 
     async def open(self) -> None:
-        """Open the index, and see which words are asked for."""
-        try:
-            await self._open_segments()
-        except UnsupportedError as error:
-            _log.warning("%s: every text is read: %s", self.snapshot.uri, error)
-            self.way = text_way(
-                self.snapshot,
-                self.way.column,
-                self.options,
-                of_elements=self.way.of_elements,
-                use_index=False,
-            )
+        """Open the index, and see which words are asked for.
+
+        Raises:
+            UnsupportedError: it makes words in a way that is not known here.
+        """
+        await self._open_segments()
         await self.make_terms(self.params)
 
     async def make_terms(self, params: TextParams) -> None:
@@ -101,6 +96,11 @@ class ColumnSearch:
         if not segments:
             if self.has_phrases and self.way.without_positions:
                 raise self._no_positions(self.way.without_positions)
+            if self.way.words is not None:
+                self.params, self.is_indexed = (
+                    await open_params(self.snapshot, self.way.words),
+                    True,
+                )
             return
         is_filtered = self.options.prefilter and self.options.filter is not None
         filtering = flat_options(self.options) if is_filtered else None
@@ -115,10 +115,12 @@ class ColumnSearch:
         name = segments[0].index.name
         params = opened[0].metadata.params
         if any(segment.metadata.params != params for segment in opened):
-            raise UnsupportedError(f"index {name}: its segments make tokens in several ways")
+            raise UnsupportedError(
+                f"index {name}: its segments make tokens in several ways; {REMEDY}"
+            )
         if self.has_phrases and not params.with_position:
             raise self._no_positions(name)
-        self.params = params
+        self.params, self.is_indexed = params, True
         for place, segment in enumerate(opened):
             eligible = rows[place]
             for partition in segment.partitions:

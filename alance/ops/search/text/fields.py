@@ -61,7 +61,7 @@ class FieldsSearch:
             InvalidInputError: no index, or indices that make words in different ways.
         """
         await all_of(search.open() for search in self.searches)
-        indexed = [search.params for search in self.searches if search.partitions]
+        indexed = [search.params for search in self.searches if search.is_indexed]
         ways = {replace(params, with_position=False): None for params in indexed}
         if len(ways) != 1:
             told = "several ways to make words of texts" if ways else "no index"

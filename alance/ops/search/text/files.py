@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from alance.errors import AlanceError, CorruptFileError
+from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
 from alance.file.batches import empty_batch
 from alance.file.fragment import open_fragment
 from alance.file.plain import open_plain
@@ -26,10 +26,11 @@ from alance.format.index.text.postings import POSITION_COLUMNS, Postings, column
 from alance.format.plans import ByteRange, answered, cut, together
 from alance.format.table.roaring import parse_roaring
 from alance.ops.search.heads import page_states
+from alance.ops.search.text.segments import REMEDY
 from alance.ops.version.index_files import located_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -37,9 +38,12 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.file.fragment import FragmentTask, OpenFragment
     from alance.file.plain import PlainFile
+    from alance.format.index.text.params import TextParams
     from alance.format.plans import Extent, Plan
     from alance.format.table.indices import Index
     from alance.ops.version.snapshot import Snapshot
+
+T = TypeVar("T")
 
 _PART: Final = re.compile(r"part_(\d+)_(?:tokens|docs|invert)\.lance")
 MAX_FRAGMENTS: Final = 1 << 22
@@ -117,16 +121,48 @@ async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
         NotFoundError: a file is missing.
     """
 
-    async def load() -> TextSegment:
-        try:
-            return await _opened(snapshot, index)
-        except AlanceError as error:
-            error.add_note(f"index {index.name} of {snapshot.uri}: use_index=False does without")
-            raise
-
     return await snapshot.engine.cache.get(
-        _key(snapshot, index), load, lambda segment: segment.num_bytes
+        _key(snapshot, index),
+        lambda: _refusing(snapshot, index, _opened(snapshot, index)),
+        lambda segment: segment.num_bytes,
     )
+
+
+async def open_params(snapshot: Snapshot, index: Index) -> TextParams:
+    """How a segment makes words of texts. Cost: two rounds, once.
+
+    Raises:
+        as `open_segment`.
+    """
+
+    async def read() -> TextParams:
+        content = await _read(snapshot, index, [], with_head=True)
+        metadata, *_ = await snapshot.engine.pool.run(content.parse)
+        return metadata.params
+
+    segment: TextSegment | None = snapshot.engine.cache.peek(_key(snapshot, index))
+    if segment is not None:
+        return segment.metadata.params
+    return await snapshot.engine.cache.get(
+        ("words of texts", *_key(snapshot, index)),
+        lambda: _refusing(snapshot, index, read()),
+        lambda _: 1000,
+    )
+
+
+async def _refusing(snapshot: Snapshot, index: Index, work: Awaitable[T]) -> T:
+    """What is read of a segment; errors name the index, and what does without."""
+    name = f"index {index.name} of {snapshot.uri}"
+    try:
+        return await work
+    except UnsupportedError as error:
+        raise UnsupportedError(f"{name}: {error}; {REMEDY}") from error
+    except AlanceError as error:
+        if isinstance(error, NotFoundError) and not index.message.files:
+            why = f"made by an old release, without {text_metadata.FILE}"
+            raise UnsupportedError(f"{name}: {why}; {REMEDY}") from error
+        error.add_note(f"{name}: use_index=False does without")
+        raise
 
 
 async def _opened(snapshot: Snapshot, index: Index) -> TextSegment:

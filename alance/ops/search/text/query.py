@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeAlias, get_args
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -72,12 +73,13 @@ class MatchQuery(TextQuery):
     def __post_init__(self) -> None:
         _check_text(self.query)
         _check_number("boost", self.boost)
+        _use_value(self, "operator")
         check_choice("operator", self.operator, get_args(Operator))
         if self.fuzziness is not None:
             check_count("fuzziness", self.fuzziness, 0, MOST)
         check_count("max_expansions", self.max_expansions, 0, MOST)
         check_count("prefix_length", self.prefix_length, 0, MOST)
-        _check_granularity(self.document_granularity)
+        _check_granularity(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,7 @@ class PhraseQuery(TextQuery):
     def __post_init__(self) -> None:
         _check_text(self.query)
         check_count("slop", self.slop, 0, (1 << 31) - 1)
-        _check_granularity(self.document_granularity)
+        _check_granularity(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,10 +184,13 @@ class BooleanQuery(TextQuery):
 
     def __post_init__(self) -> None:
         try:
-            pairs = tuple((occur, query) for occur, query in self.queries)
+            pairs = tuple(
+                (occur.value if isinstance(occur, Enum) else occur, query)
+                for occur, query in self.queries
+            )
         except (TypeError, ValueError):
             raise InvalidInputError("BooleanQuery: expected pairs of occur and query") from None
-        occurs = [occur for occur, _ in pairs]
+        occurs: list[Any] = [occur for occur, _ in pairs]
         if not set(occurs) <= set(get_args(Occur)):
             raise InvalidInputError(f"{occurs}: expected {', '.join(get_args(Occur))}")
         if not {"MUST", "SHOULD"} & set(occurs):
@@ -259,19 +264,36 @@ def query_of(schema: Schema, asked: object, indexed: Sequence[str]) -> TextQuery
             columns = [chosen] if isinstance(chosen, str) else list(chosen)
         asked = asked["query"]
     if isinstance(asked, str):
-        if not columns:
-            raise InvalidInputError(f"{asked!r}: no column has an inverted index; name a column")
-        if len(columns) > 1:
-            asked = MultiMatchQuery(asked, columns)
-        else:
-            kind: Granularity | None = ROW if columns is indexed else None
-            asked = MatchQuery(asked, columns[0], document_granularity=kind)
+        asked = _query_of_text(asked, columns, ROW if columns is indexed else None)
     if not isinstance(asked, TextQuery):
+        if type(asked).__module__ == "lance.query":
+            name = type(asked).__name__
+            raise InvalidInputError(
+                f"{name} of pylance, which does not show what it asks for: expected alance.{name}, "
+                "which takes the same arguments"
+            )
         raise InvalidInputError(f"{asked!r}: expected a text or a query of texts")
     query = changed(asked, lambda part: _placed(part, columns))
     for leaf in leaves_of(query):
         check_text_column(schema, leaf.column)
     return query
+
+
+def _query_of_text(text: str, columns: Sequence[str], kind: Granularity | None) -> TextQuery:
+    """The query that a text stands for: a phrase where it is in double quotes, as for pylance."""
+    if not columns:
+        raise InvalidInputError(f"{text!r}: no column has an inverted index; name a column")
+    is_phrase = len(text) > 1 and text[0] == text[-1] == '"'
+    if len(columns) == 1:
+        if is_phrase:
+            return PhraseQuery(text[1:-1], columns[0], document_granularity=kind)
+        return MatchQuery(text, columns[0], document_granularity=kind)
+    if is_phrase:
+        raise InvalidInputError(
+            f"{text!r}: a text in double quotes is a phrase, and there are columns "
+            f"{', '.join(map(repr, columns))}: expected one column"
+        )
+    return MultiMatchQuery(text, columns)
 
 
 def changed(query: TextQuery, change: Callable[[TextQuery], TextQuery]) -> TextQuery:
@@ -307,6 +329,7 @@ def check_text_column(schema: Schema, column: object) -> None:
 
 def _check_columns(asked: MultiMatchQuery | CombinedFieldsQuery) -> None:
     _check_text(asked.query)
+    _use_value(asked, "operator")
     check_choice("operator", asked.operator, get_args(Operator))
     if isinstance(asked.columns, str) or not asked.columns:
         raise InvalidInputError(f"columns={asked.columns!r}: expected names of columns")
@@ -331,9 +354,17 @@ def _check_text(text: object) -> None:
         raise InvalidInputError(f"query {text!r}: expected a text ({error})") from None
 
 
-def _check_granularity(granularity: object) -> None:
-    if granularity is not None:
-        check_choice("document_granularity", granularity, GRANULARITIES)
+def _check_granularity(asked: MatchQuery | PhraseQuery) -> None:
+    _use_value(asked, "document_granularity")
+    if asked.document_granularity is not None:
+        check_choice("document_granularity", asked.document_granularity, GRANULARITIES)
+
+
+def _use_value(query: TextQuery, name: str) -> None:
+    """Take the text of a choice that is told by an enumeration, such as pylance's."""
+    chosen = getattr(query, name)
+    if isinstance(chosen, Enum):
+        object.__setattr__(query, name, chosen.value)
 
 
 def _check_number(name: str, value: object) -> None:

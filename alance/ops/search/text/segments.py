@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from alance.errors import UnsupportedError
 from alance.format.index.text.metadata import FILE
 from alance.format.index.text.params import is_of_elements, lacks_positions
 from alance.format.index.text.source import TextSource, text_paths
@@ -14,10 +15,12 @@ from alance.ops.read.plan import chosen
 from alance.ops.search.segments import SearchSegment, num_covered, usable_segments
 
 if TYPE_CHECKING:
+    from alance.format.field import Field
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
 KIND: Final = "Inverted"
+REMEDY: Final = "make it anew, or use_index=False reads every text, with words as they are"
 VERSIONS: Final = (0, 1, 2, 3)  # 0: pylance extended one whose tokens are rows
 
 
@@ -30,6 +33,7 @@ class TextWay:
         segments: of the index that is asked; none: every text is read.
         uncovered: the fragments that no segment answers for, and that count.
         lines: what is to be said of it.
+        words: the index that says how texts are split where no segment is asked; None: none.
         without_positions: where no fragment counts, the index that would be asked and knows no
             phrases; "": none.
     """
@@ -39,6 +43,7 @@ class TextWay:
     segments: tuple[SearchSegment, ...]
     uncovered: tuple[FragmentHandle, ...]
     lines: tuple[str, ...]
+    words: Index | None = None
     without_positions: str = ""
 
 
@@ -78,6 +83,7 @@ def text_way(
 
     Raises:
         InvalidInputError: a fragment that is not there.
+        UnsupportedError: the only index is of a version that is not read here.
         CorruptFileError: index metadata that contradicts the format.
     """
     fragments = None if options.fragments is None else tuple(options.fragments)
@@ -108,32 +114,41 @@ def _text_way(
             f"index {best[0].index.name}: {len(best)} segments for {len(covered)} of "
             f"{len(handles)} fragments"
         )
-    if uncovered and best and options.fast_search:
+    if uncovered and options.fast_search and use_index:
         lines.append(f"{len(uncovered)} fragments without an index are left out")
         uncovered = ()
     elif uncovered:
         lines.append(f"every text of {len(uncovered)} fragments is read")
-    lacking = ""
-    if not handles and use_index:
-        lacking = _without_positions(snapshot, column, of_elements)
-    return TextWay(column, of_elements, tuple(best), uncovered, tuple(lines), lacking)
+    words, lacking = None, ""
+    if use_index and not best:
+        # It covers none of these rows, but still says which words there are.
+        others = _others(snapshot, leaf, of_elements)
+        words = others[-1] if others else None
+        if not handles:
+            lack = [lacks_positions(index.message.index_details.value) for index in others]
+            lacking = others[0].name if lack and all(lack) else ""
+    if words is not None:
+        lines.append(f"index {words.name}: says how texts are split")
+    return TextWay(column, of_elements, tuple(best), uncovered, tuple(lines), words, lacking)
 
 
-def _without_positions(snapshot: Snapshot, column: str, of_elements: bool) -> str:
-    """The index of a column that knows no phrases; "": none, or one that does."""
-    field = snapshot.schema.field(column).id
-    of_column = [
+def _others(snapshot: Snapshot, leaf: Field, of_elements: bool) -> list[Index]:
+    """The segments of a column's indices, the last of the first index by name at the end.
+
+    Raises:
+        UnsupportedError: none is read here.
+    """
+    indices = [
         index
         for index in map(Index.from_protobuf, snapshot.manifest.indices)
-        if list(index.message.fields) == [field] and index.kind == KIND and not _fault(index)
+        if list(index.message.fields) == [leaf.id]
+        and index.kind == KIND
+        and is_of_elements(index.message.index_details.value) == of_elements
     ]
-    of_column = [
-        index
-        for index in of_column
-        if is_of_elements(index.message.index_details.value) == of_elements
-    ]
-    lack = [lacks_positions(index.message.index_details.value) for index in of_column]
-    return of_column[0].name if lack and all(lack) else ""
+    readable = [index for index in indices if not _fault(index)]
+    if indices and not readable:
+        raise UnsupportedError(f"index {indices[0].name}: {_fault(indices[0])}; {REMEDY}")
+    return sorted(readable, key=lambda index: index.name, reverse=True)
 
 
 def _fault(index: Index) -> str:
