@@ -157,7 +157,8 @@ async def find_hits(
         except UnsupportedError as error:
             _log.warning("%s: every vector is compared: %s", snapshot.uri, error)
     nearest = kernel_of(search, search.k)
-    await search_flat(snapshot, search, way.metric, nearest, flat_options(options))
+    if way.segments or way.uncovered:
+        await search_flat(snapshot, search, way.metric, nearest, flat_options(options))
     return Hits.of([nearest], search.k)
 
 

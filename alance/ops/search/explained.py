@@ -51,11 +51,12 @@ async def explain_search(snapshot: Snapshot, columns: Columns, options: ScanOpti
     if way.segments:
         told_of, steps = await _of_index(snapshot, search, options, way)
         lines += [*told_of, "the numbers below are of this, and of fragments without an index"]
+    if way.segments or not way.uncovered:
         plain = replace(plain, fragments=[handle.id for handle in way.uncovered])
     told = await explain_scan(snapshot, [search.path, ROW_ID], plain)
     first = told.what[0].replace("scan of", "search of", 1)
     line = f"  nearest: {search.k} rows by {way.metric} of column {search.path}"
-    if not way.segments:
+    if not way.segments and way.uncovered:
         line += ", every vector compared"
     return replace(
         told,

@@ -89,14 +89,14 @@ def _way(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
             f"index {best[0].index.name} by {metric}: {len(best)} segments for "
             f"{len(covered)} of {len(handles)} fragments"
         )
-        if left and search.fast_search:
-            lines.append(f"{len(left)} fragments without an index are left out")
-        elif left:
+        if left and not search.fast_search:
             lines.append(
                 f"every vector of {len(left)} fragments without an index is compared; so the rows "
                 "of the index are compared exactly as well"
             )
-    if best and search.fast_search:
+    if search.fast_search and search.probing.use_index:
+        if left:
+            lines.append(f"{len(left)} fragments without an index are left out")
         left = ()
     return Way(metric, best, left, tuple(lines))
 

@@ -1,0 +1,84 @@
+"""A fast search leaves out the rows that no index covers, as pylance's does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import alance
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def rows(first: int, stop: int) -> pa.Table:
+    ids = range(first, stop)
+    vectors = np.random.default_rng(first).random((len(ids), 4), np.float32)
+    return pa.table(
+        {
+            "id": ids,
+            "key": [n % 10 for n in ids],
+            "other": [n % 7 for n in ids],
+            "text": [f"w{n % 10}" for n in ids],
+            "vector": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 4),
+        }
+    )
+
+
+async def both(path: Path, **options: Any) -> tuple[list[int], list[int]]:
+    """The ids that alance and pylance give."""
+    table = await (await alance.dataset(path)).scanner(["id"], **options).to_table()
+    other = lance.dataset(path).to_table(columns=["id"], **options)
+    return sorted(table["id"].to_pylist()), sorted(other["id"].to_pylist())
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER"])
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "key = 3",
+        "key = 3 and id > 10",
+        "key = 3 or id = 55",
+        "key in (1, 2, 3, 4, 5, 6, 7, 8, 9)",
+        "key = 3 and other = 3",
+        "id > 45",
+        None,
+    ],
+)
+async def test_filters_leave_out_what_their_indices_do_not_cover(
+    tmp_path: Path, kind: Any, condition: str | None
+) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(rows(0, 50), path)
+    lance.dataset(path).create_scalar_index("key", kind)
+    lance.write_dataset(rows(50, 60), path, mode="append")
+    lance.dataset(path).create_scalar_index("other", "BTREE")
+    lance.write_dataset(rows(60, 90), path, mode="append")
+    for is_fast in (False, True):
+        own, other = await both(path, filter=condition, fast_search=is_fast)
+        assert own == other
+    dataset = await alance.dataset(path)
+    if condition is not None:
+        counted = await dataset.scanner(filter=condition, fast_search=True).count_rows()
+        assert counted == len(own)
+
+
+async def test_without_an_index_a_fast_search_finds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    lance.write_dataset(rows(0, 50), path)
+    near = {"column": "vector", "q": np.zeros(4, np.float32), "k": 4}
+    words = {"query": "w3", "columns": ["text"]}
+    for options in ({"nearest": near}, {"full_text_query": words}):
+        assert await both(path, **options, fast_search=True) == ([], [])
+        own, other = await both(path, **options)
+        assert own == other
+        assert own
+    dataset = await alance.dataset(path)
+    told = str(await dataset.scanner(nearest=near, fast_search=True).explain())
+    assert "1 fragments without an index are left out" in told
+    lance.dataset(path).create_scalar_index("text", "INVERTED", train=False)
+    assert await both(path, full_text_query=words, fast_search=True) == ([], [])
