@@ -103,7 +103,10 @@ class IndexVerbs(Handle):
         left: dict[str, Any] = dict(options)
         of_commit = [name for name in CommitArguments.__annotations__ if name in left]
         commit = CommitOptions(**{name: left.pop(name) for name in of_commit})
-        if isinstance(index_type, str) and index_type.upper() in TEXT_KINDS:
+        if not isinstance(index_type, str):
+            await self._load(index_new)
+            index_type, left = index_new.kind_and_arguments(index_type, left)
+        if index_type.upper() in TEXT_KINDS:
             await self._load(index_texts)
             texts = index_new_text.NewTextIndex.of(column, name, left, replace=replace, train=train)
             return self._on(await index_texts.create_text_index(self._snapshot, texts, commit))

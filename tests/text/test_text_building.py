@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 from lance.file import LanceFileReader
+from lance.indices import IndexConfig
 
 import alance
 from alance import MatchQuery
@@ -178,3 +179,20 @@ async def test_an_index_is_replaced_where_that_is_asked(tmp_path: Path) -> None:
     dataset = await dataset.create_index("text", "INVERTED", replace=True)
     assert [index["fragment_ids"] for index in dataset.list_indices()] == [{0, 1, 2}]
     await same(path, MATCHES)
+
+
+async def test_a_config_of_pylance_makes_an_index_of_texts(tmp_path: Path) -> None:
+    path = written(tmp_path / "t", index=False)
+    dataset = await alance.dataset(path)
+    config = IndexConfig("inverted", {"with_position": True, "stem": False})
+    dataset = await dataset.create_scalar_index("text", config)
+    right = written(tmp_path / "right", with_position=True, stem=False)
+    for query in [*MATCHES, *PHRASES]:
+        agree(await ours(dataset, query), theirs(right, query))
+    with pytest.raises(TypeError, match="colour"):
+        await dataset.create_scalar_index("text", IndexConfig("fts", {"colour": 1}))
+    for unknown in (7, None, IndexConfig(7, {})):  # type: ignore[arg-type]
+        with pytest.raises(alance.UnsupportedError, match="expected text, or what has index_type"):
+            await dataset.create_scalar_index("text", unknown)  # type: ignore[arg-type]
+    with pytest.raises(alance.UnsupportedError, match="INVERTED of texts"):
+        await dataset.create_index("text", "words")

@@ -44,7 +44,7 @@ class NewIndex:
     """
 
     column: str
-    kind: str | IndexConfig
+    kind: str
     name: str | None = None
     replace: bool = True
     train: bool = True
@@ -76,6 +76,21 @@ class Checked:
         return self.kind
 
 
+def kind_and_arguments(
+    config: IndexConfig, arguments: Mapping[str, Any]
+) -> tuple[str, dict[str, Any]]:
+    """The kind of a new index, as text, and its arguments: the config's beside others.
+
+    Raises:
+        UnsupportedError: no config.
+    """
+    if not isinstance(config, IndexConfig) or not isinstance(config.index_type, str):
+        raise UnsupportedError(
+            f"index of type {config!r}: expected text, or what has index_type and parameters"
+        )
+    return config.index_type, {**arguments, **config.parameters}
+
+
 def check_new(base: Snapshot, new: NewIndex) -> Checked:
     """The index as it would be made of a version.
 
@@ -84,11 +99,7 @@ def check_new(base: Snapshot, new: NewIndex) -> Checked:
         InvalidInputError: an unknown column, or one that such an index cannot be of.
         AlreadyExistsError: the name is in use.
     """
-    index_type, arguments = new.kind, dict(new.arguments)
-    if isinstance(index_type, IndexConfig):
-        arguments |= index_type.parameters
-        index_type = index_type.index_type
-    kind, options = kind_and_options(index_type, arguments)
+    kind, options = kind_and_options(new.kind, new.arguments)
     refuse_reuse(base)
     column = base.schema.in_this_case(new.column)
     leaf = _leaf(base, column, kind, options)
