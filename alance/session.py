@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
 from alance.checks import check_count, unexpected
-from alance.errors import InvalidInputError
+from alance.errors import InvalidInputError, UnsupportedError
 from alance.io import observing
 from alance.io.cache import SearchCache
 from alance.io.engine import Engine
@@ -178,7 +178,7 @@ class Session:
     @property
     def engine(self) -> Engine:
         """The moving parts, made at the first use inside a running loop."""
-        loop = asyncio.get_running_loop()
+        loop = _running_loop()
         if self._loop is loop and self._engine is not None and not self._closed:
             return self._engine
         if self._is_own and self._loop is not loop:
@@ -255,8 +255,12 @@ class Session:
 
     @classmethod
     def of_loop(cls) -> Session:
-        """The running loop's own session, made when first asked for."""
-        loop = asyncio.get_running_loop()
+        """The running loop's own session, made when first asked for.
+
+        Raises:
+            UnsupportedError: no event loop of asyncio is running.
+        """
+        loop = _running_loop()
         session = _of_loop.get(loop)
         if session is None or session._closed:
             for reference in _of_loop.keyrefs():
@@ -363,6 +367,21 @@ def _taken_from(place: StoreArguments, kind: type[StoreArguments]) -> Session:
     if unknown := place.keys() - kind.__annotations__.keys():
         raise unexpected(unknown, kind.__annotations__)
     return place.pop("session", None) or Session.of_loop()
+
+
+def _running_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of whoever calls.
+
+    Raises:
+        UnsupportedError: there is none, as under trio.
+    """
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError as error:
+        raise UnsupportedError(
+            "no event loop of asyncio is running: under trio or another library use `alance.sync` "
+            "in a thread (`trio.to_thread.run_sync`), without a loop `asyncio.run` or `alance.sync`"
+        ) from error
 
 
 def queues_of(session: Session) -> dict[str, CommitQueue]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -213,7 +214,7 @@ class ClientBackend:
 
     def _told(self, error: Exception, method: str, names: Names) -> AlanceError:
         """What a client raised, as an error of alance."""
-        code: Any = getattr(error, "code", None)
+        code: Any = error.code if _is_of_protocol(error) else None  # type: ignore[attr-defined]
         status: Any = getattr(error, "status", None)
         text = str(error)
         body = getattr(error, "body", None)
@@ -324,6 +325,12 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
     client = ApiClient(configuration)
     client.default_headers.update(headers)
     return RestClient(TableApi(client), NamespaceApi(client))
+
+
+def _is_of_protocol(error: Exception) -> bool:
+    """Whether an error has a code of the protocol: those of other libraries mean anything."""
+    errors = sys.modules.get("lance_namespace.errors")  # there if anybody could raise one of it
+    return errors is not None and isinstance(error, errors.LanceNamespaceError)
 
 
 def _values_refused() -> Any:

@@ -67,6 +67,16 @@ def check_not_reserved(names: Iterable[str]) -> None:
             )
 
 
+def check_no_null(name: str) -> None:
+    """Check the name of a new field, at any depth.
+
+    Raises:
+        InvalidInputError: it has a null character, at which pylance ends the whole process.
+    """
+    if "\0" in name:
+        raise InvalidInputError(f"field {name!r}: a name has no null characters; rename it")
+
+
 class UnbuiltFields:
     """The top-level fields of a wide table: each is made when it is asked for."""
 
@@ -227,8 +237,8 @@ class Schema:
 
         Raises:
             UnsupportedError: a type that the format has not.
-            InvalidInputError: names used twice, or with dots at top level; metadata or parameters
-                of an extension type that are no UTF-8.
+            InvalidInputError: names used twice, with nulls, or with dots at top level; metadata or
+                parameters of an extension type that are no UTF-8.
         """
         messages: list[file_pb2.Field] = []
         for name, count in Counter(field.name for field in schema).items():
@@ -497,6 +507,7 @@ def _append(
 ) -> None:
     if depth > MAX_DEPTH:
         raise InvalidInputError(f"field {field.name!r}: more than {MAX_DEPTH} levels deep")
+    check_no_null(field.name)
     metadata = _texts(field.metadata, f"field {field.name!r}")
     arrow = field.type
     if isinstance(arrow, pa.BaseExtensionType):

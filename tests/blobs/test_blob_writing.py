@@ -274,3 +274,58 @@ async def test_values_of_all_forms_are_those_of_pylance(tmp_path: Path) -> None:
 def test_values_that_are_no_blobs(make: Any) -> None:
     with pytest.raises(alance.InvalidInputError):
         make()
+
+
+PYTHON_VALUES: list[Any] = [
+    b"bytes", bytearray(b"array"), memoryview(b"view"), alance.Blob(b"blob"), {"data": b"dict"},
+    b"", None,
+]  # fmt: skip
+CONTENTS = [b"bytes", b"array", b"view", b"blob", b"dict", b"", None]
+
+
+async def read_values(dataset: alance.Dataset, name: str = "b") -> list[Any]:
+    table = await dataset.to_table([name], blob_handling="all_binary")
+    values: list[Any] = table[name].to_pylist()
+    return values
+
+
+@pytest.mark.parametrize("of_columns", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("way", ["create", "insert", "append", "ingest", "ingest a schema"])
+async def test_python_values_are_taken_wherever_rows_are_written(
+    tmp_path: Path, way: str, of_columns: bool
+) -> None:
+    path = str(tmp_path / "t")
+    schema = pa.schema([pa.field("id", pa.int64()), alance.blob_field("b")])
+    data: Any = [{"id": number, "b": value} for number, value in enumerate(PYTHON_VALUES)]
+    if of_columns:
+        data = {"id": list(range(len(PYTHON_VALUES))), "b": PYTHON_VALUES}
+    if way == "create":
+        await alance.write_dataset(data, path, schema=schema)
+    else:
+        dataset = await alance.write_dataset(schema.empty_table(), path)
+        if way == "insert":
+            await dataset.insert(data)
+        elif way == "append":
+            await alance.write_dataset(data, path, mode="append")
+        else:
+            given = (schema,) if way == "ingest a schema" else ()
+            async with alance.ingest(path, *given) as sink:
+                await sink.write(data)
+    dataset = await alance.dataset(path)
+    assert await read_values(dataset) == CONTENTS
+    theirs = lance.dataset(path).to_table(columns=["b"], blob_handling="all_binary")
+    assert theirs["b"].to_pylist() == CONTENTS
+
+
+async def test_python_values_are_taken_inside_structs_and_lists(tmp_path: Path) -> None:
+    blob = alance.blob_field("b")
+    fields = [pa.field("s", pa.struct([("n", pa.int8()), blob])), pa.field("l", pa.list_(blob))]
+    rows = [{"s": {"n": 1, "b": b"x"}, "l": [b"y", None]}, {"s": {"n": 2}, "l": None}]
+    dataset = await alance.write_dataset(rows, tmp_path / "t", schema=pa.schema(fields))
+    dataset = await dataset.insert(rows[:1])
+    assert await read_values(dataset, "s") == [
+        {"n": 1, "b": b"x"}, {"n": 2, "b": None}, {"n": 1, "b": b"x"}
+    ]  # fmt: skip
+    assert await read_values(dataset, "l") == [[b"y", None], None, [b"y", None]]
+    with pytest.raises(InvalidInputError, match="column 'l': blob 7: expected bytes, a URI"):
+        await dataset.insert([{"l": [7]}])

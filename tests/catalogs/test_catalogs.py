@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING, Any
 
 import lance
+import lance_namespace
 import pyarrow as pa
 import pytest
 from lance_namespace_urllib3_client.models import (
@@ -415,3 +416,25 @@ async def test_headers_do_not_follow_a_redirect_to_another_host() -> None:
             server.server_close()
     (first, second) = (server.server_address[1] for server in servers)
     assert seen == [(first, "secret", "Bearer secret"), (second, None, None)]
+
+
+class OfItsOwn(Exception):
+    """An error of another library, whose code means something else."""
+
+    code = 4
+
+
+async def test_a_code_counts_only_in_errors_of_the_protocol() -> None:
+    errors: list[Exception] = [lance_namespace.TableNotFoundError("gone"), OfItsOwn("timed out")]
+
+    class Client:
+        def describe_table(self, request: Any) -> None:
+            raise errors.pop(0)
+
+        def list_tables(self, request: Any) -> None: ...
+
+    catalog = await alance.connect(Client())
+    with pytest.raises(TableNotFoundError, match="'t': gone"):
+        await catalog.open_table("t")
+    with pytest.raises(StoreError, match="'t': timed out"):
+        await catalog.open_table("t")

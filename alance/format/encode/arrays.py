@@ -16,7 +16,7 @@ import pyarrow as pa
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.format.blocks import ConstantBlock
 from alance.format.encode.blobs import blob_rows
-from alance.format.encode.leaves import as_type, block_of
+from alance.format.encode.leaves import as_type, block_of, check_offsets
 from alance.format.encode.levels import ItemLayer, ListLayer, levels_of
 from alance.format.field import BLOB_V2_TYPE
 from alance.format.jsonb import jsonb
@@ -113,7 +113,7 @@ def _descend(
         is_map = pa.types.is_map(array.type)
         kind = field.logical_type.removeprefix("large_").removesuffix(".struct")
         _need(field, array, (is_list and kind == "list") or (is_map and kind == "map"))
-        lists, items = _lists(array, nulls, valid)
+        lists, items = _lists(field.name, array, nulls, valid)
         _descend(field.children[0], items, (*path, lists), None, num_rows, leaves)
 
 
@@ -162,9 +162,12 @@ def _nulls(field: Field, array: pa.Array, outer: Mask | None) -> tuple[Mask | No
     return (~valid, valid) if not valid.all() else (None, None)
 
 
-def _lists(array: pa.Array, nulls: Mask | None, valid: Mask | None) -> tuple[ListLayer, pa.Array]:
+def _lists(
+    name: str, array: pa.Array, nulls: Mask | None, valid: Mask | None
+) -> tuple[ListLayer, pa.Array]:
     """The lists, and the children of those that are not null."""
     starts, items = lists_of(array)
+    check_offsets(starts, len(items), name)
     sizes = np.diff(starts)
     has_empty = bool((sizes if valid is None else sizes[valid]).min(initial=1) == 0)
     if valid is None or not sizes[~valid].any():

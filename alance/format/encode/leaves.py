@@ -6,7 +6,7 @@ slot holds what the array held there; strings are emptied.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,8 @@ from alance.format.numbers import (
 )
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from alance.arrays import Bytes, Mask
     from alance.format.blocks import Block
 
@@ -110,7 +112,7 @@ def block_of(array: pa.Array, valid: Mask | None, where: str) -> Block:
     if pa.types.is_fixed_size_list(arrow):
         return _fixed_size_list(array, valid, where)
     if is_variable(arrow):
-        return _variable(array, valid)
+        return _variable(array, valid, where)
     try:
         bits = arrow.bit_width
     except ValueError:
@@ -134,9 +136,23 @@ def _indices(data: Bytes, bits: int, num_items: int, valid: Mask | None, where: 
     return FixedWidth(bits, len(raw), raw.view(np.uint8))
 
 
-def _variable(array: pa.Array, valid: Mask | None) -> VariableWidth:
+def check_offsets(offsets: npt.NDArray[np.integer[Any]], num_values: int, where: str) -> None:
+    """Check the offsets of strings or lists, which Arrow does not do by itself.
+
+    Args:
+        num_values: bytes or items that there are.
+
+    Raises:
+        InvalidInputError: offsets that decrease, or leave the values.
+    """
+    if offsets[0] < 0 or offsets[-1] > num_values or (offsets[1:] < offsets[:-1]).any():
+        raise InvalidInputError(f"field {where!r}: offsets decrease or leave the buffer")
+
+
+def _variable(array: pa.Array, valid: Mask | None, where: str) -> VariableWidth:
     """Strings from offset 0 on, those of nulls empty."""
     offsets, data = strings_of(array)
+    check_offsets(offsets, len(data), where)
     start, stop = int(offsets[0]), int(offsets[-1])
     data = data[start:stop]
     if start:

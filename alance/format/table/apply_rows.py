@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alance.errors import InvalidInputError, UnsupportedError
+from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.file_version import FileVersion
 from alance.format.table.apply_indices import covered, prune, reuse_index, with_coverage
 from alance.format.table.drafted import DraftedFragments
 from alance.format.table.indices import FRAGMENT_REUSE, holds_row_ids
 from alance.format.table.lineage import mark_moved, mark_updated
 from alance.format.table.operations import REWRITE_COLUMNS
-from alance.format.table.roaring import parse_roaring
+from alance.format.table.roaring import check_roaring, parse_roaring
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,8 +47,19 @@ def delete(draft: Draft, change: Delete) -> None:
 
 
 def update(draft: Draft, change: Update) -> None:
-    """Moved rows keep their ids; rows changed in place leave the indices of what changed."""
+    """Moved rows keep their ids; rows changed in place leave the indices of what changed.
+
+    Raises:
+        InvalidInputError: bytes that are no roaring bitmap.
+    """
     assert draft.previous is not None
+    for key, content in change.updated_fragment_offset_bitmaps.items():
+        try:
+            check_roaring(memoryview(content))
+        except CorruptFileError as error:
+            raise InvalidInputError(
+                f"Update: updated_fragment_offset_bitmaps of fragment {key}: {error}"
+            ) from error
     before = draft.previous.fragments
     sources = (before.records[position] for position in np.argsort(before.ids).tolist())
     draft.remove(change.removed_fragment_ids)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.blocks import FixedSizeListBlock, FixedWidth, VariableWidth
 from alance.format.container import MAGIC
-from alance.format.encode.leaves import as_type, block_of
+from alance.format.encode.leaves import as_type, block_of, check_offsets
 from alance.format.numbers import (
     lists_of,
     offsets_of,
@@ -157,6 +157,7 @@ def _list(
         raise _misfit(field, array)
     valid = validity_of(array)
     starts, items = lists_of(array)
+    check_offsets(starts, len(items), field.name)
     sizes = np.diff(starts)
     if valid is not None and sizes[~valid].any():
         sizes = np.where(valid, sizes, 0)

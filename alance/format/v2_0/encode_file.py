@@ -17,6 +17,7 @@ from alance.format.blocks import VariableWidth
 from alance.format.encode.arrays import leaf_values
 from alance.format.encode.base import EncodedPage
 from alance.format.encode.container import FileBuilder, column_encoding, padded
+from alance.format.encode.leaves import check_offsets
 from alance.format.layouts.fields import owns_column
 from alance.format.numbers import lists_of, storage_of, validity_of
 from alance.format.proto import encodings_v2_0_pb2 as pb
@@ -193,6 +194,7 @@ def _lists(field: Field, array: pa.Array) -> tuple[EncodedPage, pa.Array]:
     if valid is not None and not field.nullable:
         raise InvalidInputError(f"field {field.name!r}: nulls, and the field is not nullable")
     offsets, items = lists_of(array)
+    check_offsets(offsets, len(items), field.name)
     buffers = Buffers()
     entries, adjustment = ends_of(offsets, valid)
     encoding = pb.ArrayEncoding(

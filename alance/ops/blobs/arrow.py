@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -80,6 +81,48 @@ def blob_array(values: Iterable[Blob | bytes | bytearray | memoryview | str | No
         InvalidInputError: anything else.
     """
     return pa.array([_logical(value) for value in values], LOGICAL)
+
+
+def blob_values(values: Iterable[object], field: pa.Field) -> pa.Array:
+    """Python values of a field that is of blobs, or has some inside: as `blob_array` takes them, or
+    mappings of the members of its structs.
+
+    Raises:
+        InvalidInputError: a blob of another type.
+        ArrowException, TypeError, ValueError: values that make no such column.
+    """
+    return pa.array([_with_blobs(value, field) for value in values], _values_type(field))
+
+
+def _with_blobs(value: Any, field: pa.Field) -> Any:
+    """A value of a field whose blobs are structs."""
+    if value is None:
+        return None
+    if _is_blob_v2(field):
+        return value if isinstance(value, Mapping) else _logical(value)
+    if pa.types.is_struct(field.type) and isinstance(value, Mapping):
+        return {name: _with_blobs(value.get(name), field.type.field(name)) for name in value}
+    if _is_list(field.type) and not isinstance(value, str | bytes):
+        return [_with_blobs(item, field.type.value_field) for item in value]
+    return value
+
+
+def _values_type(field: pa.Field) -> pa.DataType:
+    """The type of a field, with blobs as structs of all their members."""
+    arrow = field.type
+    if _is_blob_v2(field):
+        return LOGICAL
+    if pa.types.is_struct(arrow):
+        members = [arrow.field(number) for number in range(arrow.num_fields)]
+        return pa.struct([member.with_type(_values_type(member)) for member in members])
+    if not _is_list(arrow) or not has_blobs(field):
+        return arrow
+    item = arrow.value_field.with_type(_values_type(arrow.value_field))
+    return pa.large_list(item) if pa.types.is_large_list(arrow) else pa.list_(item)
+
+
+def _is_list(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_list(arrow) or pa.types.is_large_list(arrow))
 
 
 def _logical(value: object) -> dict[str, object] | None:

@@ -13,6 +13,7 @@ from alance.ops.read.explain import explain_scan
 from alance.ops.read.options import ScanOptions
 from alance.ops.version.conditions import Bound
 from alance.ops.version.first_use import load_readers
+from alance.ops.write.sources import check_schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,6 +30,7 @@ async def explain_merge(
     """What the merge of data of a schema (None: the table's) reads of a version: the scan that
     finds matches, and what is read of rows that match, at most. See `alance.MergeInsert.explain`.
     """
+    check_schema(schema)
     plan.check()
     await load_readers(snapshot, condition=plan.condition or plan.others)
     merge = Merge.of(plan, snapshot.schema, schema or snapshot.schema.to_arrow())

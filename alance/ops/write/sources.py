@@ -18,7 +18,8 @@ import pyarrow as pa
 from alance.errors import InvalidInputError
 from alance.file.small_batches import SmallBatches
 from alance.format.schema import check_not_reserved
-from alance.ops.blobs.arrow import has_blobs
+from alance.ops.blobs.arrow import blob_values, has_blobs
+from alance.ops.write.annotations import annotated_type, has_nulls_alone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -101,6 +102,19 @@ class Source:
     num_rows: int | None = None
 
 
+def check_schema(schema: object) -> None:
+    """Check an argument `schema`.
+
+    Raises:
+        InvalidInputError: it is neither an Arrow schema nor None.
+    """
+    if not isinstance(schema, pa.Schema | None):
+        raise InvalidInputError(
+            f"schema: expected a pyarrow.Schema, not {type(schema).__name__}"
+            + "; write `schema=data.schema`" * hasattr(schema, "schema")
+        )
+
+
 async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) -> Source:
     """A stream of batches. Takes the first batch of iterables whose schema is not told.
 
@@ -110,6 +124,7 @@ async def open_source(data: Data, schema: pa.Schema | None, pool: DecodePool) ->
     Raises:
         InvalidInputError: data of another kind, or batches that do not have the schema.
     """
+    check_schema(schema)
     if isinstance(data, type):  # which has the methods of its objects
         raise _refused(data)
     num_rows = data.num_rows if isinstance(data, pa.Table | pa.RecordBatch) else None
@@ -150,9 +165,11 @@ def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
     Raises:
         InvalidInputError: values that make no column, or rows of several kinds.
     """
+    models: list[type] = []
     if isinstance(data, Mapping):
         columns = dict(data)
     else:
+        models = list(dict.fromkeys(type(row) for row in data if isinstance(row, Model)))
         rows = [row.model_dump() if isinstance(row, Model) else row for row in data]
         strange = next((row for row in rows if not isinstance(row, Mapping)), None)
         if strange is not None:
@@ -160,14 +177,17 @@ def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
         # A row need not have all names: what it lacks is null.
         names = dict.fromkeys(name for row in rows for name in row)
         columns = {name: [row.get(name) for row in rows] for name in names}
-    arrays = [_column(name, values, schema) for name, values in columns.items()]
+    arrays = [_column(name, values, schema, models) for name, values in columns.items()]
     try:
         return pa.table(arrays, names=list(columns))
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise InvalidInputError(f"a dict of columns: {error}") from error
 
 
-def _column(name: object, values: Any, schema: pa.Schema | None) -> pa.Array:
+def _column(
+    name: object, values: Any, schema: pa.Schema | None, models: Sequence[type] = ()
+) -> pa.Array:
+    """A column of Python values; where they tell no type, models that they are of may do."""
     if not isinstance(name, str):
         raise InvalidInputError(f"column {name!r}: expected a name")
     if not isinstance(values, list) and isinstance(values, Formatted):  # of a DatasetDict
@@ -176,10 +196,15 @@ def _column(name: object, values: Any, schema: pa.Schema | None) -> pa.Array:
     try:
         if isinstance(values, pa.Array | pa.ChunkedArray):
             return values
+        if schema is not None and index >= 0 and has_blobs(schema.field(index)):
+            return blob_values(values, schema.field(index))
         type_ = None if schema is None or index < 0 else schema.field(index).type
         if isinstance(values, np.ndarray) and values.ndim > 1:
             return _vectors(values, type_)
-        return pa.array(values, type_)
+        array = pa.array(values, type_)
+        if models and type_ is None and has_nulls_alone(array.type):
+            return pa.array(values, annotated_type(models, name) or array.type)
+        return array
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(f"column {name!r}: {error}") from error
 

@@ -1,0 +1,67 @@
+"""Arrow types of the annotations of pydantic models, for columns whose values do not tell one."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Sequence
+from datetime import date, datetime, time, timedelta
+from typing import Any, Final
+
+import pyarrow as pa
+
+# As Arrow infers them of values.
+_TYPES: Final = {
+    bool: pa.bool_(),
+    bytes: pa.binary(),
+    date: pa.date32(),
+    datetime: pa.timestamp("us"),
+    float: pa.float64(),
+    int: pa.int64(),
+    str: pa.string(),
+    time: pa.time64("us"),
+    timedelta: pa.duration("us"),
+}
+_LISTS: Final = (list, tuple, set, frozenset, Sequence)
+MAX_DEPTH: Final = 32  # of models inside models, which may be their own
+
+
+def annotated_type(models: Sequence[type], name: str) -> pa.DataType | None:
+    """The type of a field of models; None where no annotation tells it."""
+    fields = (getattr(model, "model_fields", {}).get(name) for model in models)
+    annotations = (field.annotation for field in fields if field is not None)
+    return next(filter(None, (_type(annotation, 0) for annotation in annotations)), None)
+
+
+def has_nulls_alone(type_: pa.DataType) -> bool:
+    """Whether values told no type, or not that of what is inside."""
+    if pa.types.is_null(type_):
+        return True
+    return any(has_nulls_alone(type_.field(number).type) for number in range(type_.num_fields))
+
+
+def _type(annotation: Any, depth: int) -> pa.DataType | None:
+    if depth > MAX_DEPTH:
+        return None
+    if annotation in _TYPES:
+        return _TYPES[annotation]
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _type(arguments[0], depth)
+    if origin is typing.Literal:
+        kinds = {type(value) for value in arguments if value is not None}
+        return _TYPES.get(kinds.pop()) if len(kinds) == 1 else None
+    if origin in (typing.Union, types.UnionType):
+        others = [argument for argument in arguments if argument is not types.NoneType]
+        return _type(others[0], depth) if len(others) == 1 else None
+    if origin in _LISTS:
+        items = [argument for argument in arguments if argument is not Ellipsis]
+        item = _type(items[0], depth + 1) if len(items) == 1 else None
+        return None if item is None else pa.list_(item)
+    fields = getattr(annotation, "model_fields", None)
+    if not isinstance(fields, dict):
+        return None
+    members = {name: _type(field.annotation, depth + 1) for name, field in fields.items()}
+    if None in members.values():
+        return None
+    return pa.struct(list(members.items()))
