@@ -131,6 +131,29 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).partition("\n\nLINE ")[0].split())
 
 
+def _with_json(arrow: pa.DataType, type_: Any) -> pa.DataType:
+    """The Arrow type of a column of a result: DuckDB gives JSON as plain strings.
+
+    Args:
+        type_: DuckDB's.
+    """
+    if str(type_) == "JSON":
+        return pa.json_()
+    if not pa.types.is_nested(arrow) or type_.id not in ("struct", "list", "map"):
+        return arrow
+    types = dict(type_.children)
+    if type_.id == "map":
+        key, item = _with_json(arrow.key_type, types["key"]), arrow.item_type
+        return pa.map_(key, arrow.item_field.with_type(_with_json(item, types["value"])))
+    if type_.id == "list":
+        item = arrow.value_field
+        return pa.list_(item.with_type(_with_json(item.type, types["child"])))
+    members = [arrow.field(number) for number in range(arrow.num_fields)]
+    return pa.struct(
+        [member.with_type(_with_json(member.type, types[member.name])) for member in members]
+    )
+
+
 class _Databases:
     """Databases in memory for one query each, and those that the next queries may have again.
 
@@ -185,6 +208,7 @@ class _Query:
         self._database: Any = None
         self._connection: Any = None
         self._reader: pa.RecordBatchReader | None = None
+        self._schema: pa.Schema | None = None  # of the result, where the reader has another
         self._changes_nothing = False
         self._has_ended = False  # without an error
         self._closing = threading.Lock()
@@ -234,14 +258,19 @@ class _Query:
         if relation is None:
             raise InvalidInputError("sql: an empty text; expected a query")
         self._reader = relation.to_arrow_reader(BATCH_ROWS)
-        return self._reader.schema
+        fields = zip(self._reader.schema, relation.types, strict=True)
+        schema = pa.schema(
+            [field.with_type(_with_json(field.type, type_)) for field, type_ in fields]
+        )
+        self._schema = None if schema == self._reader.schema else schema
+        return schema
 
     def following(self) -> pa.RecordBatch | None:
         """The next batch; None: there are no more."""
         assert self._reader is not None
         batch = next(self._reader, None)
         self._has_ended = batch is None
-        return batch
+        return batch if batch is None or self._schema is None else batch.cast(self._schema)
 
     def _interrupt(self) -> None:
         """Stop what the thread does, however much of it DuckDB has still to begin."""

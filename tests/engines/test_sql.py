@@ -445,3 +445,26 @@ def test_duckdb_reads_variables_that_are_datasets(uri: str) -> None:
     assert duckdb.sql("select count(*) from pushed where l_tax > 0.07").fetchall() == expected
     assert duckdb.sql("select count(*) from items where l_tax > 0.07").fetchall() == expected
     del pushed
+
+
+async def test_json_columns_are_json_in_results_as_in_those_of_pylance(tmp_path: Path) -> None:
+    values = pa.array(['{"a":1}', None, "[2]"], pa.json_())
+    inside = pa.StructArray.from_arrays([values], ["x"])
+    path = str(tmp_path / "t.lance")
+    rows = pa.table({"id": [1, 2, 3], "j": values, "s": inside, "t": ["a", "b", "c"]})
+    dataset = await alance.write_dataset(rows, path)
+    result = await dataset.sql("SELECT j, t, j AS k, s FROM dataset ORDER BY id")
+    assert result.schema.types == [pa.json_(), pa.string(), pa.json_(), inside.type]
+    assert result["k"].to_pylist() == ['{"a":1}', None, "[2]"]
+    assert result["s"].to_pylist() == [{"x": '{"a":1}'}, {"x": None}, {"x": "[2]"}]
+    (theirs,) = lance.dataset(path).sql("SELECT j, t FROM dataset").build().to_batch_records()
+    assert theirs.schema.types == result.schema.types[:2]
+    nested = await dataset.sql("SELECT [j] AS l, MAP {'a': j} AS m, [id] AS n FROM dataset")
+    assert nested.schema.field("l").type.value_type == pa.json_()
+    assert nested.schema.field("m").type.item_type == pa.json_()
+    assert nested["l"].to_pylist() == [['{"a":1}'], [None], ["[2]"]]
+    assert nested["m"].to_pylist()[0] == [("a", '{"a":1}')]
+    empty = await dataset.sql("SELECT j FROM dataset WHERE id > 9")
+    assert (empty.num_rows, empty.schema.types) == (0, [pa.json_()])
+    again = await alance.write_dataset(result.select(["j"]), tmp_path / "again.lance")
+    assert lance.dataset(again.uri).schema.field("j").type == pa.json_()
