@@ -161,6 +161,19 @@ async def test_older_than_a_version(tmp_path: Path) -> None:
     assert versions_of(path) == [6, 7, 8]
 
 
+async def test_folders_of_segments_go_with_their_files(tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    dataset = await alance.write_dataset(rows(0, 20), path)
+    for _ in range(3):
+        dataset = await dataset.create_scalar_index("id", "BTREE", replace=True)
+    folders = path / "_indices"
+    assert len(list(folders.iterdir())) == 3
+    await dataset.cleanup_old_versions(NOW)
+    assert [folder.name for folder in folders.iterdir()] == [
+        str(index["uuid"]) for index in dataset.list_indices()
+    ]
+
+
 def test_durations() -> None:
     assert parse_duration("14d") == timedelta(days=14)
     assert parse_duration("1h 30m") == timedelta(minutes=90)

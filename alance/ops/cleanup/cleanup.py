@@ -114,6 +114,16 @@ class Deleter:
                 return paths
         return ()
 
+    async def remove_index_folders(self, removed: Sequence[CleanupCandidateFile]) -> None:
+        """Remove the folders of index segments that are empty without some files.
+
+        No writer comes back to the folder of a segment that is in no version. Other folders stay:
+        somebody may be about to write there.
+        """
+        for folder in {name for file in removed if (name := _index_folder(file)) is not None}:
+            store, path = self._engine.registry.resolve(self._table.folder(folder))
+            await store.remove_folders(path)
+
     async def _pause(self, count: int) -> None:
         """Wait for the turn of so many files."""
         if self._rate is None:
@@ -122,6 +132,11 @@ class Deleter:
         turn = max(clock(), self._free_at)
         self._free_at = turn + count / self._rate
         await asyncio.sleep(turn - clock())
+
+
+def _index_folder(file: CleanupCandidateFile) -> str | None:
+    owner = files.owner_of(file.path)
+    return owner[1] if owner is not None and owner[0] == "index" else None
 
 
 @dataclass(slots=True)
@@ -196,7 +211,9 @@ async def cleanup(
     kept = await _made_meanwhile(engine, table, contents)
     others = [file for file in plan.others if _name(file) not in kept]
     failed = await deleter.delete(others)
-    gone = [*plan.manifests, *(file for file in others if file.path not in failed)]
+    removed = [file for file in others if file.path not in failed]
+    await deleter.remove_index_folders(removed)
+    gone = [*plan.manifests, *removed]
     return replace(counted(gone), failed_deletes=len(failed))
 
 
