@@ -78,8 +78,10 @@ class IndexVerbs(Handle):
         are found by scanning, until `optimize.optimize_indices()`. "INVERTED" (or "FTS") is of
         texts, for searches by words: see `create_index`.
 
-        Cost: a scan of the column; PUTs of the index's files; a commit. Memory: 256 MiB of values
-        and row numbers, more go to the local disk; of indices with row sets the rows of one key.
+        Cost: a scan of the column; PUTs of the index's files; a commit. Memory: `memory_bytes`
+        (256 MiB), or some 100 MiB where that is more, for the scan and what is sorted at once, of
+        n-grams twice that; other rows go to the local disk. Of indices with row sets besides the
+        rows of one key.
 
         Args:
             column: name or dotted path.

@@ -266,12 +266,7 @@ class InPlaceMachine(RuleBasedStateMachine):
 
     def catch_up(self) -> None:
         """No new index is made beside a compaction that left the others for later."""
-
-        async def work(dataset: Dataset) -> None:
-            if any(index["name"] == FRAGMENT_REUSE for index in dataset.list_indices()):
-                await dataset.optimize.optimize_indices(num_indices_to_merge=0)
-
-        self.ours.do(work)
+        self.ours.optimize({"index_names": []})
 
     @rule(kind=st.sampled_from(VALUE_KINDS), is_ours=WHO)
     def index_values(self, kind: tuple[str, str], is_ours: bool) -> None:
@@ -402,7 +397,7 @@ class InPlaceMachine(RuleBasedStateMachine):
             assert [distances[key] for key in keys] == table["_distance"].to_pylist()
 
 
-@pytest.mark.parametrize("runs", [12, pytest.param(400, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("runs", [8, pytest.param(400, marks=pytest.mark.soak)])
 def test_indices_follow_changes_in_place(runs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Segments of few rows would be built again from the column, and nothing would be carried over.
     monkeypatch.setattr(carried_values, "FEW_ROWS", 0)

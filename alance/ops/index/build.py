@@ -91,7 +91,9 @@ class SegmentBuilder(NewSegment):
             zones = zone_batches(self.snapshot, values, source, fragment_ids)
             await write_zones(self.files, source, zones)
             return
-        async with aclosing(sorted_rows(self.snapshot, values, source, fragment_ids)) as rows:
+        memory = self.options.memory_bytes
+        in_order = sorted_rows(self.snapshot, values, source, fragment_ids, memory)
+        async with aclosing(in_order) as rows:
             await self._write(source, rows)
 
     async def build_from(

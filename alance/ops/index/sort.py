@@ -1,7 +1,7 @@
 """Values with their row numbers in the order of an index, of any number of rows.
 
-Up to a budget they are sorted in memory. What is more goes to files on the local disk, is cut there
-into ranges of values by a sample of them, and sorted range by range.
+A share of the budget is sorted in memory. What is more goes to files on the local disk, is cut
+there into ranges of values by a sample of them, and sorted range by range.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from alance.io.pool import DecodePool
 
 MEMORY: Final = 256 << 20
+# Of the memory, the bytes of rows that are sorted at once. Beside them are copies, what orders
+# them, rows on their way to files, what is scanned and written: a B-tree of 10 M keys then takes
+# 235 MiB of 256.
+SORTED_SHARE: Final = 8
 SAMPLES: Final = 64  # of a batch
 MANY: Final = 4096  # values of which nearly all differ where more than 2^15 are distinct
 MAX_RANGES: Final = 64
@@ -40,7 +44,7 @@ class RowSorter:
     """Sorts batches of the columns `values` and `ids`; rows of equal values keep their order.
 
     Attributes:
-        memory: bytes that are sorted at once.
+        memory: bytes, about, of all that is held at once: rows, copies, what orders them.
     """
 
     pool: DecodePool
@@ -57,13 +61,14 @@ class RowSorter:
         """
         scratch = Scratch(self.pool)
         try:
-            spool = Spool(scratch, schema, self.memory)
+            held = max(1, self.memory // SORTED_SHARE)
+            spool = Spool(scratch, schema, held)
             async for batch in batches:
                 self._samples.append(await self.pool.run(lambda batch=batch: _sample(batch)))  # type: ignore[misc]
                 await spool.append(batch)
             ranges = [spool]
-            if spool.num_bytes > self.memory:
-                ranges = await self._cut(spool, scratch, schema)
+            if spool.num_bytes > held:
+                ranges = await self._cut(spool, scratch, schema, held)
             for bucket in ranges:
                 parts = [batch async for batch in bucket.batches()]
                 await bucket.close()
@@ -74,13 +79,13 @@ class RowSorter:
         finally:
             await scratch.remove()
 
-    async def _cut(self, spool: Spool, scratch: Scratch, schema: pa.Schema) -> list[Spool]:
+    async def _cut(
+        self, spool: Spool, scratch: Scratch, schema: pa.Schema, held: int
+    ) -> list[Spool]:
         """The rows by ranges of values, each range in a spool of its own."""
-        num_buckets = min(MAX_RANGES, -(-2 * spool.num_bytes // self.memory))
+        num_buckets = min(MAX_RANGES, -(-2 * spool.num_bytes // held))
         ends = await self.pool.run(lambda: _ends(self._samples, num_buckets))
-        buckets = [
-            Spool(scratch, schema, self.memory // (len(ends) + 1)) for _ in range(len(ends) + 1)
-        ]
+        buckets = [Spool(scratch, schema, held // (len(ends) + 1)) for _ in range(len(ends) + 1)]
         async for batch in spool.batches():
             parts = await self.pool.run(lambda batch=batch: _parted(batch, ends))  # type: ignore[misc]
             for bucket, part in zip(buckets, parts, strict=True):

@@ -14,6 +14,7 @@ from alance.expr.tree import Problem
 from alance.format.index.bloom import WRONG, is_hashed
 from alance.format.index.zones import ZONE_ROWS, ZoneOptions
 from alance.format.numbers import is_text
+from alance.ops.index.sort import MEMORY
 from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ class ValueIndexArguments(TypedDict, total=False):
         number_of_items: of "BLOOMFILTER": rows of a filter: 8192, if nothing is said.
         probability: of "BLOOMFILTER": how often a filter is wrong about a value: 0.00057, if
             nothing is said.
+        memory_bytes: of the rows of a build, 256 MiB, if nothing is said; more go to the local
+            disk. Of "ZONEMAP" and "BLOOMFILTER" a build needs no more than some MiB.
     """
 
     path: str
@@ -59,6 +62,7 @@ class ValueIndexArguments(TypedDict, total=False):
     rows_per_zone: int
     number_of_items: int
     probability: float
+    memory_bytes: int
 
 
 @runtime_checkable
@@ -81,10 +85,12 @@ class ValueOptions:
     Attributes:
         path: of a JSON index: of the values in each document.
         zones: of indices of zones.
+        memory_bytes: of the rows of a build; more go to the local disk.
     """
 
     path: str | None = None
     zones: ZoneOptions = field(default_factory=ZoneOptions)
+    memory_bytes: int = MEMORY
 
 
 PLAIN: Final = ValueOptions()
@@ -116,6 +122,8 @@ def kind_and_options(index_type: str, arguments: Mapping[str, Any]) -> tuple[str
             f"index of type {told or index_type!r}: not written by this alance, "
             f"expected {', '.join(expected)}{more}"
         )
+    memory = left.pop("memory_bytes", MEMORY)
+    check_count("memory_bytes", memory, 1 << 20)
     zones = ZoneOptions()
     if kind == ZONES:
         zones = ZoneOptions(_rows("rows_per_zone", left))
@@ -128,7 +136,7 @@ def kind_and_options(index_type: str, arguments: Mapping[str, Any]) -> tuple[str
         zones = ZoneOptions(_rows("number_of_items", left), wrong)
     if left:
         raise unexpected(left, (), f"{kind} index: ")
-    return kind, ValueOptions(path, zones)
+    return kind, ValueOptions(path, zones, memory)
 
 
 def _path(path: object) -> str:
