@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+import lance
 import pyarrow as pa
 import pytest
 
@@ -139,3 +140,25 @@ def test_rows_changed_in_place_are_not_told_by_old_segments(
     for verb, given in UPKEEP:
         getattr(ours, verb)(given)
         ours.do(lambda dataset: check(dataset, column, changed))
+
+
+@pytest.mark.parametrize("kind", ["BITMAP", "LABEL_LIST"])
+async def test_one_segment_beside_stable_row_ids_is_asked_right_by_pylance(
+    tmp_path: Path, kind: str
+) -> None:
+    """Of several segments pylance 14 takes the rows of all, moved ones by their old values too."""
+    values = [["a"]] * 10 if kind == "LABEL_LIST" else ["a"] * 10
+    rows, old = pa.table({KEY: range(10), "v": values}), list(range(3, 10))
+    dataset = await alance.write_dataset(rows, tmp_path / "t", stable_row_ids=True)
+    dataset = await dataset.create_scalar_index("v", kind)
+    dataset = await dataset.update(
+        {"v": "['b']" if kind == "LABEL_LIST" else "'b'"}, where="key < 3"
+    )
+    condition = "array_has_any(v, ['a'])" if kind == "LABEL_LIST" else "v = 'a'"
+    for options in ({"num_indices_to_merge": 0}, {"retrain": True}):
+        dataset = await dataset.optimize.optimize_indices(**options)
+        assert (await dataset.to_table([KEY], filter=condition))[KEY].to_pylist() == old
+    theirs = lance.dataset(tmp_path / "t")
+    assert theirs.to_table([KEY], filter=condition)[KEY].to_pylist() == old
+    theirs.delete(condition)
+    assert lance.dataset(tmp_path / "t").count_rows() == 3
