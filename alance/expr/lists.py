@@ -13,7 +13,7 @@ from alance.expr.compare import is_nothing, total_order
 from alance.expr.nested import ListLiteral
 from alance.expr.room import reserve
 from alance.expr.text import literal_text
-from alance.expr.tree import Literal, Node, Problem, broadcast, call, plain, plain_type
+from alance.expr.tree import Literal, Node, Once, Problem, broadcast, call, plain, plain_type
 from alance.format.numbers import (
     as_mask,
     as_numbers,
@@ -169,7 +169,9 @@ def as_list(name: str, node: Node) -> Node:
     Raises:
         Problem: something else, or a list that is written down.
     """
-    if isinstance(node, ListLiteral | Literal) or not pa.types.is_list(node.type):
+    if pa.types.is_list(node.type) and isinstance(node, ListLiteral | Literal | Once):
+        raise Problem(f"{name}: a list that is written down", unsupported=True)
+    if isinstance(node, ListLiteral) or not pa.types.is_list(node.type):
         raise Problem(f"{name}: expected a column of lists, found {node.type}")
     return node
 

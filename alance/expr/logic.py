@@ -441,12 +441,45 @@ class Case:
             if is_all:
                 break
             rest, rows = rest.filter(to_arrow(~chosen)), rows[~chosen]
-        order = np.empty(batch.num_rows, np.int64)
-        order[np.concatenate(places)] = np.arange(batch.num_rows)
-        joined = pa.concat_arrays(parts).take(to_arrow(order))
+        joined = _placed(parts, places)
         if space is not None:
             space.held = before
         return joined
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Coalesce:
+    """The first value that is not null; each is computed only for the rows that need it.
+
+    Attributes:
+        args: of one type, at least two.
+    """
+
+    args: tuple[Node, ...]
+
+    @property
+    def type(self) -> pa.DataType:
+        return self.args[0].type
+
+    def evaluate(self, batch: pa.RecordBatch) -> Value:
+        values = broadcast(self.args[0].evaluate(batch), batch.num_rows)
+        for arg in self.args[1:]:
+            step()
+            if not values.null_count:
+                break
+            absent = as_mask(pc.is_null(values))
+            part = batch.filter(to_arrow(absent)) if batch.num_columns else batch
+            others = broadcast(arg.evaluate(part), int(absent.sum()))
+            parts = [values.filter(to_arrow(~absent)), others]
+            values = _placed(parts, [np.flatnonzero(~absent), np.flatnonzero(absent)])
+        return values
+
+
+def _placed(parts: Sequence[pa.Array], places: Sequence[Int64s]) -> pa.Array:
+    """Values of the rows of a batch from parts of them, and the places of these."""
+    order = np.empty(sum(map(len, places)), np.int64)
+    order[np.concatenate(places)] = np.arange(len(order))
+    return pa.concat_arrays(parts).take(to_arrow(order))
 
 
 def _hits(condition: Node, batch: pa.RecordBatch) -> Mask:
@@ -471,7 +504,9 @@ def coalesce(*args: Node) -> Node:
     nodes = nodes[: literals[0] + 1] if literals else nodes
     if len(nodes) < 2:
         return nodes[0] if nodes else args[0]
-    return call("coalesce", pc.coalesce, *nodes)
+    if all(isinstance(node, Literal | Column) for node in nodes[1:]):
+        return call("coalesce", pc.coalesce, *nodes)
+    return Coalesce(tuple(nodes))
 
 
 def null_if(left: Node, right: Node) -> Node:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from alance.expr.arithmetic import whole_argument
 from alance.expr.casts import unify
-from alance.expr.compare import NULL, compare, is_nothing
+from alance.expr.compare import NULL, compare, distinct, is_nothing
 from alance.expr.logic import FALSE, TRUE, is_null, junction
 from alance.expr.text import literal_text
 from alance.expr.tree import (
@@ -20,12 +20,12 @@ from alance.expr.tree import (
     Literal,
     Node,
     Problem,
+    broadcast,
     call,
     item_of,
     meaning,
     plain,
     plain_type,
-    truly,
     unknown,
 )
 from alance.format.numbers import as_scalar, to_arrow
@@ -144,13 +144,13 @@ def _first(name: str, args: list[Node]) -> Node:
     node, item = _list(name, args[0]), args[1]
     items = _Slot(0, plain_type(node.type.value_type))
     other = item if isinstance(item, Literal) else _Slot(1, item.type)
-    hit = compare("=", items, other)
+    differs = distinct(items, other)  # a null is an item as any other
 
     def find(lists: pa.Array, *values: pa.Array) -> pa.Array:
         parents = pc.list_parent_indices(lists)
         slots = [plain(lists.flatten()), *[value.take(parents) for value in values]]
         batch = pa.RecordBatch.from_arrays(slots, ["item", "wanted"][: len(slots)])
-        equal = truly(hit.evaluate(batch))
+        equal = pc.invert(broadcast(differs.evaluate(batch), batch.num_rows))
         return first_true(equal, _numbers(parents), len(lists))
 
     return call(name, find, node) if other is item else call(name, find, node, item)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from alance.errors import AlanceError, InvalidInputError
 from alance.expr import logic, room
 from alance.expr.arrow import ArrowCondition
-from alance.expr.logic import Case, Junction
+from alance.expr.logic import Case, Coalesce, Junction
 from alance.expr.tree import (
     FAILURES,
     Call,
@@ -280,6 +280,8 @@ def _nullable(node: Node, schema: pa.Schema) -> bool:
     if isinstance(node, Case):
         values = parts[len(node.conditions) :]
         return any(values)
+    if isinstance(node, Coalesce):
+        return all(parts)
     if not isinstance(node, Call):
         return True
     if node.name.startswith(ANSWERS):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Value: TypeAlias = "pa.Array | pa.Scalar"
 # What kernels and conversions raise over values that they cannot take.
 FAILURES = (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, ArithmeticError)
+COMPARED: Final = frozenset(["=", "!=", "<", "<=", ">", ">="])  # whose kernels take scalars
 _FALSE: Final = as_scalar(False)
 
 
@@ -157,13 +158,15 @@ class Call:
         step()
         space = room.current()
         if space is None:
-            return self.function(*[arg.evaluate(batch) for arg in self.args])
+            space = room.Room(room.ROW_BYTES)
         before = space.held
         if self.row_bytes:
             space.hold(self.row_bytes * batch.num_rows)
         values = []
         for arg in self.args:
             value = arg.evaluate(batch)
+            if isinstance(arg, Once) and self.name not in COMPARED:
+                value = broadcast(value, batch.num_rows)  # most functions know literals as such
             values.append(value)
             if not isinstance(arg, Column) and not isinstance(value, pa.Scalar):
                 space.hold(value.nbytes)

@@ -254,3 +254,13 @@ def test_long_parts_of_a_pattern_are_found_wherever_they_are(make: Callable[[], 
     batch = pa.record_batch({"t": texts})
     mask = parse_filter(f"t like '%{part}%'", batch.schema).mask(batch)
     assert mask.to_pylist() == [None if text is None else part in text for text in texts]
+
+
+def test_values_of_coalesce_are_computed_for_the_rows_that_need_them() -> None:
+    batch = pa.record_batch({"i": [0, 5, 2, None], "s": ["x", None, "y", None]})
+    values = parse_projection("coalesce(nullif(i, 5) , 10 / (i - 2), -1)", batch.schema)
+    assert values.evaluate(batch).to_pylist() == [0, 3, 2, -1]
+    with pytest.raises(InvalidInputError, match="divide by zero"):
+        parse_projection("coalesce(s, 'a' || cast(10 / i as string))", batch.schema).evaluate(
+            pa.record_batch({"i": [0], "s": pa.array([None], pa.string())})
+        )

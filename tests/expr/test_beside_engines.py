@@ -1,0 +1,180 @@
+"""Expressions made at random, beside pylance and DuckDB: equal, or documented in docs/sql.md."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+import lance
+import pyarrow as pa
+import pytest
+
+import alance
+from alance.errors import AlanceError, UnsupportedError
+from alance.expr import parse_projection
+from alance.testing.stalls import Stalls
+from tests.expr.expressions import COLUMNS, INT, TABLE, TEXT, Expressions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    Engine = Callable[[str], "list[object] | Exception"]
+
+BATCH: Final = TABLE.to_batches()[0]
+# Lists that may be null with items beneath, which pylance reads: docs/sql.md.
+BENEATH: Final = ("array_slice(", "array_pop_back(", "array_except(")
+# What alance takes less of than pylance, by the text of its error.
+STRICTER: Final = ("lists of int64, ", "lists of int64 and of ")
+SIZED: Final = {
+    TEXT: [
+        *[
+            "repeat({}, {n})",
+            "lpad({}, {n})",
+            "rpad({}, {n}, 'é')",
+            "replace({}, 'a', 'bbbbbbbbbb')",
+        ],
+        *["concat({}, repeat('x', {n}))", "regexp_replace({}, '[a-c]', 'zzzzzzzz', 'g')"],
+        *["upper({})", "reverse({})", "case when b then {} else repeat('y', {n}) end"],
+        "({} || repeat('z', {n}))",
+    ],
+    INT: [
+        *["length({})", "levenshtein({}, repeat('b', {n}))", "octet_length({})"],
+        *["array_length(range({n}))", "array_length(array_repeat({}, {n}))"],
+    ],
+}
+
+
+def comparable(values: list[object]) -> list[object]:
+    """Values that are equal to themselves, NaN as well."""
+    return ["NaN" if isinstance(value, float) and value != value else value for value in values]
+
+
+def ours(text: str) -> list[object] | Exception:
+    try:
+        return comparable(parse_projection(text, BATCH.schema).evaluate(BATCH).to_pylist())
+    except AlanceError as error:
+        return error
+
+
+def pylance(root: Path) -> Engine:
+    dataset = lance.write_dataset(TABLE, root / "t")
+
+    def ask(text: str) -> list[object] | Exception:
+        try:
+            table = dataset.to_table(columns={"x": text, "other": "i"})
+        except Exception as error:
+            return error
+        except BaseException as error:  # a panic
+            return RuntimeError(str(error))
+        return comparable(table["x"].to_pylist())
+
+    return ask
+
+
+def duck() -> Engine:
+    connection = duckdb.connect()
+    connection.register("rows_", TABLE)
+
+    def ask(text: str) -> list[object] | Exception:
+        try:
+            table = connection.sql(f"select {text} as x from rows_").to_arrow_table()
+        except duckdb.Error as error:
+            return error
+        return comparable(table["x"].to_pylist())
+
+    return ask
+
+
+def differences(engine: Engine, expressions: Expressions, count: int) -> tuple[list[str], int]:
+    """The expressions that an engine values in another way; and how many both gave values of."""
+    different, num_equal = [], 0
+    for _ in range(count):
+        text = expressions.next()
+        mine, theirs = ours(text), engine(text)
+        if isinstance(theirs, Exception):
+            continue
+        if isinstance(mine, Exception):
+            is_known = isinstance(mine, UnsupportedError) or any(s in str(mine) for s in STRICTER)
+            if not is_known:
+                different.append(f"{text}: {mine}, not {theirs}")
+            continue
+        if any(name in text for name in BENEATH):
+            mine[2] = theirs[2]
+        if mine == theirs:
+            num_equal += 1
+        else:
+            different.append(f"{text}: {mine}, not {theirs}")
+    return different, num_equal
+
+
+def test_random_expressions_are_what_they_are_in_pylance(tmp_path: Path) -> None:
+    different, num_equal = differences(pylance(tmp_path), Expressions(0), 250)
+    assert different == []
+    assert num_equal > 100
+
+
+def test_random_expressions_are_what_they_are_in_duckdb() -> None:
+    different, num_equal = differences(duck(), Expressions(0, plain=True), 250)
+    assert different == []
+    assert num_equal > 200
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_many_random_expressions_are_what_they_are_in_pylance(tmp_path: Path, seed: int) -> None:
+    assert differences(pylance(tmp_path), Expressions(seed), 6000)[0] == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(1, 11))
+def test_many_random_expressions_are_what_they_are_in_duckdb(seed: int) -> None:
+    assert differences(duck(), Expressions(seed, plain=True), 4000)[0] == []
+
+
+def sized(choices: random.Random, kind: str, depth: int) -> str:
+    """An expression whose values may be large, or take long."""
+    if depth == 0:
+        return choices.choice(COLUMNS[TEXT])
+    form = choices.choice(SIZED[kind])
+    return form.replace("{n}", str(choices.choice([1, 100, 10_000, 500_000]))).replace(
+        "{}", sized(choices, TEXT, depth - 1)
+    )
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(10))
+async def test_large_expressions_keep_to_their_memory_and_end_with_their_caller(
+    tmp_path: Path, seed: int
+) -> None:
+    """The loop goes on meanwhile; a thread is free within a second after its caller has gone."""
+    choices = random.Random(seed)
+    rows = pa.concat_tables([TABLE] * 200)
+    root = str(tmp_path / "t")
+    await alance.write_dataset(rows, root)
+    async with alance.Session(decode_threads=1) as session:
+        dataset = await alance.dataset(root, session=session)
+        await dataset.count_rows("length(s) = 1")
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        for _ in range(50):
+            text = sized(choices, choices.choice([TEXT, INT]), choices.randint(1, 4))
+
+            async def read(text: str = text) -> None:
+                async for _ in dataset.scanner({"x": text}, io_buffer_bytes=4 << 20).to_batches():
+                    pass
+
+            async with Stalls() as stalls:
+                with suppress(TimeoutError, AlanceError):
+                    await asyncio.wait_for(read(), 0.3)
+                begun = time.perf_counter()
+                await session.engine.pool.run(int)
+                assert time.perf_counter() - begun < 1, text
+            assert stalls.longest_callback < 0.01, (text, stalls.slowest)
+            # In KiB: what a row may have, twice, since the kernels copy.
+            held = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+            assert held < 1 << 20, (text, held)
