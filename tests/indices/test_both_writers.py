@@ -243,8 +243,8 @@ async def test_segments_of_words_have_the_format_of_those_before_them(tmp_path: 
     assert table.segments() == [[0], [1]]
     await table.optimize("pylance", 10)
     assert table.segments() == [[0, 1]]
-    found = await (await table.ours()).search_text("w340", columns=["id"])
-    assert found["id"].to_pylist() == [340]
+    table_rows = await (await table.ours()).search_text("w340", columns=["id"])
+    assert table_rows["id"].to_pylist() == [340]
 
 
 async def test_an_index_in_blocks_of_256_stays_one_that_pylance_searches(tmp_path: Path) -> None:
@@ -255,6 +255,6 @@ async def test_an_index_in_blocks_of_256_stays_one_that_pylance_searches(tmp_pat
     table.append(PARTS[1])
     await table.optimize("alance", 0)
     assert table.segments() == [[0]]
-    found = await (await table.ours()).search_text("w340", columns=["id"])
+    table_rows = await (await table.ours()).search_text("w340", columns=["id"])
     theirs = lance.dataset(table.path).to_table(columns=["id"], full_text_query="w340")
-    assert found["id"].to_pylist() == theirs["id"].to_pylist() == [340]
+    assert table_rows["id"].to_pylist() == theirs["id"].to_pylist() == [340]

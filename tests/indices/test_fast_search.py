@@ -29,7 +29,7 @@ def rows(first: int, stop: int) -> pa.Table:
     )
 
 
-async def both(path: Path, **options: Any) -> tuple[list[int], list[int]]:
+async def ids_of_each(path: Path, **options: Any) -> tuple[list[int], list[int]]:
     """The ids that alance and pylance give."""
     table = await (await alance.dataset(path)).scanner(["id"], **options).to_table()
     other = lance.dataset(path).to_table(columns=["id"], **options)
@@ -59,7 +59,7 @@ async def test_filters_leave_out_what_their_indices_do_not_cover(
     lance.dataset(path).create_scalar_index("other", "BTREE")
     lance.write_dataset(rows(60, 90), path, mode="append")
     for is_fast in (False, True):
-        own, other = await both(path, filter=condition, fast_search=is_fast)
+        own, other = await ids_of_each(path, filter=condition, fast_search=is_fast)
         assert own == other
     dataset = await alance.dataset(path)
     if condition is not None:
@@ -73,12 +73,12 @@ async def test_without_an_index_a_fast_search_finds_nothing(tmp_path: Path) -> N
     near = {"column": "vector", "q": np.zeros(4, np.float32), "k": 4}
     words = {"query": "w3", "columns": ["text"]}
     for options in ({"nearest": near}, {"full_text_query": words}):
-        assert await both(path, **options, fast_search=True) == ([], [])
-        own, other = await both(path, **options)
+        assert await ids_of_each(path, **options, fast_search=True) == ([], [])
+        own, other = await ids_of_each(path, **options)
         assert own == other
         assert own
     dataset = await alance.dataset(path)
     told = str(await dataset.scanner(nearest=near, fast_search=True).explain())
     assert "1 fragments without an index are left out" in told
     lance.dataset(path).create_scalar_index("text", "INVERTED", train=False)
-    assert await both(path, full_text_query=words, fast_search=True) == ([], [])
+    assert await ids_of_each(path, full_text_query=words, fast_search=True) == ([], [])

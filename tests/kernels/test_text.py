@@ -408,8 +408,8 @@ def test_a_transducer_gives_the_tokens_and_numbers_that_it_was_made_of(
     assert parsed.find(offsets, data).tolist() == ids.tolist()
     absent = [key + b"!" for key in keys if key + b"!" not in words]
     ends = np.cumsum([0, *map(len, absent)]).astype(np.int64)
-    found = parsed.find(ends, np.frombuffer(b"".join(absent), np.uint8))
-    assert found.tolist() == [-1] * len(absent)
+    numbers_of_absent = parsed.find(ends, np.frombuffer(b"".join(absent), np.uint8))
+    assert numbers_of_absent.tolist() == [-1] * len(absent)
 
 
 def test_a_transducer_of_every_byte_after_every_byte_is_read() -> None:

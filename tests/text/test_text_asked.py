@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 async def test_a_text_in_double_quotes_is_a_phrase(tmp_path: Path, text: str) -> None:
     path = written(tmp_path / "t", with_position=True)
     lance.write_dataset(table(100, 5, 400), path, mode="append")
-    asked: Any = text
+    question: Any = text
     dataset, other = await alance.dataset(path), lance.dataset(path)
     agree(
-        await ours(dataset, asked),
+        await ours(dataset, question),
         other.to_table(columns=["id", "_score"], full_text_query=text),
     )
-    best = await ours(dataset, asked, limit=7)
+    best = await ours(dataset, question, limit=7)
     theirs = other.to_table(columns=["_score"], full_text_query=text, limit=7)
     np.testing.assert_allclose(best["_score"].to_pylist(), theirs["_score"].to_pylist(), rtol=1e-5)
     await same(path, [MatchQuery(text, "text")])  # which is of words, whatever is around them
@@ -54,18 +54,18 @@ async def test_queries_of_pylance_are_refused_with_what_to_write(tmp_path: Path)
         "MultiMatchQuery": ("fox", ["text"]),
     }.items():
         query: Any = getattr(lance.query, name)(*arguments)
-        for asked in (query, {"query": query}):
+        for question in (query, {"query": query}):
             with pytest.raises(alance.InvalidInputError, match=f"expected alance.{name}, which"):
-                await dataset.scanner(full_text_query=asked).to_table()
+                await dataset.scanner(full_text_query=question).to_table()
         assert hasattr(alance, name)
 
 
 def test_choices_may_be_those_of_pylance() -> None:
     words = lance.query.FullTextOperator
-    both: Any = words.AND
-    assert MatchQuery("a b", "t", operator=both) == MatchQuery("a b", "t", operator="AND")
-    assert MultiMatchQuery("a", ["t"], operator=both).operator == "AND"
-    assert CombinedFieldsQuery("a", ["t"], operator=both).operator == "AND"
+    every: Any = words.AND
+    assert MatchQuery("a b", "t", operator=every) == MatchQuery("a b", "t", operator="AND")
+    assert MultiMatchQuery("a", ["t"], operator=every).operator == "AND"
+    assert CombinedFieldsQuery("a", ["t"], operator=every).operator == "AND"
     element: Any = lance.query.DocumentGranularity.LIST_ELEMENT
     assert type(PhraseQuery("a", "t", document_granularity=element).document_granularity) is str
     must: Any = lance.query.Occur.MUST

@@ -17,6 +17,8 @@ import alance
 import alance.sync
 from alance.errors import InvalidInputError
 from alance.format.index.text.analyzer import Analyzer
+from alance.format.index.text.columns import token_rows
+from alance.format.index.text.dictionary import Dictionary
 from alance.format.index.text.folding import folded
 from alance.format.index.text.params import LANGUAGES, TOKENIZERS, TextParams, is_of_elements
 from alance.format.index.text.stop_words import STOP_WORDS
@@ -119,6 +121,21 @@ def test_many_distinct_tokens_keep_their_numbers() -> None:
         found = analyzer.tokens(pa.array([text], pa.large_string()))
         assert found.numbers.tolist() == list(range(30_000))
     assert analyzer.words[29_999] == "w29999"
+
+
+def test_tokens_are_as_many_as_their_transducer_has() -> None:
+    """Old releases left numbers that were greater, where rows had gone."""
+    rows = token_rows(["river", "apple"])
+    fields = dict(zip(rows.schema.names, rows.columns, strict=True))
+    fields["_token_next_id"] = pa.array([9], pa.uint32())
+    stale = pa.RecordBatch.from_arrays(list(fields.values()), list(fields))
+    assert Dictionary.parse(stale, 2).find(["apple", "pear", "river"]).tolist() == [1, -1, 0]
+    with pytest.raises(alance.CorruptFileError, match="2 tokens, 3 posting lists"):
+        Dictionary.parse(stale, 3)
+    fields["_token_fst_bytes"] = pa.array([b"short"], pa.large_binary())
+    short = pa.RecordBatch.from_arrays(list(fields.values()), list(fields))
+    with pytest.raises(alance.CorruptFileError, match="no dictionary"):
+        Dictionary.parse(short, 2)
 
 
 def test_characters_are_folded_to_ascii() -> None:

@@ -168,7 +168,8 @@ def _of_transducer(batch: pa.RecordBatch) -> tuple[Bytes, int, int]:
     ):
         raise CorruptFileError(f"text index: a dictionary of {batch.num_rows} rows, {batch.schema}")
     content = np.frombuffer(columns[0][0].as_buffer(), np.uint8)
-    return content, columns[1][0].as_py(), columns[2][0].as_py()
+    # It says itself how many there are: `_token_next_id` of old releases may be greater.
+    return content, int.from_bytes(content[-20:-12].tobytes(), "little"), columns[2][0].as_py()
 
 
 def _of_rows(batch: pa.RecordBatch) -> tuple[Int64s, Bytes, UInt32s]:
