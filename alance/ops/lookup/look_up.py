@@ -107,20 +107,20 @@ async def look_up(
     )
 
 
-async def known_fragments(snapshot: Snapshot, predicate: Predicate) -> frozenset[int] | None:
+async def covered_fragments(snapshot: Snapshot, predicate: Predicate) -> frozenset[int] | None:
     """The fragments that all indices on a filter's columns cover; None where none is asked.
 
     Cost: none, where the version's indices are known.
     """
     segments = await segments_of(snapshot)
     asked = await _asked(snapshot, predicate, segments) if segments.by_path else None
-    return _known(asked[0], segments.by_path) if asked else None
+    return _covered_by_all(asked[0], segments.by_path) if asked else None
 
 
-def _known(question: Question, indices: ByPath) -> frozenset[int]:
+def _covered_by_all(question: Question, indices: ByPath) -> frozenset[int]:
     if isinstance(question, Ask):
         return frozenset[int]().union(*(own.covered for own in _takers(question, indices)[0]))
-    return reduce(and_, (_known(part, indices) for part in question.parts))
+    return reduce(and_, (_covered_by_all(part, indices) for part in question.parts))
 
 
 async def _asked(

@@ -76,11 +76,11 @@ async def plan_scan(
         meta = meta.union(name for name in predicate.columns if name in META)
     handles = chosen(snapshot, options)
     if options.fast_search and predicate is not None and may_ask(snapshot, options):
-        from alance.ops.lookup.look_up import known_fragments
+        from alance.ops.lookup.look_up import covered_fragments
 
-        known = await known_fragments(snapshot, predicate)
-        if known is not None:
-            handles = [handle for handle in handles if handle.id in known]
+        covered = await covered_fragments(snapshot, predicate)
+        if covered is not None:
+            handles = [handle for handle in handles if handle.id in covered]
     spans: dict[int, list[tuple[int, int]]] = {}
     if predicate is None and (options.limit is not None or options.offset):
         handles, spans, options = await narrow(snapshot, handles, options)
