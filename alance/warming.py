@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from alance.io.tasks import all_of
-from alance.ops.version.first_use import ENGINE, FILTER, SQL
+from alance.ops.version.first_use import ENGINE, FILTER, GRAMMAR, LOOK_UP, SQL
 from alance.session import Session
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def warm_up(*, session: Session | None = None) -> None:
         session: whose threads are started; None: the loop's own.
     """
     engine = (session or Session.of_loop()).engine
-    await engine.pool.load(*VERBS, *FILTER, *SQL, ENGINE)
+    await engine.pool.load(*VERBS, *FILTER, LOOK_UP, *SQL, *GRAMMAR, ENGINE)
     await engine.pool.run(_parse)
     await _start_threads(engine)
 
@@ -54,7 +54,7 @@ def _parse() -> None:
     """Have the parser of SQL make its tables."""
     from alance.expr.lexical import Source
 
-    Source("a = 1 AND b IN ('x') OR c LIKE 'y%' AND d IS NOT NULL", "filter").parse()
+    Source("abs(a) = 1 AND b IN ('x') OR c LIKE 'y%' AND d IS NOT NULL", "filter").parse()
 
 
 async def _start_threads(engine: Engine) -> None:

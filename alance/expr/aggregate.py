@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 from alance.errors import InvalidInputError, UnsupportedError
 
 if TYPE_CHECKING:
-    from alance.expr.lexical import Tree
+    from alance.expr.syntax import Tree
 
 Aggregator: TypeAlias = Literal["count", "min", "max", "sum", "avg"]
 
@@ -41,24 +41,22 @@ def parse_aggregate(text: str) -> AggregateCall:
             is not looked at.
         UnsupportedError: `count(distinct x)`, or an aggregate that is not computed here.
     """
-    from sqlglot import exp
-
     from alance.expr.lexical import Source
 
     tree: Tree = Source(text, "aggregate").parse()
-    while isinstance(tree, exp.Paren):
+    while tree.kind == "Paren":
         tree, text = tree.this, text.strip()[1:-1]
     inside = _CALL.fullmatch(text)
-    if not isinstance(tree, exp.Anonymous) or inside is None:
+    if tree.kind != "Anonymous" or inside is None:
         raise InvalidInputError(f"aggregate {text!r}: {_EXPECTED}")
     function = _NAMES.get(str(tree.this).lower())
     if function is None:
         raise UnsupportedError(f"aggregate {text!r}: {_EXPECTED}; `Dataset.sql` has others")
-    if any(isinstance(argument, exp.Distinct) for argument in tree.expressions):
+    if any(argument.kind == "Distinct" for argument in tree.expressions):
         raise UnsupportedError(f"aggregate {text!r}: DISTINCT; `Dataset.sql` has it")
     if len(tree.expressions) != 1:
         raise InvalidInputError(f"aggregate {text!r}: {_EXPECTED}")
-    is_star = isinstance(tree.expressions[0], exp.Star)
+    is_star = tree.expressions[0].kind == "Star"
     if is_star and function != "count":
         raise InvalidInputError(f"aggregate {text!r}: {_EXPECTED}")
     return AggregateCall(text, function, None if is_star else inside[1].strip())

@@ -14,8 +14,9 @@ import pyarrow as pa
 from alance.expr.arrow_tokens import serialized
 from alance.expr.casts import is_text
 from alance.expr.compare import compare
-from alance.expr.functions import apply
 from alance.expr.logic import is_in, is_null, junction, negation
+from alance.expr.text import with_pattern
+from alance.expr.text_parts import ANY_TEXT
 from alance.expr.tree import FAILURES, Column, Literal, Node, Problem, plain_type
 from alance.format.numbers import as_scalar
 
@@ -202,7 +203,8 @@ def _leaf(name: str, args: Sequence[Column | Literal], options: pa.StructScalar 
         return Implied(compare("=", column, nan), is_same=True, is_true=True)
     if name == "starts_with" and not option("ignore_case").as_py():
         pattern = Literal(as_scalar(option("pattern").as_py()))
-        return Implied(apply("starts_with", [column, pattern]), is_same=True, is_true=True)
+        starts = with_pattern("", ANY_TEXT)("starts_with", [column, pattern])
+        return Implied(starts, is_same=True, is_true=True)
     if name == "is_in":
         values = option("value_set").values
         if values.null_count or not _meet(column.type, values.type):

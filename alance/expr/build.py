@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from sqlglot import exp
 
 from alance.expr import logic, nested, text
 from alance.expr.arithmetic import arithmetic, fitted, negative, number_literal
 from alance.expr.casts import cast
 from alance.expr.compare import compare, distinct
 from alance.expr.exact import Digits
-from alance.expr.functions import apply
 from alance.expr.nested import member
 from alance.expr.parameters import NOTHING, Parameters
+from alance.expr.syntax import Tree, is_kind
 from alance.expr.tree import Column, Literal, Node, Problem, plain_type, unknown
 from alance.expr.type_names import named_type
 from alance.format.numbers import as_scalar
@@ -22,19 +21,26 @@ from alance.format.numbers import as_scalar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.expr.lexical import Source, Tree
+    from alance.expr.lexical import Source
 
 MAX_DEPTH: Final = 200
 
 _COMPARED: Final = {
-    exp.EQ: "=",
-    exp.NEQ: "!=",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
+    "EQ": "=",
+    "NEQ": "!=",
+    "LT": "<",
+    "LTE": "<=",
+    "GT": ">",
+    "GTE": ">=",
 }
-_COMPUTED: Final = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.Mod: "%"}
+_COMPUTED: Final = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/", "Mod": "%"}
+
+
+def _apply(name: str, args: list[Node]) -> Node:
+    # Functions of all kinds are not imported before a text has one: a twentieth of a second.
+    from alance.expr.functions import apply
+
+    return apply(name, args)
 
 
 class Builder:
@@ -46,23 +52,24 @@ class Builder:
         self._parameters = parameters
         self._depth = 0
 
-    def build(self, tree: Tree, around: Tree = None) -> Node:
+    def build(self, tree: Tree, around: Tree | None = None) -> Node:
         """The node of a tree.
 
         Raises:
             InvalidInputError: a mistake, with its place in the text.
             UnsupportedError: valid SQL that is not evaluated here.
         """
-        while isinstance(tree, exp.Paren):
+        while tree.kind == "Paren":
             tree = tree.this
         self._depth += 1
         try:
             if self._depth > MAX_DEPTH:
                 raise self._source.too_deep()
-            builder = _BUILDERS.get(type(tree))
+            builder = _BUILDERS.get(tree.kind)
             if builder is None:
-                kind = type(tree).__name__
-                raise Problem(f"{kind} is not supported in a {self._source.what}", unsupported=True)
+                raise Problem(
+                    f"{tree.kind} is not supported in a {self._source.what}", unsupported=True
+                )
             return builder(self, tree)
         except Problem as problem:
             raise self._source.locate(problem, tree, around) from None
@@ -75,7 +82,7 @@ class Builder:
     def column(self, tree: Tree) -> Node:
         """A column or a nested field; in double quotes, text."""
         parts = tree.parts
-        if any(not isinstance(part, exp.Identifier) for part in parts):
+        if any(part.kind != "Identifier" for part in parts):
             raise Problem(f"* is not supported in a {self._source.what}", unsupported=True)
         names = [part.name for part in parts]
         if self._is_double_quoted(parts[0]):
@@ -87,7 +94,7 @@ class Builder:
             if self._schema.get_field_index(whole) >= 0:
                 names = [whole]
             elif whole.lower() in ("current_date", "current_timestamp"):
-                return apply(whole, [])
+                return _apply(whole, [])
             else:
                 names[0] = self._in_another_case(parts[0])
         column: Node = Column((names[0],), plain_type(self._schema.field(names[0]).type))
@@ -106,10 +113,10 @@ class Builder:
         return alike[0]
 
     def _is_double_quoted(self, identifier: Tree) -> bool:
-        start = identifier.meta.get("start")
+        start = identifier.start
         return bool(
             identifier.args.get("quoted")
-            and isinstance(start, int)
+            and start is not None
             and self._source.text[start : start + 1] == '"'
         )
 
@@ -122,10 +129,10 @@ class Builder:
         if len(tree.expressions) != 1:
             raise Problem("[]: expected one name or number")
         key = tree.expressions[0]
-        if isinstance(key, exp.Slice):
+        if is_kind(key, "Slice"):
             raise Problem("parts of lists", unsupported=True)
         node = self.build(tree.this)
-        if getattr(key, "is_string", False):
+        if key.args.get("is_string"):
             return member(node, key.this)
         return nested.item("[]", [node, self.build(key)])
 
@@ -135,16 +142,20 @@ class Builder:
 
     def literal(self, tree: Tree) -> Node:
         """Text or a number."""
-        return Literal(as_scalar(tree.this)) if tree.is_string else number_literal(tree.this)
+        return (
+            Literal(as_scalar(tree.this))
+            if tree.args.get("is_string")
+            else number_literal(tree.this)
+        )
 
     def chain(self, tree: Tree) -> Node:
         """AND or OR, however many: chains lean to the left and may be long."""
-        kind, operands, rest = type(tree), [], tree
-        while isinstance(rest, kind):
+        operands, rest = [], tree
+        while rest.kind == tree.kind:
             operands.append(rest.expression)
             rest = rest.this
         operands.append(rest)
-        return logic.junction(kind is exp.And, self._all(operands[::-1]))
+        return logic.junction(tree.kind == "And", self._all(operands[::-1]))
 
     def negation(self, tree: Tree) -> Node:
         """NOT."""
@@ -153,25 +164,27 @@ class Builder:
     def test(self, tree: Tree) -> Node:
         """IS NULL, IS TRUE, IS FALSE."""
         node, answer = self.build(tree.this), tree.expression
-        if isinstance(answer, exp.Null):
+        if is_kind(answer, "Null"):
             return logic.is_null(node)
-        if isinstance(answer, exp.Boolean):
+        if is_kind(answer, "Boolean"):
             return logic.is_answer(node, bool(answer.this))
         raise Problem("IS: expected NULL, TRUE or FALSE")
 
     def comparison(self, tree: Tree) -> Node:
         """= != < <= > >=."""
-        return compare(_COMPARED[type(tree)], self.build(tree.this), self.build(tree.expression))
+        return compare(_COMPARED[tree.kind], self.build(tree.this), self.build(tree.expression))
 
     def sameness(self, tree: Tree) -> Node:
         """IS [NOT] DISTINCT FROM."""
         node = distinct(self.build(tree.this), self.build(tree.expression))
-        return logic.negation(node) if isinstance(tree, exp.NullSafeEQ) else node
+        return logic.negation(node) if tree.kind == "NullSafeEQ" else node
 
     def membership(self, tree: Tree) -> Node:
         """IN a list, which may be a parameter or have some."""
         field = tree.args.get("field")
-        items = [field] if isinstance(field, exp.Placeholder) else tree.expressions
+        items: list[Tree] = tree.expressions
+        if isinstance(field, Tree) and field.kind == "Placeholder":
+            items = [field]
         if tree.args.get("query") or tree.args.get("unnest") or not items:
             raise Problem("IN: expected a list of values", unsupported=bool(tree.args.get("query")))
         node = self.build(tree.this)
@@ -186,7 +199,7 @@ class Builder:
         return parts[0] if len(parts) == 1 else logic.junction(False, parts)
 
     def _is_list(self, tree: Tree) -> bool:
-        return isinstance(tree, exp.Placeholder) and self._parameters.is_list(tree)
+        return tree.kind == "Placeholder" and self._parameters.is_list(tree)
 
     def _within(self, node: Node, tree: Tree) -> Node:
         """Whether a node is one of the values of a parameter."""
@@ -211,7 +224,7 @@ class Builder:
             self.build(tree.this),
             self.build(tree.expression),
             escape,
-            ignore_case=isinstance(tree, exp.ILike),
+            ignore_case=tree.kind == "ILike",
         )
         return logic.negation(node) if tree.args.get("negate") else node
 
@@ -219,7 +232,7 @@ class Builder:
         """LIKE ... ESCAPE."""
         inner = tree.this
         mark = text.literal_text("escape", self.build(tree.expression))
-        if isinstance(inner, exp.Not):
+        if inner.kind == "Not":
             return logic.negation(self.like(inner.this, mark))
         return self.like(inner, mark)
 
@@ -231,11 +244,11 @@ class Builder:
             left = fitted(left, right.type)
         elif is_whole and isinstance(right, Literal) and isinstance(left, Column):
             right = fitted(right, left.type)
-        return arithmetic(_COMPUTED[type(tree)], left, right)
+        return arithmetic(_COMPUTED[tree.kind], left, right)
 
     def cast(self, tree: Tree) -> Node:
         """CAST, `::`, and typed literals such as date '2020-01-01'."""
-        strict = not isinstance(tree, exp.TryCast)
+        strict = tree.kind != "TryCast"
         return cast(self.build(tree.this), named_type(tree.args["to"]), strict=strict)
 
     def case(self, tree: Tree) -> Node:
@@ -251,29 +264,29 @@ class Builder:
 
     def function(self, tree: Tree) -> Node:
         """A function by name."""
-        return apply(str(tree.this), self._all(tree.expressions))
+        return _apply(str(tree.this), self._all(tree.expressions))
 
     def substring(self, tree: Tree) -> Node:
         """SUBSTRING(text FROM first FOR count)."""
         operands = [tree.this, tree.args.get("start"), tree.args.get("length")]
-        return apply("substring", self._all([arg for arg in operands if arg is not None]))
+        return _apply("substring", self._all([arg for arg in operands if arg is not None]))
 
     def trim(self, tree: Tree) -> Node:
         """TRIM(BOTH 'x' FROM text)."""
         names = {"LEADING": "ltrim", "TRAILING": "rtrim"}
         name = names.get(str(tree.args.get("position") or "").upper(), "trim")
         operands = [tree.this, tree.expression]
-        return apply(name, self._all([arg for arg in operands if arg is not None and arg != ""]))
+        return _apply(name, self._all([arg for arg in operands if arg is not None and arg != ""]))
 
     def position(self, tree: Tree) -> Node:
         """POSITION(part IN text), and position(text, part)."""
         operands = [tree.this, tree.args.get("substr"), tree.args.get("position")]
-        return apply("position", self._all([arg for arg in operands if arg is not None]))
+        return _apply("position", self._all([arg for arg in operands if arg is not None]))
 
     def extract(self, tree: Tree) -> Node:
         """EXTRACT(part FROM moment)."""
         part = Literal(as_scalar(tree.this.name.lower()))
-        return apply("date_part", [part, self.build(tree.expression)])
+        return _apply("date_part", [part, self.build(tree.expression)])
 
     def hexadecimal(self, tree: Tree) -> Node:
         """X'00ff'."""
@@ -283,39 +296,39 @@ class Builder:
             raise Problem(f"X'{tree.this}': expected pairs of hexadecimal digits") from None
 
 
-_BUILDERS: Final[dict[type, Callable[[Builder, Tree], Node]]] = {
+_BUILDERS: Final[dict[str, Callable[[Builder, Tree], Node]]] = {
     **dict.fromkeys(_COMPARED, Builder.comparison),
     **dict.fromkeys(_COMPUTED, Builder.sum),
-    exp.And: Builder.chain,
-    exp.Or: Builder.chain,
-    exp.Not: Builder.negation,
-    exp.Is: Builder.test,
-    exp.In: Builder.membership,
-    exp.Between: Builder.between,
-    exp.Like: Builder.like,
-    exp.ILike: Builder.like,
-    exp.Escape: Builder.escape,
-    exp.NullSafeEQ: Builder.sameness,
-    exp.NullSafeNEQ: Builder.sameness,
-    exp.Column: Builder.column,
-    exp.Dot: Builder.dot,
-    exp.Bracket: Builder.bracket,
-    exp.Array: Builder.array,
-    exp.Literal: Builder.literal,
-    exp.Placeholder: Builder.placeholder,
-    exp.HexString: Builder.hexadecimal,
-    exp.Boolean: lambda _, tree: logic.TRUE if tree.this else logic.FALSE,
-    exp.Null: lambda *_: NOTHING,
-    exp.Neg: lambda builder, tree: negative(builder.build(tree.this)),
-    exp.DPipe: lambda builder, tree: text.appended(
+    "And": Builder.chain,
+    "Or": Builder.chain,
+    "Not": Builder.negation,
+    "Is": Builder.test,
+    "In": Builder.membership,
+    "Between": Builder.between,
+    "Like": Builder.like,
+    "ILike": Builder.like,
+    "Escape": Builder.escape,
+    "NullSafeEQ": Builder.sameness,
+    "NullSafeNEQ": Builder.sameness,
+    "Column": Builder.column,
+    "Dot": Builder.dot,
+    "Bracket": Builder.bracket,
+    "Array": Builder.array,
+    "Literal": Builder.literal,
+    "Placeholder": Builder.placeholder,
+    "HexString": Builder.hexadecimal,
+    "Boolean": lambda _, tree: logic.TRUE if tree.this else logic.FALSE,
+    "Null": lambda *_: NOTHING,
+    "Neg": lambda builder, tree: negative(builder.build(tree.this)),
+    "DPipe": lambda builder, tree: text.appended(
         builder.build(tree.this), builder.build(tree.expression)
     ),
-    exp.Cast: Builder.cast,
-    exp.TryCast: Builder.cast,
-    exp.Case: Builder.case,
-    exp.Anonymous: Builder.function,
-    exp.Substring: Builder.substring,
-    exp.Trim: Builder.trim,
-    exp.StrPosition: Builder.position,
-    exp.Extract: Builder.extract,
+    "Cast": Builder.cast,
+    "TryCast": Builder.cast,
+    "Case": Builder.case,
+    "Anonymous": Builder.function,
+    "Substring": Builder.substring,
+    "Trim": Builder.trim,
+    "StrPosition": Builder.position,
+    "Extract": Builder.extract,
 }

@@ -14,7 +14,7 @@ from alance.expr.arithmetic import whole, whole_argument
 from alance.expr.compare import is_nothing
 from alance.expr.digests import like_strings
 from alance.expr.nested import first_true
-from alance.expr.regex import located, translated
+from alance.expr.regex import located, reserve_search, translated
 from alance.expr.room import reserve, spend
 from alance.expr.text import as_text, emptied, literal_text
 from alance.expr.tree import Literal, Node, Problem, broadcast, call
@@ -222,6 +222,7 @@ def regexp_instr(name: str, args: list[Node]) -> Node:
     regex = located(name, translated(name, pattern, flags), number, group)
 
     def find(values: pa.Array) -> pa.Array:
+        reserve_search(values)
         behind = pc.utf8_slice_codeunits(values, start - 1) if start > 1 else values
         offsets, data = contents_of(pc.fill_null(behind, as_scalar("", behind.type)))
         firsts = regex(behind)

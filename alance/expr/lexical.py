@@ -1,41 +1,32 @@
-"""SQL text to a `sqlglot` tree, and errors that name the place in the text.
+"""SQL text to a syntax tree, and errors that name the place in the text.
 
-`sqlglot` parses; here are the words of the dialect (text in single or double quotes, names bare or
-in backticks, X'..' for bytes), the limits, and the translation of its errors. No function is known
-to the parser but those with a syntax of their own, so that all others arrive by name.
+Simple filters are parsed by `alance.expr.simple`, all others by `sqlglot`: `alance.expr.grammar`.
+Here are the limits, long lists, which are read apart, and places in the text.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import sqlglot.parser
-import sqlglot.tokens
-from sqlglot import TokenType, exp
-from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ParseError, TokenError
 
 from alance.errors import InvalidInputError
 from alance.expr.arithmetic import number_literal
 from alance.expr.exact import Digits
 from alance.expr.parameters import LONG_LIST
+from alance.expr.simple import simple_tree
+from alance.expr.syntax import Tree
 from alance.format.numbers import text_array, to_arrow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from alance.expr.tree import Problem
 
 # Parsing costs about 2 microseconds a character; above this a filter is a list of values, which
 # belongs into a pyarrow expression: pc.field(name).isin(values).
 MAX_CHARACTERS: Final = 4 << 20
-
-Tree: TypeAlias = Any  # sqlglot's node; its base class has had several names
 
 # Lists after IN of so many texts, numbers or bytes are read apart: the parser takes 10 to 50
 # microseconds for an item, and 150 for a term of OR; this a tenth of one to one.
@@ -66,62 +57,6 @@ _LISTS: Final = re.compile(
     re.DOTALL | re.VERBOSE,
 )
 
-_SYNTAX_OF_THEIR_OWN: Final = ("CAST", "EXTRACT", "SUBSTRING", "TRIM", "TRY_CAST")
-_TYPES_OF_TEXT: Final = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME")
-_PRECEDENCE: Final = getattr(sqlglot.parser, "IsPredicatePrecedence", None)
-
-
-class _Words(sqlglot.tokens.Tokenizer):
-    IDENTIFIERS: ClassVar[list[Any]] = ['"', "`"]
-    HEX_STRINGS: ClassVar[list[Any]] = [("x'", "'"), ("X'", "'")]
-    COMMENTS: ClassVar[list[Any]] = ["--", ("/*", "*/")]
-
-
-def _placeholder(parser: Any, *, is_named: bool) -> Tree:
-    """`?` or `:name`, with its place; a name may be a word of SQL."""
-    start = parser._prev.start
-    name = None
-    if is_named:
-        token = parser._curr
-        if token is None or token.start != start + 1 or not token.text.isidentifier():
-            return None
-        name = token.text
-        parser._advance()
-    placeholder = exp.Placeholder(this=name) if is_named else exp.Placeholder()
-    placeholder.meta["start"] = start
-    return placeholder
-
-
-class _Grammar(sqlglot.parser.Parser):
-    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
-    NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
-    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-        "CASE": lambda self: self._parse_case()
-    }
-    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
-        **{name: sqlglot.parser.Parser.FUNCTION_PARSERS[name] for name in _SYNTAX_OF_THEIR_OWN},
-        "POSITION": lambda self: self._parse_position(haystack_first=True),
-    }
-    COLUMN_OPERATORS: ClassVar[dict[Any, Any]] = {
-        token: meaning
-        for token, meaning in sqlglot.parser.Parser.COLUMN_OPERATORS.items()
-        if token.name in ("DOT", "DCOLON")
-    }
-    PLACEHOLDER_PARSERS: ClassVar[dict[Any, Any]] = {
-        TokenType.PLACEHOLDER: lambda self: _placeholder(self, is_named=False),
-        TokenType.COLON: lambda self: _placeholder(self, is_named=True),
-    }
-    if _PRECEDENCE is not None:
-        # `a = 1 is true` is `(a = 1) is true`, as DataFusion has it.
-        IS_PREDICATE_PRECEDENCE = _PRECEDENCE.LOW
-
-
-class AlanceDialect(Dialect):
-    """The SQL of filters: what `sqlglot` needs to read it."""
-
-    Tokenizer = _Words
-    Parser = _Grammar
-
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -151,37 +86,20 @@ class Source:
                 f"{self.what}: {len(self.text)} characters, at most {MAX_CHARACTERS} are parsed; "
                 "long lists of values fit better into a pyarrow expression (`isin`)"
             )
-        dialect = AlanceDialect()
-        try:
-            text = self._without_lists()
-            tokens = self._with_typed_texts(dialect.tokenize(text))
-            parser = dialect.parser(error_message_context=len(text))
-            trees = parser.parse_into(exp.Condition, tokens, text)
-        except ParseError as error:
-            raise self._syntax_error(error) from None
-        except TokenError as error:
-            raise self._unterminated(error) from None
-        except RecursionError:
-            raise self.too_deep() from None
-        except Exception as error:
-            # A parser of a hundred dialects meets odd input in odd ways; the text is at fault.
-            raise InvalidInputError(f"{self.what}: cannot be parsed ({error})") from error
-        trees = [tree for tree in trees if tree is not None]
-        if not trees:
-            raise InvalidInputError(f"{self.what}: expected an expression, found nothing")
-        if len(trees) > 1:
-            raise InvalidInputError(
-                f"{self.what}: expected one expression, found {len(trees)} separated by ';'"
-            )
-        self._find_placeholders(trees[0])
-        return trees[0]
+        tree = simple_tree(self.text)
+        if tree is None:
+            from alance.expr.grammar import read
+
+            tree = read(self, self._without_lists())
+        self._find_placeholders(tree)
+        return tree
 
     def _find_placeholders(self, tree: Tree) -> None:
         if "?" in self.text or ":" in self.text:
-            nodes = sorted(tree.find_all(exp.Placeholder), key=lambda node: node.meta["start"])
-            self.placeholders[:] = nodes
-            for number, node in enumerate(nodes):
-                node.meta["number"] = number
+            nodes = [node for node in tree.walk() if node.kind == "Placeholder"]
+            self.placeholders[:] = sorted(nodes, key=lambda node: node.start or 0)
+            for number, node in enumerate(self.placeholders):
+                node.number = number
 
     def _without_lists(self) -> str:
         """The text with IN, an empty text and spaces in the place of each long list."""
@@ -201,8 +119,7 @@ class Source:
         """The items of the long list in whose place a literal was read, as texts, bytes, int64,
         or numbers as they are written.
         """
-        start = tree.meta.get("start", -1) if isinstance(tree, exp.Literal) else -1
-        items = self._lists.get(start)
+        items = self._lists.get(-1 if tree.start is None else tree.start)
         if items is None:
             return None
         if items[0] in "xX":
@@ -218,7 +135,7 @@ class Source:
             texts = [text.replace("''", "'") for text in texts]
         return text_array([text.encode() for text in texts], pa.large_string())
 
-    def locate(self, problem: Problem, tree: Tree, around: Tree = None) -> Exception:
+    def locate(self, problem: Problem, tree: Tree, around: Tree | None = None) -> Exception:
         """The public error for a problem at a node (or, where that has no place, around it)."""
         start = first_offset(tree)
         if start is None and around is not None:
@@ -235,40 +152,6 @@ class Source:
         """The error for text that nests deeper than Python's stack."""
         return InvalidInputError(f"{self.what}: nested too deeply")
 
-    def _with_typed_texts(self, tokens: list[Tree]) -> list[Tree]:
-        """The tokens, with text in double quotes after a type as text: `timestamp "2020-01-01"`."""
-        for before, token in pairwise(tokens):
-            is_name = token.token_type == TokenType.IDENTIFIER and self.text[token.start] == '"'
-            if is_name and before.token_type.name in _TYPES_OF_TEXT:
-                token.token_type = TokenType.STRING
-        return tokens
-
-    def _syntax_error(self, error: ParseError) -> InvalidInputError:
-        first = error.errors[0] if error.errors else {}
-        highlight = first.get("highlight") or ""
-        offset = len(first.get("start_context") or "")
-        reason = str(first.get("description") or "not understood")
-        if reason.startswith("Invalid expression"):
-            reason = "expected an operator or the end"
-        elif reason.startswith("Required keyword"):
-            reason = "an operand is missing"
-        seen = f"near {highlight[:60]!r}" if highlight else "at the end"
-        return InvalidInputError(
-            f"{self.what}, {self.place(offset)}: syntax error {seen}: {reason}"
-        )
-
-    def _unterminated(self, error: TokenError) -> InvalidInputError:
-        match = re.search(r"Missing (\S+) from (\d+):(\d+)", str(error.__cause__))
-        if match is None:
-            return InvalidInputError(
-                f"{self.what}: text, name or comment not closed before {self.place(len(self.text))}"
-            )
-        closing, line, column = match.groups()
-        return InvalidInputError(
-            f"{self.what}: opened at line {line}, column {column} and not closed: "
-            f"expected {closing} before the end"
-        )
-
 
 def _items_of(match: re.Match[str]) -> str:
     """The items of a list or a chain, parted by commas."""
@@ -278,13 +161,8 @@ def _items_of(match: re.Match[str]) -> str:
     return ",".join(re.findall(term, match["terms"]))
 
 
-def first_offset(tree: Tree) -> int | None:
+def first_offset(tree: object) -> int | None:
     """Where in the text a node begins, as far as its names and literals tell."""
-    if not isinstance(tree, exp.Expression):
+    if not isinstance(tree, Tree):
         return None
-    best: int | None = None
-    for node in tree.walk():
-        start = node.meta.get("start") if node.meta else None
-        if isinstance(start, int) and (best is None or start < best):
-            best = start
-    return best
+    return min((node.start for node in tree.walk() if node.start is not None), default=None)

@@ -196,7 +196,9 @@ def _against_written(name: str, args: list[Node]) -> tuple[Node, tuple[Node, ...
 def _list(name: str, node: Node) -> Node:
     kind = node.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
-    if isinstance(node, ListLiteral) or not (is_list or pa.types.is_fixed_size_list(kind)):
+    if isinstance(node, ListLiteral):
+        raise Problem(f"{name}: a list that is written down", unsupported=True)
+    if not (is_list or pa.types.is_fixed_size_list(kind)):
         raise Problem(f"{name}: expected a column of lists, found {kind}")
     return node
 

@@ -27,7 +27,8 @@ from alance.expr.tree import FAILURES, Literal, Problem, one_line, plain
 from alance.format.numbers import as_scalar, text_array, to_arrow
 
 if TYPE_CHECKING:
-    from alance.expr.lexical import Source, Tree
+    from alance.expr.lexical import Source
+    from alance.expr.syntax import Tree
 
 Items: TypeAlias = "Sequence[Literal] | pa.Array | Digits"
 NOTHING: Final = Literal(as_scalar(None, pa.null()))
@@ -104,7 +105,7 @@ class Parameters:
     def _value(self, tree: Tree) -> object:
         if isinstance(self._values, Mapping):
             return self._values[tree.this]
-        return self._values[tree.meta["number"]]
+        return self._values[tree.number]
 
 
 def _is_list(value: object) -> bool:
@@ -275,7 +276,7 @@ def _decimal(value: Decimal) -> Literal | None:
 
 
 def _name(tree: Tree) -> str:
-    return f"parameter :{tree.this}" if tree.this else f"parameter {tree.meta['number'] + 1}"
+    return f"parameter :{tree.this}" if tree.this else f"parameter {tree.number + 1}"
 
 
 def _type(value: object) -> str:

@@ -37,7 +37,8 @@ from alance.format.paths import join_path
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.expr.lexical import Source, Tree
+    from alance.expr.lexical import Source
+    from alance.expr.syntax import Tree
 
     Params = Sequence[object] | Mapping[str, object] | None
 

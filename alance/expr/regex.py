@@ -15,9 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.compare import NULL, is_nothing
+from alance.expr.room import reserve
 from alance.expr.text import as_text, literal_text, reserve_growth
 from alance.expr.text_parts import regex_parts
-from alance.expr.tree import FAILURES, Node, Pattern, Problem, call, meaning, one_line, truly
+from alance.expr.tree import (
+    FAILURES,
+    Node,
+    Pattern,
+    Problem,
+    broadcast,
+    call,
+    meaning,
+    one_line,
+    truly,
+)
 from alance.format.numbers import as_mask, as_numbers, as_scalar
 
 if TYPE_CHECKING:
@@ -30,6 +41,7 @@ _MEMBERS: Final = {
     "d": r"\p{Nd}",
     "s": r"\t\n\v\f\r\x{85}\p{Z}",
 }
+SEARCH_WORK: Final = 16  # so many times their size texts count that are searched
 _GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\((?!\?[^P<])")
 _FLAGS: Final = frozenset("ims")
 _NAMED: Final = re.compile(r"\(\?P?<[^>=!]+>")
@@ -41,7 +53,12 @@ def regexp_like(name: str, args: list[Node]) -> Node:
     if any(is_nothing(arg) for arg in args):
         return NULL
     regex, node = _pattern(name, args), as_text(name, args[0])
-    matches = call(name, lambda values: pc.match_substring_regex(values, regex), node)
+
+    def match(values: pa.Array) -> pa.Array:
+        reserve_search(values)
+        return pc.match_substring_regex(values, regex)
+
+    matches = call(name, match, node)
     return meaning(matches, Pattern(node, parts=regex_parts(literal_text(name, args[1]))))
 
 
@@ -60,6 +77,7 @@ def regexp_count(name: str, args: list[Node]) -> Node:
     regex = _pattern(name, args)
 
     def count(values: pa.Array) -> pa.Array:
+        reserve_search(values)
         counts = pc.cast(pc.count_substring_regex(values, regex), pa.int64())
         return pc.fill_null(counts, as_scalar(0))
 
@@ -75,6 +93,7 @@ def regexp_replace(name: str, args: list[Node]) -> Node:
     count = pc.match_substring_regex if most else pc.count_substring_regex
 
     def replace(values: pa.Array) -> pa.Array:
+        reserve_search(values)
         reserve_growth(values, new, lambda: count(values, regex), new.count("\\"))
         return pc.replace_substring_regex(values, regex, new, max_replacements=most)
 
@@ -106,6 +125,7 @@ class Match:
         """Whether there is a match; false of a null."""
 
         def test(values: pa.Array) -> pa.Array:
+            reserve_search(values)
             return truly(pc.match_substring_regex(values, self.regex))
 
         return call(self.name, test, self.text)
@@ -118,9 +138,8 @@ class Match:
         """
         if _GROUP.search(self.regex):
             raise Problem(f"{self.name}: the texts of groups", unsupported=True)
-        values = self.text.evaluate(batch)
-        if isinstance(values, pa.Scalar):
-            values = pa.repeat(values, batch.num_rows)
+        values = broadcast(self.text.evaluate(batch), batch.num_rows)
+        reserve_search(values)
         groups = pc.extract_regex(values, f"(?P<m>{self.regex})")
         texts = pc.struct_field(groups, [0])
         hit = pc.is_valid(groups)
@@ -129,6 +148,16 @@ class Match:
         offsets = pa.concat_arrays([first, offsets])
         misses = pc.invert(hit)
         return pa.ListArray.from_arrays(offsets, texts.filter(hit), mask=misses)
+
+
+def reserve_search(values: pa.Array) -> None:
+    """Have few texts searched by a pattern at once: that takes a hundred times as long as a copy.
+
+    Raises:
+        TooLarge: too many for one call of Arrow, which cannot be stopped.
+    """
+    if len(values) > 1:
+        reserve(SEARCH_WORK * values.nbytes)
 
 
 def translated(name: str, pattern: str, flags: str = "") -> str:

@@ -11,9 +11,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from sqlglot import exp
 
 from alance.expr.casts import MAX_PRECISION, cast
+from alance.expr.syntax import is_kind
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Problem, plain_type, unknown
 from alance.format.numbers import as_scalar
@@ -21,7 +21,7 @@ from alance.format.numbers import as_scalar
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from alance.expr.lexical import Tree
+    from alance.expr.syntax import Tree
     from alance.expr.tree import Node
 
 MAX_DEPTH: Final = 32
@@ -87,8 +87,8 @@ def named_type(tree: Tree) -> pa.DataType:
     Raises:
         Problem: not a known type, or a decimal without its precision and scale.
     """
-    name = str(getattr(tree.this, "value", tree.this)).upper()
-    params = [param for param in tree.expressions if isinstance(param, exp.DataTypeParam)]
+    name = str(tree.this).upper()
+    params = [param for param in tree.expressions if is_kind(param, "DataTypeParam")]
     numbers = [_whole(param.this) for param in params]
     if name in ("DECIMAL", "DECIMAL128", "DECIMAL256", "BIGDECIMAL", "NUMERIC"):
         return _decimal_type(numbers)
@@ -100,7 +100,7 @@ def named_type(tree: Tree) -> pa.DataType:
     if name == "TIMESTAMPTZ":
         return pa.timestamp("us", "UTC")
     if name not in TYPES:
-        raise unknown("type", tree.sql().lower(), [*map(str.lower, TYPES), "string", "decimal"])
+        raise unknown("type", tree.args["sql"], [*map(str.lower, TYPES), "string", "decimal"])
     return TYPES[name]
 
 

@@ -6,7 +6,7 @@ Files of 2.x have a buffer, found by its magic; files of 0.1 have pages of stati
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +19,6 @@ from alance.format.layouts.place import fetch
 from alance.format.numbers import as_scalar, to_arrow
 from alance.format.plans import ByteRange, together
 from alance.format.statistics import Bounds, head_bytes, kind_of, parse_head, parse_zones
-from alance.format.v0_1.metadata import BatchContainer
-from alance.format.v0_1.statistics import read_statistics as read_batch_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
     from alance.format.container import Container
     from alance.format.plans import Plan
     from alance.format.statistics import Statistics
+    from alance.format.v0_1.metadata import BatchContainer
     from alance.format.v0_1.statistics import BatchStatistics
 
 WHOLE_BYTES: Final = 256 << 10  # buffers up to here are read at once
@@ -168,8 +167,8 @@ def read_zones(
     Raises:
         CorruptFileError: other bytes than were written.
     """
-    if isinstance(container, BatchContainer):
-        plans = [_read_batches(container, key, states) for key in places]
+    if container.version is FileVersion.V0_1:
+        plans = [_read_batches(cast("BatchContainer", container), key, states) for key in places]
         read = dict(zip(places, (yield from together(plans)), strict=True))
         return {key: zones for key, zones in read.items() if zones.statistics is not None}
     statistics = yield from read_statistics(container, list(places.values()), states)
@@ -187,6 +186,9 @@ def _read_batches(container: BatchContainer, key: int, states: States) -> Plan[B
     place = ("batch statistics", container.path, key)
     zones: BatchZones | None = states.peek(place)
     if zones is None:
+        # Readers of such files are not imported for others: a tenth of a second.
+        from alance.format.v0_1.statistics import read_statistics as read_batch_statistics
+
         read = yield from from_content(read_batch_statistics(container, key), container)
         zones = BatchZones(read)
         states.put(place, zones, zones.num_bytes)

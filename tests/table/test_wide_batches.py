@@ -44,9 +44,7 @@ def rows(version: str) -> list[Any]:
 
 
 @pytest.mark.usefixtures("narrow")
-@pytest.mark.parametrize(
-    ("version", "max_rows_per_file"), [("2.0", 3), ("2.0", 100), ("2.2", 100)]
-)
+@pytest.mark.parametrize(("version", "max_rows_per_file"), [("2.0", 3), ("2.0", 100), ("2.2", 100)])
 async def test_scans_shrink_their_batches(
     tmp_path: Path, version: str, max_rows_per_file: int
 ) -> None:

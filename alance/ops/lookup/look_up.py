@@ -18,7 +18,6 @@ from alance.expr.arrow import ArrowCondition
 from alance.expr.arrow_parts import implied_by
 from alance.expr.index_query import AllOf, Ask, question_of
 from alance.expr.logic import Junction
-from alance.expr.pruning import num_listed
 from alance.expr.tree import FAILURES, Problem
 from alance.format.paths import join_path
 from alance.format.row_set import RowSet
@@ -26,7 +25,7 @@ from alance.io import trace
 from alance.io.tasks import all_of
 from alance.ops.lookup.ask import Asked, ask_segment, takes
 from alance.ops.lookup.segments import segments_of
-from alance.ops.version.conditions import CHARACTER_BYTES, KEY_BYTES, expression_work
+from alance.ops.lookup.work import checking_work
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -150,14 +149,6 @@ async def _asked(
     if key not in remember:
         await decode(lambda: remember(key, make), work)
     return remember(key, make)[1]
-
-
-def checking_work(predicate: Predicate) -> int:
-    """The work of making of a filter what bounds are asked, as bytes to decode."""
-    work = CHARACTER_BYTES * len(predicate.text) + KEY_BYTES * num_listed(predicate.condition)
-    if isinstance(predicate.condition, ArrowCondition):
-        work += expression_work(predicate.text)
-    return work
 
 
 def _is_taken(indices: ByPath, ask: Ask) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sized
@@ -81,7 +82,8 @@ class _Remembered:
             if result is not None:
                 self._filters.move_to_end((text, schema))
                 return result
-        result = await snapshot.engine.decode(make, CHARACTER_BYTES * len(text))
+        work = CHARACTER_BYTES * len(text) if _is_simple(text) else math.inf
+        result = await snapshot.engine.decode(make, work)
         if len(text) <= MAX_TEXT and (schema is None or not MOMENTS.search(text)):
             self._put(text, schema, result)
         return result
@@ -94,6 +96,13 @@ class _Remembered:
             while self._num_characters > MAX_CHARACTERS or len(self._filters) > MAX_TEXTS:
                 (dropped, _), _ = self._filters.popitem(last=False)
                 self._num_characters -= len(dropped)
+
+
+def _is_simple(text: str) -> bool:
+    """Whether a text is parsed quickly, and has no constants that take long."""
+    from alance.expr.simple import simple_tree
+
+    return simple_tree(text) is not None
 
 
 _remembered: Final = _Remembered()

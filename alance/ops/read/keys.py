@@ -25,7 +25,7 @@ from alance.ops.read.ordering import output_schema
 from alance.ops.read.plan import parsed
 from alance.ops.read.scan import scanned
 from alance.ops.version.conditions import KEY_BYTES, Among
-from alance.ops.version.first_use import FILTER
+from alance.ops.version.first_use import FILTER, LOOK_UP
 from alance.ops.version.projection import plain_names
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Missing: TypeAlias = Literal["error", "skip", "null"]
 KeyColumn: TypeAlias = "str | Sequence[str] | None"
 _Row: TypeAlias = "dict[str, Any] | pa.Table | InvalidInputError"
 
-KEYS: Final = ("alance.expr.keys", *FILTER)
+KEYS: Final = ("alance.expr.keys", *FILTER, LOOK_UP)
 AT_ONCE: Final = 4  # lookups of one kind under way: each does for all that wait
 NAMED: Final = 3  # missing keys that an error names
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -113,7 +114,9 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
 
 async def parsed(snapshot: Snapshot, columns: Columns, make: Callable[[], T]) -> T:
     """What is made of columns, in the pool where some are computed."""
-    return await snapshot.engine.pool.run(make, inline=not isinstance(columns, Mapping))
+    if not isinstance(columns, Mapping):
+        return make()
+    return await snapshot.engine.decode(make, math.inf)
 
 
 def projection_of(

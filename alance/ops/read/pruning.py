@@ -16,7 +16,7 @@ from alance.file.zones import read_zones
 from alance.format.numbers import distinct
 from alance.format.plans import together
 from alance.format.statistics import Bounds, whole_bounds
-from alance.ops.lookup.look_up import checking_work
+from alance.ops.lookup.work import checking_work
 from alance.ops.read.groups import file_bytes
 from alance.ops.read.rows import num_rows_of
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping
 from functools import partial
 from operator import attrgetter
@@ -95,9 +96,9 @@ async def flat_rows(
     needed = list(dict.fromkeys([*projection.fields, *projection.meta]))
     taking = take_addresses if by_address else take_rows
     batch = batch_of(await taking(snapshot, rows, needed))
+    work: float = 0 if projection.is_plain else OUTPUT_WORK * len(projection.outputs) + batch.nbytes
     if projection.is_computed:
-        return await snapshot.engine.pool.run(lambda: projection.apply(batch))
-    work = 0 if projection.is_plain else OUTPUT_WORK * len(projection.outputs) + batch.nbytes
+        work = math.inf
     return await snapshot.engine.decode(lambda: projection.apply(batch), work)
 
 
@@ -182,7 +183,7 @@ async def _take_placed(
     await load_readers(snapshot, columns)
     choose = partial(snapshot.taken_columns, columns)
     is_computed = isinstance(columns, Mapping)
-    choice = await snapshot.engine.pool.run(choose) if is_computed else choose()
+    choice = await snapshot.engine.decode(choose, math.inf) if is_computed else choose()
     projection, schema = choice.projection, choice.schema
     positions, rows, cuts, places = placed
     if not positions:

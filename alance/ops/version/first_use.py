@@ -25,10 +25,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SQL: Final = ("alance.expr.lexical", "alance.expr.build")
-FILTER: Final = ("alance.ops.read.pruning", "alance.ops.lookup.look_up")
+GRAMMAR: Final = ("alance.expr.grammar", "alance.expr.functions")  # of texts that are not simple
+FILTER: Final = ("alance.ops.read.pruning", "alance.expr.simple")
+LOOK_UP: Final = "alance.ops.lookup.look_up"
 ENGINE: Final = "pyarrow.acero"  # runs pyarrow expressions
 ARROW: Final = "pyarrow.compute"  # what puts rows in another order
-OLDER_FILES: Final = ("alance.file.v2_0_open", "alance.file.v0_1")
+OLDER_FILES: Final = (
+    "alance.file.v2_0_open",
+    "alance.file.v0_1",
+    "alance.format.v0_1.statistics",
+)
 NEWER_FILES: Final = "alance.format.layouts.planar"
 _loaded: Final[set[str]] = set()
 
@@ -61,6 +67,8 @@ async def load_readers(
     texts = [text for text in texts if text is not None]
     if texts:
         needed += FILTER
+        if snapshot.manifest.indices:
+            needed.append(LOOK_UP)
         if any(isinstance(text, str | Bound) for text in texts):
             needed += SQL
         if not all(isinstance(text, str | Bound | Among) for text in texts):
@@ -68,3 +76,13 @@ async def load_readers(
     if not _loaded.issuperset(needed):
         await snapshot.engine.pool.load(*needed)
         _loaded.update(needed)
+    if texts and not _loaded.issuperset(GRAMMAR) and not all(map(_is_simple, texts)):
+        await snapshot.engine.pool.load(*GRAMMAR)
+        _loaded.update(GRAMMAR)
+
+
+def _is_simple(text: object) -> bool:
+    from alance.expr.simple import simple_tree
+
+    text = text.text if isinstance(text, Bound) else text
+    return not isinstance(text, str) or simple_tree(text) is not None

@@ -1,0 +1,256 @@
+"""The parser of simple filters: comparisons of columns with literals, joined by AND, OR, NOT.
+
+    a.b <= -1.5 AND (c IN ('x', ?) OR NOT d IS NULL) AND e NOT LIKE 'x%' AND f BETWEEN 1 AND :high
+
+Most filters are such, and `sqlglot`, which reads all others, takes a fifth of a second to be
+imported. What is read here gives the tree that `sqlglot` gives; whatever is not sure to do so is
+left to it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from alance.expr.syntax import Tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_SIMPLE: Final = 4 << 10  # characters; longer texts are read elsewhere anyway
+MAX_ITEMS: Final = 48  # of a list, or terms of a chain; longer ones are read apart: see `lexical`
+MAX_NESTED: Final = 24  # parentheses, and NOT
+
+_TOKEN: Final = re.compile(
+    r"""\s*+(?:
+        (?P<word>[A-Za-z_][A-Za-z0-9_]*+)(?![^\x00-\x7f]|['"$@\#])
+      | `(?P<quoted>[^`]++)`
+      | (?P<text>'(?:[^']|'')*+')(?!\w)
+      | (?P<number>[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)(?![\w.$@\#'"])
+      | (?P<sign><=|>=|<>|!=|[=<>](?![=<>])|[(),.?]|-(?!-))
+      | :(?P<parameter>[A-Za-z_][A-Za-z0-9_]*+)(?![^\x00-\x7f]|['"$@\#])
+    )""",
+    re.VERBOSE,
+)
+_END: Final = ("end", "", -1)
+_COMPARED: Final = {"=": "EQ", "<>": "NEQ", "!=": "NEQ"}
+_COMPARED_ORDER: Final = {"<": "LT", "<=": "LTE", ">": "GT", ">=": "GTE"}
+# Words that SQL has a use for: as bare names of columns they are left to sqlglot.
+_SQL_WORDS: Final = """
+    ALL ALTER ANALYZE AND ANTI ANY APPLY ARRAY AS ASC ASOF AT AUTOINCREMENT AUTO_INCREMENT
+    BEGIN BETWEEN BIGDECIMAL BIGINT BIGNUM BIGNUMERIC BINARY BIT BLOB BOOL BOOLEAN BPCHAR BY
+    BYTE BYTEA CACHE CALL CASE CAST CHAR CHARACTER CLOB COLLATE COLUMN COMMENT COMMIT
+    CONNECT CONNECT_BY_ROOT CONSTRAINT COPY CREATE CROSS CUBE CURRENT_CATALOG CURRENT_DATE
+    CURRENT_SCHEMA CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DATABASE DATE DATEMULTIRANGE
+    DATERANGE DATETIME DEC DECFLOAT DECIMAL DECIMAL128 DECIMAL256 DECIMAL32 DECIMAL64
+    DEFAULT DELETE DESC DESCRIBE DISTINCT DIV DOUBLE DROP ELSE END ENUM ESCAPE EXCEPT
+    EXECUTE EXISTS EXPLAIN EXTRACT FALSE FETCH FILE FILTER FINAL FIRST FIXED FLOAT FLOAT4
+    FLOAT8 FOR FORMAT FROM FULL FUNCTION GEOGRAPHY GEOMETRY GLOB GRANT GROUP HAVING HUGEINT
+    ILIKE IN INDEX INET INNER INSERT INT INT1 INT128 INT16 INT2 INT256 INT32 INT4
+    INT4MULTIRANGE INT4RANGE INT64 INT8 INT8MULTIRANGE INT8RANGE INTEGER INTERSECT INTERVAL
+    INTO IS ISNULL JOIN JSON JSONB KEEP KILL LATERAL LEFT LIKE LIMIT LIST LOAD LOCALTIME
+    LOCALTIMESTAMP LOCK LONG LONGBLOB LONGTEXT LONGVARCHAR MAP MATCH MEDIUMBLOB MEDIUMINT
+    MEDIUMTEXT MERGE NAMESPACE NATURAL NCHAR NEXT NOT NOTNULL NULL NULLABLE NUMBER NUMERIC
+    NUMMULTIRANGE NUMRANGE NVARCHAR NVARCHAR2 OBJECT OFFSET ON OPERATOR OPTIMIZE OR ORDER
+    ORDINALITY OUT OUTER OVER OVERLAPS OVERWRITE PARTITION PARTITIONED_BY PERCENT PIVOT
+    POSITION PRAGMA PREPARE PRIOR PROCEDURE QUALIFY RANGE REAL RECURSIVE REF REFERENCES
+    REGEXP RENAME REPLACE RETURNING REVOKE RIGHT RLIKE ROLLBACK ROLLUP ROW ROWS SCHEMA
+    SELECT SEMI SEQUENCE SESSION SESSION_USER SET SETTINGS SHORT SHOW SMALLINT SOME STR
+    STRAIGHT_JOIN STRING STRUCT SUBSTRING TABLE TABLESAMPLE TEMP TEMPORARY TEXT THEN TIME
+    TIMESTAMP TIMESTAMPLTZ TIMESTAMPNTZ TIMESTAMPTZ TIMESTAMP_LTZ TIMESTAMP_NTZ TIMETZ
+    TIME_NS TINYBLOB TINYINT TINYTEXT TO TRIGGER TRIM TRUE TRUNCATE TRY_CAST TSMULTIRANGE
+    TSRANGE TSTZMULTIRANGE TSTZRANGE UHUGEINT UINT UINT128 UINT256 UNCACHE UNION UNIQUE
+    UNKNOWN UNNEST UNPIVOT UPDATE USE USING UUID VACUUM VALUES VARBINARY VARCHAR VARCHAR2
+    VARIANT VECTOR VIEW VOLATILE WHEN WHERE WINDOW WITH XOR
+"""
+_WORDS: Final = frozenset(_SQL_WORDS.split())
+
+
+class _Declined(Exception):
+    """Raised where a text is not simple."""
+
+
+def simple_tree(text: object) -> Tree | None:
+    """The tree of a simple filter; None: it is to be read by `sqlglot`. Takes some microseconds."""
+    if not isinstance(text, str) or len(text) > MAX_SIMPLE:
+        return None
+    try:
+        return _Parser(text).whole()
+    except _Declined:
+        return None
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._tokens: list[tuple[str, str, int]] = []
+        end, size = 0, len(text.rstrip())
+        while end < size:
+            match = _TOKEN.match(text, end)
+            if match is None or match.lastgroup is None:
+                raise _Declined
+            kind = match.lastgroup
+            self._tokens.append((kind, match[kind], match.end() - _width(kind, match[kind])))
+            end = match.end()
+        self._tokens += [_END, _END]
+        self._at = 0
+        self._num_nested = 0
+
+    def whole(self) -> Tree:
+        tree = self._chain("OR", "Or", self._conjunction)
+        if self._tokens[self._at] is not _END:
+            raise _Declined
+        parameters = [node for node in tree.walk() if node.kind == "Placeholder"]
+        for number, node in enumerate(sorted(parameters, key=lambda node: node.start or 0)):
+            node.number = number
+        return tree
+
+    def _sign(self, sign: str) -> bool:
+        kind, text, _ = self._tokens[self._at]
+        if kind != "sign" or text != sign:
+            return False
+        self._at += 1
+        return True
+
+    def _word(self, word: str) -> bool:
+        kind, text, _ = self._tokens[self._at]
+        if kind != "word" or text.upper() != word:
+            return False
+        self._at += 1
+        return True
+
+    def _chain(self, word: str, kind: str, part: Callable[[], Tree]) -> Tree:
+        tree, count = part(), 1
+        while self._word(word):
+            count += 1
+            if count > MAX_ITEMS:
+                raise _Declined
+            tree = Tree(kind, this=tree, expression=part())
+        return tree
+
+    def _conjunction(self) -> Tree:
+        return self._chain("AND", "And", self._negation)
+
+    def _negation(self) -> Tree:
+        self._num_nested += 1
+        if self._num_nested > MAX_NESTED:
+            raise _Declined
+        try:
+            if self._word("NOT"):
+                return Tree("Not", this=self._negation())
+            if self._sign("("):
+                tree = self._chain("OR", "Or", self._conjunction)
+                if not self._sign(")"):
+                    raise _Declined
+                self._ends()
+                return Tree("Paren", this=tree)
+            return self._condition()
+        finally:
+            self._num_nested -= 1
+
+    def _ends(self) -> None:
+        """Make sure that nothing follows that could bind what was read."""
+        kind, text, _ = self._tokens[self._at]
+        is_end = kind == "end" or (kind == "sign" and text == ")")
+        if not is_end and not (kind == "word" and text.upper() in ("AND", "OR")):
+            raise _Declined
+
+    def _condition(self) -> Tree:
+        tree = self._tested(self._operand())
+        self._ends()
+        return tree
+
+    def _tested(self, operand: Tree) -> Tree:
+        kind, text, _ = self._tokens[self._at]
+        if kind == "sign":
+            compared = _COMPARED.get(text) or _COMPARED_ORDER.get(text)
+            if compared is None:
+                return operand
+            self._at += 1
+            return Tree(compared, this=operand, expression=self._operand())
+        if self._word("IS"):
+            is_negated = self._word("NOT")
+            tree = Tree("Is", this=operand, expression=self._answer())
+            return Tree("Not", this=tree) if is_negated else tree
+        is_negated = self._word("NOT")
+        if self._word("LIKE"):
+            tree = Tree("Like", this=operand, expression=self._operand())
+            if is_negated:
+                tree.args["negate"] = True
+            return tree
+        if self._word("IN"):
+            tree = self._membership(operand)
+        elif self._word("BETWEEN"):
+            low = self._operand()
+            if not self._word("AND"):
+                raise _Declined
+            tree = Tree("Between", this=operand, low=low, high=self._operand())
+        elif is_negated:
+            raise _Declined
+        else:
+            return operand
+        return Tree("Not", this=tree) if is_negated else tree
+
+    def _membership(self, operand: Tree) -> Tree:
+        if not self._sign("("):
+            parameter = self._operand()
+            if parameter.kind != "Placeholder":
+                raise _Declined
+            return Tree("In", this=operand, field=parameter)
+        items = [self._operand()]
+        while self._sign(","):
+            items.append(self._operand())
+        if not self._sign(")") or len(items) > MAX_ITEMS:
+            raise _Declined
+        return Tree("In", this=operand, expressions=items)
+
+    def _answer(self) -> Tree:
+        if self._word("NULL"):
+            return Tree("Null")
+        if self._word("TRUE"):
+            return Tree("Boolean", this=True)
+        if self._word("FALSE"):
+            return Tree("Boolean")
+        raise _Declined
+
+    def _operand(self) -> Tree:
+        kind, text, start = self._tokens[self._at]
+        self._at += 1
+        if kind == "text":
+            return Tree("Literal", start, this=text[1:-1].replace("''", "'"), is_string=True)
+        if kind == "number":
+            return Tree("Literal", start, this=text)
+        if kind == "parameter":
+            return Tree("Placeholder", start, this=text)
+        if kind == "sign" and text == "?":
+            return Tree("Placeholder", start)
+        if kind == "sign" and text == "-" and self._tokens[self._at][0] == "number":
+            return Tree("Neg", this=self._operand())
+        if kind == "word" and text.upper() in ("NULL", "TRUE", "FALSE"):
+            self._at -= 1
+            return self._answer()
+        self._at -= 1
+        return self._column()
+
+    def _column(self) -> Tree:
+        names = [self._name()]
+        while self._sign("."):
+            names.append(self._name())
+        if len(names) > 4 or self._tokens[self._at][:2] == ("sign", "("):
+            raise _Declined
+        column = Tree("Column")
+        column.args.update(zip(("this", "table", "db", "catalog"), reversed(names), strict=False))
+        return column
+
+    def _name(self) -> Tree:
+        kind, text, start = self._tokens[self._at]
+        self._at += 1
+        if kind == "quoted":
+            return Tree("Identifier", start, this=text, quoted=True)
+        if kind != "word" or text.upper() in _WORDS:
+            raise _Declined
+        return Tree("Identifier", start, this=text)
+
+
+def _width(kind: str, text: str) -> int:
+    """Characters of a token in the text."""
+    return len(text) + {"quoted": 2, "parameter": 1}.get(kind, 0)

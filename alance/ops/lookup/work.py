@@ -1,0 +1,20 @@
+"""What it costs to make questions of a filter, for indices and statistics alike."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from alance.expr.arrow import ArrowCondition
+from alance.expr.pruning import num_listed
+from alance.ops.version.conditions import CHARACTER_BYTES, KEY_BYTES, expression_work
+
+if TYPE_CHECKING:
+    from alance.expr import Predicate
+
+
+def checking_work(predicate: Predicate) -> int:
+    """The work of making of a filter what bounds are asked, as bytes to decode."""
+    work = CHARACTER_BYTES * len(predicate.text) + KEY_BYTES * num_listed(predicate.condition)
+    if isinstance(predicate.condition, ArrowCondition):
+        work += expression_work(predicate.text)
+    return work
