@@ -234,7 +234,8 @@ def _of_array(values: pa.Array) -> Ranges:
     np.greater(firsts[1:], stops[:-1], out=is_first[1:-1])
     edges = np.empty(2 * (np.count_nonzero(is_first) - 1), firsts.dtype)
     edges[::2], edges[1::2] = firsts[is_first[:-1]], stops[is_first[1:]]
-    is_endless = edges.dtype == np.float64 and len(edges) and edges[-1] == np.inf
+    # Behind infinity nothing is, and behind the greatest number there is infinity.
+    is_endless = edges.dtype == np.float64 and len(firsts) and firsts[-1] == np.inf
     return Ranges(False, edges[:-1] if is_endless else edges)
 
 
