@@ -349,7 +349,7 @@ async def _all_totals(
     cache = engine.cache
     keys = [("version", place.location, place.state) for place in places]
     totals: list[VersionTotals | None] = cache.peek_all(keys)
-    missing = [number for number, known in enumerate(totals) if known is None]
+    missing = [number for number, version in enumerate(totals) if version is None]
     manifests = cache.peek_all([_cache_key(places[number]) for number in missing])
     for number, manifest in zip(missing, manifests, strict=True):
         if manifest is not None:
@@ -357,16 +357,16 @@ async def _all_totals(
     missing = [number for number in missing if totals[number] is None]
     for group in grouped(missing, lambda number: places[number].num_bytes or 0, TOGETHER_BYTES):
         contents = await read_manifests(engine, [places[number] for number in group])
-        there = [
+        readable = [
             (number, content)
             for number, content in zip(group, contents, strict=True)
             if content is not None
         ]
-        names = [places[number].location for number, _ in there]
+        names = [places[number].location for number, _ in readable]
         parsed = await engine.pool.run(
-            partial(parse_totals, [content for _, content in there], names)
+            partial(parse_totals, [content for _, content in readable], names)
         )
-        for (number, _), version in zip(there, parsed, strict=True):
+        for (number, _), version in zip(readable, parsed, strict=True):
             totals[number] = version
             cache.put(keys[number], version, TOTALS_BYTES)
     pairs = zip(totals, places, strict=True)

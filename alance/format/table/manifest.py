@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import struct
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -210,23 +209,14 @@ class _Met(OrderedDict[bytes, ManifestParts]):
     """The parts of the manifests that this process met last, by their bytes: whoever has these has
     what they say, of whatever table, and by whatever session. For all threads."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._num_bytes = 0
-        self._lock = threading.Lock()
-
     def keep(self, content: memoryview, parts: ManifestParts) -> None:
         """Keep the parts of a manifest that is not large; the oldest make room."""
         if len(content) > LARGE:
             return
-        with self._lock:
-            key = bytes(content)
-            if key not in self:
-                self._num_bytes += _held(key)
-            self[key] = parts
-            while self._num_bytes > MET_BYTES:
-                oldest, _ = self.popitem(last=False)
-                self._num_bytes -= _held(oldest)
+        self[bytes(content)] = parts
+        while sum(map(_held, [*self])) > MET_BYTES:
+            with contextlib.suppress(KeyError):  # another thread was faster
+                self.popitem(last=False)
 
 
 def _held(content: bytes) -> int:

@@ -357,8 +357,8 @@ async def _needs_of_all(
     for group in grouped(places, lambda place: place.num_bytes or 0, TOGETHER_BYTES):
         read = await read_manifests(engine, group)
         parsed = await engine.pool.run(partial(_parsed_needs, group, read, contents.index))
-        for where, known in zip(group, parsed, strict=True):
-            needs.append(known or await _needs(engine, where, contents))
+        for where, own in zip(group, parsed, strict=True):
+            needs.append(own or await _needs(engine, where, contents))
     return needs
 
 
