@@ -7,7 +7,8 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
   and `open_record`; one for whatever event loop reads it: `in_any_loop`;
 - a scan in splits of about equal bytes: `plan_splits`, `read_split` and `member_paths`; least and
   greatest values: `read_extremes`;
-- what versions added, for readers that follow a table: `added_by`;
+- what versions added, for readers that follow a table: `added_by`, and columns that were renamed or
+  added meanwhile: `ColumnsAcross`;
 - commits that are made once, however often a driver repeats them: `producer_properties` and
   `last_sequence`; what an error says of a commit: `may_be_visible`; and what to do with files that
   no version will name: `remove_data_files`;
@@ -25,6 +26,7 @@ Whatever is sent to tasks can be pickled. All take and give the objects of `alan
 
 from alance.data_files import create_data_file
 from alance.distributed.changes import Added, added_by, last_sequence
+from alance.distributed.evolution import ColumnsAcross
 from alance.distributed.folders import (
     is_table,
     list_folders,
@@ -77,6 +79,7 @@ __all__ = [
     "ROW_ID",
     "Added",
     "ColumnBackfill",
+    "ColumnsAcross",
     "InsertedKeys",
     "Piece",
     "RowUpdate",

@@ -10,10 +10,13 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from alance import InvalidInputError, UnsupportedError
-from alance.spark.types import arrow_schema, nullable
+from alance.spark.notes import COLLATION, COMMENT, noted, notes_of, texts_of
+from alance.spark.types import arrow_schema, nullable, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from pyspark.sql.types import DataType
 
     from alance import Dataset
 
@@ -22,8 +25,9 @@ KINDS: Final[Mapping[str, str]] = {
     "add": "add",
     "drop": "drop",
     "rename": "alter",
-    "type": "alter",
+    "type": "type",
     "nullable": "alter",
+    "comment": "comment",
     "set": "config",
     "unset": "config",
 }
@@ -51,6 +55,11 @@ async def alter(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Datas
             dataset = await dataset.drop_columns(names) if names else dataset
         elif kind == "alter":
             dataset = await dataset.alter_columns(*map(_alteration, group))
+        elif kind == "type":
+            dataset = await _with_types(dataset, group)
+        elif kind == "comment":
+            comments = {".".join(change["path"]): {COMMENT: change["text"]} for change in group}
+            dataset = await dataset.update_field_metadata(comments)
         else:
             values = {change["key"]: change.get("value") for change in group}
             dataset = await dataset.update_config(values)
@@ -66,7 +75,8 @@ def _new_columns(changes: Sequence[Mapping[str, Any]]) -> list[pa.Field]:
                 "are; expected one that can be null"
             )
         *outer, name = change["path"]
-        field = pa.field(name, _type(change))
+        metadata = {COMMENT: change["comment"]} if change.get("comment") else None
+        field = noted(pa.field(name, _type(change)), _spark_type(change), metadata)
         for parent in reversed(outer):
             field = pa.field(parent, pa.struct([field]))
         fields.append(field)
@@ -77,14 +87,50 @@ def _alteration(change: Mapping[str, Any]) -> dict[str, Any]:
     path = ".".join(change["path"])
     if change["op"] == "rename":
         return {"path": path, "name": change["name"]}
-    if change["op"] == "type":
-        return {"path": path, "data_type": _type(change)}
     return {"path": path, "nullable": change["nullable"]}
 
 
+async def _with_types(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
+    """Values in new types; of text also in another collation, which changes no value.
+
+    A cast makes a new field, which gets the notes of the old one.
+    """
+    cast, notes = [], {}
+    for change in changes:
+        path, kind = ".".join(change["path"]), _type(change)
+        field = _field(dataset, path)
+        collation = {COLLATION: notes_of(_spark_type(change))[COLLATION]}
+        if field is not None and plain(field.type) == kind:
+            notes[path] = collation
+            continue
+        cast.append({"path": path, "data_type": kind})
+        kept = {} if field is None else texts_of(field)
+        if any(collation.values()) or kept:
+            notes[path] = {**kept, **collation}
+    if cast:
+        dataset = await dataset.alter_columns(*cast)
+    return await dataset.update_field_metadata(notes) if notes else dataset
+
+
+def _field(dataset: Dataset, path: str) -> pa.Field | None:
+    """The field at a path of structs; None: it is inside of others."""
+    top, *members = path.split(".")
+    if top not in dataset.schema.names:
+        return None
+    field = dataset.schema.field(top)
+    for name in members:
+        if not pa.types.is_struct(field.type) or field.type.get_field_index(name) < 0:
+            return None
+        field = field.type.field(name)
+    return field
+
+
+def _spark_type(change: Mapping[str, Any]) -> DataType:
+    return StructType.fromJson(json.loads(change["type"]))[0].dataType
+
+
 def _type(change: Mapping[str, Any]) -> pa.DataType:
-    struct = StructType.fromJson(json.loads(change["type"]))
-    return nullable(arrow_schema(struct).field(0).type)
+    return nullable(arrow_schema(StructType().add("value", _spark_type(change))).field(0).type)
 
 
 def _is_dropped(dataset: Dataset, change: Mapping[str, Any]) -> bool:

@@ -5,6 +5,7 @@ the table, which is finer than Spark's:
 
 - whole numbers, booleans, text (by bytes), dates: all comparisons;
 - floats of 32 and 64 bits: comparisons with numbers. Comparisons with NaN or infinity are left.
+- text with a collation is left, which alance compares by bytes.
 - decimals and times: literals in the column's own type. Finer times than Spark's are left, which
   sees them cut to microseconds; so are unsigned numbers of 64 bits, which Spark sees as decimals.
 """
@@ -19,6 +20,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
+
+from alance.spark.notes import is_collated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -147,7 +150,7 @@ def column_of(path: Sequence[str], schema: pa.Schema) -> tuple[str, pa.DataType]
         if names.count(name) != 1:
             return None
         field = schema.field(name) if kind is None else kind.field(name)
-        if field.metadata and BLOB in field.metadata:
+        if is_collated(field) or (field.metadata and BLOB in field.metadata):
             return None
         kind = field.type
     if kind is None or isinstance(kind, pa.BaseExtensionType):

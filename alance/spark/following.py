@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from alance import NotFoundError, UnsupportedError, distributed
-from alance.distributed import Added, fragment_bytes, fragments_of
+from alance.distributed import META, Added, ColumnsAcross, fragment_bytes, fragments_of
 from alance.spark.reader import planned
 from alance.spark.versions import Version, open_version
 
@@ -114,6 +114,7 @@ class StreamPart(NamedTuple):
 
     Attributes:
         version: in which the rows are read.
+        columns: of the stream, as that version has them.
         rows: of each task.
         condition: that they meet; None: all do.
     """
@@ -121,6 +122,7 @@ class StreamPart(NamedTuple):
     version: Version
     rows: list[PartitionRows]
     condition: str | None
+    columns: ColumnsAcross
 
 
 class Follower:
@@ -129,6 +131,7 @@ class Follower:
     def __init__(self, options: StreamOptions) -> None:
         self.options = options
         self._table: Dataset | None = None
+        self._references: dict[tuple[str, ...], Dataset] = {}
 
     async def latest(self) -> int:
         """The latest version. Cost: a LIST."""
@@ -168,7 +171,10 @@ class Follower:
         """The tasks of a batch. Cost: the manifests between, where they are not cached.
 
         Args:
-            names: of the columns that are read.
+            names: of the columns that are read, of the table as it was when the query was made.
+
+        Raises:
+            InvalidInputError: a column was dropped.
         """
         parts: list[StreamPart] = []
         async for added, first in self._added(start, end.version):
@@ -176,9 +182,36 @@ class Follower:
             ids = {fragment.id for fragment in added.fragments[first:last]}
             if ids:
                 version = Version.of(added.dataset, self.options)
-                rows = planned(added.dataset, names, self.options, ids)
-                parts.append(StreamPart(version, rows, added.filter))
+                columns = ColumnsAcross.of(
+                    await self._reference(tuple(names)), added.dataset, names
+                )
+                rows = planned(added.dataset, columns.names, self.options, ids)
+                parts.append(StreamPart(version, rows, added.filter, columns))
         return parts
+
+    async def _reference(self, names: tuple[str, ...]) -> Dataset:
+        """The version that has the columns of a query under their names: the newest such one.
+
+        Cost: none where the query was made of the version at hand; else a GET for each version
+        since. That version, too, where none is found.
+        """
+        if names not in self._references:
+            self._references[names] = await self._newest_with(names)
+        return self._references[names]
+
+    async def _newest_with(self, names: tuple[str, ...]) -> Dataset:
+        table = await self._open()
+        if has_columns(table, names):
+            return table
+        newest = await self.latest()
+        for version in range(newest, max(0, newest - MAX_VERSIONS), -1):
+            try:
+                dataset = await open_version(self.options, version)
+            except NotFoundError:
+                break  # cleaned up, as those before it
+            if has_columns(dataset, names):
+                return dataset
+        return table
 
     async def _open(self) -> Dataset:
         if self._table is None:
@@ -199,6 +232,11 @@ class Follower:
                 yield added, start.fragments
         for version in range(start.version + 1, min(target, start.version + MAX_VERSIONS) + 1):
             yield await added_by(table, version, self.options), 0
+
+
+def has_columns(dataset: Dataset, names: Sequence[str]) -> bool:
+    """Whether a version has columns, meta columns aside."""
+    return {*dataset.schema.names, *META}.issuperset(names)
 
 
 def filtered(options: StreamOptions, condition: str | None) -> str | None:

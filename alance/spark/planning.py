@@ -170,7 +170,12 @@ def _same_columns(schemas: Sequence[StructType], paths: Sequence[str]) -> Struct
             )
     return StructType(
         [
-            StructField(field.name, field.dataType, any(schema[i].nullable for schema in schemas))
+            StructField(
+                field.name,
+                field.dataType,
+                any(schema[i].nullable for schema in schemas),
+                field.metadata,
+            )
             for i, field in enumerate(first)
         ]
     )
@@ -225,9 +230,9 @@ def _aggregates(
                 aggregates.append(Aggregate(COUNT, None))
             case Call("COUNT", (Column((name,)),)) if name in dataset.schema.names:
                 aggregates.append(Aggregate(COUNT, name))
-            case Call(("MIN" | "MAX") as op, (Column((name,)),)) if (
-                name in dataset.schema.names and _is_ordered(dataset.schema.field(name).type)
-            ):
+            case Call(("MIN" | "MAX") as op, (Column((name,)),)) if column_of(
+                (name,), dataset.schema
+            ) is not None and _is_ordered(dataset.schema.field(name).type):
                 aggregates.append(Aggregate(op, name))
             case _:
                 return None

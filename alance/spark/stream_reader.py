@@ -19,8 +19,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from alance.spark.following import BYTES, FILES, ROWS, Follower, Limit, Offset, filtered
-from alance.spark.reader import AlanceReader, PartitionRows
-from alance.spark.worker import run
+from alance.spark.reader import PartitionRows, read_pieces
+from alance.spark.types import arrow_schema, converted
+from alance.spark.worker import run, stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
     from pyspark.sql.types import StructType
 
+    from alance.spark.following import StreamPart
     from alance.spark.options import StreamOptions
-    from alance.spark.versions import Version
 
 _LIMITS: Final[Mapping[str, Callable[[int], ReadLimit]]] = {
     ROWS: ReadMaxRows,
@@ -42,10 +43,11 @@ _LIMITS: Final[Mapping[str, Callable[[int], ReadLimit]]] = {
 class StreamRows(PartitionRows):
     """A partition of a stream: rows of fragments, the version that they are read in, a filter."""
 
-    def __init__(self, rows: PartitionRows, version: Version, condition: str | None) -> None:
+    def __init__(self, rows: PartitionRows, part: StreamPart) -> None:
         super().__init__(rows.pieces)
-        self.version = version
-        self.condition = condition
+        self.version = part.version
+        self.condition = part.condition
+        self.columns = part.columns
 
 
 class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -92,13 +94,15 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of a batch. Cost: the manifests between, where they are not cached."""
         names = self.schema.names
         parts = run(self._following.parts(Offset.of(start), Offset.of(end), names))
-        return [
-            StreamRows(rows, part.version, part.condition) for part in parts for rows in part.rows
-        ]
+        return [StreamRows(rows, part) for part in parts for rows in part.rows]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""
         if not isinstance(partition, StreamRows):
             return iter(())
         options = replace(self.options, filter=filtered(self.options, partition.condition))
-        return AlanceReader(self.schema, options, partition.version).read(partition)
+        schema, columns = arrow_schema(self.schema), partition.columns
+        batches = stream(
+            lambda: read_pieces(partition.version, columns.names, options, partition.pieces)
+        )
+        return (converted(columns.rows(batch), schema) for batch in batches)

@@ -68,7 +68,16 @@ async def _planned(request: Mapping[str, Any], follower: Follower, start: Offset
     versions = []
     for part in await follower.parts(start, end, names):
         options = replace(follower.options, filter=filtered(follower.options, part.condition))
-        work = Work(part.version, options, columns, names, True, None, columns)
+        work = Work(
+            part.version,
+            options,
+            columns,
+            part.columns.names,
+            True,
+            None,
+            columns,
+            across=part.columns,
+        )
         pieces = [_text(pickle.dumps(rows.pieces)) for rows in part.rows]
         versions.append({"work": _text(work.dumps()), "partitions": pieces})
     return {"versions": versions}

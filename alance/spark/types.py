@@ -17,17 +17,14 @@ from pyspark.sql.types import ArrayType, LongType, MapType, StructField, StructT
 
 from alance import InvalidInputError, UnsupportedError
 from alance.distributed import META
+from alance.spark.notes import is_noted, metadata_of, noted, noted_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql.types import DataType, UserDefinedType
+    from pyspark.sql.types import DataType
 
 MAX_PRECISION: Final = 38
-# Of a field: which type of Spark's machine learning its structs are. Only these are made of it: a
-# table may come from others, and a type's name is code that would be imported.
-USER_TYPE: Final = b"spark:user-type"
-USER_TYPES: Final = ("VectorUDT", "MatrixUDT")
 
 _SIMPLE: Final[Mapping[pa.DataType, pa.DataType]] = {
     pa.uint8(): pa.int16(),
@@ -66,7 +63,7 @@ def spark_schema(schema: pa.Schema) -> StructType:
             raise UnsupportedError(
                 f"column {field.name!r}: Spark has no type for {field.type}"
             ) from error
-        struct.add(StructField(field.name, kind, field.nullable))
+        struct.add(StructField(field.name, kind, field.nullable, metadata_of(field)))
     return struct
 
 
@@ -100,37 +97,22 @@ def new_table_schema(
             kind = pa.list_(item, vectors[field.name])
         is_nullable = field.nullable or not keeps_required
         named = field.with_type(kind).with_nullable(is_nullable)
-        fields.append(_with_user_types(named, schema[field.name].dataType))
+        fields.append(noted(named, schema[field.name].dataType, schema[field.name].metadata))
     return pa.schema(fields)
 
 
-def _with_user_types(field: pa.Field, kind: DataType) -> pa.Field:
-    """A field that says which of its structs are types of Spark's machine learning."""
-    name = type(kind).__name__
-    if name in USER_TYPES:
-        return field.with_metadata({**(field.metadata or {}), USER_TYPE: name.encode()})
-    if isinstance(kind, StructType):
-        members = zip(field.type, kind, strict=True)
-        return field.with_type(
-            pa.struct([_with_user_types(member, part.dataType) for member, part in members])
-        )
-    if isinstance(kind, ArrayType) and pa.types.is_list(field.type):
-        return field.with_type(pa.list_(_with_user_types(field.type.value_field, kind.elementType)))
-    if isinstance(kind, MapType):
-        item = _with_user_types(field.type.item_field, kind.valueType)
-        return field.with_type(pa.map_(field.type.key_field, item))
-    return field
-
-
 def _spark_type(field: pa.Field) -> DataType:
-    """The type under which Spark sees a field: also inside of others those of machine learning."""
+    """The type under which Spark sees a field, with what the field and its members note."""
     kind = field.type
-    if not _has_user_types(field):
+    if not is_noted(field):
         return from_arrow_type(plain(kind))
-    if user_type := _user_type(field):
-        return user_type
+    if (special := noted_type(field, plain(kind))) is not None:
+        return special
     if pa.types.is_struct(kind):
-        parts = [StructField(part.name, _spark_type(part), part.nullable) for part in kind]
+        parts = [
+            StructField(part.name, _spark_type(part), part.nullable, metadata_of(part))
+            for part in kind
+        ]
         return StructType(parts)
     if is_list(kind):
         return ArrayType(_spark_type(kind.value_field), kind.value_field.nullable)
@@ -138,24 +120,6 @@ def _spark_type(field: pa.Field) -> DataType:
         item = kind.item_field
         return MapType(_spark_type(kind.key_field), _spark_type(item), item.nullable)
     return from_arrow_type(plain(kind))
-
-
-def _has_user_types(field: pa.Field) -> bool:
-    kind = field.type
-    members = [kind.field(number) for number in range(kind.num_fields)]
-    return USER_TYPE in (field.metadata or {}) or any(map(_has_user_types, members))
-
-
-def _user_type(field: pa.Field) -> DataType | None:
-    """The type of Spark's machine learning that a field was written with; None: it has none."""
-    name = (field.metadata or {}).get(USER_TYPE, b"").decode("utf-8", "replace")
-    if name not in USER_TYPES or not pa.types.is_struct(field.type):
-        return None
-    from pyspark.ml import linalg  # needs numpy, and 0.1 s
-
-    kind: UserDefinedType = getattr(linalg, name)()
-    stored, members = from_arrow_type(plain(field.type)), kind.sqlType()
-    return kind if stored.simpleString() == members.simpleString() else None
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from alance import ColumnOrdering
-    from alance.distributed import Piece
+    from alance.distributed import ColumnsAcross, Piece
     from alance.spark.options import ReadOptions
     from alance.spark.versions import Version
 
@@ -50,6 +50,7 @@ class Work:
         aggregates: what is given instead of rows; None: the rows.
         result: the schema of what is given.
         marks: columns of blobs, which say whose they are.
+        across: the columns, where they are read in another version than the one that names them.
         order: of the rows, of which the `first` ones are given; empty: that of the table, and all.
     """
 
@@ -64,6 +65,7 @@ class Work:
     marks: tuple[str, ...] = ()
     order: tuple[ColumnOrdering, ...] = ()
     first: int | None = None
+    across: ColumnsAcross | None = None
 
     def dumps(self) -> bytes:
         """What all tasks share."""
@@ -95,7 +97,8 @@ class Work:
         )
         async with aclosing(batches):
             async for batch in batches:
-                rows = converted(batch, self.schema) if self.columns else batch.select([])
+                named = batch if self.across is None else self.across.rows(batch)
+                rows = converted(named, self.schema) if self.columns else batch.select([])
                 yield marked(rows, self.marks)
 
     async def _aggregated(self, aggregates: Sequence[Aggregate]) -> pa.RecordBatch:

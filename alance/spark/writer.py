@@ -41,10 +41,11 @@ from alance.spark.versions import Version, open_if_there
 from alance.spark.worker import release, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from pyspark.sql.types import StructType
 
+    from alance import Dataset
     from alance.spark.options import WriteOptions
 
 
@@ -79,6 +80,9 @@ async def target_of(
             refuse_existing(options, dataset.version)
             if options.if_exists == "ignore":
                 return None
+        if options.merge_schema:
+            dataset = await _grown(dataset, schema, vectors)
+        if not overwrite:
             base = Version.of(dataset, options)
         table_schema, row_schema = append_schema(dataset), arrow_schema(schema)
         left_out = descriptions(row_schema, table_schema)
@@ -90,6 +94,13 @@ async def target_of(
     if dataset is None:
         return Target(options, base, 0, options.path, table_schema, overwrite)
     return Target(options, base, dataset.version, dataset.uri, table_schema, overwrite)
+
+
+async def _grown(dataset: Dataset, schema: StructType, vectors: Mapping[str, int]) -> Dataset:
+    """The version with all columns of rows; new ones are null in the rows that are there."""
+    names = dataset.schema.names
+    fields = [field for field in new_table_schema(schema, vectors) if field.name not in names]
+    return await dataset.add_columns(fields) if fields else dataset
 
 
 class AlanceWriter(DataSourceArrowWriter):

@@ -12,7 +12,8 @@ from pyspark.sql.types import ArrayType, MapType, StringType, StructType
 import alance.spark
 from alance import sync
 from alance.errors import InvalidInputError
-from alance.spark.types import USER_TYPE, spark_schema
+from alance.spark.notes import USER_TYPE
+from alance.spark.types import spark_schema
 from tests.spark.spark_cases import ids_of
 
 
@@ -98,7 +99,7 @@ def test_vectors_and_matrices_of_machine_learning_come_back(spark, tmp_path):
     ]
     assert again.where("id = 1").select("v").first().v == vectors[1]
     stored = lance.dataset(uri).schema.field("v")
-    assert stored.metadata[USER_TYPE] == b"VectorUDT"
+    assert stored.metadata[USER_TYPE.encode()] == b"VectorUDT"
     name = f"lance.`{tmp_path}/by-name`"
     again.writeTo(name).create()
     spark.sql(f"DELETE FROM {name} WHERE id = 2 OR v IS NULL")

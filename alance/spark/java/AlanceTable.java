@@ -39,6 +39,7 @@ class AlanceTable
           TableCapability.BATCH_WRITE,
           TableCapability.TRUNCATE,
           TableCapability.OVERWRITE_BY_FILTER,
+          TableCapability.AUTOMATIC_SCHEMA_EVOLUTION,
           TableCapability.MICRO_BATCH_READ,
           TableCapability.STREAMING_WRITE);
   private static final Set<TableCapability> OF_A_PATH =

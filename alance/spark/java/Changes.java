@@ -30,12 +30,15 @@ final class Changes {
       boolean isPlain = add.position() == null && add.defaultValue() == null;
       node.put("op", isPlain ? "add" : "a position or default value of a new column");
       node.put("nullable", add.isNullable()).put("type", type(add.dataType()));
+      node.put("comment", add.comment());
     } else if (change instanceof TableChange.DeleteColumn drop) {
       node.put("op", "drop").put("if_exists", drop.ifExists());
     } else if (change instanceof TableChange.RenameColumn rename) {
       node.put("op", "rename").put("name", rename.newName());
     } else if (change instanceof TableChange.UpdateColumnType cast) {
       node.put("op", "type").put("type", type(cast.newDataType()));
+    } else if (change instanceof TableChange.UpdateColumnComment comment) {
+      node.put("op", "comment").put("text", comment.newComment());
     } else if (change instanceof TableChange.UpdateColumnNullability relax) {
       node.put("op", "nullable").put("nullable", relax.nullable());
     } else if (change instanceof TableChange.SetProperty set) {

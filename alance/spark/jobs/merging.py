@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, StructField, StructType
@@ -27,13 +28,13 @@ from alance.spark.jobs.changing import (
     table_of,
     target_in_place,
 )
+from alance.spark.notes import is_collated
 from alance.spark.types import arrow_schema
 from alance.spark.worker import run
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 
-    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from alance import Dataset
@@ -198,6 +199,13 @@ class _Plan:
                 f"merge: key columns {list(self.on)}, the source has {', '.join(names)}"
             )
 
+    def stored_alike(self, base: Dataset) -> tuple[str, ...]:
+        """The key, if what is equal for Spark has the same bytes; else no columns."""
+        key = {name.casefold() for name in self.on}
+        fields = [field for field in base.schema if field.name.casefold() in key]
+        is_other = any(is_collated(field) or pa.types.is_floating(field.type) for field in fields)
+        return () if is_other else self.on
+
     def columns_of(self, names: Sequence[str]) -> list[str]:
         """The columns of the table that are joined: the key, and those that clauses may name."""
         texts = [clause.condition or "" for clause in self.clauses]
@@ -314,7 +322,7 @@ def _attempt(
         for write in writes:
             rows = joined.where(f.col(CLAUSE) == write.number)
             rows = rows.select(*write.values, *([] if write.is_new else meta))
-            keys = inserted_keys(base, plan.on) if write.is_new else None
+            keys = inserted_keys(base, plan.stored_alike(base)) if write.is_new else None
             changes = collected(rows, partial(_written, target, write.gaps, keys))
             written += changes
             (new if write.is_new else moved).extend(changes)
