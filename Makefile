@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-spark test chaos test-azure test-browser test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
+.PHONY: demo demo-spark test test-oldest chaos test-azure test-browser test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
 
 # The package, with what the demo needs: all that is compiled, and few packages.
 $(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/*)
@@ -36,6 +36,24 @@ demo-spark: $(VENV)/.ready
 test: $(VENV)/.ready
 	if $(BIN)/python -m alance.spark.java > /dev/null 2>&1; then $(MAKE) $(VENV)/.spark; fi
 	@$(BIN)/python -m tests.suites
+
+# The oldest packages that pyproject.toml allows (`tools/oldest.py`), with the kernels of .venv.
+OLDEST := build/oldest
+$(OLDEST)/.ready: pyproject.toml tools/oldest.py $(VENV)/.demo
+	rm -rf $(OLDEST)
+	$(PYTHON) -m venv $(OLDEST)
+	$(BIN)/python -m tools.oldest > $(OLDEST)/requirements.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --requirement $(OLDEST)/requirements.txt pytest pytest-asyncio pytest-timeout pytest-xdist \
+	  hypothesis pylance==14.0.2
+	touch $@
+
+test-oldest: $(OLDEST)/.ready
+	cp "$$($(BIN)/python -c 'import _alance_kernels as k; print(k.__file__)')" \
+	  "$$($(OLDEST)/bin/python -c 'import site; print(site.getsitepackages()[0])')"
+	$(OLDEST)/bin/python -c "import alance.serve, alance.command, alance.spark.source, alance.spark.session"
+	$(OLDEST)/bin/python -m pytest -q -n 2 tests/expr/test_errors.py tests/expr/test_parameters.py \
+	  tests/table/test_keys.py tests/io/test_stores.py tests/lifecycle/test_start.py
 
 # Needs a Chromium on the machine (apt-get install chromium); downloads none.
 test-browser: $(VENV)/.ready

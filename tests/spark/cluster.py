@@ -34,8 +34,8 @@ PATIENT = {
     "spark.python.authenticate.socketTimeout": "1200s",
     "spark.sql.broadcastTimeout": "1200s",
 }
-# Spark gives the process of a source in Python, and of a function of `foreachBatch` over Connect, ten
-# seconds to import and connect.
+# Spark gives the process of a source in Python, and that of a function of `foreachBatch` over
+# Connect, ten seconds to import and connect.
 LATE = "Python worker failed to connect back"
 POLL_S = 0.05
 SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # of a JVM that does little
