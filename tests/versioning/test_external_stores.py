@@ -195,7 +195,7 @@ def test_processes_that_race_in_sqlite(tmp_path: Path) -> None:
     processes = [context.Process(target=_race, args=one) for one in args]
     for process in processes:
         process.start()
-    won = sorted(wins.get(timeout=60) for _ in range(25))
+    won = sorted(wins.get(timeout=600) for _ in range(25))
     for process in processes:
         process.join()
     assert won == [*range(1, 26)]
