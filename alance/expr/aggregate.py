@@ -45,11 +45,11 @@ def parse_aggregate(text: str) -> AggregateCall:
 
     tree: Tree = Source(text, "aggregate").parse()
     while tree.kind == "Paren":
-        tree, text = tree.this, text.strip()[1:-1]
+        tree, text = tree.first, text.strip()[1:-1]
     inside = _CALL.fullmatch(text)
     if tree.kind != "Anonymous" or inside is None:
         raise InvalidInputError(f"aggregate {text!r}: {_EXPECTED}")
-    function = _NAMES.get(str(tree.this).lower())
+    function = _NAMES.get(str(tree.first).lower())
     if function is None:
         raise UnsupportedError(f"aggregate {text!r}: {_EXPECTED}; `Dataset.sql` has others")
     if any(argument.kind == "Distinct" for argument in tree.expressions):

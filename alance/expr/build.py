@@ -60,7 +60,7 @@ class Builder:
             UnsupportedError: valid SQL that is not evaluated here.
         """
         while tree.kind == "Paren":
-            tree = tree.this
+            tree = tree.first
         self._depth += 1
         try:
             if self._depth > MAX_DEPTH:
@@ -122,7 +122,7 @@ class Builder:
 
     def dot(self, tree: Tree) -> Node:
         """A field of what is before the dot."""
-        return member(self.build(tree.this), tree.expression.name)
+        return member(self.build(tree.first), tree.expression.name)
 
     def bracket(self, tree: Tree) -> Node:
         """`s['a']`: a field by name; `l[1]`: an item of a list by number."""
@@ -131,9 +131,9 @@ class Builder:
         key = tree.expressions[0]
         if is_kind(key, "Slice"):
             raise Problem("parts of lists", unsupported=True)
-        node = self.build(tree.this)
+        node = self.build(tree.first)
         if key.args.get("is_string"):
-            return member(node, key.this)
+            return member(node, key.first)
         return nested.item("[]", [node, self.build(key)])
 
     def array(self, tree: Tree) -> Node:
@@ -143,9 +143,9 @@ class Builder:
     def literal(self, tree: Tree) -> Node:
         """Text or a number."""
         return (
-            Literal(as_scalar(tree.this))
+            Literal(as_scalar(tree.first))
             if tree.args.get("is_string")
-            else number_literal(tree.this)
+            else number_literal(tree.first)
         )
 
     def chain(self, tree: Tree) -> Node:
@@ -153,30 +153,30 @@ class Builder:
         operands, rest = [], tree
         while rest.kind == tree.kind:
             operands.append(rest.expression)
-            rest = rest.this
+            rest = rest.first
         operands.append(rest)
         return logic.junction(tree.kind == "And", self._all(operands[::-1]))
 
     def negation(self, tree: Tree) -> Node:
         """NOT."""
-        return logic.negation(self.build(tree.this))
+        return logic.negation(self.build(tree.first))
 
     def test(self, tree: Tree) -> Node:
         """IS NULL, IS TRUE, IS FALSE."""
-        node, answer = self.build(tree.this), tree.expression
+        node, answer = self.build(tree.first), tree.expression
         if is_kind(answer, "Null"):
             return logic.is_null(node)
         if is_kind(answer, "Boolean"):
-            return logic.is_answer(node, bool(answer.this))
+            return logic.is_answer(node, bool(answer.first))
         raise Problem("IS: expected NULL, TRUE or FALSE")
 
     def comparison(self, tree: Tree) -> Node:
         """= != < <= > >=."""
-        return compare(_COMPARED[tree.kind], self.build(tree.this), self.build(tree.expression))
+        return compare(_COMPARED[tree.kind], self.build(tree.first), self.build(tree.expression))
 
     def sameness(self, tree: Tree) -> Node:
         """IS [NOT] DISTINCT FROM."""
-        node = distinct(self.build(tree.this), self.build(tree.expression))
+        node = distinct(self.build(tree.first), self.build(tree.expression))
         return logic.negation(node) if tree.kind == "NullSafeEQ" else node
 
     def membership(self, tree: Tree) -> Node:
@@ -187,7 +187,7 @@ class Builder:
             items = [field]
         if tree.args.get("query") or tree.args.get("unnest") or not items:
             raise Problem("IN: expected a list of values", unsupported=bool(tree.args.get("query")))
-        node = self.build(tree.this)
+        node = self.build(tree.first)
         values = self._source.long_list(items[0])
         if values is not None:
             return logic.is_among(node, values)
@@ -215,13 +215,13 @@ class Builder:
 
     def between(self, tree: Tree) -> Node:
         """BETWEEN."""
-        node, low, high = self._all([tree.this, tree.args["low"], tree.args["high"]])
+        node, low, high = self._all([tree.first, tree.args["low"], tree.args["high"]])
         return logic.between(node, low, high)
 
     def like(self, tree: Tree, escape: str | None = None) -> Node:
         """LIKE and ILIKE."""
         node = text.like(
-            self.build(tree.this),
+            self.build(tree.first),
             self.build(tree.expression),
             escape,
             ignore_case=tree.kind == "ILike",
@@ -230,16 +230,16 @@ class Builder:
 
     def escape(self, tree: Tree) -> Node:
         """LIKE ... ESCAPE."""
-        inner = tree.this
+        inner = tree.first
         mark = text.literal_text("escape", self.build(tree.expression))
         if inner.kind == "Not":
-            return logic.negation(self.like(inner.this, mark))
+            return logic.negation(self.like(inner.first, mark))
         return self.like(inner, mark)
 
     def sum(self, tree: Tree) -> Node:
         """+ - * / %: a literal takes a column's type where the two are all of the text."""
         is_whole = self._depth == 1
-        left, right = self.build(tree.this), self.build(tree.expression)
+        left, right = self.build(tree.first), self.build(tree.expression)
         if is_whole and isinstance(left, Literal) and isinstance(right, Column):
             left = fitted(left, right.type)
         elif is_whole and isinstance(right, Literal) and isinstance(left, Column):
@@ -249,51 +249,51 @@ class Builder:
     def cast(self, tree: Tree) -> Node:
         """CAST, `::`, and typed literals such as date '2020-01-01'."""
         strict = tree.kind != "TryCast"
-        return cast(self.build(tree.this), named_type(tree.args["to"]), strict=strict)
+        return cast(self.build(tree.first), named_type(tree.args["to"]), strict=strict)
 
     def case(self, tree: Tree) -> Node:
         """CASE, of conditions or of values."""
         default = tree.args.get("default")
-        whens = [branch.this for branch in tree.args["ifs"]]
+        whens = [branch.first for branch in tree.args["ifs"]]
         values = self._all([branch.args["true"] for branch in tree.args["ifs"]])
         conditions = self._all(whens)
-        if tree.this is not None:
-            subject = self.build(tree.this)
+        if tree.first is not None:
+            subject = self.build(tree.first)
             conditions = [compare("=", subject, condition) for condition in conditions]
         return logic.case(conditions, values, self.build(default) if default is not None else None)
 
     def function(self, tree: Tree) -> Node:
         """A function by name."""
-        return _apply(str(tree.this), self._all(tree.expressions))
+        return _apply(str(tree.first), self._all(tree.expressions))
 
     def substring(self, tree: Tree) -> Node:
         """SUBSTRING(text FROM first FOR count)."""
-        operands = [tree.this, tree.args.get("start"), tree.args.get("length")]
+        operands = [tree.first, tree.args.get("start"), tree.args.get("length")]
         return _apply("substring", self._all([arg for arg in operands if arg is not None]))
 
     def trim(self, tree: Tree) -> Node:
         """TRIM(BOTH 'x' FROM text)."""
         names = {"LEADING": "ltrim", "TRAILING": "rtrim"}
         name = names.get(str(tree.args.get("position") or "").upper(), "trim")
-        operands = [tree.this, tree.expression]
+        operands = [tree.first, tree.expression]
         return _apply(name, self._all([arg for arg in operands if arg is not None and arg != ""]))
 
     def position(self, tree: Tree) -> Node:
         """POSITION(part IN text), and position(text, part)."""
-        operands = [tree.this, tree.args.get("substr"), tree.args.get("position")]
+        operands = [tree.first, tree.args.get("substr"), tree.args.get("position")]
         return _apply("position", self._all([arg for arg in operands if arg is not None]))
 
     def extract(self, tree: Tree) -> Node:
         """EXTRACT(part FROM moment)."""
-        part = Literal(as_scalar(tree.this.name.lower()))
+        part = Literal(as_scalar(tree.first.name.lower()))
         return _apply("date_part", [part, self.build(tree.expression)])
 
     def hexadecimal(self, tree: Tree) -> Node:
         """X'00ff'."""
         try:
-            return Literal(as_scalar(bytes.fromhex(tree.this), pa.binary()))
+            return Literal(as_scalar(bytes.fromhex(tree.first), pa.binary()))
         except ValueError:
-            raise Problem(f"X'{tree.this}': expected pairs of hexadecimal digits") from None
+            raise Problem(f"X'{tree.first}': expected pairs of hexadecimal digits") from None
 
 
 _BUILDERS: Final[dict[str, Callable[[Builder, Tree], Node]]] = {
@@ -317,11 +317,11 @@ _BUILDERS: Final[dict[str, Callable[[Builder, Tree], Node]]] = {
     "Literal": Builder.literal,
     "Placeholder": Builder.placeholder,
     "HexString": Builder.hexadecimal,
-    "Boolean": lambda _, tree: logic.TRUE if tree.this else logic.FALSE,
+    "Boolean": lambda _, tree: logic.TRUE if tree.first else logic.FALSE,
     "Null": lambda *_: NOTHING,
-    "Neg": lambda builder, tree: negative(builder.build(tree.this)),
+    "Neg": lambda builder, tree: negative(builder.build(tree.first)),
     "DPipe": lambda builder, tree: text.appended(
-        builder.build(tree.this), builder.build(tree.expression)
+        builder.build(tree.first), builder.build(tree.expression)
     ),
     "Cast": Builder.cast,
     "TryCast": Builder.cast,

@@ -50,7 +50,7 @@ class Parameters:
         self, source: Source, values: Sequence[object] | Mapping[str, object] | None
     ) -> None:
         self._values: Sequence[object] | Mapping[str, object] = () if values is None else values
-        named = [tree.this for tree in source.placeholders if tree.this]
+        named = [tree.first for tree in source.placeholders if tree.first]
         by_place = len(source.placeholders) - len(named)
         if named and by_place:
             raise InvalidInputError(f"{source.what}: parameters both as ? and as :{named[0]}")
@@ -68,9 +68,9 @@ class Parameters:
             if len(self._values):
                 raise InvalidInputError(f"params: expected values by name, such as {named[0]!r}")
             self._values = {}
-        missing = [tree for tree in source.placeholders if tree.this not in self._values]
+        missing = [tree for tree in source.placeholders if tree.first not in self._values]
         if missing:
-            problem = Problem(f"no value in params for :{missing[0].this}")
+            problem = Problem(f"no value in params for :{missing[0].first}")
             raise source.locate(problem, missing[0])
         unknown = [name for name in self._values if name not in named]
         if unknown:
@@ -104,7 +104,7 @@ class Parameters:
 
     def _value(self, tree: Tree) -> object:
         if isinstance(self._values, Mapping):
-            return self._values[tree.this]
+            return self._values[tree.first]
         return self._values[tree.number]
 
 
@@ -276,7 +276,7 @@ def _decimal(value: Decimal) -> Literal | None:
 
 
 def _name(tree: Tree) -> str:
-    return f"parameter :{tree.this}" if tree.this else f"parameter {tree.number + 1}"
+    return f"parameter :{tree.first}" if tree.first else f"parameter {tree.number + 1}"
 
 
 def _type(value: object) -> str:

@@ -45,7 +45,7 @@ class Tree:
         return f"{self.kind}({', '.join(parts)})@{self.start}"
 
     @property
-    def this(self) -> Any:
+    def first(self) -> Any:
         """The first part."""
         return self.args.get("this")
 
@@ -63,10 +63,10 @@ class Tree:
     @property
     def name(self) -> str:
         """The text of a name or a literal; empty of others."""
-        this = self.this
-        while isinstance(this, Tree):
-            this = this.this
-        return this if isinstance(this, str) else ""
+        part = self.first
+        while isinstance(part, Tree):
+            part = part.first
+        return part if isinstance(part, str) else ""
 
     @property
     def parts(self) -> list[Tree]:

@@ -87,9 +87,9 @@ def named_type(tree: Tree) -> pa.DataType:
     Raises:
         Problem: not a known type, or a decimal without its precision and scale.
     """
-    name = str(tree.this).upper()
+    name = str(tree.first).upper()
     params = [param for param in tree.expressions if is_kind(param, "DataTypeParam")]
-    numbers = [_whole(param.this) for param in params]
+    numbers = [_whole(param.first) for param in params]
     if name in ("DECIMAL", "DECIMAL128", "DECIMAL256", "BIGDECIMAL", "NUMERIC"):
         return _decimal_type(numbers)
     if name in TIMESTAMPS:
