@@ -10,14 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance import _kernels
+from alance.cancellation import check_cancelled
 from alance.expr.arithmetic import whole, whole_argument
 from alance.expr.compare import is_nothing
 from alance.expr.digests import like_strings
 from alance.expr.nested import first_true
 from alance.expr.regex import located, reserve_search, translated
-from alance.expr.room import reserve, spend
 from alance.expr.text import as_text, emptied, literal_text
 from alance.expr.tree import Literal, Node, Problem, broadcast, call
+from alance.expr.value_budget import reserve, reserve_work
 from alance.format.numbers import (
     as_mask,
     as_numbers,
@@ -31,7 +32,6 @@ from alance.format.numbers import (
     to_arrow,
     validity_of,
 )
-from alance.halting import step
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt32s
@@ -299,7 +299,7 @@ def levenshtein(name: str, args: list[Node]) -> Node:
 def _distances(ends: Int64s, codes: UInt32s, other_ends: Int64s, others: UInt32s) -> Int64s:
     """The edit distance of each pair of texts, in steps: some pairs, or a part of a long one."""
     works = np.diff(ends) * np.diff(other_ends)
-    spend(works.sum(dtype=np.float64))
+    reserve_work(works.sum(dtype=np.float64))
     distances = np.empty(len(works), np.int64)
     is_long = works > STEP_CELLS
     for row in np.flatnonzero(is_long).tolist():
@@ -312,7 +312,7 @@ def _distances(ends: Int64s, codes: UInt32s, other_ends: Int64s, others: UInt32s
     cuts = [0, *(np.flatnonzero(np.diff(steps) | np.diff(is_long)) + 1).tolist(), len(works)]
     for first, last in pairwise(cuts):
         if first < last and not is_long[first]:
-            step()
+            check_cancelled()
             own = ends[first : last + 1], codes, other_ends[first : last + 1], others
             distances[first:last] = _kernels.edit_distances(*own)
     return distances
@@ -322,7 +322,7 @@ def _long_distance(text: UInt32s, other: UInt32s) -> int:
     row = np.arange(len(text) + 1)
     characters = max(1, STEP_CELLS // len(text))
     for first in range(0, len(other), characters):
-        step()
+        check_cancelled()
         row = _kernels.edit_row(row, text, other[first : first + characters])
     return int(row[-1])
 

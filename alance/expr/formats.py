@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr.room import reserve
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, call
+from alance.expr.value_budget import reserve
 from alance.format.numbers import as_numbers, as_scalar, to_arrow
 
 if TYPE_CHECKING:

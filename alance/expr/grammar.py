@@ -18,9 +18,9 @@ from sqlglot import TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError, TokenError
 
+from alance.cancellation import check_cancelled
 from alance.errors import InvalidInputError
 from alance.expr.syntax import Tree
-from alance.halting import step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +130,7 @@ def _translated(root: Any) -> Tree:
 
     nodes = list(root.walk(bfs=True))
     for node in reversed(nodes):
-        step()
+        check_cancelled()
         start = node.meta.get("start") if node.meta else None
         tree = Tree(type(node).__name__, start if isinstance(start, int) else None)
         for name, value in node.args.items():

@@ -22,7 +22,6 @@ from alance.expr.lists import (
     taken_apart,
     unfixed,
 )
-from alance.expr.room import reserve
 from alance.expr.tree import (
     Literal,
     Node,
@@ -34,6 +33,7 @@ from alance.expr.tree import (
     plain,
     plain_type,
 )
+from alance.expr.value_budget import reserve
 from alance.format.numbers import (
     as_mask,
     as_numbers,
@@ -350,7 +350,7 @@ def _check_total(counts: Int64s, items: pa.Array) -> None:
         counts: how often the item of each row is repeated.
 
     Raises:
-        TooLarge: there is none.
+        BudgetExceeded: there is none.
     """
     item_bytes = 0 if is_fixed(items.type) else int(counts.max(initial=0)) * items.nbytes
     reserve(WORK_BYTES * counts.sum(dtype=np.float64) + item_bytes)

@@ -11,9 +11,18 @@ import pyarrow.compute as pc
 from alance.expr.casts import common_type, is_text
 from alance.expr.compare import is_nothing, total_order
 from alance.expr.nested import ListLiteral
-from alance.expr.room import reserve
 from alance.expr.text import literal_text
-from alance.expr.tree import Literal, Node, Once, Problem, broadcast, call, plain, plain_type
+from alance.expr.tree import (
+    LazyConstant,
+    Literal,
+    Node,
+    Problem,
+    broadcast,
+    call,
+    plain,
+    plain_type,
+)
+from alance.expr.value_budget import reserve
 from alance.format.numbers import (
     as_mask,
     as_numbers,
@@ -169,7 +178,7 @@ def as_list(name: str, node: Node) -> Node:
     Raises:
         Problem: something else, or a list that is written down.
     """
-    if pa.types.is_list(node.type) and isinstance(node, ListLiteral | Literal | Once):
+    if pa.types.is_list(node.type) and isinstance(node, ListLiteral | Literal | LazyConstant):
         raise Problem(f"{name}: a list that is written down", unsupported=True)
     if isinstance(node, ListLiteral) or not pa.types.is_list(node.type):
         raise Problem(f"{name}: expected a column of lists, found {node.type}")

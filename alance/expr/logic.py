@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from alance.expr import room
+from alance.cancellation import check_cancelled
+from alance.expr import value_budget
 from alance.expr.casts import convert, is_bytes, is_text, unify
 from alance.expr.compare import (
     NULL,
@@ -48,7 +49,6 @@ from alance.format.numbers import (
     text_array,
     to_arrow,
 )
-from alance.halting import step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -415,8 +415,8 @@ class Case:
         return self.conditions + self.values
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
-        space = room.current()
-        before = 0 if space is None else space.held
+        budget = value_budget.current()
+        before = 0 if budget is None else budget.used_bytes
         needed = dict.fromkeys(path[0] for path in column_paths(self))
         rest = batch.select(list(needed)) if needed else batch
         rows: Int64s | None = None  # of the rest, in the batch; None: it has all
@@ -424,7 +424,7 @@ class Case:
         places: list[Int64s] = []
         conditions = (*self.conditions, TRUE)
         for condition, value in zip(conditions, self.values, strict=True):
-            step()
+            check_cancelled()
             chosen = _hits(condition, rest)
             if not chosen.any() and condition is not TRUE:
                 continue
@@ -436,14 +436,14 @@ class Case:
             rows = np.arange(batch.num_rows) if rows is None else rows
             parts.append(values)
             places.append(rows[chosen])
-            if space is not None:
-                space.hold(values.nbytes)
+            if budget is not None:
+                budget.charge(values.nbytes)
             if is_all:
                 break
             rest, rows = rest.filter(to_arrow(~chosen)), rows[~chosen]
         joined = _placed(parts, places)
-        if space is not None:
-            space.held = before
+        if budget is not None:
+            budget.used_bytes = before
         return joined
 
 
@@ -464,7 +464,7 @@ class Coalesce:
     def evaluate(self, batch: pa.RecordBatch) -> Value:
         values = broadcast(self.args[0].evaluate(batch), batch.num_rows)
         for arg in self.args[1:]:
-            step()
+            check_cancelled()
             if not values.null_count:
                 break
             absent = as_mask(pc.is_null(values))

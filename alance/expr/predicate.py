@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.errors import AlanceError, InvalidInputError
-from alance.expr import logic, room
+from alance.expr import logic, value_budget
 from alance.expr.arrow import ArrowCondition
 from alance.expr.logic import Case, Coalesce, Junction
 from alance.expr.tree import (
@@ -217,7 +217,7 @@ def _build(source: Source, tree: Tree, schema: pa.Schema, params: Params) -> Nod
     from alance.expr.parameters import Parameters
 
     try:
-        with room.entered(room.for_constants()):
+        with value_budget.limited_to(value_budget.folding_budget()):
             return Builder(source, schema, Parameters(source, params)).build(tree)
     except AlanceError:
         raise
@@ -239,12 +239,12 @@ def _evaluated(what: Evaluated, batch: pa.RecordBatch, where: str) -> pa.Array:
     """The values for the rows of a batch: in as many parts as memory demands, unless the batch is
     a part itself.
     """
-    space = room.current()
-    if space is not None:
+    budget = value_budget.current()
+    if budget is not None:
         values = _part(what, batch, where)
-        space.hold(0 if is_fixed(values.type) else values.nbytes)
+        budget.charge(0 if is_fixed(values.type) else values.nbytes)
         return values
-    parts = list(room.in_parts(batch, lambda part: _part(what, part, where), where))
+    parts = list(value_budget.in_parts(batch, lambda part: _part(what, part, where), where))
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
 
 

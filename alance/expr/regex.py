@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from alance.expr.compare import NULL, is_nothing
-from alance.expr.room import reserve
 from alance.expr.text import as_text, literal_text, reserve_growth
 from alance.expr.text_parts import regex_parts
 from alance.expr.tree import (
@@ -29,6 +28,7 @@ from alance.expr.tree import (
     one_line,
     truly,
 )
+from alance.expr.value_budget import reserve
 from alance.format.numbers import as_mask, as_numbers, as_scalar
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def reserve_search(values: pa.Array) -> None:
     """Have few texts searched by a pattern at once: that takes a hundred times as long as a copy.
 
     Raises:
-        TooLarge: too many for one call of Arrow, which cannot be stopped.
+        BudgetExceeded: too many for one call of Arrow, which cannot be stopped.
     """
     if len(values) > 1:
         reserve(SEARCH_WORK * values.nbytes)

@@ -19,7 +19,6 @@ from alance import _kernels
 from alance.expr.arithmetic import whole_argument
 from alance.expr.casts import convert, is_bytes, is_text, text_of
 from alance.expr.compare import NULL, is_nothing
-from alance.expr.room import reserve
 from alance.expr.text_parts import (
     like_bytes,
     like_parts,
@@ -28,6 +27,7 @@ from alance.expr.text_parts import (
     like_regex,
 )
 from alance.expr.tree import Literal, Node, Pattern, Problem, Value, broadcast, call, meaning, truly
+from alance.expr.value_budget import reserve
 from alance.format.numbers import as_scalar, contents_of, to_arrow, validity_of
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def reserve_growth(
         num_copies: how often a replacement has parts of the text itself, at most.
 
     Raises:
-        TooLarge: there is none.
+        BudgetExceeded: there is none.
     """
     added, kept = len(new.encode()), values.nbytes * (1 + num_copies)
     if kept * (1 + added) > FEW_BYTES:

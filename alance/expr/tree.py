@@ -1,10 +1,10 @@
 """The compiled form of an expression: nodes that evaluate themselves on a record batch.
 
-A node evaluates by direct calls of `pyarrow.compute` on arrays: about 2 microseconds a node, the
-GIL released inside the kernels, nothing bound or dispatched anew for each batch. A `Literal` gives
-a scalar, as does `Once`, every other node an array of the batch's length: calls of literals alone
-are folded when they are built, unless they may take long. Types are found by running the function
-on empty arrays.
+A node evaluates itself by direct calls of `pyarrow.compute` on arrays. A call costs about two
+microseconds, the kernels release the GIL, and nothing is bound or dispatched again for each batch.
+A `Literal` and a `LazyConstant` evaluate to a scalar, all other nodes to an array of the batch's
+length. Calls with constant arguments are folded when they are built, unless they may take long.
+The type of a call is found by running its function on empty arrays.
 
 What a call says of the order of values (`Meaning`) is for those who know bounds and no rows.
 """
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from alance.cancellation import check_cancelled
 from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
-from alance.expr import room
+from alance.expr import value_budget
 from alance.format.numbers import as_scalar
-from alance.halting import step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -155,33 +155,35 @@ class Call:
     row_bytes: int = 0
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
-        step()
-        space = room.current()
-        if space is None:
-            space = room.Room(room.ROW_BYTES)
-        before = space.held
+        check_cancelled()
+        budget = value_budget.current()
+        if budget is None:
+            budget = value_budget.ValueBudget(value_budget.ROW_BYTES)
+        before = budget.used_bytes
         if self.row_bytes:
-            space.hold(self.row_bytes * batch.num_rows)
+            budget.charge(self.row_bytes * batch.num_rows)
         values = []
         for arg in self.args:
             value = arg.evaluate(batch)
-            if isinstance(arg, Once) and self.name not in COMPARED:
+            if isinstance(arg, LazyConstant) and self.name not in COMPARED:
                 value = broadcast(value, batch.num_rows)  # most functions know literals as such
             values.append(value)
             if not isinstance(arg, Column) and not isinstance(value, pa.Scalar):
-                space.hold(value.nbytes)
+                budget.charge(value.nbytes)
         result = self.function(*values)
-        space.held = before
+        budget.used_bytes = before
         return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Once:
-    """A function of constants that takes long or gives much: computed when it is needed, and for
-    all rows of a batch at once.
+class LazyConstant:
+    """A constant expression that takes long or has a large value.
+
+    It is not folded while the text is parsed, but computed at each evaluation, to a scalar for all
+    rows of the batch.
 
     Attributes:
-        args: literals, or others that are computed once.
+        args: literals or other lazy constants.
     """
 
     name: str
@@ -190,16 +192,16 @@ class Once:
     type: pa.DataType
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
-        step()
-        space = room.current()
+        check_cancelled()
+        budget = value_budget.current()
         values = [arg.evaluate(batch) for arg in self.args]
-        before = 0 if space is None else space.held
-        if space is not None:
-            space.hold(sum(map(len_of, values)))
+        before = 0 if budget is None else budget.used_bytes
+        if budget is not None:
+            budget.charge(sum(map(len_of, values)))
         values[0] = pa.repeat(values[0], 1)
         result = self.function(*values)[0]
-        if space is not None:
-            space.held = before
+        if budget is not None:
+            budget.used_bytes = before
         return result
 
 
@@ -209,7 +211,7 @@ def call(name: str, function: Callable[..., pa.Array], *args: Node) -> Node:
     Raises:
         Problem: the function does not take these types, or fails on these literals.
     """
-    is_constant = bool(args) and all(isinstance(arg, Literal | Once) for arg in args)
+    is_constant = bool(args) and all(isinstance(arg, Literal | LazyConstant) for arg in args)
     try:
         if is_constant and (folded := _folded(function, args)) is not None:
             if pa.types.is_boolean(folded.type):
@@ -227,7 +229,7 @@ def call(name: str, function: Callable[..., pa.Array], *args: Node) -> Node:
     except FAILURES as error:
         raise Problem(f"{name}: {one_line(error)}") from None
     if is_constant:
-        return Once(name, function, args, result.type)
+        return LazyConstant(name, function, args, result.type)
     literals = () if is_fixed(result.type) else [arg for arg in args if isinstance(arg, Literal)]
     row_bytes = sum(len_of(literal.value) for literal in literals)
     return Call(name, function, args, result.type, row_bytes=row_bytes)
@@ -238,18 +240,18 @@ def _folded(function: Callable[..., pa.Array], args: Sequence[Node]) -> Literal 
     values: list[Value] = [arg.value for arg in args if isinstance(arg, Literal)]
     if len(values) < len(args):
         return None
-    space = room.current() or room.for_constants()
-    if not space.is_folding:
-        space = room.for_constants()
+    budget = value_budget.current() or value_budget.folding_budget()
+    if not budget.is_folding:
+        budget = value_budget.folding_budget()
     try:
-        with room.entered(space):
-            space.hold(sum(map(len_of, values)))
+        with value_budget.limited_to(budget):
+            budget.charge(sum(map(len_of, values)))
             values[0] = pa.repeat(values[0], 1)
             result = function(*values)
             if not is_fixed(result.type):
-                space.hold(result.nbytes)
+                budget.charge(result.nbytes)
             return Literal(result[0])
-    except room.TooLarge:
+    except value_budget.BudgetExceeded:
         return None
 
 
@@ -279,7 +281,7 @@ def plain(array: pa.Array) -> pa.Array:
     if isinstance(array, pa.DictionaryArray):
         if not is_fixed(array.type.value_type) and len(array.dictionary):
             longest = array.dictionary.nbytes // len(array.dictionary)
-            room.reserve(longest * len(array))
+            value_budget.reserve(longest * len(array))
         array = array.dictionary_decode()
     return array
 
@@ -321,7 +323,7 @@ def broadcast(value: Value, num_rows: int) -> pa.Array:
     if not isinstance(value, pa.Scalar):
         return value
     if not is_fixed(value.type):
-        room.reserve(len_of(value) * num_rows)
+        value_budget.reserve(len_of(value) * num_rows)
     return pa.repeat(value, num_rows) if num_rows else pa.nulls(0, value.type)  # of lists, too
 
 

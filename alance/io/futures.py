@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from alance.halting import halting
+from alance.cancellation import cancelled_when
 from alance.io import lifecycle
 from alance.io.limits import outlasted
 
@@ -208,7 +208,7 @@ def in_thread(executor: Executor, job: Callable[[], T], loop: asyncio.AbstractEv
     """The result of a job of an executor.
 
     As `loop.run_in_executor`, whose results live on in a cycle until garbage is collected. A job
-    that calls `halting.step` ends soon after it was cancelled. Once the main thread has ended no
+    that calls `check_cancelled` ends soon after it was cancelled. Once the main thread has ended no
     thread takes jobs any more; for other threads that go on, and for an object's `__del__`, it is
     done here.
     """
@@ -216,7 +216,7 @@ def in_thread(executor: Executor, job: Callable[[], T], loop: asyncio.AbstractEv
 
     def run() -> None:
         try:
-            with halting(future.cancelled):
+            with cancelled_when(future.cancelled):
                 answer = partial(_settle, future, job(), None)
         except BaseException as error:
             answer = partial(_settle, future, None, error)

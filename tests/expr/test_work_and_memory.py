@@ -11,10 +11,10 @@ import pytest
 
 import alance
 from alance import _kernels
+from alance.cancellation import WorkCancelled, cancelled_when, check_cancelled
 from alance.errors import InvalidInputError
-from alance.expr import parse_filter, parse_projection, room
-from alance.expr.tree import Literal, Once
-from alance.halting import Halted, halting, step
+from alance.expr import parse_filter, parse_projection, value_budget
+from alance.expr.tree import LazyConstant, Literal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ class After:
 )
 def test_constants_are_computed_with_the_text_if_that_is_quick(text: str, is_literal: bool) -> None:
     node = parse_projection(text, SCHEMA).value
-    assert isinstance(node, Literal if is_literal else Once)
+    assert isinstance(node, Literal if is_literal else LazyConstant)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ async def test_a_constant_of_much_work_keeps_neither_the_loop_nor_a_thread(
 )
 def test_evaluation_ends_with_its_caller(text: str) -> None:
     predicate, batch = parse_filter(text, SCHEMA), rows(50)
-    with pytest.raises(Halted), halting(After(2)):
+    with pytest.raises(WorkCancelled), cancelled_when(After(2)):
         predicate.mask(batch)
 
 
@@ -121,7 +121,7 @@ async def test_a_job_in_a_thread_learns_that_its_caller_is_gone() -> None:
             begun.set()
             try:
                 while True:
-                    step()
+                    check_cancelled()
             finally:
                 ended.set()
 
@@ -164,7 +164,7 @@ def test_large_values_are_made_of_so_few_rows_at_once_that_they_fit(text: str) -
         return part.num_rows
 
     most = 8 << 20
-    assert sum(room.in_parts(rows(40), evaluate, "x", most)) == 40
+    assert sum(value_budget.in_parts(rows(40), evaluate, "x", most)) == 40
     assert len(sizes) > 1
     assert max((size for count, size in sizes if count > 1), default=0) <= most
     whole = pa.concat_arrays([computed.evaluate(rows(40).slice(n, 1)) for n in (0, 39)])
@@ -200,7 +200,7 @@ async def test_a_scan_gives_computed_columns_in_batches_of_its_memory(tmp_path: 
 async def test_an_update_computes_large_values_in_parts(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(room, "PART_BYTES", 1 << 20)
+    monkeypatch.setattr(value_budget, "PART_BYTES", 1 << 20)
     dataset = await alance.write_dataset(rows(60), f"{tmp_path}/t")
     dataset = await dataset.update({"t": "repeat(t, 10000)"}, where="id >= 10")
     table = await dataset.to_table(["id", "t"], order_by=["id"])
@@ -211,7 +211,7 @@ async def test_a_take_of_too_large_computed_columns_is_refused(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("alance.ops.version.projection.MOST_COMPUTED", 1 << 20)
-    monkeypatch.setattr(room, "PART_BYTES", 1 << 18)
+    monkeypatch.setattr(value_budget, "PART_BYTES", 1 << 18)
     dataset = await alance.write_dataset(rows(60), f"{tmp_path}/t")
     assert len(await dataset.take([1, 2], {"x": "repeat(t, 10000)"})) == 2
     with pytest.raises(InvalidInputError, match="take fewer rows at once, or scan"):

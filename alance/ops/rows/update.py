@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import computed_from_arrow, parse_projection
 from alance.expr.casts import widened
-from alance.expr.room import in_parts
 from alance.expr.tree import FAILURES, Problem, one_line
+from alance.expr.value_budget import in_parts
 from alance.file.batches import empty_batch, empty_columns
 from alance.file.small_batches import in_groups, merged
 from alance.format.numbers import as_numbers

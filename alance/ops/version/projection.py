@@ -122,7 +122,7 @@ class Projection:
         Raises:
             InvalidInputError: values that an expression cannot take, or too large for a batch.
         """
-        from alance.expr.room import in_parts
+        from alance.expr.value_budget import in_parts
 
         yield from in_parts(batch, self._part, "computed columns", most_bytes)
 

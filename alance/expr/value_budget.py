@@ -1,0 +1,174 @@
+"""Memory budget for the values that an expression computes.
+
+The rows of a batch are evaluated in parts (`in_parts`). A function whose result may be larger than
+its arguments reserves the bytes of the result before it allocates them (`reserve`). If the budget
+is exceeded, the part is dropped and evaluated again with fewer rows. A part of a single row has a
+larger budget; if that is exceeded too, the expression is refused, and the error gives the size.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from alance.cancellation import check_cancelled
+from alance.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+PART_BYTES: Final = 32 << 20  # budget of a part of several rows
+ROW_BYTES: Final = 256 << 20  # budget of a single row, at least
+ROW_GROWTH: Final = 8  # budget of a single large row, in multiples of its own bytes
+FOLDED_BYTES: Final = 256 << 10  # budget of constant folding; it takes about a millisecond
+
+
+class BudgetExceeded(Exception):
+    """Raised if values exceed the budget.
+
+    Attributes:
+        num_bytes: bytes that would be in use.
+    """
+
+    def __init__(self, num_bytes: int, max_bytes: int) -> None:
+        super().__init__(f"values of {num_bytes} bytes, at most {max_bytes} are computed at once")
+        self.num_bytes = num_bytes
+
+
+class ValueBudget:
+    """Upper bound on the bytes of arguments and results in memory during an evaluation.
+
+    Args:
+        max_bytes: the upper bound.
+        is_folding: the budget is for constant folding while a text is parsed. That may happen on
+            an event loop, so long computations count as well (`reserve_work`).
+
+    Attributes:
+        used_bytes: bytes of the arguments and results that are in memory now. A caller restores
+            the former number when it drops its values.
+        peak_bytes: the most bytes that were in use or reserved.
+    """
+
+    __slots__ = ("is_folding", "max_bytes", "peak_bytes", "used_bytes")
+
+    def __init__(self, max_bytes: int, *, is_folding: bool = False) -> None:
+        self.max_bytes = max_bytes
+        self.is_folding = is_folding
+        self.used_bytes = self.peak_bytes = 0
+
+    def reserve(self, num_bytes: int) -> None:
+        """Check that values of `num_bytes` fit beside the bytes in use.
+
+        Raises:
+            BudgetExceeded: they do not fit.
+        """
+        needed = self.used_bytes + int(num_bytes)
+        self.peak_bytes = max(self.peak_bytes, needed)
+        if needed > self.max_bytes:
+            raise BudgetExceeded(needed, self.max_bytes)
+
+    def charge(self, num_bytes: int) -> None:
+        """Add values to the bytes in use, until the caller restores `used_bytes`.
+
+        Raises:
+            BudgetExceeded: the values do not fit.
+        """
+        self.reserve(num_bytes)
+        self.used_bytes += int(num_bytes)
+
+
+_current: ContextVar[ValueBudget | None] = ContextVar("value_budget", default=None)
+
+
+@contextmanager
+def limited_to(budget: ValueBudget) -> Iterator[ValueBudget]:
+    """Make a budget the current one inside the `with` block."""
+    token = _current.set(budget)
+    try:
+        yield budget
+    finally:
+        _current.reset(token)
+
+
+def folding_budget() -> ValueBudget:
+    """Return a new budget for the constants of one text."""
+    return ValueBudget(FOLDED_BYTES, is_folding=True)
+
+
+def current() -> ValueBudget | None:
+    """Return the budget of the current evaluation. Returns None if there is no bound."""
+    return _current.get()
+
+
+def reserve(num_bytes: float) -> None:
+    """Check that values of `num_bytes`, not yet allocated, fit into the current budget.
+
+    Raises:
+        BudgetExceeded: they do not fit.
+    """
+    budget = _current.get()
+    if budget is not None:
+        budget.reserve(int(num_bytes))
+
+
+def reserve_work(num_bytes: float) -> None:
+    """Refuse to fold a constant whose computation takes long although its value is small.
+
+    Args:
+        num_bytes: number of bytes whose copying takes as long as the computation.
+
+    Raises:
+        BudgetExceeded: a constant is being folded, and its computation takes too long.
+    """
+    budget = _current.get()
+    if budget is not None and budget.is_folding:
+        budget.reserve(int(num_bytes))
+
+
+def in_parts(
+    batch: pa.RecordBatch,
+    compute: Callable[[pa.RecordBatch], T],
+    where: str,
+    max_bytes: int | None = None,
+) -> Iterator[T]:
+    """Yield `compute(part)` for consecutive parts of a batch, in order of the rows.
+
+    The first part is the whole batch. A part that exceeds its budget is computed again with at most
+    half of its rows; the next part has twice the rows if this one used less than a quarter of the
+    budget. A batch without rows is computed as one part.
+
+    Args:
+        compute: called again with fewer rows if a part exceeds its budget.
+        where: subject of the error message.
+        max_bytes: budget of a part of several rows, at most `PART_BYTES`; None: `PART_BYTES`.
+
+    Raises:
+        InvalidInputError: the values of a single row exceed the budget of a row.
+    """
+    max_bytes = PART_BYTES if max_bytes is None else min(max_bytes, PART_BYTES)
+    start, num_rows = 0, batch.num_rows
+    while start < batch.num_rows or start == 0:
+        check_cancelled()
+        is_whole = start == 0 and num_rows == batch.num_rows
+        part = batch if is_whole else batch.slice(start, num_rows)
+        part_bytes = max_bytes if part.num_rows > 1 else max(ROW_BYTES, ROW_GROWTH * part.nbytes)
+        try:
+            with limited_to(ValueBudget(part_bytes)) as budget:
+                value = compute(part)
+        except BudgetExceeded as error:
+            if part.num_rows <= 1:
+                raise InvalidInputError(
+                    f"{where}: of one row {error}; make shorter texts or fewer items"
+                ) from None
+            share = part.num_rows * max_bytes // error.num_bytes
+            num_rows = max(1, min(part.num_rows // 2, share))
+            continue
+        yield value
+        start += max(1, part.num_rows)
+        if 4 * budget.peak_bytes < max_bytes:
+            num_rows = min(2 * num_rows, batch.num_rows)
