@@ -29,21 +29,22 @@ _ABSENT: Final = re.compile(r"^No match for (FieldRef\..*?\)+) in ")
 
 @dataclass(frozen=True, slots=True)
 class ArrowCondition:
-    """A pyarrow expression, run by Arrow's own engine: about 100 microseconds a batch to begin.
+    """A pyarrow expression, run by Arrow's engine, which costs about 100 microseconds a batch.
 
     Attributes:
         expression: as the caller wrote it.
-        ordered: the same over floats in the order that SQL text has; None: as it is.
+        ordered: the expression that is run instead, with floats in the order of SQL text; None: the
+            expression itself is run.
     """
 
     expression: pc.Expression
     ordered: pc.Expression | None = None
 
     def with_float_order(self, schema: pa.Schema) -> ArrowCondition:
-        """The condition as it is run on rows: see `arrow_tokens`.
+        """Return the condition with floats compared in the order of SQL text: see `arrow_tokens`.
 
         Args:
-            schema: of the rows; the expression takes its types.
+            schema: of the rows, with the types that the expression was written for.
         """
         empty = _empty(schema)
 

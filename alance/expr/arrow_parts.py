@@ -1,6 +1,7 @@
-"""What a pyarrow expression implies, in nodes of our own: for indices and statistics.
+"""Conditions implied by a pyarrow expression, as nodes of our own, for indices and statistics.
 
-Parts that are not understood are left out where that implies less; else nothing is implied.
+A part that is not understood is dropped if the remaining condition is still implied; otherwise
+nothing is implied.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The serialized form of pyarrow expressions, and comparisons of floats in it as SQL has them.
+"""Parser of serialized pyarrow expressions, and the rewrite of their float comparisons.
 
-pyarrow does not show the parts of an expression, but they are in its serialized form: calls, fields
-and literals in Polish notation, as metadata of a record batch whose columns are the literals.
-Arrow's kernels find NaN in no order and unequal to itself: comparisons are put in other words, so
-that every NaN is equal to every other and above infinity, as in SQL text.
+pyarrow does not show the parts of an expression, but its serialized form does: calls, fields and
+literals in Polish notation, as metadata of a record batch whose columns are the literals.
+
+To Arrow's kernels a NaN is unordered and unequal to itself. Comparisons are rewritten so that every
+NaN equals every other NaN and is greater than infinity, as in SQL text.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _LINE: Final = re.compile(r"(call|end|literal|field_ref|nested_field_ref|options): '(.*)'")
-_ZERO: Final = "zero"  # stands for the number of the column that has it
+_ZERO: Final = "zero"  # placeholder for the number of the column that holds the literal 0.0
 
 Token = tuple[str, str]
 
@@ -35,8 +36,8 @@ class Part:
 
     Attributes:
         head: its first token.
-        args: of a call, its arguments.
-        tail: of a call, its options and its end; of a nested field, the names.
+        args: the arguments of a call.
+        tail: the options and the end of a call, or the names of a nested field.
     """
 
     head: Token
@@ -44,7 +45,7 @@ class Part:
     tail: tuple[Token, ...] = ()
 
     def tokens(self) -> list[Token]:
-        """All tokens in their order."""
+        """Return all tokens of the part in order."""
         tokens: list[Token] = []
         pending: list[Part | Token] = [self]
         while pending:  # no frame for each level: chains of terms are deep
@@ -58,7 +59,10 @@ class Part:
 
 
 def serialized(expression: pc.Expression) -> tuple[list[Token], pa.RecordBatch] | None:
-    """The tokens of an expression, and the batch of its literals; None: they cannot be read."""
+    """Return the tokens of an expression and the batch of its literals.
+
+    Returns None if a line of the serialized form is not a known token.
+    """
     content = expression.__reduce__()[1][0]
     batch = pa.ipc.open_file(pa.BufferReader(content)).get_batch(0)
     text = batch.schema.to_string(truncate_metadata=False, show_field_metadata=False)
@@ -71,14 +75,16 @@ def serialized(expression: pc.Expression) -> tuple[list[Token], pa.RecordBatch] 
 def with_float_order(
     expression: pc.Expression, schema: pa.Schema, type_of: Callable[[pc.Expression], pa.DataType]
 ) -> pc.Expression:
-    """The expression with NaNs that are equal to each other and above all numbers, and one zero.
+    """Rewrite comparisons so that all NaNs are equal and above all numbers, and both zeros equal.
+
+    Returns the expression itself if no comparison needs it, or if it cannot be parsed.
 
     Args:
         schema: of the rows.
-        type_of: the type of an expression's values.
+        type_of: returns the type of an expression's values.
 
     Raises:
-        pyarrow.ArrowException, ValueError: what `type_of` raises.
+        pyarrow.ArrowException, ValueError: from `type_of`.
     """
     try:
         read = serialized(expression)
@@ -100,7 +106,7 @@ class _Rewriter:
     is_changed: bool = field(default=False, init=False)
 
     def rewritten(self) -> Part:
-        """The part that all tokens make, in other words."""
+        """Parse all tokens into one part, with its comparisons rewritten."""
         calls: list[tuple[Token, list[Part], list[Token]]] = [(("call", ""), [], [])]
         tokens = iter(self.tokens)
         for token in tokens:
@@ -118,7 +124,7 @@ class _Rewriter:
         return calls[0][1][0]
 
     def expression(self, part: Part) -> pc.Expression:
-        """A part as an expression of its own."""
+        """Deserialize a part as an expression."""
         columns = [*self.batch.columns, pa.array([0.0])]
         zero = str(len(columns) - 1)
         tokens = [(kind, zero if value == _ZERO else value) for kind, value in part.tokens()]
@@ -131,7 +137,7 @@ class _Rewriter:
 
     def _call(self, part: Part) -> Part:
         _, name = part.head
-        if name in _COMPARED and len(part.args) == 2:
+        if name in _COMPLEMENTS and len(part.args) == 2:
             return self._compared(name, *part.args)
         if name == "is_in" and len(part.args) == 1:
             return self._listed(part)
@@ -146,11 +152,11 @@ class _Rewriter:
         if self._is_number(right) or (self._is_number(left) and name in ("equal", "not_equal")):
             return _call(name, left, right)
         self.is_changed = True
-        if self._is_number(left):  # a NaN is not at or below it, so above
-            return _call("invert", _call(_COMPARED[name], right, left))
+        if self._is_number(left):  # negated, so that a NaN on the right is above the number
+            return _call("invert", _call(_COMPLEMENTS[name], right, left))
         if name in ("not_equal", "less_equal"):
             sides = (left, right) if name == "not_equal" else (right, left)
-            return _call("invert", self._compared(_COMPARED[name], *sides))
+            return _call("invert", self._compared(_COMPLEMENTS[name], *sides))
         nans = {side: _call("is_nan", side) for side in floats}
         plain = _call(name, left, right)
         if name == "equal":
@@ -161,7 +167,7 @@ class _Rewriter:
         return _call("or", plain, above)
 
     def _listed(self, part: Part) -> Part:
-        """Arrow's lists of values tell zeros apart, and NaNs by their bits; a null is in none."""
+        """Add NaN and zero to `is_in`, which compares both by their bits; a null is in no list."""
         (values,) = part.args
         if not self._is_floating(values):
             return part
@@ -190,7 +196,7 @@ class _Rewriter:
         return bool(pa.types.is_floating(plain_type(type_)))
 
     def _is_number(self, part: Part) -> bool:
-        """Whether a part is a literal that is not NaN."""
+        """True if a part is a literal other than NaN."""
         kind, value = part.head
         if kind != "literal":
             return False
@@ -198,9 +204,9 @@ class _Rewriter:
         return not (isinstance(item, float) and math.isnan(item))
 
 
-# By a comparison: that which is false where it is true, of the same sides or, of order, of both in
-# the other order.
-_COMPARED: Final = {
+# The complement of each comparison, which is true where it is false. For = and != the sides stay as
+# they are, for the others they are swapped.
+_COMPLEMENTS: Final = {
     "equal": "not_equal",
     "not_equal": "equal",
     "less": "less_equal",

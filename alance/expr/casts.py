@@ -26,7 +26,8 @@ _UNSIGNED: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint
 _INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
 _EXACT_WHOLE: Final = 1 << 53  # float64 has all whole numbers up to here, and
 _EXACT_POWER: Final = 22  # all powers of ten up to this one
-_OFFSET: Final = r"\d[T ]\d.*([Zz]|[+-]\d\d(:?\d\d)?)\s*$"  # from UTC, in the text of a moment
+# The offset from UTC at the end of a timestamp as text.
+_OFFSET: Final = r"\d[T ]\d.*([Zz]|[+-]\d\d(:?\d\d)?)\s*$"
 
 
 def is_text(type_: pa.DataType) -> bool:
@@ -206,7 +207,7 @@ def cast(node: Node, type_: pa.DataType, *, strict: bool = True) -> Node:
     try:
         if isinstance(node, Literal) and is_text(node.type) and (read := _READERS.get(type_.id)):
             literal = read(node.value.as_py())
-            if _is_clock(type_):  # with an offset in the text it is an instant, and stays one
+            if _is_clock(type_):  # a text with an offset is an instant: keep its zone
                 type_ = pa.timestamp(type_.unit, literal.type.tz)
             return Literal(widened(pa.repeat(literal.value, 1), type_)[0])
         if isinstance(node, Literal) and node.digits and pa.types.is_decimal(type_):

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 LAST_CODE: Final = 0x10FFFF
 SURROGATES: Final = (0xD800, 0xDFFF)
 HEX_DIGITS: Final = 16  # of 64 bits
-CODE_BYTES: Final = 12  # a byte of a text whose characters are numbers, and texts on the way
-STEP_CELLS: Final = 1 << 26  # pairs of characters that are compared in a step: a tenth of a second
+CODE_BYTES: Final = 12  # bytes of code points and temporary copies, for each byte of text
+STEP_CELLS: Final = 1 << 26  # pairs of characters between two cancellation checks: 0.1 s
 MOST_MATCHES: Final = 100  # that a pattern is written down so often for
 NO_MASK: Final = mask_bytes(None)
 
@@ -193,7 +193,7 @@ def _parts(values: pa.Array, mark: str) -> tuple[pa.Array, Int64s]:
 
 
 def _characters(values: pa.Array) -> tuple[pa.Array, Int64s]:
-    """The characters of all texts, and how many each has."""
+    """Return the characters of all texts, and the number of characters of each text."""
     offsets, data = contents_of(pc.fill_null(values, as_scalar("", values.type)))
     reserve(CODE_BYTES * len(data))
     data = data[int(offsets[0]) : int(offsets[-1])]
@@ -297,7 +297,10 @@ def levenshtein(name: str, args: list[Node]) -> Node:
 
 
 def _distances(ends: Int64s, codes: UInt32s, other_ends: Int64s, others: UInt32s) -> Int64s:
-    """The edit distance of each pair of texts, in steps: some pairs, or a part of a long one."""
+    """Compute the edit distance of each pair of texts, with a cancellation check every 0.1 s.
+
+    Short pairs are computed together, a long pair in parts.
+    """
     works = np.diff(ends) * np.diff(other_ends)
     reserve_work(works.sum(dtype=np.float64))
     distances = np.empty(len(works), np.int64)
@@ -332,7 +335,7 @@ def _no_text() -> Node:
 
 
 def _codes(values: pa.Array) -> tuple[UInt32s, Int64s]:
-    """The code points of all texts, and how many each has."""
+    """Return the code points of all texts, and the number of code points of each text."""
     values = pc.fill_null(values, as_scalar("", values.type))
     reserve(CODE_BYTES * values.nbytes)
     offsets, data = contents_of(values)

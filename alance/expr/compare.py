@@ -1,7 +1,7 @@
-"""Comparisons: literals exactly, floats in one total order, three-valued.
+"""Comparisons: three-valued, exact for literals, and in one total order for floats.
 
-Every NaN, of whatever sign and payload, equals every other and lies above infinity; the two zeros
-are equal. DataFusion instead orders floats by their bits: see docs/sql.md, "Floats".
+All NaNs, whatever their sign and payload, are equal and greater than infinity; -0.0 equals 0.0.
+DataFusion orders floats by their bits instead: see docs/sql.md, "Floats".
 """
 
 from __future__ import annotations
@@ -117,10 +117,10 @@ def constant(name: str, answer: bool, node: Node) -> Node:
 
 
 def total_order(values: pa.Array) -> pa.Array:
-    """Floats as integers of the same width that sort by sign, then size: the order of index files.
+    """Map floats to integers of the same width, sorted by sign, then magnitude, as in index files.
 
-    Each bit counts, so -NaN is first, NaN last, and -0.0 before 0.0. After `canonical` it is the
-    order of comparisons.
+    All bits count: -NaN is first, NaN is last, and -0.0 is before 0.0. For `canonical` floats the
+    integers sort as comparisons do.
     """
     bits = values.type.bit_width
     integers = {16: pa.int16(), 32: pa.int32(), 64: pa.int64()}[bits]
@@ -131,10 +131,10 @@ def total_order(values: pa.Array) -> pa.Array:
 
 
 def compared_floats(op: str, left: Value, right: Value) -> Value:
-    """The answers of floats of one type, side by side; null where a side is."""
+    """Compare floats of one type; null where either side is null."""
     if op in (">", ">="):
         op, left, right = FLIPPED[op], right, left
-    if op in ("!=", "<="):  # to the kernels a NaN is neither equal nor less
+    if op in ("!=", "<="):  # to the kernels a NaN is neither equal to nor less than anything
         if op == "!=":
             return pc.invert(compared_floats("=", left, right))
         return pc.invert(compared_floats("<", right, left))
@@ -146,7 +146,7 @@ def compared_floats(op: str, left: Value, right: Value) -> Value:
 
 
 def _kernel_floats(values: Value) -> Value:
-    """Floats in a type that Arrow's kernels compare."""
+    """Cast float16 to float32, because Arrow's kernels do not compare float16."""
     return pc.cast(values, pa.float32()) if pa.types.is_float16(values.type) else values
 
 
@@ -282,7 +282,7 @@ def met(conditions: Sequence[Node]) -> Sequence[Node]:
 def _against_float(op: str, node: Node, number: float) -> Node:
     if math.isnan(number):
         return _against_nan(op, node)
-    # To the kernels a NaN is no less than a number, and no greater.
+    # To the kernels a NaN is neither less nor greater than a number.
     inverse = {">": "<=", ">=": "<"}.get(op)
     kernel = KERNELS[inverse or op]
     scalar = as_scalar(number, pa.float32() if pa.types.is_float16(node.type) else node.type)
@@ -312,10 +312,11 @@ def float_values(values: pa.Array) -> npt.NDArray[np.floating]:
 
 
 def extreme(kernel: Callable[..., pa.Array], op: str) -> Callable[[str, list[Node]], Node]:
-    """The builder of greatest or least, of the kernel for two arrays; nulls are left out.
+    """Return the builder of `greatest` or `least`, which ignore nulls.
 
     Args:
-        op: `a op b` where b is taken, of floats.
+        kernel: the element-wise maximum or minimum, for all types but floats.
+        op: for floats: the second of two values is taken if `first op second`.
     """
 
     def of_floats(left: Value, right: Value) -> Value:

@@ -141,8 +141,8 @@ def exact_value(literal: Literal, type_: pa.DataType) -> Fraction | float | None
     """The value of a literal on the scale of `type_`.
 
     Returns:
-        a fraction; an infinity (NaN sorts above all numbers, and is given as one); None where the
-        literal is of another quantity.
+        A fraction or an infinity; a NaN, which sorts above all numbers, is returned as infinity.
+        None if the literal is of another quantity.
     """
     scale = scale_of(type_)
     if scale is None:
@@ -180,9 +180,10 @@ def number_value(literal: Literal) -> Fraction | float | None:
 
 
 def in_zone_of(values: Moments, type_: pa.DataType) -> Moments:
-    """Timestamps without zone as the instants at which a clock in the zone of `type_` shows them.
+    """Convert timestamps without a zone, as local times in the zone of `type_`, to instants.
 
-    Of two such instants it is the first one; a reading that clocks skip is the last instant before.
+    A local time that clocks show twice is the first instant; one that they skip is the last instant
+    before the gap. Values that have a zone, and values for a type without one, are returned as is.
     """
     zone = getattr(type_, "tz", None)
     if zone is None or values.type.tz is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     _Piece = Callable[[pa.Array, Int64s], pa.Array]
 
-DIRECTIVE_GROWTH: Final = 12  # bytes that a byte of a pattern may become, and texts on the way
+DIRECTIVE_GROWTH: Final = 12  # bytes of output and temporary copies, for each byte of pattern
 PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 # What stands for others, and the directives that Arrow writes as chrono does.
 _LONG: Final = {

@@ -1,7 +1,7 @@
-"""SQL text to a syntax tree, and errors that name the place in the text.
+"""Parsing of SQL text into a syntax tree, and errors that name the place in the text.
 
-Simple filters are parsed by `alance.expr.simple`, all others by `sqlglot`: `alance.expr.grammar`.
-Here are the limits, long lists, which are read apart, and places in the text.
+`alance.expr.simple` parses simple filters, `alance.expr.grammar` (by `sqlglot`) all others. This
+module has the limits, the parsing of long lists, which neither parser sees, and places in the text.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Source:
                 node.number = number
 
     def _without_lists(self) -> str:
-        """The text with IN, an empty text and spaces in the place of each long list."""
+        """Replace each long list by one empty text, padded with spaces to the same length."""
         parts, end = [], 0
         for match in _LISTS.finditer(self.text) if len(self.text) > 2 * LONG_LIST else ():
             kind = match.lastgroup
@@ -162,7 +162,7 @@ def _items_of(match: re.Match[str]) -> str:
 
 
 def first_offset(tree: object) -> int | None:
-    """Where in the text a node begins, as far as its names and literals tell."""
+    """Return the offset in the text of the first name or literal under a node, or None."""
     if not isinstance(tree, Tree):
         return None
     return min((node.start for node in tree.walk() if node.start is not None), default=None)

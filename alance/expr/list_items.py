@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s, Mask
 
-WORK_BYTES: Final = 32  # an item of a list that is made: it, and three numbers on the way to it
-MOST_MADE: Final = 1 << 26  # items between the ends of a list: the count of more may overflow
+WORK_BYTES: Final = 32  # of a computed item: its value and three temporary numbers
+MOST_MADE: Final = 1 << 26  # items of one list; the total of larger counts might overflow
 
 
 def removing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
@@ -156,7 +156,7 @@ def repetition(name: str, args: list[Node]) -> Node:
         rows = num_rows(items, numbers)
         items, numbers = broadcast(items, rows), broadcast(numbers, rows)
         counts = np.maximum(as_numbers(pc.fill_null(numbers, 0)), 0)
-        _check_total(counts, items)
+        _reserve_items(counts, items)
         return built(items.take(to_arrow(parents_of(counts))), counts, validity_of(numbers))
 
     return call(name, repeat, args[0], whole(name, args[1]))
@@ -179,7 +179,7 @@ def resized(name: str, args: list[Node]) -> Node:
         if (counts[is_there] < 0).any():
             raise pa.ArrowInvalid("fewer items than none")
         counts = np.where(is_there, counts, 0)
-        _check_total(counts, broadcast(fill, rows))
+        _reserve_items(counts, broadcast(fill, rows))
         within = positions_of(np.zeros(rows, np.int64), counts)
         parents = parents_of(counts)
         is_old = within < sizes[parents]
@@ -278,7 +278,7 @@ def series(*, with_last: bool) -> Callable[[str, list[Node]], Node]:
             if (step[told] == 0).any():
                 raise pa.ArrowInvalid("a step of 0")
             counts = np.where(told, _num_steps(first, last, step, with_last=with_last), 0)
-            _check_total(counts, arrays[0])
+            _reserve_items(counts, arrays[0])
             within = positions_of(np.zeros(len(counts), np.int64), counts)
             values = np.repeat(first, counts) + within * np.repeat(step, counts)
             return built(to_arrow(values), counts, told)
@@ -289,13 +289,13 @@ def series(*, with_last: bool) -> Callable[[str, list[Node]], Node]:
 
 
 def _num_steps(first: Int64s, last: Int64s, step: Int64s, *, with_last: bool) -> Int64s:
-    """How many numbers there are from `first` on to `last`, which may be 2 ** 64 - 1 apart.
+    """Count the numbers from `first` to `last` in each row; the two may be 2 ** 64 - 1 apart.
 
     Raises:
-        pyarrow.ArrowInvalid: more than lists may have.
+        pyarrow.ArrowInvalid: a row has more than `MOST_MADE` numbers.
     """
     is_up = step > 0
-    # Modulo 2 ** 64 differences and sizes are exact.
+    # Overflow is harmless: as unsigned integers, differences and step sizes are exact.
     apart = np.where(is_up, last - first, first - last).view(np.uint64)
     size = np.where(is_up, step, -step).view(np.uint64)
     whole = apart // size
@@ -343,14 +343,15 @@ def where_known(is_there: Mask, values: pa.Array) -> pa.Array:
     return pc.if_else(to_arrow(is_there), values, as_scalar(None, values.type))
 
 
-def _check_total(counts: Int64s, items: pa.Array) -> None:
-    """Make sure that there is room for lists, and for the numbers that they are made by.
+def _reserve_items(counts: Int64s, items: pa.Array) -> None:
+    """Reserve memory for computed lists and for their temporary numbers.
 
     Args:
-        counts: how often the item of each row is repeated.
+        counts: number of items of each row's list.
+        items: the item of each row, which its list repeats.
 
     Raises:
-        BudgetExceeded: there is none.
+        BudgetExceeded: the lists do not fit.
     """
     item_bytes = 0 if is_fixed(items.type) else int(counts.max(initial=0)) * items.nbytes
     reserve(WORK_BYTES * counts.sum(dtype=np.float64) + item_bytes)

@@ -236,7 +236,7 @@ def built(values: pa.Array, sizes: Int64s, is_there: Mask | None) -> pa.Array:
 
 
 def key_of(values: pa.Array) -> pa.Array:
-    """Values that Arrow's kernels order and tell apart as comparisons do."""
+    """Map floats to integers that Arrow's kernels compare in our order; keep other values."""
     return total_order(canonical(values)) if pa.types.is_floating(values.type) else values
 
 

@@ -337,7 +337,7 @@ def _in_floats(node: Node, literals: Sequence[Literal]) -> list[Node]:
 
 
 def _look_up_floats(node: Node, numbers: Float64s) -> Node:
-    """Whether a node's floats are among others, none of which is NaN."""
+    """Test whether a node's floats are among `numbers`, none of which is NaN."""
     with np.errstate(over="ignore"):
         narrow = to_arrow(numbers.astype(f"f{node.type.bit_width // 8}"))
     wide = pa.float32() if pa.types.is_float16(node.type) else node.type
@@ -419,7 +419,7 @@ class Case:
         before = 0 if budget is None else budget.used_bytes
         needed = dict.fromkeys(path[0] for path in column_paths(self))
         rest = batch.select(list(needed)) if needed else batch
-        rows: Int64s | None = None  # of the rest, in the batch; None: it has all
+        rows: Int64s | None = None  # positions in the batch of the rows of `rest`; None: all rows
         parts: list[pa.Array] = []
         places: list[Int64s] = []
         conditions = (*self.conditions, TRUE)
@@ -449,7 +449,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coalesce:
-    """The first value that is not null; each is computed only for the rows that need it.
+    """COALESCE: each value is computed only for the rows in which all former values are null.
 
     Attributes:
         args: of one type, at least two.
@@ -476,14 +476,14 @@ class Coalesce:
 
 
 def _placed(parts: Sequence[pa.Array], places: Sequence[Int64s]) -> pa.Array:
-    """Values of the rows of a batch from parts of them, and the places of these."""
+    """Concatenate parts of a batch's values and put each value at its place in the batch."""
     order = np.empty(sum(map(len, places)), np.int64)
     order[np.concatenate(places)] = np.arange(len(order))
     return pa.concat_arrays(parts).take(to_arrow(order))
 
 
 def _hits(condition: Node, batch: pa.RecordBatch) -> Mask:
-    """The rows of a batch that a condition is true of."""
+    """Return the mask of the rows for which a condition is true."""
     return as_mask(truly(broadcast(condition.evaluate(batch), batch.num_rows)))
 
 
@@ -510,7 +510,7 @@ def coalesce(*args: Node) -> Node:
 
 
 def null_if(left: Node, right: Node) -> Node:
-    """Null where the two are equal, else the first."""
+    """NULLIF: null where both values are equal, else the first value."""
     if is_nothing(left) or is_nothing(right):
         return left
     try:

@@ -144,7 +144,7 @@ def _first(name: str, args: list[Node]) -> Node:
     node, item = _list(name, args[0]), args[1]
     items = _Slot(0, plain_type(node.type.value_type))
     other = item if isinstance(item, Literal) else _Slot(1, item.type)
-    differs = distinct(items, other)  # a null is an item as any other
+    differs = distinct(items, other)  # a null equals a null
 
     def find(lists: pa.Array, *values: pa.Array) -> pa.Array:
         parents = pc.list_parent_indices(lists)

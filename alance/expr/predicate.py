@@ -79,8 +79,8 @@ class Predicate:
 
     @property
     def is_quick(self) -> bool:
-        """Whether its values take no longer than the size of the columns lets expect: then few rows
-        are filtered without a thread.
+        """True if evaluation costs no more than comparisons of the columns' values. A small batch
+        is then filtered without a thread.
         """
         return not isinstance(self.condition, ArrowCondition) and _is_quick(self.condition)
 
@@ -236,8 +236,10 @@ def _columns(node: Node) -> tuple[str, ...]:
 
 
 def _evaluated(what: Evaluated, batch: pa.RecordBatch, where: str) -> pa.Array:
-    """The values for the rows of a batch: in as many parts as memory demands, unless the batch is
-    a part itself.
+    """Evaluate an expression for the rows of a batch.
+
+    Large values are computed in parts of the batch. If a memory budget is set already, the batch is
+    such a part and is evaluated as a whole.
     """
     budget = value_budget.current()
     if budget is not None:

@@ -184,7 +184,7 @@ class Within:
     """A condition that is true where a column has one of some values, null where it is null.
 
     Attributes:
-        has_nan: whether it is true of NaN, which is above all ranges.
+        has_nan: the condition is true for NaN, which is above all ranges.
     """
 
     column: Column
@@ -214,7 +214,7 @@ class Compared:
 
     Attributes:
         tests: by (side, operator): whether that holds of the bound on that side.
-        of_nan: whether it is true of NaN; of types without NaN anything.
+        of_nan: the comparison is true for NaN. Without meaning for types that have no NaN.
     """
 
     column: Column
@@ -304,7 +304,7 @@ def _true_or_null(answers: pa.Array) -> Mask:
 
 
 def _of_nan(op: str, type_: pa.DataType, literal: Node) -> bool:
-    """Whether a comparison is true of NaN."""
+    """True if a comparison is true for NaN; False for types that have no NaN."""
     if not pa.types.is_floating(type_):
         return False
     batch = pa.RecordBatch.from_arrays([pa.repeat(as_scalar(math.nan, type_), 1)], ["nan"])

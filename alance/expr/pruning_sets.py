@@ -234,13 +234,14 @@ def _of_array(values: pa.Array) -> Ranges:
     np.greater(firsts[1:], stops[:-1], out=is_first[1:-1])
     edges = np.empty(2 * (np.count_nonzero(is_first) - 1), firsts.dtype)
     edges[::2], edges[1::2] = firsts[is_first[:-1]], stops[is_first[1:]]
-    # Behind infinity nothing is, and behind the greatest number there is infinity.
+    # Infinity has no next float: a range that ends with it has no stop. The next float above the
+    # greatest finite number is infinity, which is a stop as any other.
     is_endless = edges.dtype == np.float64 and len(firsts) and firsts[-1] == np.inf
     return Ranges(False, edges[:-1] if is_endless else edges)
 
 
 def _next_floats(floats: npt.NDArray[np.floating]) -> Float64s:
-    """The next float of their type above each; that above the greatest is infinity."""
+    """Return the next larger float of the same type for each; infinity after the greatest."""
     with np.errstate(over="ignore"):
         after: Float64s = np.nextafter(floats, floats.dtype.type(np.inf)).astype(np.float64)
     return after

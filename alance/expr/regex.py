@@ -41,7 +41,7 @@ _MEMBERS: Final = {
     "d": r"\p{Nd}",
     "s": r"\t\n\v\f\r\x{85}\p{Z}",
 }
-SEARCH_WORK: Final = 16  # so many times their size texts count that are searched
+SEARCH_WORK: Final = 16  # bytes reserved for each byte of text that a pattern searches
 _GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\((?!\?[^P<])")
 _FLAGS: Final = frozenset("ims")
 _NAMED: Final = re.compile(r"\(\?P?<[^>=!]+>")
@@ -122,7 +122,7 @@ class Match:
         return (self.text,)
 
     def is_found(self) -> Node:
-        """Whether there is a match; false of a null."""
+        """Return the node that tests for a match; it is false for a null."""
 
         def test(values: pa.Array) -> pa.Array:
             reserve_search(values)
@@ -151,10 +151,13 @@ class Match:
 
 
 def reserve_search(values: pa.Array) -> None:
-    """Have few texts searched by a pattern at once: that takes a hundred times as long as a copy.
+    """Reserve memory in proportion to the texts that one call of Arrow searches by a pattern.
+
+    A search takes a hundred times as long as a copy, and a call of Arrow cannot be cancelled. The
+    reservation keeps parts, and so the calls, small.
 
     Raises:
-        BudgetExceeded: too many for one call of Arrow, which cannot be stopped.
+        BudgetExceeded: the texts are too many for one call.
     """
     if len(values) > 1:
         reserve(SEARCH_WORK * values.nbytes)

@@ -1,7 +1,7 @@
-"""The syntax tree of SQL text: what both parsers give, and all that nodes are built from.
+"""Syntax tree of SQL text, common to both parsers.
 
-A tree has the name of its kind (`EQ`, `And`, `Column`, ...) and its parts by name, as `sqlglot` has
-them; parts that are absent, false or empty are left out.
+Kinds (`EQ`, `And`, `Column`, ...) and names of parts are those of `sqlglot`. Parts that are absent,
+false or empty are omitted.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ _PARTS_OF_NAMES: Final = ("catalog", "db", "table", "this")
 
 
 class Tree:
-    """A part of an expression.
+    """A node of a syntax tree.
 
     Attributes:
-        kind: the name of its kind.
-        args: its parts by name: trees, lists of them, texts, True.
-        start: where in the text it begins, of names, literals and parameters.
-        number: of a parameter, among those of the text.
+        kind: the name of the node's kind.
+        args: the node's parts by name: trees, lists of trees, texts, or True.
+        start: offset in the text of a name, literal or parameter; None for other kinds.
+        number: position of a parameter among the parameters of the text.
     """
 
     __slots__ = ("args", "kind", "number", "start")
@@ -46,23 +46,23 @@ class Tree:
 
     @property
     def first(self) -> Any:
-        """The first part."""
+        """The first part, or None."""
         return self.args.get("this")
 
     @property
     def expression(self) -> Any:
-        """The second part."""
+        """The second part, or None."""
         return self.args.get("expression")
 
     @property
     def expressions(self) -> list[Any]:
-        """Parts of which there may be any number."""
+        """The list of parts of a node that has any number of them, such as arguments."""
         parts: list[Any] = self.args.get("expressions", [])
         return parts
 
     @property
     def name(self) -> str:
-        """The text of a name or a literal; empty of others."""
+        """The text of a name or a literal; empty for other kinds."""
         part = self.first
         while isinstance(part, Tree):
             part = part.first
@@ -74,7 +74,7 @@ class Tree:
         return [self.args[part] for part in _PARTS_OF_NAMES if part in self.args]
 
     def walk(self) -> Iterator[Tree]:
-        """It and all trees below."""
+        """Yield the tree and all trees below it, parents before their parts."""
         trees = [self]
         while trees:
             tree = trees.pop()
@@ -85,5 +85,5 @@ class Tree:
 
 
 def is_kind(tree: object, *kinds: str) -> bool:
-    """Whether a part is a tree of one of some kinds."""
+    """True if a part is a tree of one of the kinds."""
     return isinstance(tree, Tree) and tree.kind in kinds

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _LOWER_SPECIAL: Final = "[\u0130\u03a3]"  # a dotted I, and the sigma that differs at a word's end
 MAX_REPEATS: Final = 1 << 20  # of a text, by a literal number
-FEW_BYTES: Final = 1 << 20  # of texts that need not be counted to know that there is room
+FEW_BYTES: Final = 1 << 20  # results below are not reserved: counting would cost more
 
 
 def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) -> Node:
@@ -188,19 +188,20 @@ def replace(name: str, args: list[Node]) -> Node:
 def reserve_growth(
     values: pa.Array, new: str, counts: Callable[[], pa.Array], num_copies: int = 0
 ) -> None:
-    """Make sure that there is room for texts with replacements.
+    """Reserve memory for texts in which parts are replaced.
 
     Args:
-        new: what replaces a part of a text.
-        counts: how many parts of each text are replaced; asked where many are large.
-        num_copies: how often a replacement has parts of the text itself, at most.
+        new: the replacement.
+        counts: returns the number of replacements in each text; called only if the result may have
+            more than `FEW_BYTES`.
+        num_copies: upper bound on the copies of matched text in one replacement.
 
     Raises:
-        BudgetExceeded: there is none.
+        BudgetExceeded: the texts do not fit.
     """
-    added, kept = len(new.encode()), values.nbytes * (1 + num_copies)
-    if kept * (1 + added) > FEW_BYTES:
-        reserve(kept + added * (pc.sum(counts()).as_py() or 0))
+    added, copied = len(new.encode()), values.nbytes * (1 + num_copies)
+    if copied * (1 + added) > FEW_BYTES:
+        reserve(copied + added * (pc.sum(counts()).as_py() or 0))
 
 
 def repeat(name: str, args: list[Node]) -> Node:

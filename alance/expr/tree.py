@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Value: TypeAlias = "pa.Array | pa.Scalar"
 # What kernels and conversions raise over values that they cannot take.
 FAILURES = (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, ArithmeticError)
-COMPARED: Final = frozenset(["=", "!=", "<", "<=", ">", ">="])  # whose kernels take scalars
+COMPARED: Final = frozenset(["=", "!=", "<", "<=", ">", ">="])  # their kernels take scalars
 _FALSE: Final = as_scalar(False)
 
 
@@ -144,7 +144,7 @@ class Call:
         name: for messages.
         function: gets the arguments' values, at least one of them an array.
         meaning: what it says of the order of values, where somebody noted it.
-        row_bytes: of the literals among the arguments, which each row's result may have in it.
+        row_bytes: bytes of the literals among the arguments; each row's result may contain them.
     """
 
     name: str
@@ -166,7 +166,9 @@ class Call:
         for arg in self.args:
             value = arg.evaluate(batch)
             if isinstance(arg, LazyConstant) and self.name not in COMPARED:
-                value = broadcast(value, batch.num_rows)  # most functions know literals as such
+                value = broadcast(
+                    value, batch.num_rows
+                )  # most functions take scalars of literals only
             values.append(value)
             if not isinstance(arg, Column) and not isinstance(value, pa.Scalar):
                 budget.charge(value.nbytes)
@@ -206,7 +208,7 @@ class LazyConstant:
 
 
 def call(name: str, function: Callable[..., pa.Array], *args: Node) -> Node:
-    """A function applied to nodes; a literal where all of them are, and it is quick.
+    """Build the call of a function. With constant arguments it is folded or a lazy constant.
 
     Raises:
         Problem: the function does not take these types, or fails on these literals.
@@ -236,7 +238,7 @@ def call(name: str, function: Callable[..., pa.Array], *args: Node) -> Node:
 
 
 def _folded(function: Callable[..., pa.Array], args: Sequence[Node]) -> Literal | None:
-    """The value of a function of constants; None where that is not sure to be quick."""
+    """Fold a call of constants. Returns None if an argument is lazy or the budget is exceeded."""
     values: list[Value] = [arg.value for arg in args if isinstance(arg, Literal)]
     if len(values) < len(args):
         return None
@@ -256,12 +258,12 @@ def _folded(function: Callable[..., pa.Array], args: Sequence[Node]) -> Literal 
 
 
 def is_fixed(type_: pa.DataType) -> bool:
-    """Whether all values of a type take as many bytes."""
+    """True if all values of a type have the same number of bytes."""
     return bool(pa.types.is_primitive(type_) or pa.types.is_null(type_))
 
 
 def len_of(value: Value) -> int:
-    """Bytes of an array, or of a scalar."""
+    """Return the bytes of an array or a scalar; 16 for a scalar of fixed width."""
     if not isinstance(value, pa.Scalar):
         return int(value.nbytes)
     return 16 if is_fixed(value.type) else int(pa.repeat(value, 1).nbytes)

@@ -77,10 +77,7 @@ OTHERS: Final = [
 
 
 def by_sqlglot(text: str) -> Tree:
-    source = Source(text, "filter")
-    tree = read(source, text)
-    source._find_placeholders(tree)
-    return tree
+    return read(Source(text, "filter"), text)
 
 
 @pytest.mark.parametrize("text", SIMPLE)
