@@ -78,9 +78,9 @@ class Routes:
         return PlainTextResponse("ok")
 
     async def ready(self, _: Request) -> Response:
-        """All tables are open: 503 before the start and from the begin of the stop."""
+        """Answer with the tables' versions; 503 before all tables are open, and once draining."""
         if self._service.is_draining:
-            raise Refused(503, "Stopping", "this service stops")
+            raise Refused(503, "Stopping", "the service is shutting down")
         versions = {name: table.now.version for name, table in self._service.tables.items()}
         return Response(as_json({"versions": versions}), media_type=JSON)
 
@@ -241,7 +241,10 @@ class Routes:
         return Response(text, 201 if is_new else 200, media_type=JSON)
 
     async def _typed(self, table: ServedTable, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-        """Rows of JSON in the types of the table's columns, those of its newest version too."""
+        """Convert JSON rows to the types of the table's columns.
+
+        Loads the newest version first if a row has a column that the open version lacks.
+        """
         names = {name for row in rows for name in row}
         if not names <= set(table.now.schema.names):
             await table.reload()

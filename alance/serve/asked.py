@@ -89,7 +89,7 @@ def asked(verb: str, body: bytes) -> dict[str, Any]:
     try:
         values = parsed(body or b"{}", exact=verb == "rows")
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{verb}: no JSON: {error}") from error
+        raise InvalidInputError(f"{verb}: not JSON: {error}") from error
     if not isinstance(values, dict):
         raise InvalidInputError(f"{verb}: expected a JSON object, not {_kind(values)}")
     members = MEMBERS[verb]

@@ -11,15 +11,15 @@ STATUSES = {  # the first that fits
     alance.UnsupportedError: 501,
     alance.AlreadyExistsError: 409,
     alance.CommitConflictError: 409,
-    alance.CommitStateUnknownError: 500,  # what proxies and clients do not send again by themselves
+    alance.CommitStateUnknownError: 500,  # unlike 504: no proxy or client retries it by itself
     alance.AccessError: 500,
 }
 
-# Of an answer to rows that may have been added or not.
+# Members of an error about rows of which nobody knows whether they were added.
 UNKNOWN_OUTCOME = {
     "outcome": "unknown",
-    "find_out": "send the same rows with the same Idempotency-Key: they are added if no version "
-    "has them yet, and `new` says which it was",
+    "find_out": "send the same rows with the same Idempotency-Key: they are added unless a "
+    "version has them already, and `new` is true if they were added now",
 }
 
 

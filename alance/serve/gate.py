@@ -38,11 +38,14 @@ log = logging.getLogger("alance.serve")
 
 
 class Refused(Exception):
-    """A request that is not let in: its status, and what to say.
+    """Raised to refuse a request with an error answer.
 
     Args:
+        status: the HTTP status.
+        name: `error` in the answer.
+        detail: `detail` in the answer.
         more: further members of the answer.
-        closes: the connection ends with the answer.
+        closes: the connection is closed after the answer.
     """
 
     def __init__(
@@ -72,7 +75,7 @@ class Gate:
             has its own name point to this machine is kept out by it.
 
     Attributes:
-        is_draining: all answers tell their callers to close the connection.
+        is_draining: every answer has `Connection: close`.
     """
 
     def __init__(
@@ -143,7 +146,7 @@ class Gate:
                 log.warning("%r: left after %s s", scope["path"], self._bounds.seconds)
                 return  # the server closes what was not answered to its end
             detail = f"not answered after {self._bounds.seconds} s"
-            if changes:  # 504 would make proxies and clients send it again by themselves
+            if changes:  # not 504, which proxies and clients retry by themselves
                 raise Refused(500, "Timeout", detail, more=UNKNOWN_OUTCOME) from None
             raise Refused(504, "Timeout", detail) from None
         finally:
@@ -220,7 +223,9 @@ def type_of(content_type: str) -> str:
 
 
 def _check_framing(scope: Message) -> None:
-    """Refuse a request whose end is not clear: a proxy before the service may see another one."""
+    """Refuse a request with ambiguous framing: a proxy in front might see another end of it, which
+    allows request smuggling.
+    """
     names = {name for name, _ in scope["headers"]}
     if b"transfer-encoding" not in names:
         return

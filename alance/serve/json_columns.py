@@ -1,7 +1,7 @@
-"""Values of JSON as Arrow, guided by a table's types: what `json_rows` writes is read back.
+"""Conversion of JSON values to Arrow by the types of a table: the inverse of `json_rows`.
 
-A value that its column cannot have exactly is refused: nothing is rounded but floats of 64 bits
-in columns of fewer.
+A value that its column cannot represent exactly is refused, except that fractions are rounded to
+the column's float type.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     Read: TypeAlias = Callable[[Any], Any]
 
 BLOB_METADATA = ((b"lance-encoding:blob", b"true"), (b"ARROW:extension:name", b"lance.blob.v2"))
-NO_NUMBERS = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
+NON_FINITE = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _WHOLE = re.compile(r"-?\d{1,20}", re.ASCII)
 
 
 class Misfit(Exception):
-    """A value that is none of its type; `path` leads to it from the column."""
+    """Raised for a value that its type does not have; `path` leads from the column to the value."""
 
     def __init__(self, value: object, expected: str, *path: object) -> None:
         super().__init__(value, expected)
@@ -45,7 +45,7 @@ class Misfit(Exception):
         self.path = path
 
     def below(self, *path: object) -> Misfit:
-        """The same, seen from a parent."""
+        """Return the error with the path from a parent."""
         return Misfit(self.value, self.expected, *path, *self.path)
 
     def __str__(self) -> str:
@@ -55,11 +55,11 @@ class Misfit(Exception):
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
-    """Rows as a table of the columns that they name; those that lack one have a null.
+    """Convert rows to a table with all columns that any row names; a missing member is null.
 
     Raises:
-        ColumnNotFoundError: a column that the schema does not have.
-        InvalidInputError: a value that is none of its column's type.
+        ColumnNotFoundError: a row names a column that the schema does not have.
+        InvalidInputError: a column cannot represent a value.
     """
     names = dict.fromkeys(name for row in rows for name in row)
     for name in names:
@@ -72,26 +72,26 @@ def table_of(rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def parsed(text: bytes | str, *, exact: bool) -> Any:
-    """A text of JSON.
+    """Parse JSON.
 
     Args:
-        exact: give fractions as decimals with all their digits, and not as floats.
+        exact: return fractions as decimals with all their digits instead of floats.
 
     Raises:
-        ValueError: no JSON; NaN and infinities are none.
+        ValueError: the text is not JSON; NaN and Infinity are not JSON.
     """
     return json.loads(text, parse_constant=_no_constant, parse_float=Decimal if exact else None)
 
 
 def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def value_of(value: object, field: pa.Field) -> pa.Scalar:
-    """A value as a scalar of a column's type.
+    """Convert a JSON value to a scalar of a column's type.
 
     Raises:
-        InvalidInputError: it is none.
+        InvalidInputError: the column cannot represent the value.
     """
     return _column([value], field)[0]
 
@@ -117,7 +117,7 @@ def _column(values: list[Any], field: pa.Field) -> pa.Array:
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
-    """The type of the values that are read for a type."""
+    """The type to build arrays of: without extension or dictionary."""
     if isinstance(kind, pa.BaseExtensionType):
         return _storage(kind.storage_type)
     if pa.types.is_dictionary(kind):
@@ -134,7 +134,7 @@ def _of_field(field: pa.Field) -> Read:
 
 @lru_cache(1024)
 def _reader(kind: pa.DataType) -> Read:
-    """What reads a value of a type that is not null."""
+    """Return the function that converts a JSON value, other than null, to a type."""
     if isinstance(kind, pa.BaseExtensionType):
         readers = {"arrow.uuid": _uuid, "arrow.bool8": lambda value: int(_bool(value))}
         return readers.get(kind.extension_name) or _reader(kind.storage_type)
@@ -196,7 +196,7 @@ def _integer(value: object, kind: pa.DataType) -> int:
 
 
 def _whole(value: str | float | Decimal) -> object:
-    """The integer that digits or a number like 5.0 stand for; else the value."""
+    """Convert digits, or a number such as 5.0, to an integer; return other values as they are."""
     if isinstance(value, str):
         return int(value) if _WHOLE.fullmatch(value) else value
     number = Decimal(value)
@@ -206,9 +206,9 @@ def _whole(value: str | float | Decimal) -> object:
 def _float(value: object, kind: pa.DataType) -> Any:
     expected = f"a number ({kind}), or the text NaN, Infinity or -Infinity"
     if isinstance(value, str):
-        if value not in NO_NUMBERS:
+        if value not in NON_FINITE:
             raise Misfit(value, expected)
-        number = NO_NUMBERS[value]
+        number = NON_FINITE[value]
     elif isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise Misfit(value, expected)
     elif isinstance(value, int) and abs(value) > 1 << 53 and not _is_exact(value):
@@ -254,7 +254,7 @@ def _decimal(value: object, kind: pa.DataType) -> Decimal:
 
 
 def _digits(value: object, expected: str) -> Decimal:
-    """A number, or its text, with just the digits that it shows."""
+    """Convert a number, or its text, to a decimal with exactly the digits shown."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
         raise Misfit(value, expected)
     text = str(value)
@@ -319,7 +319,7 @@ def _uuid(value: object) -> bytes:
 
 
 def _blob(kind: pa.DataType) -> Read:
-    """Bytes, or where the type has these members an object with `data` or `uri`."""
+    """Return the reader of blobs: base64, or for structs also an object with `data` or `uri`."""
     expected = 'the bytes of a blob in base64, or {"data": BASE64} or {"uri": TEXT}'
     read = _struct(kind) if pa.types.is_struct(kind) else None
 

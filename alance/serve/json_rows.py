@@ -1,4 +1,4 @@
-"""Rows of Arrow as values of JSON, by their types: `json_columns` reads them back.
+"""Conversion of Arrow rows to JSON values by type; `json_columns` is the inverse.
 
 integers, booleans, text       as such
 floats                         numbers, or "NaN", "Infinity", "-Infinity"
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def json_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
-    """Rows as dicts whose values JSON has."""
+    """Convert rows to dicts of JSON values."""
     if isinstance(rows, pa.Table):
         return [row for batch in rows.to_batches() for row in json_rows(batch)]
     names = rows.schema.names
@@ -40,7 +40,7 @@ def json_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
 
 
 def json_values(array: pa.Array) -> list[Any]:
-    """The values of an array as JSON has them."""
+    """Convert the values of an array to JSON values."""
     kind = array.type
     if _is_plain(kind):
         return array.to_pylist()  # type: ignore[no-any-return]
@@ -69,7 +69,7 @@ def json_values(array: pa.Array) -> list[Any]:
 
 
 def _single(array: pa.Array) -> tuple[pa.Array, Callable[[Any], Any]]:
-    """Values of a type without parts as Python has them all, and what makes JSON of each."""
+    """Return values of a type without parts, and the conversion of each to JSON."""
     kind = array.type
     if pa.types.is_timestamp(kind):
         return array.cast(pa.int64()), lambda value: moments.timestamp_text(value, kind)
@@ -87,7 +87,7 @@ def _single(array: pa.Array) -> tuple[pa.Array, Callable[[Any], Any]]:
         return array, str
     if is_binary(kind):
         return array, lambda value: base64.b64encode(value).decode()
-    return array, str  # of no column: an interval that a query computed
+    return array, str  # an interval; only queries compute them, no column has the type
 
 
 def is_binary(kind: pa.DataType) -> bool:
@@ -102,7 +102,7 @@ def is_binary(kind: pa.DataType) -> bool:
 
 @lru_cache(256)
 def _is_plain(kind: pa.DataType) -> bool:
-    """True if Python's own values of a type are those of JSON."""
+    """True if `to_pylist` of a type returns JSON values."""
     if isinstance(kind, pa.BaseExtensionType) or pa.types.is_map(kind):
         return False
     if pa.types.is_struct(kind):
@@ -128,15 +128,15 @@ def _floats(array: pa.Array) -> list[Any]:
     values: list[float | None] = array.to_pylist()
     if np.isfinite(array.to_numpy(zero_copy_only=False)).all():  # nulls are NaN there
         return values
-    return [value if value is None or isfinite(value) else _no_number(value) for value in values]
+    return [value if value is None or isfinite(value) else _non_finite(value) for value in values]
 
 
-def _no_number(value: float) -> str:
+def _non_finite(value: float) -> str:
     return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
 def _children(array: pa.Array) -> list[pa.Array]:
-    """The items of lists, or the keys and items of maps, from the first to the last list's."""
+    """Return the items of lists, or the keys and items of maps, without unused ends."""
     offsets = array.offsets
     start, stop = offsets[0].as_py(), offsets[-1].as_py()
     parts = [array.keys, array.items] if pa.types.is_map(array.type) else [array.values]

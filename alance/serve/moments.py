@@ -1,6 +1,6 @@
-"""Dates, times, timestamps and durations as text of ISO 8601, and back, for any integer of Arrow.
+"""Conversion of dates, times, timestamps and durations between Arrow integers and ISO 8601 text.
 
-Python's own types end at the year 9999 and at microseconds; Arrow's do not.
+The whole range of Arrow is covered; Python's types end at the year 9999 and at microseconds.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 9}  # of a second's fraction
 DAY: Final = 86_400  # seconds
 CYCLE: Final = 146_097  # days of 400 years, after which the calendar repeats
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_BASE: Final = date(2000, 1, 1).toordinal()  # of a cycle that Python's dates have as a whole
+_BASE: Final = date(2000, 1, 1).toordinal()  # start of a cycle that Python's dates cover
 _DATE: Final = re.compile(r"([+-]?\d{4,7})-(\d\d)-(\d\d)", re.ASCII)
 _TIME: Final = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,18}))?)?", re.ASCII)
 _ZONE: Final = re.compile(r"(?:Z|z|([+-])(\d\d):?(\d\d)(?::(\d\d))?)\Z", re.ASCII)
 
 
 def date_text(days: int) -> str:
-    """A date of so many days after 1970-01-01; years that have no four digits have a sign."""
+    """Format days since 1970-01-01 as a date; a year outside 0 to 9999 has a sign."""
     cycles, rest = divmod(days + _EPOCH - _BASE, CYCLE)
     day = date.fromordinal(_BASE + rest)
     year = day.year + 400 * cycles
@@ -33,10 +33,10 @@ def date_text(days: int) -> str:
 
 
 def days_of(text: str) -> int:
-    """Days from 1970-01-01 to a date.
+    """Parse a date as days since 1970-01-01.
 
     Raises:
-        ValueError: no date.
+        ValueError: the text is not a date.
     """
     match = _DATE.fullmatch(text)
     if match is None:
@@ -47,7 +47,7 @@ def days_of(text: str) -> int:
 
 
 def time_text(value: int, unit: str) -> str:
-    """A time of day, after so many units since midnight; the fraction has 0, 6 or 9 digits."""
+    """Format units since midnight as a time of day; the fraction has 0, 6 or 9 digits."""
     seconds, fraction = divmod(value, 10 ** DIGITS[unit])
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
@@ -59,10 +59,10 @@ def time_text(value: int, unit: str) -> str:
 
 
 def time_of(text: str, unit: str) -> int:
-    """Units from midnight to a time of day.
+    """Parse a time of day as units since midnight.
 
     Raises:
-        ValueError: no time of day, or one between two of the unit.
+        ValueError: the text is not a time of day, or not a whole number of units.
     """
     match = _TIME.fullmatch(text)
     if match is None or int(match[1]) > 23 or int(match[2]) > 59 or int(match[3] or 0) > 59:
@@ -72,7 +72,7 @@ def time_of(text: str, unit: str) -> int:
 
 
 def timestamp_text(value: int, kind: pa.TimestampType) -> str:
-    """A timestamp, in its zone if it has one."""
+    """Format a timestamp: local time and offset if the type has a zone, else without an offset."""
     seconds, fraction = divmod(value, 10 ** DIGITS[kind.unit])
     offset = timedelta() if kind.tz is None else _offset(seconds, kind.tz)
     days, rest = divmod(seconds + int(offset.total_seconds()), DAY)
@@ -81,11 +81,11 @@ def timestamp_text(value: int, kind: pa.TimestampType) -> str:
 
 
 def timestamp_of(text: str, kind: pa.TimestampType) -> int:
-    """Units from 1970 to a timestamp; a date alone is its midnight.
+    """Parse a timestamp as units since 1970; a date alone stands for its midnight.
 
     Raises:
-        ValueError: no timestamp, one between two of the unit, or one with an offset from UTC
-            where the type has no zone, or the other way.
+        ValueError: the text is not a timestamp or not a whole number of units; or it has an offset
+            although the type has no zone, or no offset although the type has one.
     """
     zone = _ZONE.search(text) if ":" in text or text[-1:] in "Zz" else None
     if (zone is None) != (kind.tz is None):
@@ -101,17 +101,17 @@ def timestamp_of(text: str, kind: pa.TimestampType) -> int:
 
 
 def seconds_value(value: int, unit: str) -> float | str:
-    """A duration in seconds: a number, or text where a double does not have all its digits."""
+    """Convert a duration to seconds: a number, or text if a double cannot hold all digits."""
     exact = Decimal(value).scaleb(-DIGITS[unit])
     number = float(exact)
     return number if Decimal(repr(number)) == exact else format(exact, "f")
 
 
 def whole(value: Decimal, digits: int) -> int:
-    """A decimal, times a power of ten.
+    """Multiply a decimal by 10 ** digits.
 
     Raises:
-        ValueError: the product is not whole.
+        ValueError: the product is not a whole number.
     """
     if not value.is_finite():
         raise ValueError(value)
@@ -123,7 +123,7 @@ def whole(value: Decimal, digits: int) -> int:
 
 
 def _offset(seconds: int, name: str) -> timedelta:
-    """The offset from UTC at a time, in a zone; that of UTC where Python does not have the time."""
+    """Return a zone's offset from UTC at a time; zero if the time is outside of Python's range."""
     zone = _zone(name)
     try:
         offset = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).astimezone(zone)

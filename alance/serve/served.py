@@ -100,7 +100,7 @@ class ServedTable:
         return self.now.version
 
     def keys_of(self, dataset: Dataset, keys: Sequence[object], column: str | None) -> list[object]:
-        """Keys as the columns have them: text that stands for a number, a date, bytes is read.
+        """Convert keys to the types of their columns: text is parsed as a number, date, bytes, ...
 
         Args:
             keys: values, or a list of values where the key has several columns.
@@ -195,7 +195,7 @@ def _fields_of(dataset: Dataset, column: str) -> list[Any]:
 
 
 def _key(value: object, field: Any) -> object:
-    """A value of JSON, or of a path, as a column has it; other kinds of values are as they are."""
+    """Convert text, of a path or of JSON, to a column's type; return other values as they are."""
     if not isinstance(value, str) or pa.types.is_string(field.type):
         return value
     try:

@@ -97,14 +97,14 @@ class Service:
 
     @property
     def is_draining(self) -> bool:
-        """True after `drain`."""
+        """True once `drain` was called."""
         return self._gate.is_draining
 
     def drain(self) -> None:
-        """Tell callers from now on to close their connections, which is before the service does.
+        """Ask callers to close their connections before the server does.
 
-        Each answer has `Connection: close`, and `/health/ready` is 503. A server that closes a
-        connection first may have been sent a request on it that is never answered.
+        From now on each answer has `Connection: close`, and `/health/ready` is 503. If the server
+        closed an idle connection first, a request already under way on it would get no answer.
         """
         self._gate.is_draining = True
 

@@ -298,7 +298,7 @@ def test_lines_that_a_table_cannot_have_are_refused_by_their_numbers(
     for text, expected in (
         ('{"raw": "AA=="}\n{"raw": "!"}\n', "lines 1 to 2: rows[1].raw: '!', expected base64"),
         ('{"day": "1970-01-01"}\n\n[]\n', "line 3: expected a JSON object"),
-        ('{"day": NaN}\n', "line 1: no JSON: NaN is no JSON"),
+        ('{"day": NaN}\n', "line 1: not JSON: NaN is not JSON"),
         ('{"dax": 1}\n', "no column 'dax'; expected raw, day"),
     ):
         lines.write_text(text)
