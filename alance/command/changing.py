@@ -30,13 +30,15 @@ def add_to(parsers: Parsers) -> None:
     ):
         parser = add(parsers, name, run, summary)
         parser.add_argument(
-            "files", nargs="+", help="paths of files with the same columns, or of folders of them"
+            "files",
+            nargs="+",
+            help="paths of files with the same columns, or of folders of such files",
         )
         parser.add_argument("--format", choices=sorted(set(FORMATS.values())), help="of the files")
         parser.add_argument(
             "--without-folders",
             action="store_true",
-            help="make no columns of folders that are named KEY=VALUE",
+            help="do not make columns of folders named KEY=VALUE",
         )
         parser.add_argument(
             "--max-rows-per-file", type=int, help="begin a new file after so many rows"

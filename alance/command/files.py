@@ -1,7 +1,7 @@
-"""Rows of files, as `write` and `append` read them: one file after the other, as a stream.
+"""Reader of files for `write` and `append`: a stream of the rows of one file after the other.
 
-Of a folder all files are read. `key=value` in the names of folders right above a file are columns
-with one value for all of its rows, as Hive, Spark and DuckDB write them.
+A folder stands for all files below it. Folders named `key=value` right above a file are partition
+columns, as Hive, Spark and DuckDB write them: one value for all rows of the file.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ FORMATS = {
     ".ipc": "ipc",
     ".feather": "ipc",
 }
-HIDDEN = (".", "_")  # begin the names of what is no data: `_SUCCESS`, checksums
+HIDDEN = (".", "_")  # first characters of names of files without rows: `_SUCCESS`, checksums
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # stands for null
-BLOCK_BYTES = 1 << 20  # of JSON lines that are read as one batch
+BLOCK_BYTES = 1 << 20  # JSON lines that become one batch
 _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
@@ -45,8 +45,8 @@ class RowFile:
     """A file with rows.
 
     Attributes:
-        form: what pyarrow calls its format.
-        folders: texts by the keys of the folders that it is in; None is null.
+        form: pyarrow's name of the file's format.
+        folders: partition values as text, by key; None is null.
     """
 
     path: str
@@ -54,12 +54,17 @@ class RowFile:
     folders: Mapping[str, str | None]
 
     def schema(self, partitions: pa.Schema, types: pa.Schema | None) -> pa.Schema:
-        """The file's own columns, then those of folders that it does not have itself."""
+        """Return the file's own columns, then the partition columns that it does not have itself.
+
+        Args:
+            partitions: the partition columns of all files.
+            types: the columns of the target table, which JSON files are read by; None: infer them.
+        """
         own = types if types is not None and self.form == "json" else self.own_schema()
         return pa.schema([*own, *(f for f in partitions if f.name not in own.names)])
 
     def own_schema(self) -> pa.Schema:
-        """The columns in the file, as pyarrow infers them."""
+        """Return the columns in the file, as pyarrow infers them."""
         from pyarrow import dataset
 
         return dataset.dataset(self.path, format=self.form).schema
@@ -68,22 +73,22 @@ class RowFile:
 def reader_of(
     paths: Sequence[str], form: str | None, types: pa.Schema | None, *, with_folders: bool
 ) -> pa.RecordBatchReader:
-    """The rows of all files as a stream, none of which is held as a whole.
+    """Stream the rows of all files, without holding a whole file in memory.
 
     Args:
         paths: of files, and of folders with files in them.
-        form: of all files; None: by their endings.
-        types: of the table that the rows are for; JSON, which has few types, is read by it. None:
-            the files decide.
-        with_folders: make columns of folders whose names are `key=value`.
+        form: format of all files; None: by their endings.
+        types: schema of the target table. JSON, which has few types, is read by it. None: types are
+            inferred from the files.
+        with_folders: make partition columns of folders named `key=value`.
 
     Raises:
-        InvalidInputError: files of an unknown kind, with other columns than the first one,
-            that cannot be read, or that are not there.
+        InvalidInputError: a file does not exist, cannot be read, is of an unknown format, or has
+            other columns than the first file.
     """
     files = [file for path in paths for file in _files(Path(path), form, with_folders)]
     if not files:
-        raise InvalidInputError(f"{', '.join(paths)}: no files are there")
+        raise InvalidInputError(f"{', '.join(paths)}: expected files, found none")
     try:
         partitions = _partitions(files, types)
         schemas = [file.schema(partitions, types) for file in files]
@@ -102,10 +107,10 @@ def reader_of(
 
 
 def _files(path: Path, form: str | None, with_folders: bool) -> list[RowFile]:
-    """A file, or the files of a folder and all below it, in the order of their names.
+    """List a file, or all files below a folder in the order of their names.
 
     Raises:
-        InvalidInputError: nothing is there, or a file of an unknown kind.
+        InvalidInputError: the path does not exist, or a file is of an unknown format.
     """
     if not path.exists():
         raise InvalidInputError(f"{path}: no such file; the table comes before the files")
@@ -117,7 +122,7 @@ def _files(path: Path, form: str | None, with_folders: bool) -> list[RowFile]:
 
 
 def _folders(path: Path) -> dict[str, str | None]:
-    """Texts by the keys of the folders right above a file."""
+    """Parse the `key=value` folders right above a file; the outermost one is first."""
     folders: dict[str, str | None] = {}
     for folder in path.absolute().parents:
         key, sign, text = folder.name.partition("=")
@@ -128,7 +133,7 @@ def _folders(path: Path) -> dict[str, str | None]:
 
 
 def _partitions(files: Sequence[RowFile], types: pa.Schema | None) -> pa.Schema:
-    """The columns that folders have, as the table has them, or by the texts of all files."""
+    """Return the partition columns, typed as in the table, or else by the values of all files."""
     texts: dict[str, set[str]] = {}
     for file in files:
         for key, text in file.folders.items():
@@ -140,7 +145,7 @@ def _partitions(files: Sequence[RowFile], types: pa.Schema | None) -> pa.Schema:
 
 
 def _type_of(texts: set[str]) -> pa.DataType:
-    """The type that has these texts: integers, dates, or text, as of `007`, which is no number."""
+    """Infer a type from texts: integer or date if all have its form, else text (`007` is text)."""
     if not texts:
         return pa.string()
     if all(_INTEGER.fullmatch(text) and str(int(text)) == text for text in texts):
@@ -160,10 +165,10 @@ def _is_date(text: str) -> bool:
 
 
 def _batches(file: RowFile, schema: pa.Schema, *, by_types: bool) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, whose offsets and texts pyarrow has not looked at.
+    """Read a file and validate its batches: pyarrow does not check offsets and UTF-8 when it reads.
 
     Raises:
-        InvalidInputError: it cannot be read, or its rows are none of the schema.
+        InvalidInputError: the file cannot be read, or its rows do not fit the schema.
     """
     try:
         for batch in _own_batches(file, schema, by_types=by_types):
@@ -172,7 +177,7 @@ def _batches(file: RowFile, schema: pa.Schema, *, by_types: bool) -> Iterator[pa
     except (pa.ArrowException, OSError) as error:
         message = str(error)
         if "unexpected field" in message:
-            message += "; a row has a field that the first rows have not: put such a row first"
+            message += "; a row has a field that the first rows do not have; put such a row first"
         raise InvalidInputError(f"{file.path}: {message}") from error
 
 
@@ -194,7 +199,7 @@ def _own_batches(file: RowFile, schema: pa.Schema, *, by_types: bool) -> Iterato
 
 
 def _completed(batch: pa.RecordBatch, file: RowFile, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with all columns of a schema: those of the file's folders, else nulls."""
+    """Complete a batch to a schema: add the partition columns, and nulls for other columns."""
     if batch.schema.names == schema.names:
         return batch
     columns = []
@@ -209,10 +214,10 @@ def _completed(batch: pa.RecordBatch, file: RowFile, schema: pa.Schema) -> pa.Re
 
 
 def _typed_lines(path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """JSON lines in the types of a table, of the columns that some of their rows have.
+    """Read JSON lines by the types of a table. A batch has the columns that its rows name.
 
     Raises:
-        InvalidInputError: a line that is no object, or a value that is none of its column's type.
+        InvalidInputError: a line is not a JSON object, or a column cannot represent a value.
     """
     with Path(path).open("rb") as file:
         first = 1
@@ -234,17 +239,17 @@ def _object(path: str, number: int, line: bytes) -> dict[str, Any]:
     try:
         row = parsed(line.removeprefix(b"\xef\xbb\xbf"), exact=True)
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{path}, line {number}: no JSON: {error}") from error
+        raise InvalidInputError(f"{path}, line {number}: not JSON: {error}") from error
     if not isinstance(row, dict):
         raise InvalidInputError(f"{path}, line {number}: expected a JSON object")
     return row
 
 
 def _format_of(path: Path) -> str:
-    """What pyarrow calls the format of a file.
+    """Return pyarrow's name of a file's format.
 
     Raises:
-        InvalidInputError: an ending that is not known.
+        InvalidInputError: the ending of the file's name is unknown.
     """
     form = FORMATS.get(path.suffix.lower())
     if form is None:

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return asyncio.run(_run(args))
     except AlanceError as error:
-        print(escaped(f"alance {args.command}: {error}", kept="\n\t"), file=sys.stderr)
+        print(escaped(f"alance {args.command}: {error}", allowed="\n\t"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -45,7 +45,7 @@ async def _run(args: argparse.Namespace) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Its errors have arguments in them, such as names of files that others have chosen."""
+    """Parser that escapes its errors: they quote arguments, such as file names chosen by others."""
 
     def error(self, message: str) -> NoReturn:
         super().error(escaped(message))

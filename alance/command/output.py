@@ -47,7 +47,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A value with several lines in a table."""
+    """A value that is shown on several lines of a table cell."""
 
     texts: Sequence[str]
 
@@ -60,7 +60,7 @@ def show(output: Output, *, as_json: bool) -> None:
     if as_json:
         _print_json(output)
     elif isinstance(output, Text):
-        print(escaped(output.text, kept="\n\t"))
+        print(escaped(output.text, allowed="\n\t"))
     else:
         _as_table(output)
 
@@ -81,7 +81,9 @@ def as_json(value: Any) -> str:
         text = _ENCODER.encode(value)
     except ValueError:
         text = _ENCODER.encode(_finite(value))
-    return text.replace("\x7f", "\\u007f")  # the only control that it leaves as it is
+    return text.replace(
+        "\x7f", "\\u007f"
+    )  # DEL: the only control character that the encoder does not escape
 
 
 _ENCODER = json.JSONEncoder(default=plain, allow_nan=False)
@@ -126,7 +128,7 @@ def _as_table(output: Facts | Rows) -> None:
         table = Table(box=SIMPLE_HEAD, title=title, title_justify="left")
         for name in names:
             is_right = name in output.right
-            header = Cell(escaped(name))  # not a text, in which [ ] are markup
+            header = Cell(escaped(name))  # not a str, in which rich reads [ ] as markup
             table.add_column(header, justify="right" if is_right else "left", overflow="fold")
         for row in output.rows:
             table.add_row(*(Cell(_cell(row.get(name))) for name in names))

@@ -205,10 +205,10 @@ def _rows(args: argparse.Namespace, table: pa.Table) -> Rows:
 
 
 def _writer(form: str, schema: pa.Schema) -> Any:
-    """Something to write batches to the output with, as a context.
+    """Return a context manager whose `write_batch` writes to standard output.
 
     Raises:
-        InvalidInputError: bytes for a terminal.
+        InvalidInputError: a binary format, and standard output is a terminal.
     """
     sink: Any = sys.stdout.buffer
     if form == "csv":
@@ -227,7 +227,7 @@ def _writer(form: str, schema: pa.Schema) -> Any:
 
 
 class _Csv:
-    """CSV, in which types that it does not have (bytes, lists, structs, ...) are as in JSON."""
+    """Writer of CSV; values of types that CSV lacks (bytes, lists, structs, ...) are JSON."""
 
     def __init__(self, sink: Any, schema: pa.Schema) -> None:
         from pyarrow import csv

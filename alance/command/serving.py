@@ -67,7 +67,7 @@ def add_to(parsers: Parsers) -> None:
         type=float,
         default=DRAIN_S,
         metavar="SECONDS",
-        help=f"time of callers to close idle connections after SIGTERM; default: {DRAIN_S}",
+        help=f"time for callers to close idle connections after SIGTERM; default: {DRAIN_S}",
     )
     for field in fields(Bounds):
         parser.add_argument(
@@ -100,7 +100,7 @@ async def serve(args: argparse.Namespace) -> None:
             self.should_exit = True
 
         async def shutdown(self, sockets: Any = None) -> None:
-            """Let callers close their connections before the server does."""
+            """Stop listening, and give callers time to close their connections first."""
             for server in self.servers:
                 server.close()
             loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Text as a terminal may have it: names and values of tables are written by others."""
+"""Escaping of text for terminals: names and values of tables come from others."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import logging
 import unicodedata
 from typing import BinaryIO, Final
 
-# Categories of Unicode: controls; formats, such as those that change the direction of text; halves
-# of surrogate pairs; ends of lines and paragraphs.
+# Unicode categories: control characters; format characters, such as those that change the direction
+# of text; surrogates; line and paragraph separators.
 CONTROLS: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 FILLERS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0")  # letters without a shape
 
 
-def escaped(text: str, kept: str = "") -> str:
-    r"""Text with controls and all that cannot be seen as escapes such as `\x1b` and `\u202e`.
+def escaped(text: str, allowed: str = "") -> str:
+    r"""Replace control and invisible characters by escapes such as `\x1b` and `\u202e`.
 
     Args:
-        kept: characters that stay as they are, as the ends of lines of messages.
+        allowed: control characters that are not escaped, such as line ends of messages.
     """
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        character if character in kept or not _is_hidden(character) else _escape(character)
+        character if character in allowed or not _is_hidden(character) else _escape(character)
         for character in text
     )
 
@@ -35,7 +35,7 @@ def _escape(character: str) -> str:
 
 
 class EscapedFile:
-    """A file of bytes that is a terminal: what is written is UTF-8 text, and stays on its lines."""
+    """Binary file that escapes UTF-8 text, except for line ends, on its way to a terminal."""
 
     closed = False
 
@@ -45,7 +45,7 @@ class EscapedFile:
     def write(self, content: bytes) -> int:
         """Write text of whole characters."""
         text = bytes(content).decode("utf-8", "surrogateescape")
-        self._file.write(escaped(text, kept="\n").encode())
+        self._file.write(escaped(text, allowed="\n").encode())
         return len(content)
 
     def flush(self) -> None:
@@ -54,8 +54,8 @@ class EscapedFile:
 
 
 class EscapedFormatter(logging.Formatter):
-    """Lines of a log, whose paths and names callers have chosen."""
+    """Formatter that escapes log records: they quote paths and names chosen by callers."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as one line, and a traceback below it."""
-        return escaped(super().format(record), kept="\n\t")
+        """Format and escape a record; line ends stay, because a traceback has several lines."""
+        return escaped(super().format(record), allowed="\n\t")

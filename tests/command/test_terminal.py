@@ -174,6 +174,6 @@ def test_every_hidden_character_is_escaped() -> None:
         is_hidden = unicodedata.category(character) in CONTROLS
         if is_hidden:
             assert escaped(character).isascii(), number
-            assert escaped(character, kept=character) == character
+            assert escaped(character, allowed=character) == character
     for text in ("plain", "ü日本語\u3000 é\u0301\U0001f600", ""):
         assert escaped(text) == text
