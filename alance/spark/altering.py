@@ -91,9 +91,9 @@ def _alteration(change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def _with_types(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) -> Dataset:
-    """Values in new types; of text also in another collation, which changes no value.
+    """Cast columns to new types. A new collation of text is only noted, as it changes no value.
 
-    A cast makes a new field, which gets the notes of the old one.
+    A cast makes a new field, to which the notes of the old one are copied.
     """
     cast, notes = [], {}
     for change in changes:
@@ -104,16 +104,16 @@ async def _with_types(dataset: Dataset, changes: Sequence[Mapping[str, Any]]) ->
             notes[path] = collation
             continue
         cast.append({"path": path, "data_type": kind})
-        kept = {} if field is None else texts_of(field)
-        if any(collation.values()) or kept:
-            notes[path] = {**kept, **collation}
+        texts = {} if field is None else texts_of(field)
+        if any(collation.values()) or texts:
+            notes[path] = {**texts, **collation}
     if cast:
         dataset = await dataset.alter_columns(*cast)
     return await dataset.update_field_metadata(notes) if notes else dataset
 
 
 def _field(dataset: Dataset, path: str) -> pa.Field | None:
-    """The field at a path of structs; None: it is inside of others."""
+    """Return the field at a path of structs. Returns None if the path leads through other types."""
     top, *members = path.split(".")
     if top not in dataset.schema.names:
         return None

@@ -35,7 +35,7 @@ class Change:
         written: the rows that it wrote; None: it has found rows that go.
         places: of the rows that go, a roaring bitmap of offsets by fragment.
         row_ids: of those that the rows written take the place of, in the order of these.
-        keys: of rows that a merge inserts; None: the rows written are no such rows.
+        keys: of the rows written, if a merge inserts them; None: no merge inserts the rows.
     """
 
     written: Written | None
@@ -45,7 +45,7 @@ class Change:
 
 
 class Moves:
-    """Notes which rows go, and which keys come, while the rows pass by."""
+    """Collects removed rows and inserted keys while rows pass through."""
 
     def __init__(self, keys: InsertedKeys | None = None) -> None:
         self._bitmaps: dict[int, BitMap] = {}
@@ -65,13 +65,13 @@ class Moves:
         )
 
     def note_new(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The same batch, of rows that a merge inserts."""
+        """Note the keys of a batch of rows that a merge inserts; return the batch."""
         if self._keys is not None:
             self._keys.add_rows(batch)
         return batch
 
     def change(self, written: Written | None = None) -> Change:
-        """What was noted."""
+        """Return the noted change."""
         places = {number: bitmap.serialize() for number, bitmap in self._bitmaps.items()}
         return Change(written, places, b"".join(self._ids), self._keys)
 
@@ -116,7 +116,8 @@ async def commit_changes(
         columns: in which moved rows have new values; None: all.
 
     Raises:
-        RetryableConflictError: others changed the same rows, or may have inserted the same keys.
+        RetryableConflictError: another commit changed the same rows, or may have inserted the same
+            keys.
         CommitConflictError: a newer version rules this one out.
     """
     return await replace_rows(
@@ -131,7 +132,7 @@ async def commit_changes(
 
 
 def _keys(changes: Iterable[Change]) -> InsertedKeys | None:
-    """The keys of all rows that a merge inserts; None: it inserts none."""
+    """Join the keys of all rows that a merge inserts. Returns None if it inserts no rows."""
     joined: InsertedKeys | None = None
     for change in changes:
         if change.keys is None or change.written is None or not change.written.num_rows:

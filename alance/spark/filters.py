@@ -5,7 +5,7 @@ the table, which is finer than Spark's:
 
 - whole numbers, booleans, text (by bytes), dates: all comparisons;
 - floats of 32 and 64 bits: comparisons with numbers. Comparisons with NaN or infinity are left.
-- text with a collation is left, which alance compares by bytes.
+- text: alance compares by bytes, so text with a collation is left.
 - decimals and times: literals in the column's own type. Finer times than Spark's are left, which
   sees them cut to microseconds; so are unsigned numbers of 64 bits, which Spark sees as decimals.
 """

@@ -114,7 +114,7 @@ class StreamPart(NamedTuple):
 
     Attributes:
         version: in which the rows are read.
-        columns: of the stream, as that version has them.
+        columns: the stream's columns, matched to those of that version.
         rows: of each task.
         condition: that they meet; None: all do.
     """
@@ -171,7 +171,7 @@ class Follower:
         """The tasks of a batch. Cost: the manifests between, where they are not cached.
 
         Args:
-            names: of the columns that are read, of the table as it was when the query was made.
+            names: of the columns that are read, as they were when the query was started.
 
         Raises:
             InvalidInputError: a column was dropped.
@@ -190,10 +190,10 @@ class Follower:
         return parts
 
     async def _reference(self, names: tuple[str, ...]) -> Dataset:
-        """The version that has the columns of a query under their names: the newest such one.
+        """Return the newest version that has all columns of a query under these names.
 
-        Cost: none where the query was made of the version at hand; else a GET for each version
-        since. That version, too, where none is found.
+        Returns the open version if it has them, or if no version does. Otherwise opens versions
+        from the newest backwards: a GET each, at most `MAX_VERSIONS`.
         """
         if names not in self._references:
             self._references[names] = await self._newest_with(names)
@@ -208,7 +208,7 @@ class Follower:
             try:
                 dataset = await open_version(self.options, version)
             except NotFoundError:
-                break  # cleaned up, as those before it
+                break  # cleaned up, and so are all earlier versions
             if has_columns(dataset, names):
                 return dataset
         return table
@@ -235,7 +235,7 @@ class Follower:
 
 
 def has_columns(dataset: Dataset, names: Sequence[str]) -> bool:
-    """Whether a version has columns, meta columns aside."""
+    """True if a version has all columns; meta columns always exist."""
     return {*dataset.schema.names, *META}.issuperset(names)
 
 

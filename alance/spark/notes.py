@@ -1,8 +1,8 @@
-"""What fields of a table note for Spark beside their Arrow types.
+"""Notes: metadata of a table's fields with properties of Spark's columns that Arrow types lack.
 
-A column's comment is the field's metadata `comment`, which others read as well. Collations, and the
-types of Spark's machine learning, have keys of their own; other metadata of Spark is kept as
-PySpark writes it into Arrow.
+A comment is the metadata `comment`, which other engines read as well. Collations and the types of
+Spark's machine learning have keys of their own. Other metadata of Spark is stored under the key
+that PySpark uses in Arrow.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 COMMENT: Final = "comment"
 METADATA: Final = "SPARK::metadata::json"  # PySpark's own key
-# Which type of Spark's machine learning the structs of a field are. Only these are made of it: a
-# table may come from others, and a type's name is code that would be imported.
+# The type of Spark's machine learning that a struct stands for. Only `USER_TYPES` are recognized: a
+# table may come from anybody, and another type's name would be code to import.
 USER_TYPE: Final = "spark:user-type"
 USER_TYPES: Final = ("VectorUDT", "MatrixUDT")
 COLLATION: Final = "spark:collation"
@@ -34,9 +34,10 @@ _HIDDEN: Final = ("lance", "ARROW:", "PARQUET:", "SPARK::", "spark:")
 
 
 def noted(field: pa.Field, kind: DataType, metadata: Mapping[str, Any] | None = None) -> pa.Field:
-    """A field of a new table with notes of what its Arrow type does not say, its members as well.
+    """Add notes to a field of a new table and to all of its members.
 
     Args:
+        kind: Spark's type of the field.
         metadata: of Spark's field.
     """
     notes = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
@@ -58,7 +59,7 @@ def noted(field: pa.Field, kind: DataType, metadata: Mapping[str, Any] | None = 
 
 
 def notes_of(kind: DataType, metadata: Mapping[str, Any] | None = None) -> dict[str, str | None]:
-    """The notes of a field itself; None: it has no such note."""
+    """Return the notes of a field without its members, by key; None stands for no note."""
     values = dict(metadata or {})
     comment = values.pop(COMMENT, None)
     name = type(kind).__name__
@@ -72,17 +73,17 @@ def notes_of(kind: DataType, metadata: Mapping[str, Any] | None = None) -> dict[
 
 
 def metadata_of(field: pa.Field) -> dict[str, Any]:
-    """The metadata of a field as Spark shows it, without what says how values are stored."""
+    """Return the metadata of a field that Spark shows: all but keys about the storage of values."""
     texts = texts_of(field)
     try:
         values = json.loads(texts.pop(METADATA, "{}"))
-    except ValueError:  # of another writer
+    except ValueError:  # not JSON: another writer uses the key
         return texts
     return {**values, **texts} if isinstance(values, dict) else texts
 
 
 def texts_of(field: pa.Field) -> dict[str, str]:
-    """The metadata of a field that does not say how its values are stored."""
+    """Return the metadata of a field as text, without keys about the storage of its values."""
     texts = {}
     for key, value in (field.metadata or {}).items():
         try:
@@ -95,25 +96,25 @@ def texts_of(field: pa.Field) -> dict[str, str]:
 
 
 def is_noted(field: pa.Field) -> bool:
-    """Whether a field, or one inside of it, is more to Spark than its Arrow type says."""
+    """True if a field or any of its descendants has metadata."""
     kind = field.type
     members = [kind.field(number) for number in range(kind.num_fields)]
     return bool(field.metadata) or any(map(is_noted, members))
 
 
 def is_collated(field: pa.Field) -> bool:
-    """Whether Spark compares values of a field in another way than by their bytes."""
+    """True if Spark compares a field's values by a collation instead of by their bytes."""
     return COLLATION.encode() in (field.metadata or {})
 
 
 def noted_type(field: pa.Field, storage: pa.DataType) -> DataType | None:
-    """The type that a field is noted to have; None: that of its Arrow type.
+    """Return the Spark type in a field's notes. Returns None if the Arrow type says it all.
 
     Args:
-        storage: of its values, in one of the types that Spark takes.
+        storage: the type of the field's values, as one that Spark knows.
 
     Raises:
-        InvalidInputError: a collation that Spark cannot have.
+        InvalidInputError: the noted collation is not a possible name in Spark.
     """
     notes = field.metadata or {}
     if is_collated(field) and pa.types.is_string(storage):

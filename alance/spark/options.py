@@ -171,8 +171,8 @@ class WriteOptions(Options):
         if_exists: what an append to a table that is there does: `append`, `error`, `ignore`.
         keep_schema: rows that take the place of others are cast to the columns of the table; else
             the table gets theirs. Always so where a table of a catalog is overwritten.
-        merge_schema: columns that the table lacks are added to it, null in its rows; else rows that
-            have such are refused.
+        merge_schema: add columns that the table lacks, null in its rows; else rows with unknown
+            columns are refused.
         vectors: columns of arrays that a new table stores as vectors: `name:dimension`, ...
         txn_app, txn_version: a name and a growing number: what was committed under them is not
             committed again.

@@ -65,7 +65,8 @@ class Save:
         filter: the condition of rows of that version that go besides; None: no others.
         kept: what its rows keep when they move; None: Spark holds all of their values.
         query: the streaming query whose batch it is; None: it is none.
-        keys: of rows that are new, none yet, where they are so because that version lacks them.
+        keys: an empty set for the keys of rows that are inserted because `base` lacks them; None:
+            no rows are inserted for that reason.
     """
 
     target: Target | None

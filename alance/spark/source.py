@@ -76,7 +76,7 @@ class AlanceSource(DataSource):
         """Follows the versions of the table.
 
         Raises:
-            UnsupportedError: PySpark 4.1, where only the connector follows tables.
+            UnsupportedError: PySpark is older than 4.2, and the connector is not in use.
         """
         try:
             from alance.spark.stream_reader import AlanceStreamReader

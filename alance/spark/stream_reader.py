@@ -41,7 +41,7 @@ _LIMITS: Final[Mapping[str, Callable[[int], ReadLimit]]] = {
 
 
 class StreamRows(PartitionRows):
-    """A partition of a stream: rows of fragments, the version that they are read in, a filter."""
+    """Partition of a stream: rows of fragments, their version, a filter and the columns."""
 
     def __init__(self, rows: PartitionRows, part: StreamPart) -> None:
         super().__init__(rows.pieces)

@@ -102,7 +102,7 @@ def new_table_schema(
 
 
 def _spark_type(field: pa.Field) -> DataType:
-    """The type under which Spark sees a field, with what the field and its members note."""
+    """Return Spark's type of a field, with the notes of the field and of its members."""
     kind = field.type
     if not is_noted(field):
         return from_arrow_type(plain(kind))

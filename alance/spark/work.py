@@ -50,7 +50,8 @@ class Work:
         aggregates: what is given instead of rows; None: the rows.
         result: the schema of what is given.
         marks: columns of blobs, which say whose they are.
-        across: the columns, where they are read in another version than the one that names them.
+        across: matches the columns of the query to those of the version that is read; None: both
+            have the same names.
         order: of the rows, of which the `first` ones are given; empty: that of the table, and all.
     """
 

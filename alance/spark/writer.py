@@ -97,7 +97,7 @@ async def target_of(
 
 
 async def _grown(dataset: Dataset, schema: StructType, vectors: Mapping[str, int]) -> Dataset:
-    """The version with all columns of rows; new ones are null in the rows that are there."""
+    """Add the columns that a table lacks, null in its rows; return the new version."""
     names = dataset.schema.names
     fields = [field for field in new_table_schema(schema, vectors) if field.name not in names]
     return await dataset.add_columns(fields) if fields else dataset

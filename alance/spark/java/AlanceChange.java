@@ -53,7 +53,7 @@ final class AlanceChange implements SupportsDelta {
     ObjectNode request = Server.request("save").put("mode", "change");
     request.put("state", table.opened().state());
     if (command == Command.MERGE) {
-      request.putArray("on"); // until the plan says by which columns
+      request.putArray("on"); // LookedUp fills it from the plan
     }
     return new AlanceWrite(table, info, request);
   }

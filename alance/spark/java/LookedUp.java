@@ -34,22 +34,22 @@ import org.apache.spark.sql.types.StringType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A statement that adds rows because the table has none like them: MERGE INTO with WHEN NOT
- * MATCHED, which Spark plans as an anti join and an append where it has no other clause. Two such
- * statements at once must not both add a key, so the commit is told by which columns rows are
- * looked up. No interface of a connector tells it; the plan of the statement does.
+ * The key columns of a statement that inserts rows because the table lacks them: MERGE INTO with
+ * WHEN NOT MATCHED. If it has no other clause, Spark plans an anti join and an append. Two
+ * concurrent statements must not both insert a key, so the commit has to know the key columns. No
+ * interface for connectors gives them; the plan of the statement does.
  */
 final class LookedUp {
   private LookedUp() {}
 
   /**
-   * Put into the request of a write in which columns the statement of this thread compares rows
-   * with those of the table: `on`, empty where it compares in another way.
+   * Put the key columns into a write's request as `on`: the columns of the table that the statement
+   * of this thread compares by `=`. The list is empty if the statement compares in another way.
    */
   static void into(ObjectNode request, AlanceTable table) {
     boolean isAppend = "append".equals(request.get("mode").asText());
     if (!isAppend && !request.has("on")) {
-      return; // no statement that adds rows for what it has not found
+      return; // not a merge
     }
     for (Join join : joins(plan(), new ArrayList<>())) {
       boolean isAnti = join.joinType().equals(LeftAnti$.MODULE$);
@@ -65,7 +65,7 @@ final class LookedUp {
       if (join.condition().isDefined()) {
         addKeys(join.condition().get(), columns, on);
       }
-      if (isAppend) { // to the version that it has read
+      if (isAppend) { // commit against the version that the statement has read
         request.put("mode", "change").put("state", table.opened().state());
       }
       ArrayNode names = request.putArray("on");
@@ -74,7 +74,7 @@ final class LookedUp {
     }
   }
 
-  /** The plan of the statement that this thread runs; null: it runs none. */
+  /** The plan of the statement that this thread runs, or null. */
   private static LogicalPlan plan() {
     String id =
         SparkSession.active().sparkContext().getLocalProperty(SQLExecution.EXECUTION_ID_KEY());
@@ -115,7 +115,7 @@ final class LookedUp {
         || read instanceof RowLevelOperationTable changed && changed.table() == table;
   }
 
-  /** The columns that have to be equal to something of the other side. */
+  /** Add the columns that a condition compares by `=` with an expression of the other side. */
   private static void addKeys(Expression condition, Map<ExprId, String> columns, Set<String> on) {
     if (condition instanceof And both) {
       addKeys(both.left(), columns, on);
@@ -123,13 +123,13 @@ final class LookedUp {
     } else if (condition instanceof EqualTo equal) {
       String left = column(equal.left(), columns);
       String right = column(equal.right(), columns);
-      if ((left == null) != (right == null)) { // of a table merged into itself no side is known
+      if ((left == null) != (right == null)) { // both: the table is merged into itself
         on.add(left == null ? right : left);
       }
     }
   }
 
-  /** The column that an expression is, of a type whose equal values are stored alike. */
+  /** The column that an expression reads, or null if equal values may have different bytes. */
   private static String column(Expression expression, Map<ExprId, String> columns) {
     if (expression instanceof Cast cast
         && cast.dataType() instanceof IntegralType wide

@@ -200,7 +200,7 @@ class _Plan:
             )
 
     def stored_alike(self, base: Dataset) -> tuple[str, ...]:
-        """The key, if what is equal for Spark has the same bytes; else no columns."""
+        """Return the key columns if values that Spark finds equal have equal bytes, else none."""
         key = {name.casefold() for name in self.on}
         fields = [field for field in base.schema if field.name.casefold() in key]
         is_other = any(is_collated(field) or pa.types.is_floating(field.type) for field in fields)
@@ -356,10 +356,10 @@ def _written(
     keys: InsertedKeys | None,
     batches: Iterator[pa.RecordBatch],
 ) -> Change:
-    """Rows to data files; with them, where those are that they replace, and their ids in order.
+    """Write rows to data files, and note the places and ids of the rows that they replace.
 
     Args:
-        keys: of new rows, none yet; None: the rows replace others.
+        keys: an empty set for the keys of inserted rows; None: the rows replace others.
     """
     moves = Moves(keys)
     if keys is not None:
