@@ -37,7 +37,7 @@ test: $(VENV)/.ready
 	if $(BIN)/python -m alance.spark.java > /dev/null 2>&1; then $(MAKE) $(VENV)/.spark; fi
 	@$(BIN)/python -m tests.suites
 
-# The oldest packages that pyproject.toml allows (`tools/oldest.py`), with the kernels of .venv.
+# An environment with the oldest packages that pyproject.toml allows, and the kernels of .venv.
 OLDEST := build/oldest
 $(OLDEST)/.ready: pyproject.toml tools/oldest.py $(VENV)/.demo
 	rm -rf $(OLDEST)

@@ -1,9 +1,9 @@
-"""The oldest versions of other packages that `pyproject.toml` allows, as requirements of pip.
+"""Print the lower bounds of `pyproject.toml` as requirements for pip.
 
     python -m tools.oldest
 
-`make test-oldest` installs them: a lower bound that is not true fails there. The extras `torch` and
-`huggingface` are left out: their packages need newer ones than alance itself.
+`make test-oldest` installs these versions, so that a bound that is too low fails. The extras
+`torch` and `huggingface` are omitted: their packages need newer versions than alance itself.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Final
 
 PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
-LEFT_OUT: Final = ("torch", "huggingface")
+OMITTED: Final = ("torch", "huggingface")
 _REQUIREMENT: Final = re.compile(r"([\w.-]+(?:\[[\w,-]+\])?)>=([\w.]+)(?:,<[\w.]+)?")
 
 
 def oldest(project: str) -> list[str]:
-    """The requirements of a `pyproject.toml`, each at its lower bound.
+    """Pin each requirement of a `pyproject.toml` to its lower bound.
 
     Raises:
-        ValueError: a requirement without such a bound.
+        ValueError: a requirement without a lower bound.
     """
     tables = tomllib.loads(project)["project"]
     extras = tables["optional-dependencies"]
     requirements = list(tables["dependencies"])
-    requirements += [text for name in extras if name not in LEFT_OUT for text in extras[name]]
+    requirements += [text for name in extras if name not in OMITTED for text in extras[name]]
     pinned = []
     for text in requirements:
         match = _REQUIREMENT.fullmatch(text)

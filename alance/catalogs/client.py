@@ -328,8 +328,8 @@ def rest_client(uri: str, headers: Mapping[str, str]) -> RestClient:
 
 
 def _is_of_protocol(error: Exception) -> bool:
-    """Whether an error has a code of the protocol: those of other libraries mean anything."""
-    errors = sys.modules.get("lance_namespace.errors")  # there if anybody could raise one of it
+    """True if an error's code is one of the protocol: other libraries have codes of their own."""
+    errors = sys.modules.get("lance_namespace.errors")  # not imported: no such error
     return errors is not None and isinstance(error, errors.LanceNamespaceError)
 
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from alance.datasets import Dataset
 
-# Values of these compare in filters as in Polars. Others do not: a float32 with a number that it
-# cannot hold, decimals, categories.
+# Types whose values compare in our filters as in Polars. Not among them: decimals, categories, and
+# float32, which may be compared with a number that it cannot represent.
 SHARED: Final = (
     types.is_boolean,
     types.is_integer,

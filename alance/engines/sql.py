@@ -132,10 +132,11 @@ def _one_line(error: Exception) -> str:
 
 
 def _with_json(arrow: pa.DataType, type_: Any) -> pa.DataType:
-    """The Arrow type of a column of a result: DuckDB gives JSON as plain strings.
+    """Return a column's Arrow type with JSON marked as such, which DuckDB returns as plain strings.
 
     Args:
-        type_: DuckDB's.
+        arrow: the type in DuckDB's result.
+        type_: DuckDB's own type of the column.
     """
     if str(type_) == "JSON":
         return pa.json_()
@@ -208,7 +209,7 @@ class _Query:
         self._database: Any = None
         self._connection: Any = None
         self._reader: pa.RecordBatchReader | None = None
-        self._schema: pa.Schema | None = None  # of the result, where the reader has another
+        self._schema: pa.Schema | None = None  # of the result; None: that of the reader
         self._changes_nothing = False
         self._has_ended = False  # without an error
         self._closing = threading.Lock()
