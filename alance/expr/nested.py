@@ -146,7 +146,9 @@ def _first(name: str, args: list[Node]) -> Node:
     other = item if isinstance(item, Literal) else _Slot(1, item.type)
     differs = distinct(items, other)  # a null equals a null
 
-    def find(lists: pa.Array, *values: pa.Array) -> pa.Array:
+    def find(lists: Value, *values: pa.Array) -> pa.Array:
+        if values:
+            lists = broadcast(lists, len(values[0]))  # the list may be a constant
         parents = pc.list_parent_indices(lists)
         slots = [plain(lists.flatten()), *[value.take(parents) for value in values]]
         batch = pa.RecordBatch.from_arrays(slots, ["item", "wanted"][: len(slots)])

@@ -1,10 +1,14 @@
-"""Expressions made at random: types x functions x nesting, for comparisons with other engines."""
+"""Expressions made at random: types x functions x nesting, for comparisons with other engines.
+
+Where docs/sql.md says by a rule that pylance differs, a form has a second text that spells the
+rule out: pylance has to give for it what alance gives for the first.
+"""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -45,23 +49,51 @@ class Form:
     Attributes:
         text: with a place for each part: `{}` for any expression of the type, `{=}` for a literal.
         plain: DuckDB means the same by it.
+        spelled: the text by which pylance means the same; {0} and {1} are the parts. Empty: `text`.
     """
 
     result: str
     text: str
     parts: Sequence[str] = ()
     plain: bool = False
+    spelled: str = ""
 
 
-def _forms(result: str, parts: Sequence[str], texts: Sequence[str], *, plain: bool) -> list[Form]:
-    return [Form(result, text, parts, plain) for text in texts]
+class Expression(NamedTuple):
+    """An expression of alance, and how pylance means the same by it."""
+
+    text: str
+    spelled: str
 
 
-_COMPARED: Final = [f"({{}} {op} {{}})" for op in ("=", "!=", "<", "<=", ">", ">=")]
+def _forms(
+    result: str,
+    parts: Sequence[str],
+    texts: Sequence[str],
+    *,
+    plain: bool,
+    spelled: Sequence[str] = (),
+) -> list[Form]:
+    spelled = spelled or [""] * len(texts)
+    return [
+        Form(result, text, parts, plain, other) for text, other in zip(texts, spelled, strict=True)
+    ]
+
+
+OPERATORS: Final = ("=", "!=", "<", "<=", ">", ">=")
+_COMPARED: Final = [f"({{}} {op} {{}})" for op in OPERATORS]
+# One NaN and one zero for all: docs/sql.md, "Floats".
+_NAN: Final = "cast('nan' as double)"
+_ORDERED: Final = [
+    f"(nanvl({{0}} + 0.0, {_NAN}) {op} nanvl({{1}} + 0.0, {_NAN}))" for op in OPERATORS
+]
+# Null where a list is null, and nothing beneath a null: docs/sql.md, "Characters, ... and lists".
+_OF_TWO: Final = "({}({{0}}, {{1}}) = nullif(true, ({{0}} is null) or ({{1}} is null)))"
+_BARE: Final = "coalesce(case when {0} is null then null else {0} end)"
 FORMS: Final = [
     *_forms(TRUTH, [INT, INT], _COMPARED, plain=True),
     *_forms(TRUTH, [TEXT, TEXT], _COMPARED, plain=True),
-    *_forms(TRUTH, [FLOAT, FLOAT], _COMPARED, plain=False),
+    *_forms(TRUTH, [FLOAT, FLOAT], _COMPARED, plain=False, spelled=_ORDERED),
     *_forms(TRUTH, [INT], ["({} is null)", "({} is not null)", "({} in (1, 2, 7))"], plain=True),
     *_forms(TRUTH, [INT], ["({} not in (1, null))", "({} in (5, null))"], plain=True),
     *_forms(TRUTH, [TEXT], ["({} is null)", "({} in ('x', 'abc'))", "({} like '%a%')"], plain=True),
@@ -73,7 +105,13 @@ FORMS: Final = [
     *_forms(TRUTH, [INT, INT], ["({} is distinct from {})"], plain=True),
     *_forms(TRUTH, [INT, INT, INT], ["({} between {} and {})"], plain=True),
     *_forms(TRUTH, [INTS, INT], ["array_has({}, {})"], plain=False),
-    *_forms(TRUTH, [INTS, INTS], ["array_has_any({}, {})", "array_has_all({}, {})"], plain=False),
+    *_forms(
+        TRUTH,
+        [INTS, INTS],
+        ["array_has_any({}, {})", "array_has_all({}, {})"],
+        plain=False,
+        spelled=[_OF_TWO.format("array_has_any"), _OF_TWO.format("array_has_all")],
+    ),
     *_forms(INT, [INT, INT], ["({} + {})", "({} - {})"], plain=True),
     *_forms(INT, [INT, INT], ["nullif({}, {})", "coalesce({}, {})"], plain=True),
     *_forms(INT, [INT, INT], ["greatest({}, {})", "least({}, {})"], plain=True),
@@ -111,7 +149,13 @@ FORMS: Final = [
     *_forms(
         INTS, [INTS], ["array_sort({})", "array_distinct({})", "array_reverse({})"], plain=False
     ),
-    *_forms(INTS, [INTS], ["array_pop_back({})", "array_slice({}, 1, 2)"], plain=False),
+    *_forms(
+        INTS,
+        [INTS],
+        ["array_pop_back({})", "array_slice({}, 1, 2)"],
+        plain=False,
+        spelled=[_BARE.format("array_pop_back({0})"), _BARE.format("array_slice({0}, 1, 2)")],
+    ),
     *_forms(INTS, [INTS, INTS], ["array_concat({}, {})", "array_union({}, {})"], plain=False),
     *_forms(INTS, [INTS, INTS], ["array_intersect({}, {})", "array_except({}, {})"], plain=False),
     *_forms(INTS, [INT], ["array_repeat({}, 2)", "make_array({}, 1)"], plain=False),
@@ -130,18 +174,23 @@ class Expressions:
         self._random = random.Random(seed)
         self._plain = plain
 
-    def next(self, depth: int | None = None) -> str:
+    def next(self) -> Expression:
         """An expression of any type."""
         kinds = [INT, TEXT, TRUTH] if self._plain else list(COLUMNS)
         return self.of(self._random.choice(kinds), self._random.randint(1, 4))
 
-    def of(self, kind: str, depth: int) -> str:
+    def of(self, kind: str, depth: int) -> Expression:
         """An expression of a type, whose calls lie so deep in each other at most."""
         forms = [form for form in _BY_RESULT[kind] if form.plain or not self._plain]
         if depth == 0 or not forms or self._random.random() < 0.1:
-            return self._leaf(kind)
+            leaf = self._leaf(kind)
+            return Expression(leaf, leaf)
         form = self._random.choice(forms)
-        return form.text.format(*(self.of(part, depth - 1) for part in form.parts))
+        parts = [self.of(part, depth - 1) for part in form.parts]
+        return Expression(
+            form.text.format(*(part.text for part in parts)),
+            (form.spelled or form.text).format(*(part.spelled for part in parts)),
+        )
 
     def _leaf(self, kind: str) -> str:
         # Lists that are written down are not taken everywhere: see docs/sql.md.

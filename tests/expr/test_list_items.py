@@ -86,6 +86,8 @@ ASKED: Final = [
     *[f"array_{what}(n, n)" for what in ("union", "intersect", "except")],
     *["array_except(l, [])", "array_intersect(m, array_reverse(l))", "array_distinct(lf)"],
     *["generate_series(i, size)", "range(size)", "range(size, i, -2)", "generate_series(-1, k, 2)"],
+    *["array_position(array_repeat(2, 2), i)", "array_position(range(3), k)"],
+    *["array_has(range(3), i)", "array_has(string_to_array('a,b', ','), s)"],
     *["flatten(n)", "flatten(d)", "flatten(l)", "array_ndims(l)", "list_ndims(d)"],
 ]
 
@@ -158,6 +160,18 @@ async def test_filters_keep_the_rows_of_pylance(items: str, text: str) -> None:
     expected = lance.dataset(items).to_table(["id"], filter=text)
     assert expected.num_rows > 0
     assert await (await alance.dataset(items)).to_table(["id"], filter=text) == expected
+
+
+async def test_nothing_is_among_the_items_of_a_null_list(folder: Path) -> None:
+    """Also where no second list has an item, for which pylance takes a null as an empty list."""
+    lists = pa.array([[1], [], None], WHOLES)
+    lance.write_dataset(pa.table({"l": lists}), folder / "none")
+    texts = {
+        "any": "array_has_any(l, array_except(l, l))",
+        "all": "array_has_all(l, array_except(l, l))",
+    }
+    answers = await (await alance.dataset(folder / "none")).to_table(texts)
+    assert answers.to_pydict() == {"any": [False, False, None], "all": [True, True, None]}
 
 
 @pytest.mark.parametrize(
