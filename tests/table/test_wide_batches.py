@@ -100,3 +100,16 @@ async def test_a_row_too_wide_for_any_batch_is_refused(
         await dataset.to_table(["s"])
     with pytest.raises(UnsupportedError, match="300 bytes"):
         await dataset.take([1])
+
+
+async def test_a_row_that_an_index_finds_is_refused_if_it_is_too_wide_for_any_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = await wide_table(tmp_path / "t", "2.0", max_rows_per_file=3)
+    dataset = await dataset.create_scalar_index("i", "BTREE")
+    monkeypatch.setattr(arrays, "MAX_OFFSET", MOST_BYTES)
+    table = await dataset.to_table(["s"], filter="i IN (1, 4, 8, 11)")
+    assert table["s"].to_pylist() == [rows("2.0")[number] for number in (1, 4, 8, 11)]
+    monkeypatch.setattr(arrays, "MAX_OFFSET", 200)
+    with pytest.raises(UnsupportedError, match="300 bytes"):
+        await dataset.to_table(["s"], filter="i IN (1, 4, 8, 11)")

@@ -44,7 +44,7 @@ class VisibleSchema:
     """The schema that filters see: the table's and the meta columns. A cheap key of caches.
 
     Args:
-        measure: the column by which a search ranks rows, for a filter of what it gives.
+        measure: distance or score column of a search, if the filter runs on its results.
     """
 
     __slots__ = ("_hash", "arrow")
@@ -99,7 +99,7 @@ class _Remembered:
 
 
 def _is_simple(text: str) -> bool:
-    """Whether a text is parsed quickly, and has no constants that take long."""
+    """True if a text is parsed quickly and has no constants that are costly to compute."""
     from alance.expr.simple import simple_tree
 
     return simple_tree(text) is not None
@@ -109,7 +109,7 @@ _remembered: Final = _Remembered()
 
 
 def visible_schema(snapshot: Snapshot, measure: str | None = None) -> VisibleSchema:
-    """The schema that filters of a version see; see `VisibleSchema`."""
+    """Memoized schema that filters of a version see; for `measure` see `VisibleSchema`."""
     schema = snapshot.schema
     return schema.remember((VisibleSchema, measure), lambda: VisibleSchema(schema, measure))
 

@@ -233,7 +233,7 @@ def check_key(name: str, kind: pa.DataType) -> None:
 
 
 def _key(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Keys whose equal values have equal bits, as Arrow groups them."""
+    """Group keys with canonical floats, since Arrow groups floats by their bits."""
     if not pa.types.is_floating(values.type):
         return values
     return pa.chunked_array([canonical(chunk) for chunk in values.chunks], values.type)

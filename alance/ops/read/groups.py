@@ -163,25 +163,27 @@ class Split(NamedTuple):
         return self.group.live_mask(self.start, self.stop) if self.rows is None else None
 
     def halves(self) -> list[Split]:
-        """The same rows as splits of fewer rows each, without late columns; itself if it is a row.
+        """Divide the rows into splits of fewer rows each, without late columns.
 
-        The group has open fragments. Splits of several fragments become one of each.
+        A range over several fragments becomes one split per fragment. Returns an empty list for a
+        single row. The fragments of the group must be open.
         """
         group = self.group
         if self.rows is not None:
-            parts = np.array_split(self.rows, min(2, len(self.rows)))
+            parts = np.array_split(self.rows, 2) if len(self.rows) > 1 else []
             return [Split(group, int(rows[0]), int(rows[-1]) + 1, rows) for rows in parts]
         if len(group.handles) > 1:
             pairs = zip(group.handles, group.opened, strict=True)
             counts = [handle.num_physical_rows for handle in group.handles]
             return [
-                Split(FragmentGroup([handle], [own], group.states, [(0, count)]), 0, count)
-                for (handle, own), count in zip(pairs, counts, strict=True)
+                Split(FragmentGroup([handle], [fragment], group.states, [(0, count)]), 0, count)
+                for (handle, fragment), count in zip(pairs, counts, strict=True)
                 if count
             ]
+        if self.stop - self.start <= 1:
+            return []
         single = group._replace(is_small=False, late=None, eager_stop=0)
-        middle = (self.start + self.stop) // 2
-        bounds = [self.start, middle, self.stop] if middle > self.start else [self.start, self.stop]
+        bounds = [self.start, (self.start + self.stop) // 2, self.stop]
         return [Split(single, *span) for span in pairwise(bounds)]
 
 

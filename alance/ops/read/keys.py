@@ -129,7 +129,7 @@ class KeyReads:
     schema: pa.Schema
     key_names: tuple[str, ...]
     slots: asyncio.Semaphore
-    gathering: dict[bool, _Batch]  # the batches that callers may still join, by `as_arrow`
+    gathering: dict[bool, _Batch]  # batches that callers may still join, by `as_arrow`
 
     @classmethod
     def of(cls, snapshot: Snapshot, column: KeyColumn, columns: Columns) -> KeyReads:
@@ -187,7 +187,7 @@ class _Batch:
         return len(self._keys) - 1
 
     async def rows(self) -> tuple[list[_Row], Int64s, Mask]:
-        """A row for each key (of nulls where there is none), and what `KeyReads.rows` gives."""
+        """One row per key, of nulls for a missing key; then places and mask as `KeyReads.rows`."""
         reads = self._reads
         async with reads.slots:
             del reads.gathering[self._as_arrow]
@@ -204,7 +204,7 @@ class _Batch:
 async def get(
     snapshot: Snapshot, key: object, column: KeyColumn, columns: Columns, as_arrow: bool
 ) -> dict[str, Any] | pa.Table | None:
-    """The row with a key; None: there is none. See `Dataset.get` and `Dataset.get_arrow`."""
+    """The row with a key; None if there is none. See `Dataset.get` and `Dataset.get_arrow`."""
     reads = await _reads(snapshot, column, columns)
     arrays = reads.keys.arrays([key])
     batch = reads.gathering.get(as_arrow)
@@ -282,7 +282,7 @@ def _listed(table: pa.Table) -> list[_Row]:
 
 
 def _single_rows(table: pa.Table) -> list[_Row]:
-    """Each row as a table."""
+    """Slice a table into tables of one row each."""
     return [table.slice(place, 1) for place in range(len(table))]
 
 

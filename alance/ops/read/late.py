@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
     Rest: TypeAlias = "Callable[[], Awaitable[Rows]]"  # of the steps of a split
-    # The output of a split, None if it has no rows; or the steps of its parts, if it is too large.
+    # Output rows of a split (None: it has none), or steps for its parts if one batch is too small.
     Rows: TypeAlias = "pa.RecordBatch | list[Rest] | None"
 
-LEAST_PART_BYTES: Final = 1 << 20  # of computed columns, in a scan that may hold little
+LEAST_PART_BYTES: Final = 1 << 20  # of computed columns in a batch, however small the budget is
 LEAST_GUESS: Final = 1 << 20  # bytes of late columns that are always worth a round
 MOST_GUESS: Final = 64 << 20
 KEPT_SHARE: Final = 0.01  # of rows, by a filter that nothing is known of
@@ -176,7 +176,7 @@ class SplitReader:
             return [partial(self._alone, split) for split in splits]
 
     async def _alone(self, split: Split) -> Rows:
-        """A split from its first bytes to its output rows."""
+        """Read a split by itself, from its first bytes to its output rows."""
         try:
             if not split.group.is_small and split.rows is None:
                 loads = split.group.page_tables([(split.start, split.stop)])
@@ -187,10 +187,10 @@ class SplitReader:
         return await self._finish(split, task)
 
     async def _parts_of(self, split: Split, error: BatchTooLargeError) -> list[Rest]:
-        """The steps of parts of a split whose rows are too large for one batch.
+        """Divide a split whose rows are too large for one batch into steps for its parts.
 
         Raises:
-            BatchTooLargeError: it is a single row.
+            BatchTooLargeError: the split is a single row.
         """
         group = split.group
         if not group.opened:
@@ -200,7 +200,7 @@ class SplitReader:
             opened = await self.snapshot.engine.drive(opening, "open files")
             split = split._replace(group=group._replace(opened=opened))
         parts = split.halves()
-        if len(parts) == 1 and len(group.handles) == 1:
+        if not parts:
             raise error
         return [partial(self._alone, part) for part in parts]
 
@@ -222,7 +222,7 @@ class SplitReader:
         return rest
 
     async def computed(self, rest: Rest) -> Rows:
-        """Compute the output rows of a split; those that do not fit yet are further steps."""
+        """Compute the output rows of a split: the first part, and steps for the others."""
         batch = await rest()
         if isinstance(batch, list):
             return [partial(self.computed, part) for part in batch]
@@ -234,7 +234,7 @@ class SplitReader:
         return await self._next_part(parts, batch.num_rows)
 
     async def _next_part(self, parts: Iterator[pa.RecordBatch], num_rows: int) -> Rows:
-        """Compute the next of some output rows, and return steps if more are to follow."""
+        """Compute the next part of the output rows; `num_rows` of them are still to come."""
         part = await self._run(partial(next, parts))
         num_rows -= part.num_rows
         if not num_rows:
@@ -268,7 +268,7 @@ class SplitReader:
         return await self.snapshot.engine.drive(reading, reason, bulk=True)
 
     async def _finish(self, split: Split, task: Task) -> Rows:
-        """The output rows of a split from its first columns."""
+        """Output rows of a split whose first columns are read."""
         try:
             batch, rows = await self._filter(split, task)
             if batch is None or self.plan.late_schema is None:
@@ -438,7 +438,7 @@ class SplitReader:
 
 
 def _ready(batch: Rows) -> asyncio.Future[Rows]:
-    """What is there already."""
+    """A future that is done, for rows that need no further step."""
     future: asyncio.Future[Rows] = asyncio.get_running_loop().create_future()
     future.set_result(batch)
     return future

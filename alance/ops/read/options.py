@@ -154,8 +154,8 @@ class ScanOptions:
             text, a `MatchQuery` or another query, or a mapping with `query` and `columns`. `limit`
             is the number of rows. See `Dataset.search_text`.
         prefilter: the filter comes before the search; else it is asked of what the search gives.
-        fast_search: leave out rows that no index covers; of a filter fragments that none of its
-            indices does.
+        fast_search: leave out rows that the index of a search does not cover. Without a search,
+            leave out fragments that the indices of the filter do not cover.
         scan_stats_callback: called with `ScanStatistics`, on the event loop, when all batches
             were given. Its errors are logged.
     """

@@ -113,7 +113,7 @@ def chosen(snapshot: Snapshot, options: ScanOptions) -> Sequence[FragmentHandle]
 
 
 async def parsed(snapshot: Snapshot, columns: Columns, make: Callable[[], T]) -> T:
-    """What is made of columns, in the pool where some are computed."""
+    """Call `make`, which parses columns; in the pool if some columns may be computed."""
     if not isinstance(columns, Mapping):
         return make()
     return await snapshot.engine.decode(make, math.inf)

@@ -280,7 +280,7 @@ class Kept(NamedTuple):
             first += len(rows.rows)
 
     def halves(self) -> Iterator[Kept]:
-        """The same in two parts, of rows of one fragment."""
+        """Divide the rows, which must be of one fragment, into two parts."""
         (late,) = self.late
         middle = len(late.rows) // 2
         for first, last in ((0, middle), (middle, len(late.rows))):

@@ -106,7 +106,7 @@ def batch_of(table: pa.Table) -> pa.RecordBatch:
     """The rows of a table in one batch.
 
     Raises:
-        BatchTooLargeError: more bytes of strings than a batch can hold.
+        BatchTooLargeError: the rows have more bytes of strings than a batch can hold.
     """
     batches = table.to_batches()
     return one_batch(batches) if batches else empty_batch(table.schema)

@@ -110,7 +110,7 @@ async def _attempt(
 def new_rows(
     group: Sequence[pa.RecordBatch], assignments: Assignments, schema: Schema
 ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
-    """The rows of some batches, as they were and as they will be; in one, mostly. CPU."""
+    """Yield old rows with their new values, in one pair of batches if these are small. CPU."""
 
     def apply(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         return batch, assignments.apply(batch, schema)
