@@ -131,9 +131,10 @@ class CommitStateUnknownError(AlanceError):
 
 
 class BatchTooLargeError(UnsupportedError):
-    """Rows that Arrow cannot hold in one batch: scans and takes make several of them.
+    """Raised for rows that Arrow cannot hold in one batch, as text of more than 2 GiB.
 
-    Users see it where a single row is too large, or where one batch is what they asked for.
+    Scans and takes catch it and make several batches. Callers see it if a single row is too large,
+    or if they need all rows in one batch.
     """
 
 

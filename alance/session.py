@@ -370,17 +370,17 @@ def _taken_from(place: StoreArguments, kind: type[StoreArguments]) -> Session:
 
 
 def _running_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of whoever calls.
+    """Running asyncio event loop of the caller.
 
     Raises:
-        UnsupportedError: there is none, as under trio.
+        UnsupportedError: no such loop is running, as under trio.
     """
     try:
         return asyncio.get_running_loop()
     except RuntimeError as error:
         raise UnsupportedError(
             "no event loop of asyncio is running: under trio or another library use `alance.sync` "
-            "in a thread (`trio.to_thread.run_sync`), without a loop `asyncio.run` or `alance.sync`"
+            "in a thread (`trio.to_thread.run_sync`); without a loop `alance.sync` or `asyncio.run`"
         ) from error
 
 

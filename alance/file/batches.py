@@ -34,10 +34,10 @@ def empty_columns(num_rows: int) -> pa.RecordBatch:
 
 
 def in_order(rows: RowsT, order: Int64s | None) -> RowsT:
-    """Some rows of an array or batch, by their numbers; None: all as they are.
+    """Select rows of an array or batch by number; None selects all, without a copy.
 
     Raises:
-        BatchTooLargeError: more bytes of strings than 32-bit offsets can say.
+        BatchTooLargeError: the rows have more bytes of strings than 32-bit offsets can address.
     """
     if order is None:
         return rows
@@ -112,16 +112,24 @@ def batch_bytes(batch: pa.RecordBatch) -> int:
 
 
 def one_batch(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of batches of one schema, one batch at least; a copy where there are several."""
-    return batches[0] if len(batches) == 1 else _joined(pa.concat_batches, batches)
+    """Concatenate batches of one schema, at least one; a single batch is not copied.
+
+    Raises:
+        BatchTooLargeError: the rows do not fit into one batch.
+    """
+    return batches[0] if len(batches) == 1 else _concatenated(pa.concat_batches, batches)
 
 
 def one_array(arrays: Sequence[pa.Array]) -> pa.Array:
-    """The values of arrays of one type, one array at least; a copy where there are several."""
-    return arrays[0] if len(arrays) == 1 else _joined(pa.concat_arrays, arrays)
+    """Concatenate arrays of one type, at least one; a single array is not copied.
+
+    Raises:
+        BatchTooLargeError: the values do not fit into one array.
+    """
+    return arrays[0] if len(arrays) == 1 else _concatenated(pa.concat_arrays, arrays)
 
 
-def _joined(concat: Callable[[Sequence[RowsT]], RowsT], parts: Sequence[RowsT]) -> RowsT:
+def _concatenated(concat: Callable[[Sequence[RowsT]], RowsT], parts: Sequence[RowsT]) -> RowsT:
     try:
         return concat(parts)
     except pa.ArrowInvalid as error:

@@ -186,7 +186,7 @@ def _read_batches(container: BatchContainer, key: int, states: States) -> Plan[B
     place = ("batch statistics", container.path, key)
     zones: BatchZones | None = states.peek(place)
     if zones is None:
-        # Readers of such files are not imported for others: a tenth of a second.
+        # Imported for files of 0.1 alone: the import takes a tenth of a second.
         from alance.format.v0_1.statistics import read_statistics as read_batch_statistics
 
         read = yield from from_content(read_batch_statistics(container, key), container)

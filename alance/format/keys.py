@@ -1,7 +1,7 @@
 """Keys of rows as values that are equal where the keys are: numbers of 64 bits, or bytes.
 
-Two keys are equal where all their columns are: floats as `numbers.canonical` makes them, so that a
-NaN equals every NaN, and 0.0 equals -0.0.
+Two keys are equal if all their columns are equal. Floats are compared in the form that
+`numbers.canonical` gives them: every NaN equals every other NaN, and 0.0 equals -0.0.
 A row with a null in a key column has no key, and equals none.
 """
 

@@ -108,8 +108,9 @@ def bytes_of(array: pa.Array) -> Bytes:
 
 
 def canonical(array: pa.Array) -> pa.Array:
-    """Floats with one zero, 0.0, and one NaN, so that equal values have equal bits; arrays of
-    other types, and floats that are so already, as they are.
+    """Replace -0.0 by 0.0 and every NaN by one NaN, so that equal floats have equal bits.
+
+    Arrays of other types, and floats without such values, are returned as they are.
     """
     if not pa.types.is_floating(array.type):
         return array

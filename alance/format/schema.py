@@ -67,11 +67,11 @@ def check_not_reserved(names: Iterable[str]) -> None:
             )
 
 
-def check_no_null(name: str) -> None:
-    """Check the name of a new field, at any depth.
+def check_null_characters(name: str) -> None:
+    """Refuse null characters in the name of a new field, at any depth: pylance aborts at them.
 
     Raises:
-        InvalidInputError: it has a null character, at which pylance ends the whole process.
+        InvalidInputError: the name has a null character.
     """
     if "\0" in name:
         raise InvalidInputError(f"field {name!r}: a name has no null characters; rename it")
@@ -202,7 +202,7 @@ class Schema:
     ) -> Schema:
         """From the depth-first list of a manifest or file.
 
-        A field of a logical type that this alance does not know is refused where its Arrow type is
+        A field of a logical type that this alance does not know is refused when its Arrow type is
         needed.
 
         Raises:
@@ -237,8 +237,8 @@ class Schema:
 
         Raises:
             UnsupportedError: a type that the format has not.
-            InvalidInputError: names used twice, with nulls, or with dots at top level; metadata or
-                parameters of an extension type that are no UTF-8.
+            InvalidInputError: names used twice, with null characters, or with dots at top level;
+                metadata or parameters of an extension type that are no UTF-8.
         """
         messages: list[file_pb2.Field] = []
         for name, count in Counter(field.name for field in schema).items():
@@ -250,9 +250,9 @@ class Schema:
             _append(messages, field, -1)
         metadata = _texts(schema.metadata, "the schema")
         built = cls.from_protobuf(messages, {key: text.encode() for key, text in metadata.items()})
-        for own in built.walk():
-            if own.logical_type not in SIMPLE:
-                own.arrow_type  # noqa: B018  # raises where the format can say what reads cannot
+        for built_field in built.walk():
+            if built_field.logical_type not in SIMPLE:
+                built_field.arrow_type  # noqa: B018  # raises if alance could not read the type
         return built
 
     def to_arrow(self) -> pa.Schema:
@@ -266,7 +266,7 @@ class Schema:
         return pa.schema([field.logical_arrow() for field in self.fields], metadata=metadata)
 
     def known_arrow(self) -> pa.Schema:
-        """The Arrow schema of the fields whose types this alance knows: what expressions see."""
+        """Arrow schema of the fields whose types this alance knows; expressions see these alone."""
         try:
             return self.to_arrow()
         except UnsupportedError:
@@ -461,7 +461,7 @@ def _build(
     try:
         built.arrow_type  # noqa: B018  # raises on an unknown type
     except UnsupportedError:
-        pass  # raised again where the column is read: it does not stop the others
+        pass  # raised again when this column is read: the others stay readable
     except (pa.ArrowException, ValueError, TypeError) as error:
         raise CorruptFileError(f"field {message.name!r}: {error}") from error
     return built
@@ -507,7 +507,7 @@ def _append(
 ) -> None:
     if depth > MAX_DEPTH:
         raise InvalidInputError(f"field {field.name!r}: more than {MAX_DEPTH} levels deep")
-    check_no_null(field.name)
+    check_null_characters(field.name)
     metadata = _texts(field.metadata, f"field {field.name!r}")
     arrow = field.type
     if isinstance(arrow, pa.BaseExtensionType):

@@ -205,12 +205,12 @@ class Job(asyncio.Future[T]):
 
 
 def in_thread(executor: Executor, job: Callable[[], T], loop: asyncio.AbstractEventLoop) -> Job[T]:
-    """The result of a job of an executor.
+    """Run a job in an executor, and return a future of its result.
 
-    As `loop.run_in_executor`, whose results live on in a cycle until garbage is collected. A job
-    that calls `check_cancelled` ends soon after it was cancelled. Once the main thread has ended no
-    thread takes jobs any more; for other threads that go on, and for an object's `__del__`, it is
-    done here.
+    Unlike `loop.run_in_executor`, it makes no reference cycle that holds the result until garbage
+    is collected. A job that calls `check_cancelled` ends soon after the future was cancelled. After
+    the end of the main thread executors accept no jobs: then the job runs in the calling thread,
+    which may be another thread that goes on, or an object's `__del__`.
     """
     future: Job[T] = Job(loop=loop)
 

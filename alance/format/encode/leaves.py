@@ -137,13 +137,14 @@ def _indices(data: Bytes, bits: int, num_items: int, valid: Mask | None, where: 
 
 
 def check_offsets(offsets: npt.NDArray[np.integer[Any]], num_values: int, where: str) -> None:
-    """Check the offsets of strings or lists, which Arrow does not do by itself.
+    """Refuse damaged offsets of strings or lists, which Arrow does not check by itself.
 
     Args:
-        num_values: bytes or items that there are.
+        num_values: number of bytes or items that the offsets point into.
+        where: name of the field, for the message.
 
     Raises:
-        InvalidInputError: offsets that decrease, or leave the values.
+        InvalidInputError: the offsets decrease, or point outside of the values.
     """
     if offsets[0] < 0 or offsets[-1] > num_values or (offsets[1:] < offsets[:-1]).any():
         raise InvalidInputError(f"field {where!r}: offsets decrease or leave the buffer")

@@ -160,17 +160,17 @@ class _Leaf:
 
 
 def _all_null(field: Field, values: PageValues) -> PageValues:
-    """Structs without fields as dense pages have them: all null, which says that there is nothing.
+    """Mark all structs without fields as null, as dense pages store them: they have no values.
 
     Raises:
-        InvalidInputError: some are null, for which there is no level left.
+        InvalidInputError: some structs are null, which the page could not tell from the others.
     """
     inner, *outer = values.layers
     definition = values.definition
     if inner is Layer.NULLABLE_ITEM and definition is not None and (definition == 1).any():
         raise InvalidInputError(
             f"field {field.name!r}: null structs without fields in a file before version 2.3; "
-            f"write a struct that has a field, or a file of version 2.3"
+            "write a struct that has a field, or a file of version 2.3"
         )
     if values.rep is None and definition is None:
         return values._replace(layers=(Layer.NULLABLE_ITEM,))

@@ -54,7 +54,10 @@ class VectorType:
 
     @classmethod
     def of(cls, type_: pa.DataType) -> VectorType | None:
-        """None: no vectors, nor lists of such. Tensors are the vectors that they are stored as."""
+        """Vector type of an Arrow type; None if it is neither vectors nor lists of vectors.
+
+        A tensor counts as the fixed-size list that stores it.
+        """
         is_multi = pa.types.is_list(type_) or pa.types.is_large_list(type_)
         arrow = type_.value_type if is_multi else type_
         if isinstance(arrow, pa.FixedShapeTensorType):

@@ -70,10 +70,10 @@ def array_of(block: Block, arrow: pa.DataType, valid: Mask | None) -> pa.Array:
 
 
 def narrow(offsets: Int32s | Int64s, *, large: bool) -> pa.Buffer:
-    """Offsets in the width that a type has.
+    """Offsets as a buffer of the width that a type has: 64 bits if it is large, else 32.
 
     Raises:
-        UnsupportedError: they do not fit.
+        BatchTooLargeError: the offsets do not fit into 32 bits.
     """
     if not large and int(offsets[-1]) > MAX_OFFSET:
         raise BatchTooLargeError(

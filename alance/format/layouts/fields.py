@@ -152,10 +152,10 @@ def _open_leaf(root: Field, leaf: LeafColumn, pages: Sequence[PageValues]) -> _L
 
 
 def _without_values(page: PageValues, depth: int) -> Structure:
-    """The structure that a page of structs without fields says.
+    """Read the structure of a page of structs without fields, which has no values.
 
-    Levels say that all of them are null, as nothing else says that there are no values. A page of
-    a single layer stands for all: neither they nor what is around them is ever null.
+    Its levels mark all of these structs as null because they have no values; such nulls are left
+    out. A page with a single layer stands for all `depth` layers, in which nothing is null.
     """
     structure = unravel(page, own_nulls=False)
     if len(structure) == 1 and page.structure is None:

@@ -50,7 +50,7 @@ def update(draft: Draft, change: Update) -> None:
     """Moved rows keep their ids; rows changed in place leave the indices of what changed.
 
     Raises:
-        InvalidInputError: bytes that are no roaring bitmap.
+        InvalidInputError: a fragment's bitmap of updated offsets is no roaring bitmap.
     """
     assert draft.previous is not None
     for key, content in change.updated_fragment_offset_bitmaps.items():

@@ -12,7 +12,7 @@ from alance.checks import some_of
 from alance.errors import InvalidInputError
 from alance.format.field import check_primary_key
 from alance.format.proto import table_pb2
-from alance.format.schema import check_no_null, check_not_reserved
+from alance.format.schema import check_not_reserved, check_null_characters
 from alance.format.table.drafted import DraftedFragments
 from alance.format.table.flags import STABLE_ROW_IDS
 from alance.format.table.lineage import mark_created
@@ -201,14 +201,14 @@ class Draft:
         """Replace the schema.
 
         Raises:
-            InvalidInputError: a new column of a name that is reserved, a new name with nulls, a
+            InvalidInputError: a new column with a reserved name, a new name with null characters, a
                 field that cannot be part of the primary key.
         """
         new_fields = list(fields)
         named = {(field.id, field.name) for field in self.message.fields}
         for new in new_fields:
             if (new.id, new.name) not in named:
-                check_no_null(new.name)
+                check_null_characters(new.name)
         before = {field.name for field in self.message.fields if field.parent_id == -1}
         check_not_reserved(
             field.name for field in new_fields if field.parent_id == -1 and field.name not in before

@@ -71,7 +71,7 @@ def inserted_keys(case: Case) -> Found:
 
 
 def _is_primary(case: Case, keys: transaction_pb2.Transaction.KeyExistenceFilter) -> bool:
-    """Whether keys may be those of the table's primary key, which all rows have to keep."""
+    """True if the keys may be primary keys of the table; those of unknown fields may be."""
     schema = case.base.schema
     primary = {schema.field(name).id for name in schema.primary_key}
     return bool(primary) and (not keys.field_ids or set(keys.field_ids) == primary)
@@ -98,9 +98,9 @@ def may_share_keys(
     ours: transaction_pb2.Transaction.KeyExistenceFilter,
     theirs: transaction_pb2.Transaction.KeyExistenceFilter,
 ) -> bool:
-    """Whether two filters may have a key in common, or cannot be compared.
+    """True if two filters may have a key in common, or cannot be compared.
 
-    A filter without fields is of a merge whose keys are not known.
+    A filter without field ids comes from a merge whose keys are unknown.
     """
     kind = ours.WhichOneof("data")
     if list(ours.field_ids) != list(theirs.field_ids) or kind != theirs.WhichOneof("data"):

@@ -133,7 +133,7 @@ class Manifest:
 
     @property
     def timestamp(self) -> datetime | None:
-        """When the version was committed, UTC, to the microsecond; None where it is not told."""
+        """Time of the commit, UTC, to the microsecond; None if the manifest has none."""
         return timestamp_of(self.head)
 
     @property
@@ -175,14 +175,14 @@ def whole_message(head: table_pb2.Manifest, fragments: bytes) -> table_pb2.Manif
 
 
 def timestamp_of(head: table_pb2.Manifest) -> datetime | None:
-    """When a version was committed; None where it is not told."""
+    """Time of the commit of a version, as `commit_time`; None if the manifest has none."""
     if not head.HasField("timestamp"):
         return None
     return commit_time(head.timestamp.seconds, head.timestamp.nanos)
 
 
 def commit_time(seconds: int, nanos: int) -> datetime | None:
-    """The time that a manifest tells, UTC, to the microsecond; None if no calendar has it."""
+    """Convert a timestamp to UTC, to the microsecond; None if its year is not within 1 to 9999."""
     try:
         return datetime.fromtimestamp(seconds, UTC).replace(
             microsecond=min(999_999, max(0, nanos // 1000))
@@ -192,7 +192,7 @@ def commit_time(seconds: int, nanos: int) -> datetime | None:
 
 
 class ManifestParts(NamedTuple):
-    """What a manifest says, which never changes, and what was made of it; see `Manifest.of`."""
+    """Parsed parts of a manifest, which never change, and a memo of what was derived from them."""
 
     head: table_pb2.Manifest
     schema: Schema
@@ -246,7 +246,7 @@ def parse_manifest(content: memoryview, where: str) -> Manifest:
 
 
 def parse_parts(content: memoryview, where: str) -> ManifestParts:
-    """What a manifest says, for who needs no `Manifest` of it: a third of the work.
+    """Parse a manifest into its parts, without a `Manifest` of them: a third of the work.
 
     Raises:
         CorruptFileError, UnsupportedError: as for `parse_manifest`.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAIN: Final = "main"
-CLONE: Final = "alance.clone"  # metadata of a tag: the URI of a shallow clone that needs it
+CLONE: Final = "alance.clone"  # key in a tag's metadata: the URI of a shallow clone of the version
 SUFFIX: Final = ".json"
 _SEGMENT: Final = re.compile(r"[\w.-]+")
 # RFC 3339 with up to nanoseconds; datetime keeps microseconds.
@@ -49,7 +49,7 @@ class TagContents:
 
     @property
     def clone_uri(self) -> str | None:
-        """The URI of the shallow clone that needs the version; None: a tag of a user."""
+        """URI of the shallow clone that needs the version; None for a tag that a user made."""
         return self.metadata.get(CLONE)
 
 

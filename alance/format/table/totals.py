@@ -1,7 +1,7 @@
-"""What a list of versions says of each, from the bytes of many manifests in one kernel call.
+"""Totals of versions for listings, read from the bytes of many manifests by one kernel call.
 
-Schema, indices and transaction of a manifest are not looked into, unless something about it is
-unusual: then it is parsed as a whole.
+The kernel skips schema, indices and transaction. A manifest that it finds unusual is parsed as a
+whole instead.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class VersionTotals(NamedTuple):
     """Number and time of a version, and totals of its fragments."""
 
     version: int
-    timestamp: datetime | None  # UTC; None: not told
+    timestamp: datetime | None  # UTC; None: the manifest has none
     num_fragments: int
     num_files: int
-    file_bytes: int  # of the files whose size is told
+    file_bytes: int  # of the files whose size is recorded
     num_deletion_files: int
     num_deleted_rows: int
     num_rows: int  # deleted ones included
@@ -53,11 +53,11 @@ class VersionTotals(NamedTuple):
 
 
 def parse_totals(contents: Sequence[memoryview], places: Sequence[str]) -> list[VersionTotals]:
-    """The totals of manifests. CPU work.
+    """Read the totals of manifests. CPU work.
 
     Args:
         contents: the whole content of each file.
-        places: their names, for messages.
+        places: names of the files, for messages.
 
     Raises:
         CorruptFileError: bytes that contradict the format.

@@ -98,7 +98,7 @@ class Columns:
             self.blobs.add(number)
         if field.logical_type == "struct" and not field.is_packed:
             if not field.children and not in_list:
-                self.units.append(Unit(field, path))  # nothing else shows its rows, or its nulls
+                self.units.append(Unit(field, path))  # no child has its rows and nulls
             elif not in_list:
                 self.headers.append(number)
             for place, child in enumerate(field.children):

@@ -107,7 +107,7 @@ class LeafRows:
             with page.place.checking():
                 values = narrowed(piece.decode(), arrow)
                 array = values_array(self.field, arrow, values.block, values.valid)
-                arrays.append(_present_blobs(array) if self.field.is_blob_v1 else array)
+                arrays.append(_with_null_blobs(array) if self.field.is_blob_v1 else array)
         if not arrays:
             return pa.nulls(0, arrow)
         if len(arrays) == 1:
@@ -120,8 +120,8 @@ class LeafRows:
             ) from error
 
 
-def _present_blobs(places: pa.Array) -> pa.Array:
-    """Places of blobs, null where they are (1, 0), which is how pages of 2.0 store a null."""
+def _with_null_blobs(places: pa.Array) -> pa.Array:
+    """Replace the descriptions (1, 0) of blobs by null: pages of 2.0 store a null that way."""
     positions, sizes = (as_numbers(places.field(name)) for name in ("position", "size"))
     valid = (positions != 1) | (sizes != 0)
     children = [places.field(number) for number in range(places.type.num_fields)]

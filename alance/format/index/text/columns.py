@@ -35,7 +35,7 @@ _POSITIONS: Final = {
     "positions_codec": "packed_delta_v1",
 }
 _BINARIES: Final = pa.list_(pa.field("item", pa.large_binary()))
-TOKEN_SET: Final = {"token_set_format": "fst"}  # pylance merges none of different formats
+TOKEN_SET: Final = {"token_set_format": "fst"}  # pylance merges only segments of one format
 TOKENS: Final = pa.schema(
     [
         pa.field(name, type_, nullable=False)
@@ -77,10 +77,10 @@ def metadata_rows(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def token_rows(words: Sequence[str]) -> pa.RecordBatch:
-    """The row of tokens, as a transducer; the number of each is its place in `words`.
+    """Encode tokens as a transducer, in one row; a token's number is its position in `words`.
 
     Raises:
-        CorruptFileError: a token that is there twice.
+        CorruptFileError: a token occurs twice.
     """
     contents = text_array([word.encode() for word in words], pa.large_string())
     order = pc.array_sort_indices(contents).cast(pa.uint32())

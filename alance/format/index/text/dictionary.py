@@ -2,7 +2,7 @@
 
 `part_N_tokens.lance` has a row for each token (`_token`, `_token_id`), or one row with all of them
 as a transducer (`_token_fst_bytes`, `_token_next_id`, `_token_total_length`). A token's number is
-its row in `part_N_invert.lance`. New files have transducers, as pylance's.
+its row in `part_N_invert.lance`. New files have a transducer, as pylance's do.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _of_transducer(batch: pa.RecordBatch) -> tuple[Bytes, int, int]:
     ):
         raise CorruptFileError(f"text index: a dictionary of {batch.num_rows} rows, {batch.schema}")
     content = np.frombuffer(columns[0][0].as_buffer(), np.uint8)
-    # It says itself how many there are: `_token_next_id` of old releases may be greater.
+    # A transducer has its number of tokens; `_token_next_id` of old releases may be greater.
     return content, int.from_bytes(content[-20:-12].tobytes(), "little"), columns[2][0].as_py()
 
 

@@ -176,11 +176,13 @@ class Documents:
         return np.flatnonzero(is_there), docs if order is None else order[docs]
 
     def fragments(self) -> Int64s:
-        """The fragments of documents whose ids are addresses, ascending."""
+        """Fragments of the documents, ascending. The ids of the documents must be row addresses."""
         numbers = (self.ids >> np.uint64(32)).view(np.int64)
         is_first = np.ones(len(numbers), np.bool_)
         np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
-        return np.unique(numbers[is_first])  # few: documents of a fragment follow each other
+        return np.unique(
+            numbers[is_first]
+        )  # a short array: documents of a fragment are consecutive
 
     @property
     def num_bytes(self) -> int:

@@ -153,11 +153,11 @@ class TextParams:
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
     def details(self, *, of_elements: bool = False, version: int = 2) -> bytes:
-        """The message in the index's record; it has no stop words of one's own.
+        """Serialize the details for the index's record, which has no place for custom stop words.
 
         Args:
             of_elements: documents are the elements of lists, not rows.
-            version: of the format of posting lists.
+            version: format version of the posting lists.
         """
         return text_index_pb2.InvertedIndexDetails(
             base_tokenizer=self.base_tokenizer,
@@ -211,7 +211,7 @@ def is_written_here(details: bytes) -> bool:
 
 
 def as_written_here(details: bytes) -> bytes:
-    """The same details, of posting lists that are written as new ones are."""
+    """Details for posting lists that are written again: in blocks of 128, of format 2 or later."""
     message = _details(details)
     message.block_size = 128
     message.posting_format_version = max(2, message.posting_format_version)
