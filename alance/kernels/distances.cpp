@@ -71,7 +71,8 @@ int64_t short_distance(const uint32_t* text, int64_t size, const uint32_t* other
   return distance;
 }
 
-// The distances of the prefixes of a text to a prefix of the other one, to one that is longer.
+// Extends a row of edit distances, of each prefix of `text` to a prefix of the other text, by
+// `other`, the characters behind that prefix.
 void extend_row(const uint32_t* text, int64_t size, const uint32_t* other, int64_t length,
                 int64_t* row) {
   for (int64_t j = 0; j < length; ++j) {
@@ -92,10 +93,10 @@ int64_t long_distance(const uint32_t* text, int64_t size, const uint32_t* other,
   return row[size];
 }
 
-// `extend_row` for callers that compare long texts in steps; the row as it is afterwards.
+// Returns the row after `extend_row`, for callers that compare long texts in steps.
 nb::object edit_row(const In<int64_t>& row, const In<uint32_t>& codes,
                     const In<uint32_t>& other_codes) {
-  if (row.size() != codes.size() + 1) corrupt("distances: a number for each prefix");
+  if (row.size() != codes.size() + 1) corrupt("distances: the row needs a number for each prefix");
   const auto size = static_cast<int64_t>(codes.size());
   Owned<int64_t> out(size + 1);
   {

@@ -1,4 +1,4 @@
-// Floats whose equal values have equal bits: of the two zeros, and of all NaNs, one each.
+// Canonical floats: one zero and one NaN, so that equal values have equal bits.
 #include <algorithm>
 
 #include "container.hpp"
@@ -8,7 +8,7 @@
 namespace alance {
 namespace {
 
-constexpr int64_t kBlock = 4096;  // values that are looked at before it is known whether to go on
+constexpr int64_t kBlock = 4096;  // values per block of the check, which ends at a block with a value to replace
 
 // The bits of a float of some width: T is the unsigned type of that width.
 template <typename T>
@@ -58,11 +58,11 @@ ALANCE_CANONICAL(uint16_t, half)
 ALANCE_CANONICAL(uint32_t, single)
 ALANCE_CANONICAL(uint64_t, whole)
 
-// The bytes of the floats with one zero and one NaN; none where they are so already.
+// Returns the bytes of floats with one zero and one NaN, or None if they are so already.
 nb::object canonical_floats(const Bytes& values, int bits) {
   const auto size = static_cast<int64_t>(values.size());
-  if (bits != 16 && bits != 32 && bits != 64) corrupt("floats: of 16, 32 or 64 bits");
-  if (size % (bits / 8)) corrupt("floats: bytes that are no whole number of them");
+  if (bits != 16 && bits != 32 && bits != 64) corrupt("floats: expected 16, 32 or 64 bits per value");
+  if (size % (bits / 8)) corrupt("floats: the bytes are no whole number of values");
   const int64_t count = size / (bits / 8);
   const uint8_t* data = values.data();
   Owned<uint8_t> out(0);

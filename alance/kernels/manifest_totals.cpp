@@ -1,5 +1,5 @@
-// What a list of versions says of each: number, time, flags, and totals of its fragments. Manifests
-// of many versions are read in one call, without their schema, indices and transaction.
+// Totals of versions for listings: number, time, flags, and sums over the fragments. One call reads
+// many manifests, and skips their schemas, indices and transactions.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kFooter = 16, kLength = 4;  // bytes behind the message and before it
 constexpr std::string_view kMagic = "LANC";
-// Of Manifest.
+// Fields of Manifest.
 constexpr uint32_t kFragments = 2, kVersion = 3, kTimestamp = 7, kReader = 9, kWriter = 10,
                    kWriterVersion = 13, kMaxFieldId = 24;
 constexpr uint32_t kFiles = 2, kDeletions = 3, kRows = 4;  // of DataFragment
@@ -35,7 +35,8 @@ struct Totals {
   }
 };
 
-// The last value of a number in a message; `ok` false: the message is cut short.
+// Returns the last value of a varint field, 0 if there is none; `ok` is set to false if the message
+// is truncated.
 uint64_t number_in(std::string_view message, uint32_t field, bool& ok) {
   ProtoWire wire(message);
   uint64_t value = 0;
@@ -77,7 +78,7 @@ bool read_fragment(std::string_view record, Totals& totals) {
   return ok && wire.ok && add(totals.rows, rows) && add(totals.deleted_rows, deleted);
 }
 
-// False: something is unusual or wrong, and the caller parses the manifest as a whole.
+// Returns false if anything is unusual or wrong; the caller then parses the manifest as a whole.
 bool read_message(std::string_view message, Totals& totals) {
   ProtoWire wire(message);
   bool has_writer = false, ok = true;
@@ -121,7 +122,7 @@ bool read_manifest(std::string_view content, Totals& totals) {
   return read_message(content.substr(static_cast<size_t>(position) + kLength, length), totals);
 }
 
-// A row of `kColumns` numbers for each manifest; the first is 0 where it is to be parsed as a whole.
+// Returns `kColumns` numbers for each manifest; the first is 0 if it must be parsed as a whole.
 Numpy<int64_t> manifest_totals(const Bytes& content, const In<int64_t>& stops) {
   const auto count = static_cast<int64_t>(stops.size());
   Owned<int64_t> out(count * kColumns);
@@ -131,7 +132,7 @@ Numpy<int64_t> manifest_totals(const Bytes& content, const In<int64_t>& stops) {
     for (int64_t i = 0; i < count; ++i) {
       const int64_t stop = stops.data()[i];
       if (stop < start || static_cast<size_t>(stop) > content.size())
-        corrupt("manifests: ends beyond the bytes");
+        corrupt("manifests: their ends decrease or are beyond the bytes");
       Totals totals;
       const std::string_view bytes(reinterpret_cast<const char*>(content.data()) + start,
                                    static_cast<size_t>(stop - start));

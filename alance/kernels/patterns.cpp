@@ -30,7 +30,7 @@ struct Content {
 
 using Find = int64_t (*)(const Content&, int64_t, std::string_view);
 
-// A longer text is sought by an algorithm whose time does not grow with its length.
+// Bytes; longer patterns are found by `memmem`, whose time does not grow with the pattern.
 constexpr size_t kLongText = 64;
 
 bool is_at(const uint8_t* data, std::string_view plain) {

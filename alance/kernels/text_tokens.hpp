@@ -1,4 +1,4 @@
-// Tokens that lie one behind the other.
+// Tokens as consecutive bytes and their offsets.
 #pragma once
 #include <string_view>
 

@@ -1,4 +1,4 @@
-// The map of an inverted index from tokens to numbers, as a transducer: read, and written.
+// Reads and writes the dictionary of an inverted index: a transducer from tokens to numbers.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -10,11 +10,11 @@
 namespace alance::text {
 namespace {
 
-// The inputs that nodes have a number for, so that they need no byte.
+// Inputs that a node can name in its state byte, without a byte of their own.
 constexpr char kCommon[] = "te/oasripcnw.hlm-du012g=:bf3y5&_4v9678k%?xCDASFIBEjPTzRNM+LOqHG";
 constexpr int64_t kHeader = 16, kTrailer = 20;
 
-// By eight bytes at once: a table for each of them.
+// Eight bytes per step, with a table for each of them.
 uint32_t crc32c(const uint8_t* data, int64_t size) {
   static const auto tables = [] {
     std::array<std::array<uint32_t, 256>, 8> entries{};
@@ -47,16 +47,16 @@ uint64_t little(const uint8_t* at, int64_t size) {
   return value;
 }
 
-// A node: its address is that of its last byte, and it is read backward.
+// A node of a transducer. Its address is that of its last byte, and it is read backward.
 struct Node {
   int64_t num = 0;  // transitions
   bool is_final = false;
   uint64_t final_output = 0;
-  int64_t inputs = 0, deltas = 0, outputs = 0;  // where the first one's are
+  int64_t inputs = 0, deltas = 0, outputs = 0;  // where those of the first transition are
   int64_t delta_width = 0, output_width = 0;
   int64_t low = 0;      // the node's first byte
-  int common = -1;      // the input of a node with one transition, where it has no byte
-  bool is_next = false;  // the target ends right below
+  int common = -1;      // index in kCommon of the only input; -1: inputs have bytes
+  bool is_next = false;  // the target's last byte is right below this node
 
   uint8_t input(const uint8_t* data, int64_t k) const {
     return common >= 0 ? static_cast<uint8_t>(kCommon[common]) : data[inputs - k];
@@ -145,7 +145,7 @@ class Transducer {
     root_ = static_cast<int64_t>(root);
   }
 
-  // The numbers of tokens; -1 where there is none.
+  // Returns the number of each token; -1 if the dictionary lacks it.
   Numpy<int64_t> find(In<int64_t> asked_offsets, Bytes asked) const {
     const Tokens queries(asked_offsets, asked);
     Owned<int64_t> numbers(queries.count);
@@ -164,7 +164,7 @@ class Transducer {
       nb::gil_scoped_release release;
       std::vector<Step> path;
       std::vector<uint8_t> key;
-      // Every node leads to a key, so that the work is that of the keys.
+      // Every node must lead to a key: so the work is bounded by the bytes of all keys.
       const auto enter = [&](int64_t address, uint64_t output) {
         const Node node = node_at(data_, address);
         if (node.is_final) {
@@ -238,7 +238,7 @@ class Transducer {
   int64_t root_ = 0;
 };
 
-// --- The same, written: nodes and bytes as the `fst` crate makes them ---
+// --- Writing: nodes and bytes are those of the `fst` crate ---
 
 struct Transition {
   uint8_t input;
@@ -254,14 +254,14 @@ struct NewNode {
   bool operator==(const NewNode&) const = default;
 };
 
-// Nodes that were written, so that equal ones are written once. A table of pairs, of which the older
-// one is forgotten: memory is bounded, and the nodes that are missed are few. Its size and hash are
-// those of the `fst` crate, so that the bytes are the same as pylance's.
+// Memo of written nodes, so that equal nodes are written once. Each bucket of the hash table holds
+// two nodes and evicts the older one: memory is bounded, and few nodes are written twice. Size and
+// hash are those of the `fst` crate, so that the bytes are the same as pylance's.
 class WrittenNodes {
  public:
   WrittenNodes() : cells_(2 * kBuckets) {}
 
-  // The cell of a node; its address is 0 where the node is not yet written.
+  // Returns the address of a node for reading and setting; 0 if the node is not yet written.
   int64_t& address(const NewNode& node) {
     Cell* pair = cells_.data() + 2 * (hash(node) % kBuckets);
     if (pair[0].address && pair[0].node == node) return pair[0].address;
@@ -306,23 +306,23 @@ class TransducerWriter {
     put(0, 8);  // the type
   }
 
-  // Adds a token that is behind all others.
+  // Adds a token; tokens ascend.
   void add(std::string_view token, uint64_t number) {
     ++num_tokens_;
-    size_t shared = 0;  // bytes that it has in common with the token before
+    size_t shared = 0;  // bytes in common with the previous token
     for (; shared < token.size(); ++shared) {
       Open& node = open_[shared];
       if (!node.is_pending || node.pending.input != static_cast<uint8_t>(token[shared])) break;
-      // The output that both tokens have stays, the rest moves to what is behind.
-      const uint64_t both = std::min(node.pending.output, number);
-      const uint64_t rest = node.pending.output - both;
-      number -= both;
-      node.pending.output = both;
-      if (!rest) continue;
+      // The output common to both tokens stays here, the surplus moves to the transitions behind.
+      const uint64_t common = std::min(node.pending.output, number);
+      const uint64_t surplus = node.pending.output - common;
+      number -= common;
+      node.pending.output = common;
+      if (!surplus) continue;
       Open& behind = open_[shared + 1];
-      if (behind.node.is_final) behind.node.final_output += rest;
-      for (Transition& each : behind.node.transitions) each.output += rest;
-      if (behind.is_pending) behind.pending.output += rest;
+      if (behind.node.is_final) behind.node.final_output += surplus;
+      for (Transition& each : behind.node.transitions) each.output += surplus;
+      if (behind.is_pending) behind.pending.output += surplus;
     }
     close(shared);
     for (size_t i = shared; i < token.size(); ++i) {
@@ -352,7 +352,7 @@ class TransducerWriter {
     bool is_pending = false;
   };
 
-  // Writes the nodes behind the first ones, whose number is one more than `depth`.
+  // Writes all open nodes except the first `depth + 1`.
   void close(size_t depth) {
     while (open_.size() > depth + 1) {
       const int64_t target = written(open_.back().node);
@@ -430,7 +430,7 @@ class TransducerWriter {
   uint64_t num_tokens_ = 0;
 };
 
-// A map of tokens, which ascend, to numbers, as a transducer.
+// Encodes a map from ascending tokens to numbers as a transducer.
 Numpy<uint8_t> encode_transducer(In<int64_t> offsets, Bytes data, In<uint32_t> numbers) {
   const Tokens tokens(offsets, data);
   if (tokens.count != static_cast<int64_t>(numbers.size()))
