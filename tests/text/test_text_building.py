@@ -192,7 +192,7 @@ async def test_a_config_of_pylance_makes_an_index_of_texts(tmp_path: Path) -> No
     with pytest.raises(TypeError, match="colour"):
         await dataset.create_scalar_index("text", IndexConfig("fts", {"colour": 1}))
     for unknown in (7, None, IndexConfig(7, {})):  # type: ignore[arg-type]
-        with pytest.raises(alance.UnsupportedError, match="expected text, or what has index_type"):
+        with pytest.raises(alance.UnsupportedError, match="or an object with index_type"):
             await dataset.create_scalar_index("text", unknown)  # type: ignore[arg-type]
-    with pytest.raises(alance.UnsupportedError, match="INVERTED of texts"):
+    with pytest.raises(alance.UnsupportedError, match="INVERTED for texts"):
         await dataset.create_index("text", "words")

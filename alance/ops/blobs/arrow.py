@@ -84,18 +84,21 @@ def blob_array(values: Iterable[Blob | bytes | bytearray | memoryview | str | No
 
 
 def blob_values(values: Iterable[object], field: pa.Field) -> pa.Array:
-    """Python values of a field that is of blobs, or has some inside: as `blob_array` takes them, or
-    mappings of the members of its structs.
+    """Build a column from Python values, for a field that is a blob or has blobs inside.
+
+    Args:
+        values: a blob is what `blob_array` takes, or a mapping of its members; a struct is a
+            mapping, a list an iterable.
 
     Raises:
         InvalidInputError: a blob of another type.
-        ArrowException, TypeError, ValueError: values that make no such column.
+        ArrowException, TypeError, ValueError: values that do not fit the field.
     """
     return pa.array([_with_blobs(value, field) for value in values], _values_type(field))
 
 
 def _with_blobs(value: Any, field: pa.Field) -> Any:
-    """A value of a field whose blobs are structs."""
+    """Replace the blobs inside a value by their structs."""
     if value is None:
         return None
     if _is_blob_v2(field):
@@ -108,7 +111,7 @@ def _with_blobs(value: Any, field: pa.Field) -> Any:
 
 
 def _values_type(field: pa.Field) -> pa.DataType:
-    """The type of a field, with blobs as structs of all their members."""
+    """Arrow type of a field, with blobs as structs of all their members."""
     arrow = field.type
     if _is_blob_v2(field):
         return LOGICAL

@@ -4,9 +4,9 @@ First the manifests of old versions are deleted, then versions that others made 
 looked at, then the files that none needs are deleted. So no version is ever there without its
 files; what an interrupted cleanup leaves is unverified, and goes a week later.
 
-Tags keep versions for shallow clones, too, see `ops/refs/clone_notes.py`. One that is put while the
-manifest of its version is being deleted keeps the files of that version. From then on nothing tells
-which these are, so that all files stay until the tag is deleted.
+Tags also keep the versions that shallow clones read, see `ops/refs/clone_notes.py`. If such a tag
+is put while the manifest of its version is being deleted, the files of that version stay. Later
+cleanups cannot tell which files these are, so they remove no files until the tag is deleted.
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ class Deleter:
         return ()
 
     async def remove_index_folders(self, removed: Sequence[CleanupCandidateFile]) -> None:
-        """Remove the folders of index segments that are empty without some files.
+        """Remove the folders of index segments that are empty once these files are removed.
 
-        No writer comes back to the folder of a segment that is in no version. Other folders stay:
-        somebody may be about to write there.
+        No writer returns to the folder of a segment that is in no version. Other folders stay,
+        since a writer may be about to use them.
         """
         for folder in {name for file in removed if (name := _index_folder(file)) is not None}:
             store, path = self._engine.registry.resolve(self._table.folder(folder))
@@ -148,7 +148,7 @@ class _Contents:
         manifests: of this table or branch by version, detached ones too.
         names: what each of these versions needs, as numbers of `index`.
         of_branches: what versions of the branches below need.
-        branch_versions: these versions, by branch.
+        branch_versions: numbers of the versions of the branches below, by branch.
         objects: tells which objects a version's managed blobs are in; None: they all stay.
         is_managed: whether a version may have managed blobs.
     """
@@ -349,16 +349,16 @@ def _manifests(table: Table, listed: Iterable[files.Listed]) -> dict[int, Manife
 async def _needs_of_all(
     engine: Engine, places: Sequence[ManifestLocation], contents: _Contents
 ) -> list[tuple[datetime | None, Int32s]]:
-    """Of versions, in the same order: when each was made, and what it needs.
+    """Time of each version and numbers of the files that it needs, in the order of `places`.
 
-    Some MiB of manifests are read at once, and parsed by one pool job.
+    Cost: the manifests are read in groups of `TOGETHER_BYTES`; one pool job parses a group.
     """
     needs: list[tuple[datetime | None, Int32s]] = []
     for group in grouped(places, lambda place: place.num_bytes or 0, TOGETHER_BYTES):
         read = await read_manifests(engine, group)
         parsed = await engine.pool.run(partial(_parsed_needs, group, read, contents.index))
-        for where, own in zip(group, parsed, strict=True):
-            needs.append(own or await _needs(engine, where, contents))
+        for where, version_needs in zip(group, parsed, strict=True):
+            needs.append(version_needs or await _needs(engine, where, contents))
     return needs
 
 
@@ -367,7 +367,10 @@ def _parsed_needs(
     read: Sequence[memoryview | None],
     index: files.NameIndex,
 ) -> list[tuple[datetime | None, Int32s] | None]:
-    """What versions need. None for one that is gone, or whose managed blobs are to be asked."""
+    """Time and needed files of versions. CPU.
+
+    None stands for a version that is gone, or that may have managed blobs: `_needs` reads it alone.
+    """
     needs: list[tuple[datetime | None, Int32s] | None] = []
     for where, content in zip(places, read, strict=True):
         if content is None:
@@ -437,7 +440,7 @@ def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[s
 
 
 async def _made_meanwhile(engine: Engine, table: Table, contents: _Contents) -> set[str]:
-    """The files that versions, branches and clones need that were made since `_look`."""
+    """Names of files needed by versions, branches and clones that were created since `_look`."""
     tags, branches, listed = await asyncio.gather(
         refs.list_tags(engine, table),
         refs.list_branches(engine, table),
@@ -446,7 +449,7 @@ async def _made_meanwhile(engine: Engine, table: Table, contents: _Contents) -> 
     new = [
         where for key, where in _manifests(table, listed).items() if key not in contents.manifests
     ]
-    names = [own for _, own in await _needs_of_all(engine, new, contents)]
+    names = [numbers for _, numbers in await _needs_of_all(engine, new, contents)]
     for name in _below(table.branch, branches):
         if name not in contents.branches:
             names += await _of_branch(engine, table, name, contents)

@@ -63,7 +63,7 @@ def object_names(locations: Iterable[str]) -> Iterator[str]:
 
 
 def names_of_fragment(message: table_pb2.DataFragment) -> Iterator[str]:
-    """The names of all that a fragment's record says."""
+    """Names of all files that a fragment's record lists."""
     for file in message.files:
         yield f"{DATA}/{file.path}"
         if file.HasField("base_id"):
@@ -86,7 +86,7 @@ def names_of_fragment(message: table_pb2.DataFragment) -> Iterator[str]:
 def names_beside_fragments(
     head: table_pb2.Manifest, indices: Iterable[table_pb2.IndexMetadata]
 ) -> Iterator[str]:
-    """The names of all else that a manifest says; of an index that of its folder."""
+    """Names of a manifest's transaction file and of the folders of its indices."""
     if head.transaction_file:
         yield f"{TRANSACTIONS}/{head.transaction_file}"
     for index in indices:
@@ -108,9 +108,9 @@ class NameIndex:
         indices: Iterable[table_pb2.IndexMetadata],
         objects: Iterable[str] = (),
     ) -> Int32s:
-        """The numbers of what a version needs; CPU work, in any thread.
+        """Numbers of the files that a version needs; CPU work, in any thread.
 
-        A fragment's record is parsed once, however many versions have the fragment.
+        The record of a fragment is parsed once, even if many versions have the fragment.
 
         Args:
             head, records, indices: of the version's manifest.

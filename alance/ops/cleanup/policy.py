@@ -184,10 +184,10 @@ def without_tagged(
 ) -> tuple[set[int], list[str]]:
     """The versions that no tag of the branch names, and a warning for each tag that does.
 
-    Tags that note clones are nobody's mistake, and no error.
+    Tags that note shallow clones keep versions, too, but never raise.
 
     Raises:
-        InvalidInputError: `is_error`, and there is a tag of a user.
+        InvalidInputError: `is_error`, and a tag that a user made names one of the versions.
     """
     holding = {
         name: tag for name, tag in tags.items() if tag.branch == branch and tag.version in matching
@@ -206,7 +206,7 @@ def without_tagged(
 
 
 def shown_tag(name: str, tag: TagContents) -> str:
-    """A tag in a message, with the clone that it is for."""
+    """Name of a tag for messages, with the shallow clone that it is for."""
     if tag.clone_uri is None:
         return f"tag {name!r}"
     return f"shallow clone {tag.clone_uri!r} (tag {name!r}; delete it when the clone is gone)"
@@ -215,10 +215,10 @@ def shown_tag(name: str, tag: TagContents) -> str:
 def clones_without_version(
     tags: Mapping[str, TagContents], versions: Mapping[str | None, Collection[int]]
 ) -> list[str]:
-    """A warning for each clone of a version that is gone: nothing tells which files it needs.
+    """A warning for each shallow clone whose version is gone, so that its files are unknown.
 
     Args:
-        versions: those that are there, by branch, of the branches that are looked at.
+        versions: existing versions by branch; tags on other branches are left out.
     """
     return [
         f"version {tag.version} is gone, no files are removed: {shown_tag(name, tag)}"

@@ -115,7 +115,7 @@ def cast(
 
 
 def _clocks_in_zone(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Timestamps without zone as a clock in the zone of `type_` shows them; others as they are."""
+    """Take timestamps without a zone as local times in the zone of `type_`; keep other values."""
     return in_zone_of(values, type_) if pa.types.is_timestamp(values.type) else values
 
 

@@ -138,7 +138,7 @@ def _total(segments: Sequence[IndexSegmentDescription]) -> int | None:
 
 def _messages(snapshot: Snapshot) -> list[table_pb2.IndexMetadata]:
     messages = sorted(snapshot.manifest.indices, key=lambda message: message.name)
-    # A MemWAL is listed, as by pylance: it says that the newest rows may be elsewhere.
+    # pylance lists a MemWAL, too. It tells users that the newest rows may be in its log.
     return [
         message for message in messages if message.name not in SYSTEM or message.name == MEM_WAL
     ]

@@ -79,14 +79,17 @@ class Checked:
 def kind_and_arguments(
     config: IndexConfig, arguments: Mapping[str, Any]
 ) -> tuple[str, dict[str, Any]]:
-    """The kind of a new index, as text, and its arguments: the config's beside others.
+    """Kind and arguments of a new index from an `IndexConfig`.
+
+    Args:
+        arguments: other arguments; parameters of the config take precedence.
 
     Raises:
-        UnsupportedError: no config.
+        UnsupportedError: `config` has no `index_type`, or one that is not text.
     """
     if not isinstance(config, IndexConfig) or not isinstance(config.index_type, str):
         raise UnsupportedError(
-            f"index of type {config!r}: expected text, or what has index_type and parameters"
+            f"index of type {config!r}: expected text, or an object with index_type and parameters"
         )
     return config.index_type, {**arguments, **config.parameters}
 

@@ -189,7 +189,8 @@ def check_new_vectors(base: Snapshot, new: NewVectorIndex) -> CheckedVectors:
     if kind is None:
         raise UnsupportedError(
             f"index of type {new.kind!r}: not written by this alance, expected "
-            f"{', '.join(INDEX_TYPES)}, or INVERTED of texts; create_scalar_index makes others"
+            f"{', '.join(INDEX_TYPES)}, or INVERTED for texts; "
+            "create_scalar_index builds the other types"
         )
     metric = str(new.metric).lower()
     metric = ALIASES.get(metric, metric)

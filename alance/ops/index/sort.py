@@ -1,7 +1,7 @@
 """Values with their row numbers in the order of an index, of any number of rows.
 
-A share of the budget is sorted in memory. What is more goes to files on the local disk, is cut
-there into ranges of values by a sample of them, and sorted range by range.
+Rows up to a share of the memory budget are sorted at once. More rows are spooled to the local disk,
+cut into ranges of values by a sample, and sorted range by range.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from alance.io.pool import DecodePool
 
 MEMORY: Final = 256 << 20
-# Of the memory, the bytes of rows that are sorted at once. Beside them are copies, what orders
-# them, rows on their way to files, what is scanned and written: a B-tree of 10 M keys then takes
-# 235 MiB of 256.
+# One part in so many of the budget is for rows that are sorted at once. The others are for copies
+# of these rows, sort keys, and pages being scanned, spooled and written: with 256 MiB, building a
+# B-tree of 10 M keys takes 235 MiB.
 SORTED_SHARE: Final = 8
 SAMPLES: Final = 64  # of a batch
 MANY: Final = 4096  # values of which nearly all differ where more than 2^15 are distinct
@@ -44,7 +44,7 @@ class RowSorter:
     """Sorts batches of the columns `values` and `ids`; rows of equal values keep their order.
 
     Attributes:
-        memory: bytes, about, of all that is held at once: rows, copies, what orders them.
+        memory: budget in bytes, about, for all that is held at once: rows, copies and sort keys.
     """
 
     pool: DecodePool

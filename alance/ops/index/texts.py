@@ -97,7 +97,7 @@ async def texts_like(
     except NotFoundError:
         if index.message.files:
             raise
-        return None  # of an old release, which has no such file
+        return None  # an index of an old release has no such file
     if told.is_rounded:
         return None  # pylance searches no index with blocks of several sizes
     of_elements = is_of_elements(index.message.index_details.value)
@@ -123,7 +123,7 @@ class TextSegmentBuilder(NewSegment):
         source: where the texts are.
         memory_bytes: of a partition before it is written.
         of_elements: its documents are the elements of lists, not rows.
-        version: of the format: that of the index's other segments, as pylance merges no others.
+        version: format version, that of the index's other segments: pylance merges only these.
     """
 
     source: TextSource

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class TooFewVectorsError(InvalidInputError):
-    """A codebook has more values than the column has vectors."""
+    """The column has fewer vectors than a codebook has values."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,8 +53,8 @@ class ValueIndexArguments(TypedDict, total=False):
         number_of_items: of "BLOOMFILTER": rows of a filter: 8192, if nothing is said.
         probability: of "BLOOMFILTER": how often a filter is wrong about a value: 0.00057, if
             nothing is said.
-        memory_bytes: of the rows of a build, 256 MiB, if nothing is said; more go to the local
-            disk. Of "ZONEMAP" and "BLOOMFILTER" a build needs no more than some MiB.
+        memory_bytes: memory budget of the build, 256 MiB by default, at least 1 MiB; rows beyond it
+            go to the local disk. Builds of "ZONEMAP" and "BLOOMFILTER" take a few MiB.
     """
 
     path: str
@@ -85,7 +85,7 @@ class ValueOptions:
     Attributes:
         path: of a JSON index: of the values in each document.
         zones: of indices of zones.
-        memory_bytes: of the rows of a build; more go to the local disk.
+        memory_bytes: memory budget of the build; rows beyond it go to the local disk.
     """
 
     path: str | None = None

@@ -155,8 +155,9 @@ async def vectors_like(
 async def _first_like(
     base: Snapshot, column: str, leaf: Field, index: Index
 ) -> VectorSegmentBuilder | None:
-    """A builder of the first segment of an index that has a record and no files, as that of
-    `UntrainedSegment`; None: there still are too few vectors to train by.
+    """Builder of the first trained segment of an index that has a record but no files.
+
+    `UntrainedSegment` writes such a record. Returns None while there are too few vectors to train.
     """
     details = vector_index_pb2.VectorIndexDetails.FromString(index.message.index_details.value)
     told, links = (
@@ -205,16 +206,16 @@ def _as_before(
 
 @dataclass(slots=True, eq=False)
 class UntrainedSegment(NewSegment):
-    """A record without files, of an index of PQ codes for which there are too few vectors.
+    """Record without files, for an index of PQ codes whose column has too few vectors to train.
 
-    As pylance makes it: it covers no fragment, so that searches compare every vector, until
-    `optimize_indices` trains it.
+    It is that of pylance. It covers no fragment, so searches compare every vector until
+    `optimize_indices` trains the index.
     """
 
     checked: CheckedVectors
 
     async def build(self, fragment_ids: Collection[int]) -> table_pb2.IndexMetadata:
-        """The record."""
+        """Return the record; nothing is written."""
         checked = self.checked
         metric = METRICS.index(checked.metric)
         details = vector_index_pb2.VectorIndexDetails(metric_type=metric)  # type: ignore[arg-type]

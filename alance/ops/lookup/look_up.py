@@ -107,9 +107,11 @@ async def look_up(
 
 
 async def covered_fragments(snapshot: Snapshot, predicate: Predicate) -> frozenset[int] | None:
-    """The fragments that all indices on a filter's columns cover; None where none is asked.
+    """Fragments covered for every part of a filter that an index can answer.
 
-    Cost: none, where the version's indices are known.
+    Returns None if no index answers any part of the filter.
+
+    Cost: no request if the version's indices are known.
     """
     segments = await segments_of(snapshot)
     asked = await _asked(snapshot, predicate, segments) if segments.by_path else None

@@ -1,4 +1,4 @@
-"""What it costs to make questions of a filter, for indices and statistics alike."""
+"""Estimated work of turning a filter into questions to indices and statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def checking_work(predicate: Predicate) -> int:
-    """The work of making of a filter what bounds are asked, as bytes to decode."""
+    """Work of turning a filter into questions, in bytes whose decoding takes as long."""
     work = CHARACTER_BYTES * len(predicate.text) + KEY_BYTES * num_listed(predicate.condition)
     if isinstance(predicate.condition, ArrowCondition):
         work += expression_work(predicate.text)

@@ -187,8 +187,10 @@ def _field_ids(merge: Merge) -> tuple[int, ...]:
 
 
 async def _inserted_keys(merge: Merge, source: HeldSource, matches: Matches) -> InsertedKeys | None:
-    """The keys that a merge inserts. None: the merge is not by the primary key and inserts
-    nothing, or only deletes what matches.
+    """Collect the keys that a merge inserts, for its transaction.
+
+    Returns None if the transaction needs no keys: the merge only deletes matches, or it inserts
+    nothing and is not by the primary key.
     """
     keys = InsertedKeys.of(merge.schema, merge.on)
     if merge.deletes_matches_alone or not (keys.is_primary or merge.plan.inserts):

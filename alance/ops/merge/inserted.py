@@ -1,9 +1,9 @@
-"""Keys that a merge inserts, as its transaction notes them.
+"""Keys that a merge inserts, as its transaction records them.
 
-Two writers that both insert a key that is not there would leave it twice. So the transaction has a
-filter of the keys, and of two commits whose filters may have a key in common the second one is
-refused, and run again. Filters of other makers have other parameters and are not compared: then the
-second one is run again in any case.
+If two writers both insert a key that the table lacks, the table would have it twice. So the
+transaction has a filter of the keys. If the filters of two commits may have a key in common, the
+second commit is refused and its merge runs again. Filters of other writers have other parameters
+and cannot be compared: then the second merge runs again in any case.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NUM_BYTES: Final = 8 << 10
 MOST_KEYS: Final = 4096
 EXACT_KEYS: Final = 16 << 10  # of keys that are not primary: their hashes, 150 KiB at most
 SEED: Final = 0x616C616E6365
-# Names this kind of filter, so that those of other makers, or of other hashes, are not compared.
+# Mark this kind of filter, so that filters of other writers, or of other hashes, are not compared.
 NUMBER_OF_ITEMS: Final = 1
 PROBABILITY: Final = 0.5
 
@@ -44,13 +44,13 @@ def _no_hashes() -> UInt64s:
 
 @dataclass(slots=True)
 class InsertedKeys:
-    """Hashes of the keys of rows that a merge inserts. Can be pickled; tasks' parts are joined.
+    """Hashes of the keys of rows that a merge inserts. Can be pickled; `join` adds those of tasks.
 
     Attributes:
-        key_schema: key columns; empty: the merge compares rows in another way.
-        field_ids: of these columns.
-        is_primary: the columns are the table's primary key, which all rows have to keep.
-        hashes: distinct, at most as many as `limit`; None: any key may be inserted.
+        key_schema: key columns; empty if the merge compares rows in another way.
+        field_ids: ids of the key columns.
+        is_primary: True if the columns are the table's primary key, which has to stay unique.
+        hashes: distinct hashes, at most `limit`; None if any key may be inserted.
     """
 
     key_schema: pa.Schema
@@ -60,7 +60,7 @@ class InsertedKeys:
 
     @classmethod
     def of(cls, schema: Schema, on: Sequence[str]) -> InsertedKeys:
-        """No keys yet, of these columns of a table; without columns: any key."""
+        """No keys yet for these columns of a table; if there are no columns, any key."""
         fields = [schema.field(name) for name in on]
         primary = schema.primary_key
         return cls(
@@ -72,13 +72,13 @@ class InsertedKeys:
 
     @property
     def limit(self) -> int:
-        """Number of keys that are told apart at most."""
+        """Most keys that the filter tells apart; with more, any key counts as inserted."""
         return MOST_KEYS if self.is_primary else EXACT_KEYS
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
-        """Add the keys of rows, as they will be in the table. CPU.
+        """Add the keys of rows after a cast to the types of the table. CPU.
 
-        Rows that lack a key column, or have a null there, have no key.
+        Rows without a key column, or with a null in one, have no key.
 
         Raises:
             InvalidInputError: values that do not fit the table.
@@ -97,14 +97,14 @@ class InsertedKeys:
             self.hashes = distinct if len(distinct) <= self.limit else None
 
     def join(self, other: InsertedKeys) -> None:
-        """Add the keys of another part of the same merge."""
+        """Add the keys that another task of the same merge inserts."""
         if other.hashes is None:
             self.hashes = None
         else:
             self.add_hashes(other.hashes)
 
     def filter(self) -> Filter:
-        """The filter of the transaction: exact, but for primary keys and for any key."""
+        """Filter for the transaction: exact hashes, or a bitmap for primary keys or any key."""
         message = transaction_pb2.Transaction.KeyExistenceFilter()
         message.field_ids.extend(self.field_ids)
         if self.hashes is not None and not self.is_primary:  # pylance compares none of these
@@ -124,7 +124,7 @@ def key_hashes(keys: pa.Array, chosen: Mask | None = None) -> UInt64s:
 
     Args:
         keys: see `Keys.values`.
-        chosen: the rows; None: all.
+        chosen: mask of the rows; None selects all.
     """
     mask = np.ones(len(keys), bool) if chosen is None else chosen
     if keys.null_count:

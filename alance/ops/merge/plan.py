@@ -189,7 +189,7 @@ def key_columns(plan: MergePlan, schema: Schema) -> tuple[str, ...]:
 
 
 def named_keys(on: Sequence[str], schema: Schema) -> tuple[str, ...]:
-    """Key columns as the table names them; letters' case does not matter where it is clear.
+    """Key columns as the table names them; another case is accepted if it is not ambiguous.
 
     Raises:
         InvalidInputError: an unknown column.
