@@ -1,8 +1,8 @@
 """Clones: a version of a table as the first one of another table, or of a branch.
 
 The manifest of a shallow clone names the files of the source by a base path; no data is copied.
-What is written to the clone lies in its own folder. The source must keep the version, so it gets a
-tag that notes the clone, see `clone_notes`. A deep clone has copies of all files. Objects that rows
+What is written to the clone lies in its own folder. The source must keep the version, so a tag
+there notes the clone, see `clone_notes`. A deep clone has copies of all files. Objects that rows
 name by a base path are copied to `_bases/{id}` in its folder, which is its base path of this id.
 
 Source: docs/format/table.md, "Clones".
@@ -53,12 +53,12 @@ async def clone(
     """Make a new table of a version of this one; see the module.
 
     Cost: a GET for a version that is not the snapshot's own; for a deep clone what `copy_files`
-    says; then a LIST, and the PUTs of the transaction and the manifest. For the note of a shallow
-    one, two HEADs and a PUT at the source.
+    says; then a LIST, and the PUTs of the transaction and the manifest. The note of a shallow clone
+    takes two HEADs and a PUT at the source.
 
     Args:
         reference: None: the snapshot's version.
-        is_noted: leave a note of a shallow clone at the source, see `clone_notes`.
+        is_noted: note a shallow clone at the source, see `clone_notes`; a deep clone never is.
         store, storage_options: of the target; None: where it is the same kind of store, those of
             the source, as far as they were given for that place.
 
@@ -94,7 +94,7 @@ async def clone_into(
 
     Args:
         branch_name: of the branch that the target is; None: a table of its own.
-        is_noted: leave a note at the source: a branch has its record there.
+        is_noted: note the clone at the source; False for a branch, which has its record there.
 
     Raises:
         AlreadyExistsError: there is a table.

@@ -1,13 +1,13 @@
 """Notes of shallow clones at their source: tags that keep the version whose files a clone reads.
 
-A note is an ordinary tag, so that the cleanups of all writers keep the version; its metadata says
-where the clone is. It is put before the first manifest of the clone, so that there is never a
-clone without one. Then the version is looked for once more: a cleanup that ran meanwhile has
-either removed it by then, or sees the tag before it removes files. What is left of a caller that
-was killed is a note without a clone, which keeps a version too many until the tag is deleted.
+A note is an ordinary tag, so that the cleanups of all writers keep the version; its metadata has
+the URI of the clone. The note is put before the first manifest of the clone, so that no clone
+exists without a note. Then the manifest of the version is checked once more: a concurrent cleanup
+has either deleted it by then, or sees the tag before it removes files. A process that is killed in
+between leaves a note without a clone, which keeps a version until somebody deletes the tag.
 
-A clone of a clone is noted at that clone alone: its version stays there, the first clone cannot be
-dropped, and so the note of the first clone at its own source stays, too.
+A clone of a clone is noted at the first clone only. That keeps its version there, and the first
+clone cannot be dropped, so the note of the first clone at its own source stays needed and kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def clone_noted(source: Snapshot, clone_uri: str) -> AsyncIterator[None]:
-    """Note a clone at its source, for a block that makes the clone; a block that fails unnotes it.
+    """Note a clone at its source before the block that creates the clone.
+
+    If the block fails, the note is removed, unless the clone may be visible.
 
     Cost: a PUT of the tag, and a HEAD of the manifest before and after it.
 

@@ -1,4 +1,4 @@
-"""Records of tags and branches: what they name, and how they are put and deleted."""
+"""Records of tags and branches: finding the version that they name, putting and deleting them."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Target:
 
 
 async def target_of(snapshot: Snapshot, reference: Reference | None) -> Target:
-    """The version that is meant, after making sure that it is there.
+    """Find the version that a reference names (None: the snapshot's), and check that it exists.
 
     Cost: one HEAD; for a tag or branch one GET more, for the latest version of a branch one LIST.
 
     Raises:
         NotFoundError: no such version, tag or branch.
-        InvalidInputError: nothing of these kinds.
+        InvalidInputError: the reference is no number, tag or pair.
     """
     engine, table = snapshot.engine, snapshot.table
     version: int | None = snapshot.version
