@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 
 async def test_a_search_says_what_to_do(path: Path) -> None:
     dataset = await alance.dataset(path)
-    message = "index text_idx of .*old release.*make it anew, or use_index=False"
+    message = "index text_idx of .*old release.*create the index again, or .*use_index=False"
     with pytest.raises(alance.UnsupportedError, match=message):
         await dataset.search_text("fox")
     with pytest.raises(alance.UnsupportedError, match=message):

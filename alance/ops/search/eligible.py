@@ -1,8 +1,8 @@
 """The rows of an index segment that a search may return: live, covered, and kept by a filter.
 
-A segment answers for the fragments of its own bitmap alone. Its files may hold rows of others, too:
-those of fragments whose values were changed in place, which another segment covers by now, or none.
-So every set names the fragments, unless it names each row by a stable id.
+A segment answers for the fragments of its own bitmap alone. Its files may also hold rows of other
+fragments, whose values were changed in place since: another segment covers these by now, or none.
+So every set of rows lists its fragments, unless it lists stable row ids.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import Snapshot
 
 MASK_BYTES: Final = 16 << 20  # of masks that are remembered, about
-ENTRY_BYTES: Final = 300  # of one that is remembered, beside its bytes
+ENTRY_BYTES: Final = 300  # of the memo's entry for a mask, beside the mask
 FILTER_BYTES: Final = 16 << 20  # of the rows that filters of a version keep, and of their masks
 MASKED_ROWS: Final = 1 << 20  # masks of more are not made for later searches
 MOMENTS: Final = re.compile("now|today|current", re.IGNORECASE)  # filters that change with time
@@ -88,14 +88,17 @@ class Eligible:
         return replace(self, rows=rows, masks=None)
 
     def of_part(self, fragments: Int64s) -> Eligible:
-        """The same set for a part whose ids are all in some fragments: it is asked less of them."""
+        """The set for a part of the index whose ids are all in some fragments.
+
+        If the set has all of these fragments, the fragment of each id need not be checked.
+        """
         if self.fragments is None or not np.isin(fragments, self.fragments).all():
             return self
         return replace(self, fragments=None)
 
 
 class PartMasks:
-    """The masks of parts of an index by a set of rows that is remembered, within `MASK_BYTES`."""
+    """Memo of masks, by part of an index, for one set of rows; of about `MASK_BYTES` at most."""
 
     __slots__ = ("_masks", "_num_bytes")
 
@@ -104,11 +107,11 @@ class PartMasks:
         self._num_bytes = 0
 
     def get(self, part: Hashable) -> Bytes | None:
-        """The mask of a part; None: it is not known."""
+        """The mask of a part; None if it is not in the memo."""
         return self._masks.get(part)
 
     def put(self, part: Hashable, mask: Bytes) -> None:
-        """Remember a mask, and forget all others where they would be too many."""
+        """Add a mask; if the memo is full, drop all others first."""
         if self._num_bytes >= MASK_BYTES:
             self._masks.clear()
             self._num_bytes = 0
@@ -135,8 +138,8 @@ async def eligible_rows(
     kept = eligible.rows
     assert kept is not None
     if not snapshot.has_stable_row_ids:
-        own = [_fragments_of(snapshot, segment) for segment in segments]
-        return [replace(eligible, fragments=fragments) for fragments in own], kept
+        covered = [_fragments_of(snapshot, segment) for segment in segments]
+        return [replace(eligible, fragments=fragments) for fragments in covered], kept
     # The vectors of rows that were updated are those of older rows, which only some segment has.
     return [(await _live_rows(snapshot, segment)).within(kept) for segment in segments], kept
 

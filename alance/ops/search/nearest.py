@@ -198,10 +198,10 @@ def stored(columns: Columns, *own: str) -> Columns:
 async def filtered(
     snapshot: Snapshot, hits: Hits, options: ScanOptions, measure: str = DISTANCE
 ) -> Hits:
-    """The rows for which the filter is true. Cost: a take of its columns.
+    """Keep the hits for which the filter is true. Cost: a take of its columns.
 
     Args:
-        measure: the column that ranks the rows, which the filter may name.
+        measure: name of the distance or score column, which the filter may use.
     """
     predicate = await parsed_predicate(snapshot, condition_of(options), measure)
     assert predicate is not None

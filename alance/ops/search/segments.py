@@ -149,7 +149,7 @@ def usable_segments(
 def _fault(index: Index) -> str:
     message = index.message
     if index.fragment_ids is not None and not index.fragment_ids:
-        return ""  # nothing is asked of it, and it may have no files
+        return ""  # it covers no fragment, so it is never read and may have no files
     if message.index_version not in VERSIONS:
         return f"version {message.index_version} of vector indices"
     files = sorted(file.path for file in message.files)

@@ -46,7 +46,7 @@ class ColumnSearch:
 
     Attributes:
         terms: of each part, what it asks of the index, and of texts without one.
-        is_indexed: an index says how words are made.
+        is_indexed: True if the settings of an index say how texts are split into words.
         keeps_all: of texts without an index the lengths of all are kept.
         partitions: of all segments, with the rows that count.
         lists: the posting lists of each partition, as far as they are asked for.
@@ -73,7 +73,7 @@ class ColumnSearch:
         """Open the index, and see which words are asked for.
 
         Raises:
-            UnsupportedError: it makes words in a way that is not known here.
+            UnsupportedError: the index has a tokenizer or format that is not known here.
         """
         await self._open_segments()
         await self.make_terms(self.params)
@@ -97,10 +97,8 @@ class ColumnSearch:
             if self.has_phrases and self.way.without_positions:
                 raise self._no_positions(self.way.without_positions)
             if self.way.words is not None:
-                self.params, self.is_indexed = (
-                    await open_params(self.snapshot, self.way.words),
-                    True,
-                )
+                self.params = await open_params(self.snapshot, self.way.words)
+                self.is_indexed = True
             return
         is_filtered = self.options.prefilter and self.options.filter is not None
         filtering = flat_options(self.options) if is_filtered else None

@@ -56,8 +56,8 @@ class Partition:
 
     Attributes:
         where: the file of its posting lists.
-        fragments: of its documents where ids are addresses, ascending; those that changed in place
-            since are among them.
+        fragments: fragments of its documents, ascending, also those changed in place since; only
+            meaningful if ids of documents are row addresses.
     """
 
     where: str
@@ -129,7 +129,7 @@ async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
 
 
 async def open_params(snapshot: Snapshot, index: Index) -> TextParams:
-    """How a segment makes words of texts. Cost: two rounds, once.
+    """Settings by which a segment splits texts into words. Cost: two rounds, then cached.
 
     Raises:
         as `open_segment`.
@@ -151,7 +151,7 @@ async def open_params(snapshot: Snapshot, index: Index) -> TextParams:
 
 
 async def _refusing(snapshot: Snapshot, index: Index, work: Awaitable[T]) -> T:
-    """What is read of a segment; errors name the index, and what does without."""
+    """Await a read of a segment; errors name the index, and a search that works without it."""
     name = f"index {index.name} of {snapshot.uri}"
     try:
         return await work
@@ -159,7 +159,7 @@ async def _refusing(snapshot: Snapshot, index: Index, work: Awaitable[T]) -> T:
         raise UnsupportedError(f"{name}: {error}; {REMEDY}") from error
     except AlanceError as error:
         if isinstance(error, NotFoundError) and not index.message.files:
-            why = f"made by an old release, without {text_metadata.FILE}"
+            why = f"written by an old release, without {text_metadata.FILE}"
             raise UnsupportedError(f"{name}: {why}; {REMEDY}") from error
         error.add_note(f"{name}: use_index=False does without")
         raise
@@ -257,7 +257,7 @@ class _Read:
     parts: Mapping[int, tuple[_File, _File, _Lists]]
 
     def parse(self) -> tuple[TextMetadata, dict[int, Partition]]:
-        """What the segment says of itself, and the partitions."""
+        """Parse the segment's metadata and its partitions."""
         assert self.head is not None
         told, deleted = self.head.rows([DELETED])
         _check_deleted(deleted)

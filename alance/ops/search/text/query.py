@@ -280,7 +280,11 @@ def query_of(schema: Schema, asked: object, indexed: Sequence[str]) -> TextQuery
 
 
 def _query_of_text(text: str, columns: Sequence[str], kind: Granularity | None) -> TextQuery:
-    """The query that a text stands for: a phrase where it is in double quotes, as for pylance."""
+    """The query that a text stands for: words, or a phrase if it is in double quotes.
+
+    Raises:
+        InvalidInputError: there is no column, or a phrase has several.
+    """
     if not columns:
         raise InvalidInputError(f"{text!r}: no column has an inverted index; name a column")
     is_phrase = len(text) > 1 and text[0] == text[-1] == '"'
@@ -361,7 +365,7 @@ def _check_granularity(asked: MatchQuery | PhraseQuery) -> None:
 
 
 def _use_value(query: TextQuery, name: str) -> None:
-    """Take the text of a choice that is told by an enumeration, such as pylance's."""
+    """Replace an attribute that is a member of an enumeration, as pylance's, by its text."""
     chosen = getattr(query, name)
     if isinstance(chosen, Enum):
         object.__setattr__(query, name, chosen.value)

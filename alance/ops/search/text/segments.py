@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
 KIND: Final = "Inverted"
-REMEDY: Final = "make it anew, or use_index=False reads every text, with words as they are"
+REMEDY: Final = "create the index again, or search all texts, as plain words, by use_index=False"
 VERSIONS: Final = (0, 1, 2, 3)  # 0: pylance extended one whose tokens are rows
 
 
@@ -33,7 +33,7 @@ class TextWay:
         segments: of the index that is asked; none: every text is read.
         uncovered: the fragments that no segment answers for, and that count.
         lines: what is to be said of it.
-        words: the index that says how texts are split where no segment is asked; None: none.
+        words: index whose settings split texts into words if no segment is read; None: no index.
         without_positions: where no fragment counts, the index that would be asked and knows no
             phrases; "": none.
     """
@@ -83,7 +83,7 @@ def text_way(
 
     Raises:
         InvalidInputError: a fragment that is not there.
-        UnsupportedError: the only index is of a version that is not read here.
+        UnsupportedError: no segment is read, and all others have versions not known here.
         CorruptFileError: index metadata that contradicts the format.
     """
     fragments = None if options.fragments is None else tuple(options.fragments)
@@ -121,22 +121,24 @@ def _text_way(
         lines.append(f"every text of {len(uncovered)} fragments is read")
     words, lacking = None, ""
     if use_index and not best:
-        # It covers none of these rows, but still says which words there are.
+        # The index covers none of these rows, but its settings still apply to them.
         others = _others(snapshot, leaf, of_elements)
         words = others[-1] if others else None
         if not handles:
             lack = [lacks_positions(index.message.index_details.value) for index in others]
             lacking = others[0].name if lack and all(lack) else ""
     if words is not None:
-        lines.append(f"index {words.name}: says how texts are split")
+        lines.append(f"index {words.name}: its settings split texts into words")
     return TextWay(column, of_elements, tuple(best), uncovered, tuple(lines), words, lacking)
 
 
 def _others(snapshot: Snapshot, leaf: Field, of_elements: bool) -> list[Index]:
-    """The segments of a column's indices, the last of the first index by name at the end.
+    """Readable segments of a column's text indices, by name in descending order.
+
+    The last element is the last segment of the index whose name comes first.
 
     Raises:
-        UnsupportedError: none is read here.
+        UnsupportedError: there are segments, and none can be read here.
     """
     indices = [
         index
