@@ -45,8 +45,8 @@ async def drop(
 
     Raises:
         NotFoundError: nothing is there.
-        InvalidInputError: what is there is no table, is the folder of a branch, or shallow clones
-            are noted that read its files: nothing is deleted.
+        InvalidInputError: it is no table, it is the folder of a branch, or tags note shallow clones
+            that read its files: nothing is deleted.
         UnsupportedError: the manifest store cannot forget.
     """
     session, table = table_at(uri, **place)

@@ -1,8 +1,8 @@
-"""Tables with a MemWAL: rows that writers have logged beside the table, and that are not read here.
+"""Tables with a MemWAL: writers log rows beside the table, and alance does not read these rows.
 
-The index `__lance_mem_wal` marks such a table. Its newest rows are in `_mem_wal` until somebody
-compacts them into the table, and no feature flag stops a reader that does not look there. So it is
-said, and changes are refused that rows of the log could not follow.
+The index `__lance_mem_wal` marks such a table. Its newest rows are in `_mem_wal` until a writer
+compacts them into the table, and no feature flag stops a reader that does not look there. So alance
+logs a warning, and refuses changes of columns that the rows in the log would lack.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 _log: Final = logging.getLogger(__name__)
-_mentioned: Final[set[str]] = set()  # roots of tables
+_mentioned: Final[set[str]] = set()  # roots of the tables that a warning was logged for
 
 
 def has_mem_wal(manifest: Manifest) -> bool:
-    """Whether rows of the table may be in the logs of writers."""
+    """True if rows of the table may be in the logs of its writers."""
     return any(index.name == MEM_WAL for index in manifest.indices)
 
 
 def mention_mem_wal(table: Table, manifest: Manifest, *, again: bool = False) -> None:
-    """Log that rows of a table are not read, if so: once a process, or `again`."""
+    """Log a warning if the table has a MemWAL: once per process, or each time if `again`."""
     if has_mem_wal(manifest) and (again or table.root not in _mentioned):
         _mentioned.add(table.root)
         _log.warning(
@@ -39,7 +39,7 @@ def mention_mem_wal(table: Table, manifest: Manifest, *, again: bool = False) ->
 
 
 def refuse_with_mem_wal(table: Table, manifest: Manifest, what: str, remedy: str) -> None:
-    """Refuse a change that rows in the log of a MemWAL could not follow.
+    """Refuse a change of a table with a MemWAL that rows in its log would lack.
 
     Args:
         what: the change, as in "add a computed column".

@@ -30,7 +30,7 @@ CREATED_AT: Final = "_row_created_at_version"
 UPDATED_AT: Final = "_row_last_updated_at_version"
 ROW_OFFSET: Final = "_rowoffset"  # the position among all live rows, as `take` counts them
 META: Final = (ROW_ID, ROW_ADDRESS, CREATED_AT, UPDATED_AT, ROW_OFFSET)
-MOST_COMPUTED: Final = 1 << 30  # bytes of the computed columns of a batch that is not cut
+MOST_COMPUTED: Final = 1 << 30  # bytes of computed columns in one batch of a take
 
 Columns: TypeAlias = Sequence[str] | Mapping[str, str] | None
 
@@ -70,7 +70,7 @@ class Projection:
     outputs: tuple[Output, ...]
     meta: frozenset[str]
     is_plain: bool = attribute(init=False)  # the outputs are fields at the top
-    is_computed: bool = attribute(init=False)  # some outputs are
+    is_computed: bool = attribute(init=False)  # some output is computed
 
     def __post_init__(self) -> None:
         plain = [output.computed is None and len(output.path) == 1 for output in self.outputs]
@@ -107,17 +107,16 @@ class Projection:
         return parts[0] if len(parts) == 1 else one_batch(parts)
 
     def ready(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The output batch; or what computed columns are computed from, where there are some."""
+        """The output batch, or the input of `in_parts` if some output is computed."""
         return batch if self.is_computed else self._part(batch)
 
     def in_parts(
         self, batch: pa.RecordBatch, most_bytes: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The output rows, computed when they are asked for: in several batches where the values of
-        computed columns are large.
+        """Compute the output rows lazily, in several batches if the computed values are large.
 
         Args:
-            most_bytes: of these values in one batch; None: as many as expressions may hold.
+            most_bytes: bytes of computed values per batch; None: the limit of expressions.
 
         Raises:
             InvalidInputError: values that an expression cannot take, or too large for a batch.

@@ -1,4 +1,4 @@
-"""Arrow types of the annotations of pydantic models, for columns whose values do not tell one."""
+"""Arrow types from annotations of pydantic models, for columns whose values are all null."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-# As Arrow infers them of values.
+# The types that Arrow infers from values.
 _TYPES: Final = {
     bool: pa.bool_(),
     bytes: pa.binary(),
@@ -23,18 +23,18 @@ _TYPES: Final = {
     timedelta: pa.duration("us"),
 }
 _LISTS: Final = (list, tuple, set, frozenset, Sequence)
-MAX_DEPTH: Final = 32  # of models inside models, which may be their own
+MAX_DEPTH: Final = 32  # of models inside models; a model may contain itself
 
 
 def annotated_type(models: Sequence[type], name: str) -> pa.DataType | None:
-    """The type of a field of models; None where no annotation tells it."""
+    """Arrow type of a field from the annotations of models; None if none of them has a type."""
     fields = (getattr(model, "model_fields", {}).get(name) for model in models)
     annotations = (field.annotation for field in fields if field is not None)
     return next(filter(None, (_type(annotation, 0) for annotation in annotations)), None)
 
 
 def has_nulls_alone(type_: pa.DataType) -> bool:
-    """Whether values told no type, or not that of what is inside."""
+    """True if a type, or one inside of it, was inferred from nulls alone."""
     if pa.types.is_null(type_):
         return True
     return any(has_nulls_alone(type_.field(number).type) for number in range(type_.num_fields))

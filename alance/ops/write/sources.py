@@ -187,7 +187,12 @@ def _table_of(data: Any, schema: pa.Schema | None) -> pa.Table:
 def _column(
     name: object, values: Any, schema: pa.Schema | None, models: Sequence[type] = ()
 ) -> pa.Array:
-    """A column of Python values; where they tell no type, models that they are of may do."""
+    """Build a column from values.
+
+    Args:
+        schema: its field of this name gives the type, if there is one.
+        models: pydantic models of the rows; they give the type if all values are null.
+    """
     if not isinstance(name, str):
         raise InvalidInputError(f"column {name!r}: expected a name")
     if not isinstance(values, list) and isinstance(values, Formatted):  # of a DatasetDict
