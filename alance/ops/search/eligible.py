@@ -138,8 +138,8 @@ async def eligible_rows(
     kept = eligible.rows
     assert kept is not None
     if not snapshot.has_stable_row_ids:
-        covered = [_fragments_of(snapshot, segment) for segment in segments]
-        return [replace(eligible, fragments=fragments) for fragments in covered], kept
+        by_segment = [_fragments_of(snapshot, segment) for segment in segments]
+        return [replace(eligible, fragments=fragments) for fragments in by_segment], kept
     # The vectors of rows that were updated are those of older rows, which only some segment has.
     return [(await _live_rows(snapshot, segment)).within(kept) for segment in segments], kept
 
