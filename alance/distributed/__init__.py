@@ -16,8 +16,8 @@ Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` 
   `DatasetFragment.create_from_file`;
 - new columns, a fragment a task: `ColumnBackfill`;
 - rows that were found on executors and are deleted or replaced in one commit: `delete_rows`,
-  `replace_rows`, `RowUpdate`, `SourceGaps`; keys that are inserted once, whoever else inserts
-  them: `inserted_keys`; the row ids of rows that are moved by hand: `with_row_ids`, `row_ids_of`;
+  `replace_rows`, `RowUpdate`, `SourceGaps`; keys that concurrent merges insert once:
+  `inserted_keys`; the row ids of rows that are moved by hand: `with_row_ids`, `row_ids_of`;
 - catalogs that are folders of tables: `list_folders`, `list_tables`, `is_table`, `move_table`,
   `remove_folder`.
 

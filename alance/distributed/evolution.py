@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FieldSource:
-    """Where the values of a field are in the rows of another version.
+    """Source of a field's values in the rows of another version.
 
     Attributes:
-        source: its name there; None: that version lacks it, and values are null.
-        type: of the nulls.
-        members: of a struct whose members differ; empty: values are taken as they are.
+        source: name of the field in the other version; None: it lacks the field, values are null.
+        type: Arrow type of these nulls.
+        members: sources of the members of a struct if they differ; empty: values are used as read.
     """
 
     name: str
@@ -35,14 +35,15 @@ class FieldSource:
 
     @property
     def is_same(self) -> bool:
-        """The values are there under the same name."""
+        """True if the other version has the field under the same name, with the same members."""
         return self.name == self.source and not self.members
 
     def of(self, array: pa.Array | None, count: int) -> pa.Array:
-        """The values. CPU.
+        """Values of the field, from the column of the other version. CPU.
 
         Args:
-            array: of `source`; None: there is none.
+            array: values of `source`; None if the other version lacks the field.
+            count: number of rows.
         """
         if array is None:
             return pa.nulls(count, self.type)
@@ -63,33 +64,36 @@ class FieldSource:
 
 @dataclass(frozen=True, slots=True)
 class ColumnsAcross:
-    """Columns as one version names them, to be read in another version. Can be pickled.
+    """Mapping from columns of a reference version to those of another version. Can be pickled.
 
-    Fields are the same where their ids are, else where their names are.
+    Fields are matched by id. A field whose id the other version lacks is matched by name, with
+    fields whose ids the reference does not know.
     """
 
     fields: tuple[FieldSource, ...]
 
     @classmethod
     def of(cls, reference: Dataset, dataset: Dataset, names: Sequence[str]) -> ColumnsAcross:
-        """Columns of a reference version in the rows of another one.
+        """Match columns of a reference version with fields of another version.
 
         Args:
+            reference: version whose names and types of columns the rows shall have.
+            dataset: version whose rows are read.
             names: top-level columns of the reference, and meta columns.
 
         Raises:
             InvalidInputError: the other version is newer and has dropped a column.
         """
-        known = {field.id for field in reference._snapshot.schema.walk()}
+        reference_ids = {field.id for field in reference._snapshot.schema.walk()}
         tops = {field.name: field for field in reference._snapshot.schema.fields}
-        there = dataset._snapshot.schema.fields
+        other_fields = dataset._snapshot.schema.fields
         fields = []
         for name in names:
             field = tops.get(name)
             if name in META or field is None:
                 fields.append(FieldSource(name, name, pa.null()))
                 continue
-            source = _source(field, there, known)
+            source = _source(field, other_fields, reference_ids)
             if source.source is None and dataset.version > reference.version:
                 raise InvalidInputError(
                     f"column {name!r}: version {dataset.version} has no such column; read again "
@@ -100,7 +104,7 @@ class ColumnsAcross:
 
     @property
     def is_same(self) -> bool:
-        """Both versions have the columns alike."""
+        """True if both versions have the same columns."""
         return all(field.is_same for field in self.fields)
 
     @property
@@ -110,7 +114,7 @@ class ColumnsAcross:
         return tuple(dict.fromkeys(sources)) or (ROW_ADDRESS,)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows of the other version under the names of the reference. CPU."""
+        """Convert rows of the other version to the columns of the reference. CPU."""
         if self.is_same:
             return batch
         arrays = [
@@ -120,22 +124,27 @@ class ColumnsAcross:
         return pa.RecordBatch.from_arrays(arrays, [field.name for field in self.fields])
 
 
-def _source(field: Field, there: Sequence[Field], known: set[int]) -> FieldSource:
-    """A field among others of another version.
+def _source(field: Field, other_fields: Sequence[Field], reference_ids: set[int]) -> FieldSource:
+    """Match a field with the fields of another version.
 
     Args:
-        known: ids of all fields of the version that has the field.
+        other_fields: fields of the other version at the same place.
+        reference_ids: ids of all fields of the reference version.
     """
     kind = field.logical_arrow().type
-    by_id: Mapping[int, Field] = {other.id: other for other in there}
-    alike = (other for other in there if other.name == field.name and other.id not in known)
+    by_id: Mapping[int, Field] = {other.id: other for other in other_fields}
+    alike = (
+        other
+        for other in other_fields
+        if other.name == field.name and other.id not in reference_ids
+    )
     other = by_id.get(field.id) or next(alike, None)
     if other is None:
         return FieldSource(field.name, None, kind)
     members: tuple[FieldSource, ...] = ()
     is_struct = pa.types.is_struct(kind) and pa.types.is_struct(other.logical_arrow().type)
     if is_struct and field.children:
-        members = tuple(_source(child, other.children, known) for child in field.children)
+        members = tuple(_source(child, other.children, reference_ids) for child in field.children)
         is_same = all(member.is_same for member in members)
         members = () if is_same and len(members) == len(other.children) else members
     return FieldSource(field.name, other.name, kind, members)

@@ -176,14 +176,14 @@ async def delete_rows(dataset: Dataset, offsets: Mapping[int, Int64s], predicate
 
 
 def inserted_keys(dataset: Dataset, on: Sequence[str] = ()) -> InsertedKeys:
-    """The keys that a merge inserts, none yet, for `replace_rows`.
+    """An empty collection of the keys that a merge inserts, for `replace_rows`.
 
-    Each task adds its new rows to a copy (`add_rows`), the driver joins the copies (`join`): the
-    commit is refused if another one that came first may have inserted one of the keys.
+    Each task adds its new rows to a copy (`add_rows`), and the driver joins the copies (`join`).
+    The commit is then refused if an earlier commit may have inserted one of the keys.
 
     Args:
-        on: columns by which the merge finds rows of the table; empty: it compares rows in another
-            way, so that any key may be inserted.
+        on: columns by which the merge finds rows of the table; empty if it compares rows in another
+            way, so that it may insert any key.
 
     Raises:
         InvalidInputError: the table has no such column.
@@ -211,8 +211,8 @@ async def replace_rows(
         inserted: records of fragments with other rows.
         row_ids: of the rows that moved, in the order of `moved`; needed where ids are stable.
         columns: in which they have new values; None: all.
-        keys: of the rows of `inserted`, if they are there because the version lacks them: see
-            `inserted_keys`. None: they are added in any case.
+        keys: keys of the rows in `inserted` if a merge adds them because the table lacks them, see
+            `inserted_keys`. None: the rows are added in any case.
 
     Raises:
         RetryableConflictError: others changed the same rows, or may have inserted the same keys;

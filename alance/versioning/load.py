@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ONE_RANGE: Final = 8 << 20  # a larger range would be split into several requests
 AS_FAST: Final = 2  # as columns are decoded: 128 KiB take a third of a millisecond
-TOGETHER_BYTES: Final = 16 << 20  # of manifests that are read at once, for one pool job
+TOGETHER_BYTES: Final = 16 << 20  # of manifests that are read together and parsed by one pool job
 TOTALS_BYTES: Final = 500  # memory of a version's totals and of their key
 TRUSTED: Final = "version"  # entity of manifests that nothing but their number tells apart
 
@@ -342,9 +342,10 @@ async def versions(engine: Engine, table: Table) -> list[VersionInfo]:
 async def _all_totals(
     engine: Engine, places: Sequence[ManifestLocation]
 ) -> list[tuple[VersionTotals, ManifestLocation]]:
-    """Totals of the versions that are still there, in the same order.
+    """Totals of the versions that still exist, in the order of `places`.
 
-    Cost: all manifests that the cache does not know at once, and a pool job for some MiB of them.
+    Cost: GETs of the manifests that are not cached, in groups of `TOGETHER_BYTES`; a pool job for
+    each group.
     """
     cache = engine.cache
     keys = [("version", place.location, place.state) for place in places]
@@ -376,9 +377,9 @@ async def _all_totals(
 async def read_manifests(
     engine: Engine, places: Sequence[ManifestLocation]
 ) -> Sequence[memoryview | None]:
-    """The contents of manifests, together in memory; None for one that is gone.
+    """Read the contents of manifests; None for a manifest that is gone.
 
-    Cost: all GETs at once.
+    Cost: all GETs at once, and again if a manifest is gone.
     """
     await engine.pool.share_turn()
     ranges = [ByteRange(place.location, 0, place.num_bytes or 0) for place in places]
