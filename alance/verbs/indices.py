@@ -79,9 +79,9 @@ class IndexVerbs(Handle):
         texts, for searches by words: see `create_index`.
 
         Cost: a scan of the column; PUTs of the index's files; a commit. Memory: `memory_bytes`
-        (256 MiB), or some 100 MiB where that is more, for the scan and what is sorted at once, of
-        n-grams twice that; other rows go to the local disk. Of indices with row sets besides the
-        rows of one key.
+        (256 MiB), but at least some 100 MiB, for the scan and the rows sorted at once, and twice as
+        much for n-grams; other rows go to the local disk. Indices with row sets also hold the rows
+        of one key.
 
         Args:
             column: name or dotted path.
@@ -208,8 +208,8 @@ class IndexVerbs(Handle):
 
         Each has `name`, `type` (`BTree`, `IVF_PQ`), `uuid`, `fields` (paths of columns), `version`
         (that it was built from), `fragment_ids` (a set: the fragments that it covers, some may be
-        gone) and `base_id`. `__lance_mem_wal` says that the table has a MemWAL, whose rows are not
-        read.
+        gone) and `base_id`. An entry `__lance_mem_wal` means that the table has a MemWAL, whose
+        rows are not read.
         """
         return index_list.list_indices(self._snapshot)
 

@@ -59,10 +59,10 @@ class KeyVerbs(Handle):
     async def get_arrow(
         self, key: object, column: KeyColumn = None, columns: Columns = None
     ) -> pa.Table | None:
-        """The row with a key as an Arrow table of one row; None where there is none.
+        """The row with a key as an Arrow table of one row; None if there is no such row.
 
-        As `get`, for values that Python does not have exactly, such as years beyond 9999 and
-        nanoseconds.
+        Use it instead of `get` for values that Python cannot hold exactly, such as years beyond
+        9999 and nanoseconds.
 
         Args:
             key, column, columns: as for `get`.

@@ -112,7 +112,7 @@ class SearchVerbs(Handle):
         them; 8 bytes a row that matches, where not the best alone are asked for.
 
         Args:
-            query: a text, of which any word will do, and which is a phrase in double quotes; or a
+            query: a text, of which any word will do; a text in double quotes, a phrase; or a
                 `MatchQuery`, `PhraseQuery`, `MultiMatchQuery`, `CombinedFieldsQuery`, `BoostQuery`
                 or `BooleanQuery`.
             options: see `alance.types.TextSearchArguments`.
@@ -120,7 +120,7 @@ class SearchVerbs(Handle):
         Raises:
             InvalidInputError: no column to search; a phrase where the index has no positions; a
                 bad filter or column.
-            UnsupportedError: the index makes words in a way that is not known here.
+            UnsupportedError: the index has a tokenizer or a format that is not known here.
             CorruptFileError: files that contradict the format, or an index.
         """
         await self._load(text_search)

@@ -64,10 +64,11 @@ class UpkeepVerbs(Handle):
 
         What is given counts together: a version goes if it matches all of it. The latest version
         stays, those that are tagged, and those that branches were made from; files stay that any
-        version needs, of branches below and detached ones too. Versions stay that shallow clones
-        were made from: alance notes these by a tag; where pylance makes one, tag the version. Files
-        that no version names may belong to a writer at work: they go when they are seven days old.
-        Unfinished multipart uploads are not seen; let a lifecycle rule of the bucket end them.
+        version needs, of branches below and detached ones too. Versions that shallow clones
+        read stay, too: alance notes its clones by tags; for a clone that pylance made, tag the
+        version. Files that no version names may belong to a writer at work: they go when they are
+        seven days old. Unfinished multipart uploads are not seen; let a lifecycle rule of the
+        bucket end them.
 
         Cost: a LIST of each folder; a GET for each version of the table and of the branches
         below; three more LISTs; the deletions, where the store can a thousand a request. Where rows
@@ -203,7 +204,7 @@ class UpkeepVerbs(Handle):
         size, footer and version, and the rows of its columns; deletion files, their rows and
         counts; row ids and versions of rows, their numbers and that no two live rows share an id;
         indices, what they cover, and the sizes of their files; the objects that hold blobs of live
-        rows. Other values are not read. A MemWAL, whose rows are not read either, is logged.
+        rows. Other values are not read, nor are rows of a MemWAL, for which a warning is logged.
 
         Cost: one GET a data file (two where a footer is larger than 64 KiB), one a deletion file,
         a HEAD an index file, or a LIST for a segment whose files are not listed; a scan of the

@@ -181,9 +181,9 @@ class VersionVerbs(Handle):
     ) -> Self:
         """Make a new table of a version without copying its data, and open it.
 
-        The clone's files stay in this dataset's folder, where a tag `clone-...` keeps the version:
-        neither cleanup nor `drop` removes them. Its metadata has the URI of the clone; when that is
-        gone, delete the tag. New files of the clone lie in its own folder.
+        The clone reads files in this dataset's folder. A tag `clone-...` there keeps the version,
+        so that neither cleanup nor `drop` removes the files. The tag's metadata has the URI of the
+        clone: delete the tag once the clone is gone. New files of the clone lie in its own folder.
 
         Cost: a GET for a version that is not this one; a LIST and two PUTs; at the source two HEADs
         and a PUT.
@@ -192,8 +192,8 @@ class VersionVerbs(Handle):
             target_uri: path or URI of the new table.
             reference: a number on this branch, a tag, or a branch (None: main) and a number
                 (None: the latest); None: this very version.
-            note_at_source: False: leave no tag, as at a source that cannot be written to. Then the
-                clone breaks when the version is removed there.
+            note_at_source: False puts no tag, for a source that cannot be written to. The clone
+                then breaks when the version is removed there.
             store, storage_options: of the target; by default those of this dataset, where the
                 kind of store is the same.
 
@@ -201,7 +201,7 @@ class VersionVerbs(Handle):
             AlreadyExistsError: there is a table at the target.
             NotFoundError: no such version, tag or branch.
             UnsupportedError: no URI names the files of this dataset.
-            AccessError: the source refuses the tag.
+            AccessError: the source refuses the PUT of the tag.
         """
         await self._load(clone)
         target = await clone.clone(

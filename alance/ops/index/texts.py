@@ -91,14 +91,14 @@ async def texts_like(
         return None
     try:
         head = await StoredFile.open(base, index, metadata.FILE)
-        told = TextMetadata.parse(head.metadata)
+        stored = TextMetadata.parse(head.metadata)
     except UnsupportedError:
         return None
     except NotFoundError:
         if index.message.files:
             raise
         return None  # an index of an old release has no such file
-    if told.is_rounded:
+    if stored.is_rounded:
         return None  # pylance searches no index with blocks of several sizes
     of_elements = is_of_elements(index.message.index_details.value)
     column = join_path(path)
@@ -109,9 +109,9 @@ async def texts_like(
         source.leaf,
         index.name,
         source,
-        told.params,
+        stored.params,
         of_elements=of_elements,
-        version=max(columns.FORMAT, told.format_version),
+        version=max(columns.FORMAT, stored.format_version),
     )
 
 

@@ -102,10 +102,10 @@ def checked_search(snapshot: Snapshot, options: ScanOptions) -> Search:
     if options.include_deleted_rows:
         raise InvalidInputError("include_deleted_rows: a search gives rows that are there")
     types = snapshot.remember(vector_type, dict[str, VectorType])
-    asked = options.nearest
-    if options.limit is not None and asked.get("k") is None:
-        asked = {**asked, "k": max(1, options.limit + (options.offset or 0))}
-    search = search_of(snapshot.schema, asked, options.fast_search, types)
+    arguments = options.nearest
+    if options.limit is not None and arguments.get("k") is None:
+        arguments = {**arguments, "k": max(1, options.limit + (options.offset or 0))}
+    search = search_of(snapshot.schema, arguments, options.fast_search, types)
     if search.is_batch and any(field.name == QUERY_INDEX for field in snapshot.schema.fields):
         raise InvalidInputError(f"queries in number: the table has a column {QUERY_INDEX!r}")
     return search
