@@ -1,6 +1,6 @@
-"""Indices that alance and pylance make, extend and merge in turn: all orders, of all kinds.
+"""Indices that alance and pylance make, extend and merge in turn: all orders and kinds.
 
-One of them makes the index, rows are appended, one gives them a segment of their own, and one
+One writer makes the index, rows are appended, a writer indexes them in a new segment, and a writer
 merges all segments. After each step both libraries answer as if there were no index.
 """
 
@@ -66,7 +66,7 @@ VECTORS: Final[dict[str, dict[str, Any]]] = {
 
 
 def rows(first: int, count: int) -> pa.Table:
-    """Rows with words of all ages, nulls among them."""
+    """Rows with words that all, some or single rows have, and with nulls."""
     ids = range(first, first + count)
     rng = np.random.default_rng(first)
     texts = [
@@ -88,7 +88,7 @@ def rows(first: int, count: int) -> pa.Table:
 
 
 class Table:
-    """A table whose index both make by turns."""
+    """A table whose index both writers change in turn."""
 
     def __init__(self, path: Path, stable: bool) -> None:
         self.path, self.num_rows = path, 0
@@ -124,7 +124,7 @@ class Table:
         return sorted(sorted(index["fragment_ids"]) for index in indices)
 
     async def go(self, order: tuple[str, ...], create: Any, check: Any) -> None:
-        """All steps, with answers compared after each."""
+        """Run all steps, and compare answers after each."""
         maker, extender, again, merger = order
         self.append(PARTS[0])
         await create(self, maker)
@@ -145,7 +145,7 @@ def sorted_ids(table: pa.Table) -> list[int]:
 
 
 @pytest.mark.parametrize(("kind", "order", "stable"), thinned(list(SCALARS), *CASES, part=8))
-async def test_filters_find_the_same_by_an_index_of_both(
+async def test_filters_give_the_same_rows_by_an_index_of_both_writers(
     tmp_path: Path, kind: str, order: tuple[str, ...], stable: bool
 ) -> None:
     column, index_type, filters = SCALARS[kind]
@@ -173,7 +173,7 @@ async def test_filters_find_the_same_by_an_index_of_both(
 
 
 @pytest.mark.parametrize(("kind", "order", "stable"), thinned(list(TEXTS), *CASES, part=8))
-async def test_words_find_the_same_by_an_index_of_both(
+async def test_words_give_the_same_rows_by_an_index_of_both_writers(
     tmp_path: Path, kind: str, order: tuple[str, ...], stable: bool
 ) -> None:
     column, options = TEXTS[kind]
@@ -207,7 +207,7 @@ async def test_words_find_the_same_by_an_index_of_both(
 
 
 @pytest.mark.parametrize(("kind", "order", "stable"), thinned(list(VECTORS), *CASES, part=8))
-async def test_vectors_find_the_same_by_an_index_of_both(
+async def test_vectors_give_the_same_rows_by_an_index_of_both_writers(
     tmp_path: Path, kind: str, order: tuple[str, ...], stable: bool
 ) -> None:
     options = {"num_partitions": 2, **VECTORS[kind]}

@@ -1,7 +1,7 @@
 """A segment of an index answers for the fragments of its bitmap alone.
 
-Its files keep the rows of fragments whose values were changed in place. Neither these rows nor
-those of fragments that another segment has taken over may come out of it.
+Its files keep the rows of fragments whose values were changed in place. A search must not return
+them, nor rows of fragments that another segment covers by now.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def ours(tmp_path: Path) -> Iterator[OurChanges]:
 
 
 async def written(uri: str, *, stable: bool) -> None:
-    """A table whose columns of texts and vectors are in a file of their own each."""
+    """Write a table whose columns of texts and of vectors are in separate files."""
     keys = range(NUM_ROWS)
     rows = pa.table({KEY: keys})
     dataset = await alance.write_dataset(
@@ -76,25 +76,25 @@ async def written(uri: str, *, stable: bool) -> None:
 
 
 async def check(dataset: Dataset, column: str, changed: range) -> None:
-    """The rows in `changed` are far away, and have another word; all others are as they were."""
-    same = [key for key in range(NUM_ROWS) if key not in changed]
+    """Check that the rows in `changed`, and no others, are far away and have another word."""
+    unchanged = [key for key in range(NUM_ROWS) if key not in changed]
     ways: list[dict[str, Any]] = [{}, {"filter": "key >= 0", "prefilter": True}]
     for way in ways:
         if column == "vector":
             middle = changed[len(changed) // 2]
             query, all_rows = [float(middle), 0.0], {"nprobes": 2, "refine_factor": 20}
             table = await dataset.nearest(column, query, 3, columns=[KEY], **all_rows, **way)
-            nearest = sorted(same, key=lambda key: abs(key - middle))[:3]
+            nearest = sorted(unchanged, key=lambda key: abs(key - middle))[:3]
             assert sorted(table[KEY].to_pylist()) == sorted(nearest)
         else:
-            for word, expected in (("oldword", same), ("newword", list(changed))):
+            for word, expected in (("oldword", unchanged), ("newword", list(changed))):
                 query = alance.MatchQuery(word, column)
                 table = await dataset.search_text(query, 1000, columns=[KEY], **way)
                 assert sorted(table[KEY].to_pylist()) == expected
     if column == "text":
         for condition, expected in (
-            ("contains(text, 'oldword')", same),
-            ("text >= 'oldword'", same),
+            ("contains(text, 'oldword')", unchanged),
+            ("text >= 'oldword'", unchanged),
             (f"text = 'oldword n{changed[0]}'", []),
             (f"text = 'newword n{changed[0]}'", [changed[0]]),
         ):
@@ -113,7 +113,7 @@ async def check(dataset: Dataset, column: str, changed: range) -> None:
         part=3,
     ),
 )
-def test_rows_changed_in_place_are_not_told_by_old_segments(
+def test_rows_changed_in_place_are_not_found_by_their_old_values(
     ours: OurChanges,
     tmp_path: Path,
     kind: str,
@@ -143,10 +143,10 @@ def test_rows_changed_in_place_are_not_told_by_old_segments(
 
 
 @pytest.mark.parametrize("kind", ["BITMAP", "LABEL_LIST"])
-async def test_one_segment_beside_stable_row_ids_is_asked_right_by_pylance(
+async def test_pylance_reads_a_single_segment_right_with_stable_row_ids(
     tmp_path: Path, kind: str
 ) -> None:
-    """Of several segments pylance 14 takes the rows of all, moved ones by their old values too."""
+    """pylance 14 takes the rows of all segments, and so finds moved rows by old values, too."""
     values = [["a"]] * 10 if kind == "LABEL_LIST" else ["a"] * 10
     rows, old = pa.table({KEY: range(10), "v": values}), list(range(3, 10))
     dataset = await alance.write_dataset(rows, tmp_path / "t", stable_row_ids=True)

@@ -30,7 +30,7 @@ def rows(first: int, stop: int) -> pa.Table:
 
 
 async def ids_of_each(path: Path, **options: Any) -> tuple[list[int], list[int]]:
-    """The ids that alance and pylance give."""
+    """Ids that alance and pylance return, each in ascending order."""
     table = await (await alance.dataset(path)).scanner(["id"], **options).to_table()
     other = lance.dataset(path).to_table(columns=["id"], **options)
     return sorted(table["id"].to_pylist()), sorted(other["id"].to_pylist())
@@ -59,12 +59,12 @@ async def test_filters_leave_out_what_their_indices_do_not_cover(
     lance.dataset(path).create_scalar_index("other", "BTREE")
     lance.write_dataset(rows(60, 90), path, mode="append")
     for is_fast in (False, True):
-        own, other = await ids_of_each(path, filter=condition, fast_search=is_fast)
-        assert own == other
+        ids, their_ids = await ids_of_each(path, filter=condition, fast_search=is_fast)
+        assert ids == their_ids
     dataset = await alance.dataset(path)
     if condition is not None:
         counted = await dataset.scanner(filter=condition, fast_search=True).count_rows()
-        assert counted == len(own)
+        assert counted == len(ids)
 
 
 async def test_without_an_index_a_fast_search_finds_nothing(tmp_path: Path) -> None:
@@ -74,11 +74,11 @@ async def test_without_an_index_a_fast_search_finds_nothing(tmp_path: Path) -> N
     words = {"query": "w3", "columns": ["text"]}
     for options in ({"nearest": near}, {"full_text_query": words}):
         assert await ids_of_each(path, **options, fast_search=True) == ([], [])
-        own, other = await ids_of_each(path, **options)
-        assert own == other
-        assert own
+        ids, their_ids = await ids_of_each(path, **options)
+        assert ids == their_ids
+        assert ids
     dataset = await alance.dataset(path)
-    told = str(await dataset.scanner(nearest=near, fast_search=True).explain())
-    assert "1 fragments without an index are left out" in told
+    explained = str(await dataset.scanner(nearest=near, fast_search=True).explain())
+    assert "1 fragments without an index are left out" in explained
     lance.dataset(path).create_scalar_index("text", "INVERTED", train=False)
     assert await ids_of_each(path, full_text_query=words, fast_search=True) == ([], [])

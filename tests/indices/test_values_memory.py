@@ -1,4 +1,4 @@
-"""The memory that building an index of values takes is bounded by its argument."""
+"""Building an index of values stays within the memory budget that it is given."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROWS: Final = 3_000_000
 MEGABYTES: Final = 16
-REST: Final = 112  # megabytes: what is scanned ahead, pages, and what allocators keep of these
+ALLOWANCE: Final = 112  # megabytes: read-ahead, pages, and freed memory that allocators hold
 PROGRAM: Final = """
 import sys
 import alance.sync
@@ -33,7 +33,7 @@ for path in (small, large):
 
 
 @pytest.mark.parametrize("kind", ["BTREE", "BITMAP"])
-def test_a_build_holds_the_memory_that_it_is_given(tmp_path: Path, kind: str) -> None:
+def test_a_build_stays_within_its_memory_budget(tmp_path: Path, kind: str) -> None:
     keys = np.random.default_rng(1).permutation(ROWS)
     if kind == "BITMAP":
         keys %= 1000
@@ -45,13 +45,13 @@ def test_a_build_holds_the_memory_that_it_is_given(tmp_path: Path, kind: str) ->
         [sys.executable, "-c", PROGRAM, *arguments], check=True, capture_output=True, text=True
     )
     before, after = map(float, done.stdout.split())
-    assert after - before < MEGABYTES + REST, (before, after)
+    assert after - before < MEGABYTES + ALLOWANCE, (before, after)
 
 
 @pytest.mark.parametrize(
     "kind", ["BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER"]
 )
-def test_each_kind_takes_a_bound_of_memory(tmp_path: Path, kind: str) -> None:
+def test_each_kind_of_index_takes_a_memory_budget(tmp_path: Path, kind: str) -> None:
     values = [["a"], ["b"]] if kind == "LABEL_LIST" else ["abcd", "bcde"]
     dataset = alance.sync.write_dataset(pa.table({"v": values}), tmp_path / "t")
     with pytest.raises(InvalidInputError, match="memory_bytes"):

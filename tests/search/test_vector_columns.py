@@ -1,4 +1,4 @@
-"""Indices of vectors in structs and tensors, and of too few vectors, beside pylance."""
+"""Indices of vectors in structs and tensors, and of too few vectors, compared with pylance."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def arguments(kind: str) -> dict[str, Any]:
 
 
 async def nearest(path: str, column: str, row: int, **options: Any) -> list[list[int]]:
-    """The rows that alance and pylance give, each by a new session."""
-    asked = {"column": column, "q": VECTORS[row], "k": 3, "nprobes": 2, **options}
+    """Ids that alance and pylance return, each in a new session."""
+    search = {"column": column, "q": VECTORS[row], "k": 3, "nprobes": 2, **options}
     dataset = await alance.dataset(path, session=alance.Session())
-    own = await dataset.to_table(["id", "_distance"], nearest=asked)
-    theirs = lance.dataset(path).to_table(columns=["id", "_distance"], nearest=asked)
+    own = await dataset.to_table(["id", "_distance"], nearest=search)
+    theirs = lance.dataset(path).to_table(columns=["id", "_distance"], nearest=search)
     return [own["id"].to_pylist(), theirs["id"].to_pylist()]
 
 
@@ -56,7 +56,7 @@ async def nearest(path: str, column: str, row: int, **options: Any) -> list[list
 @pytest.mark.parametrize(
     ("column", "rows"), [("data.embedding", in_struct), ("tensor", in_tensors)]
 )
-async def test_an_index_of_such_a_column_is_made_searched_and_kept_by_both(
+async def test_both_writers_build_search_and_extend_an_index_of_such_a_column(
     tmp_path: Path,
     column: str,
     rows: Callable[[int, int], pa.Table],
@@ -158,22 +158,22 @@ async def test_an_index_of_too_few_vectors_covers_none_until_there_are_enough(
         await dataset.optimize.optimize_indices()
     (index,) = await (await alance.dataset(ours)).describe_indices()
     assert (index.index_type, index.num_rows_indexed) == (kind, COUNT)
-    found = await nearest(ours, "tensor", 305, refine_factor=10)
-    assert [ids[0] for ids in found] == [305, 305]
+    result = await nearest(ours, "tensor", 305, refine_factor=10)
+    assert [ids[0] for ids in result] == [305, 305]
 
 
 @pytest.mark.parametrize("options", [{"limit": 12}, {"limit": 5}, {"offset": 4}])
-async def test_a_limit_is_the_number_of_rows_where_no_k_is_asked_for(
-    tmp_path: Path, options: dict[str, int]
+async def test_a_limit_is_the_number_of_rows_without_k(
+    tmp_path: Path, options: dict[str, Any]
 ) -> None:
     path = str(tmp_path / "t.lance")
     dataset = await alance.write_dataset(in_tensors(0, COUNT), path)
-    asked = {"column": "tensor", "q": VECTORS[0]}
-    ids = (await dataset.to_table(["id"], nearest=asked, **options))["id"].to_pylist()
-    theirs = lance.dataset(path).to_table(columns=["id", "_distance"], nearest=asked, **options)
+    search = {"column": "tensor", "q": VECTORS[0]}
+    ids = (await dataset.to_table(["id"], nearest=search, **options))["id"].to_pylist()
+    theirs = lance.dataset(path).to_table(columns=["id", "_distance"], nearest=search, **options)
     assert ids == theirs["id"].to_pylist()
     every = (await dataset.nearest("tensor", VECTORS[0], 20))["id"].to_pylist()
-    part = (await dataset.to_table(["id"], nearest=asked, limit=3, offset=4))["id"].to_pylist()
+    part = (await dataset.to_table(["id"], nearest=search, limit=3, offset=4))["id"].to_pylist()
     assert part == every[4:7]
 
 
@@ -183,14 +183,14 @@ async def test_a_filter_after_a_search_may_name_the_distance_or_the_score(tmp_pa
         "text", [[f"word {'blue ' * (row % 5)}" for row in range(COUNT)]]
     )
     dataset = await alance.write_dataset(rows, path)
-    asked: dict[str, Any] = {"column": "tensor", "q": VECTORS[0], "k": 10}
+    search: dict[str, Any] = {"column": "tensor", "q": VECTORS[0], "k": 10}
     for condition in ("_distance < 1.5", "_distance < 1.5 AND id > 20", "id > 20"):
-        found = await dataset.to_table(["id"], nearest=asked, filter=condition)
+        result = await dataset.to_table(["id"], nearest=search, filter=condition)
         theirs = lance.dataset(path).to_table(
-            columns=["id", "_distance"], nearest=asked, filter=condition
+            columns=["id", "_distance"], nearest=search, filter=condition
         )
-        assert found["id"].to_pylist() == theirs["id"].to_pylist()
-        assert 0 < found.num_rows <= 10
+        assert result["id"].to_pylist() == theirs["id"].to_pylist()
+        assert 0 < result.num_rows <= 10
     near = await dataset.nearest(
         "tensor", VECTORS[0], 10, prefilter=False, filter="_distance < ?", params=[1.5]
     )

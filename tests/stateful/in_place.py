@@ -1,4 +1,4 @@
-"""Values of columns changed in place, by alance and by pylance: the same calls for both."""
+"""Changes of columns in place, by alance and by pylance, behind one interface."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ KEY = "key"
 
 
 class OurChanges:
-    """alance, on the loop of a runner."""
+    """Changes by alance, on the event loop of a runner."""
 
     def __init__(self, runner: Runner, session: alance.Session, uri: str) -> None:
         self._runner, self._session, self._uri = runner, session, uri
 
     def do(self, work: Callable[[Dataset], Awaitable[Any]]) -> Any:
-        """The result of work with the latest version."""
+        """Run work on the latest version, and return its result."""
 
         async def run() -> Any:
             return await work(await alance.dataset(self._uri, session=self._session))
@@ -35,7 +35,7 @@ class OurChanges:
         return self._runner.run(run())
 
     def merge(self, rows: pa.Table) -> None:
-        """New values of some columns of the rows with these keys."""
+        """Merge new values of some columns into the rows with the same keys."""
 
         async def work(dataset: Dataset) -> None:
             merge = dataset.merge_insert(KEY).when_matched_update_all()
@@ -44,7 +44,7 @@ class OurChanges:
         self.do(work)
 
     def update_fragment(self, fragment: int, rows: pa.Table) -> None:
-        """The same of one fragment, as workers of a job do it."""
+        """Change columns of one fragment, as workers of a distributed job do."""
 
         async def work(dataset: Dataset) -> None:
             record, fields, offsets = await dataset.fragment(fragment).update_columns(rows, KEY)
@@ -59,7 +59,7 @@ class OurChanges:
         self.do(work)
 
     def replace_file(self, fragment: int, values: pa.Table) -> None:
-        """Other values of a column of one fragment, which has a file of its own."""
+        """Replace the data file of a column in one fragment; it holds no other column."""
 
         async def work(dataset: Dataset) -> None:
             group = await dataset.fragment(fragment).replace_columns(values)
@@ -102,7 +102,7 @@ class OurChanges:
 
 
 class TheirChanges:
-    """pylance."""
+    """Changes by pylance."""
 
     def __init__(self, uri: str, ours: OurChanges) -> None:
         self._uri, self._ours = uri, ours

@@ -1,8 +1,8 @@
-"""Random changes in place of a table with indices: every search gives what the rows say.
+"""Random changes in place of a table with indices: every search agrees with a model of the rows.
 
 A segment of an index keeps the rows of fragments whose values were changed in place, and its bitmap
 loses these fragments. Both writers change, extend and move such segments in turn; after each step
-each kind of index is asked, and compared with a plain model of the rows.
+searches by each kind of index are compared with a plain model of the rows.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Row = dict[str, Any]
 
 
 def row_of(key: int, number: int) -> Row:
-    """A row whose values follow from a number."""
+    """A row whose values are derived from a number."""
     return {
         KEY: key,
         "value": None if number == 9 else number,
@@ -139,7 +139,7 @@ class InPlaceMachine(RuleBasedStateMachine):
         return [row_of(key, number) for key, number in zip(keys, numbers, strict=True)]
 
     def changed_rows(self, low: int, size: int, number: int, names: set[str]) -> list[Row]:
-        """New values of some columns of rows, of keys at least `low`."""
+        """New values of some columns for up to `size` rows whose keys are at least `low`."""
         keys = [key for key in sorted(self.rows) if key >= low % self.next_key][:size]
         rows = [row_of(key, (number + key) % 10) for key in keys]
         return [{name: row[name] for name in (KEY, *sorted(names))} for row in rows]
@@ -161,7 +161,7 @@ class InPlaceMachine(RuleBasedStateMachine):
         return self.ours.do(work)
 
     def fragments_with_file_of(self, name: str) -> list[int]:
-        """The fragments that have a file of one column, which no other column is in."""
+        """Fragments with a data file that holds this column alone."""
         dataset = lance.dataset(self.uri)
         fields = {field.name(): field for field in dataset.lance_schema.fields()}
         return [
@@ -245,7 +245,7 @@ class InPlaceMachine(RuleBasedStateMachine):
 
     @rule(is_ours=WHO, number=st.integers(0, 3))
     def drop_and_add(self, is_ours: bool, number: int) -> None:
-        """The column then has files of its own, which can be replaced."""
+        """Move the column to files of its own, which can be replaced."""
         self.by(is_ours).drop_column("value")
         self.by(not is_ours).add_column("value", f"(key + {number}) % 8")
         self.is_wide = True
@@ -257,7 +257,7 @@ class InPlaceMachine(RuleBasedStateMachine):
 
     @rule(is_ours=WHO)
     def cast(self, is_ours: bool) -> None:
-        """Indices of the column have to go before: they would hold values of another type."""
+        """Cast a column after dropping its indices, which would hold values of the old type."""
         self.is_wide = not self.is_wide
         indices = lance.dataset(self.uri).describe_indices()
         for name in sorted({index.name for index in indices if "value" in index.field_names}):
@@ -265,7 +265,7 @@ class InPlaceMachine(RuleBasedStateMachine):
         self.by(is_ours).cast("value", pa.int64() if self.is_wide else pa.int32())
 
     def catch_up(self) -> None:
-        """No new index is made beside a compaction that left the others for later."""
+        """Bring indices up to date before a new one is built, if a compaction deferred them."""
         self.ours.optimize({"index_names": []})
 
     @rule(kind=st.sampled_from(VALUE_KINDS), is_ours=WHO)

@@ -1,4 +1,4 @@
-"""Every path that compares floats, over every special value, against a plain model of their order.
+"""Every path that compares floats, for all special values, against a plain model of their order.
 
 The same questions go to filters of tables, with and without statistics, by each kind of index of
 either writer, to deletes and updates, to aggregates, orders, and engines.
@@ -43,12 +43,12 @@ ALONE = (0, 1, 5, 6, 10, 13, 14, 21, 22)
 
 
 def numbers(kind: str) -> list[float]:
-    """The special values as Python has them: of NaNs one of each sign."""
+    """The special values as Python has them: only one NaN of each sign."""
     return list(map(float, [*specials(kind)[:2], *specials(kind)[len(NANS[kind]) :]]))
 
 
 def rows(kind: str) -> list[pa.Table]:
-    """Some values in fragments of their own, so that bounds are their own, then all in one."""
+    """One table per value in `ALONE`, for fragments of tight bounds, then one of all values."""
     values = array_of(kind)
     lists = pa.ListArray.from_arrays(pa.array(range(len(values) + 1), pa.int32()), values)
     table = pa.table({"i": pa.array(range(len(values))), "x": values, "l": lists})
@@ -82,7 +82,7 @@ def model(kind: str, test: Callable[[Rank], bool]) -> list[int]:
 async def check_filters(
     dataset: alance.Dataset, kind: str, *, with_arrow: bool = True, **options: Any
 ) -> None:
-    async def kept(condition: str, *params: Any) -> list[int]:
+    async def ids_where(condition: str, *params: Any) -> list[int]:
         table = await dataset.to_table(["i"], filter=condition, params=params, **options)
         values: list[int] = table["i"].to_pylist()
         return values
@@ -91,19 +91,19 @@ async def check_filters(
         own = rank(number)
         for op, test in OPERATORS.items():
             expected = model(kind, lambda r: test(r, own))  # noqa: B023
-            assert await kept(f"x {op} ?", number) == expected, (op, number)
+            assert await ids_where(f"x {op} ?", number) == expected, (op, number)
             if kind != "f2" and with_arrow:  # Arrow does not compare half floats
                 table = await dataset.to_table(["i"], filter=test(pc.field("x"), number), **options)
                 assert table["i"].to_pylist() == expected, (op, number)
         items = [number, *(2.0 + other for other in range(20))]
-        assert await kept("x IN ?", items) == model(kind, lambda r: r == own)  # noqa: B023
-        assert await kept("x NOT IN ?", items) == model(kind, lambda r: r != own)  # noqa: B023
+        assert await ids_where("x IN ?", items) == model(kind, lambda r: r == own)  # noqa: B023
+        assert await ids_where("x NOT IN ?", items) == model(kind, lambda r: r != own)  # noqa: B023
         for other in (0.0, float("nan")):
             low, high = rank(other), own
             between = model(kind, lambda r: low <= r <= high)  # noqa: B023
-            assert await kept("x BETWEEN ? AND ?", other, number) == between
+            assert await ids_where("x BETWEEN ? AND ?", other, number) == between
             outside = model(kind, lambda r: r < low or r > high)  # noqa: B023
-            assert await kept("x < ? OR x > ?", other, number) == outside
+            assert await ids_where("x < ? OR x > ?", other, number) == outside
 
 
 @pytest.mark.parametrize("writer", WRITERS)

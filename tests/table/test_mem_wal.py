@@ -1,4 +1,4 @@
-"""Tables with a MemWAL of pylance: it is said that rows of the log are not read."""
+"""Tables with a MemWAL of pylance: a warning says that rows of the log are not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A column of a type that alance cannot hold: the other columns are read, it is refused by name."""
+"""A column of a type that alance cannot hold: it is refused by name, others are read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search by words may be asked: texts in quotes, and queries and choices of pylance."""
+"""Queries of text searches: texts in quotes, and query objects and enumerations of pylance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text indices of old releases, which are not read here, hinder nothing else."""
+"""Text indices of old releases are refused by name; other indices and searches still work."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_many_distinct_tokens_keep_their_numbers() -> None:
 
 
 def test_tokens_are_as_many_as_their_transducer_has() -> None:
-    """Old releases left numbers that were greater, where rows had gone."""
+    """`_token_next_id` of old releases may be greater, after rows were deleted."""
     rows = token_rows(["river", "apple"])
     fields = dict(zip(rows.schema.names, rows.columns, strict=True))
     fields["_token_next_id"] = pa.array([9], pa.uint32())

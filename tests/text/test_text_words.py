@@ -1,4 +1,4 @@
-"""Words are made as the index of a column says, also where it answers for no row."""
+"""Texts are split by the settings of a column's index, even if it covers none of the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shallow clones are noted at their source: no cleanup, and no drop, takes their files."""
+"""Shallow clones are noted at their source: neither cleanup nor drop removes their files."""
 
 from __future__ import annotations
 
@@ -182,8 +182,8 @@ async def test_files_stay_whole_while_a_clone_has_a_version_that_is_gone(
 ) -> None:
     source, clone = str(tmp_path / "source"), str(tmp_path / "clone")
     dataset = await alance.write_dataset(numbers(0, 10), source)
-    same = await dataset.insert(numbers(10, 11))
-    latest = await same.insert(numbers(50, 60), mode="overwrite")
+    appended = await dataset.insert(numbers(10, 11))
+    latest = await appended.insert(numbers(50, 60), mode="overwrite")
     look = ops._look
 
     async def look_and_clone(*args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Columns as one version names them, read in another: what readers that follow a table need."""
+"""Columns as one version names them, read in another, for readers that follow a table."""
 
 from __future__ import annotations
 
