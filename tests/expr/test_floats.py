@@ -1,4 +1,4 @@
-"""Expressions over floats of every special kind, against a plain model of their one order."""
+"""Expressions over special floats follow one order, checked against a simple model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = [*TYPES]
 
 
 def pairs(kind: str) -> pa.RecordBatch:
-    """Each special value, and null, beside each: columns x and y; a list and a struct of them."""
+    """All pairs of special values and null, as columns x and y, as a list, and as a struct."""
     values = array_of(kind)
     count = len(values)
     x = values.take(pa.array(np.repeat(np.arange(count), count)))
@@ -42,7 +42,7 @@ def kept(condition: str, batch: pa.RecordBatch, params: Any = None) -> list[int]
 
 
 def by_model(batch: pa.RecordBatch, test: Any) -> list[int]:
-    """The rows without nulls for whose ranks a test is true."""
+    """Return the rows without nulls whose ranks pass a test."""
     x, y = ranks(batch["x"]), ranks(batch["y"])
     rows = enumerate(zip(x, y, strict=True))
     return [row for row, (a, b) in rows if a is not None and b is not None and test(a, b)]
@@ -75,7 +75,7 @@ def test_literals_compare_in_one_order(kind: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["cast('nan' as double)", "-cast('nan' as double)", "sqrt(-1.0)"])
-def test_nans_that_are_written_are_all_nan(text: str) -> None:
+def test_every_way_to_write_nan_gives_the_same_nan(text: str) -> None:
     batch = pa.record_batch([array_of("f8"), pa.array(range(23))], names=["x", "i"])
     nans = where(lambda r: r == rank(math.nan), ranks(batch["x"]))
     assert kept(f"x = {text}", batch) == kept(f"x >= {text}", batch) == nans

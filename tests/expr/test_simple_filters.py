@@ -1,4 +1,4 @@
-"""Simple filters have the trees that `sqlglot` gives them, or are left to it."""
+"""The parser of simple filters gives the trees of `sqlglot`, or leaves the text to it."""
 
 from __future__ import annotations
 
@@ -81,16 +81,16 @@ def by_sqlglot(text: str) -> Tree:
 
 
 @pytest.mark.parametrize("text", SIMPLE)
-def test_simple_filters_are_read_and_have_the_same_trees(text: str) -> None:
+def test_simple_filters_have_the_trees_of_sqlglot(text: str) -> None:
     assert simple_tree(text) == by_sqlglot(text)
 
 
 @pytest.mark.parametrize("text", OTHERS)
-def test_what_is_not_simple_is_left(text: str) -> None:
+def test_filters_that_are_not_simple_are_left_to_sqlglot(text: str) -> None:
     assert simple_tree(text) is None
 
 
-def test_words_of_sql_are_left_or_names_in_both() -> None:
+def test_keywords_are_left_to_sqlglot_or_names_in_both_parsers() -> None:
     words = {word for key in _Words.KEYWORDS for word in key.split() if word.isidentifier()}
     words |= {"prior", "position", "cast", "extract", "substring", "trim", "try_cast", "interval"}
     words |= {"id", "x", "e", "n", "b", "r", "name", "value", "key", "user", "next", "final", "at"}
@@ -102,7 +102,7 @@ def test_words_of_sql_are_left_or_names_in_both() -> None:
 
 
 class Filters:
-    """Filters at random, most of them simple."""
+    """Random filters, most of them simple."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Expressions of much work or large values: off the loop, in steps, and in bounded memory."""
+"""Expressions that take long or have large values: cancellable, and in bounded memory."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def rows(count: int, text: str = "abcdefghij") -> pa.RecordBatch:
 
 
 class After:
-    """True from the n-th question on: a caller that goes away in the midst of work."""
+    """True after n calls: a caller that goes away in the middle of the work."""
 
-    def __init__(self, num_questions: int) -> None:
-        self.num_questions = num_questions
+    def __init__(self, num_calls: int) -> None:
+        self.num_calls = num_calls
 
     def __call__(self) -> bool:
-        self.num_questions -= 1
-        return self.num_questions < 0
+        self.num_calls -= 1
+        return self.num_calls < 0
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ class After:
         ("upper(lpad('a', 1000000))", False),
     ],
 )
-def test_constants_are_computed_with_the_text_if_that_is_quick(text: str, is_literal: bool) -> None:
+def test_constants_are_folded_if_that_is_quick(text: str, is_literal: bool) -> None:
     node = parse_projection(text, SCHEMA).value
     assert isinstance(node, Literal if is_literal else LazyConstant)
 
@@ -72,16 +72,16 @@ def test_constants_are_computed_with_the_text_if_that_is_quick(text: str, is_lit
         ("length(repeat('a', 1000000)) between 7 and 8 or id = 0", True),
     ],
 )
-def test_constants_of_much_work_are_computed_once_for_all_rows(text: str, expected: object) -> None:
+def test_lazy_constants_are_computed_for_all_rows(text: str, expected: object) -> None:
     values = parse_projection(text, SCHEMA).evaluate(rows(3))
     assert len(values) == 3
     assert values[0].as_py() == expected
 
 
-async def test_a_constant_of_much_work_keeps_neither_the_loop_nor_a_thread(
+async def test_a_lazy_constant_blocks_neither_the_loop_nor_a_thread(
     tmp_path: object,
 ) -> None:
-    """The filter is read at once, and its thread is free again soon after it was cancelled."""
+    """The filter is parsed at once, and its thread is free soon after the read was cancelled."""
     dataset = await alance.write_dataset(rows(10), f"{tmp_path}/t")
     async with alance.Session(decode_threads=1) as session:
         dataset = await alance.dataset(dataset.uri, session=session)
@@ -155,7 +155,7 @@ async def test_a_job_in_a_thread_learns_that_its_caller_is_gone() -> None:
         "repeat('x', 1000000)",
     ],
 )
-def test_large_values_are_made_of_so_few_rows_at_once_that_they_fit(text: str) -> None:
+def test_large_values_are_computed_in_parts_that_fit_the_budget(text: str) -> None:
     computed, sizes = parse_projection(text, SCHEMA), []
 
     def evaluate(part: pa.RecordBatch) -> int:
@@ -181,12 +181,14 @@ def test_large_values_are_made_of_so_few_rows_at_once_that_they_fit(text: str) -
         "array_length(array_repeat(array_repeat(1, 1000000), 1000)) > 1",
     ],
 )
-def test_what_does_not_fit_for_a_single_row_is_refused_before_it_is_made(text: str) -> None:
+def test_a_row_beyond_its_budget_is_refused_before_memory_is_allocated(text: str) -> None:
     with pytest.raises(InvalidInputError, match=r"of one row values of [0-9]+ bytes, at most"):
         parse_projection(text, SCHEMA).evaluate(rows(2))
 
 
-async def test_a_scan_gives_computed_columns_in_batches_of_its_memory(tmp_path: object) -> None:
+async def test_a_scan_returns_computed_columns_in_batches_that_fit_its_budget(
+    tmp_path: object,
+) -> None:
     dataset = await alance.write_dataset(rows(60), f"{tmp_path}/t")
     columns = {"id": "id", **{f"c{n}": "repeat(t, 10000)" for n in range(5)}}
     scanner = dataset.scanner(columns, io_buffer_bytes=4 << 20)
@@ -226,8 +228,8 @@ def test_a_case_may_have_thousands_of_branches(count: int) -> None:
     assert values.to_pylist() == expected
 
 
-def test_long_texts_are_compared_in_steps() -> None:
-    """A pair of texts of a step's size, and longer and shorter ones beside it."""
+def test_edit_distances_of_long_texts_are_computed_in_parts() -> None:
+    """Pairs shorter and longer than the work between two cancellation checks."""
     texts = ["a" * 9000 + "b", "", "kitten", "b" * 9000, "ab" * 5000]
     others = ["a" * 9000 + "c", "abc", "sitting", "a" * 9001, "ba" * 5000]
     batch = pa.record_batch({"s": texts, "t": others})
@@ -235,7 +237,7 @@ def test_long_texts_are_compared_in_steps() -> None:
     assert predicate.evaluate(batch).to_pylist() == [1, 3, 3, 9001, 2]
 
 
-def test_a_row_of_distances_is_extended_as_a_whole() -> None:
+def test_a_row_of_edit_distances_continues_from_the_row_before() -> None:
     import numpy as np
 
     text, other = (np.frombuffer(t.encode("utf-32-le"), np.uint32) for t in ("kitten", "sitting"))

@@ -1,4 +1,4 @@
-"""Moments with and without time zones, against columns with one: the same rule on every path."""
+"""Timestamps with and without offset, for columns with a time zone: one rule on every path."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAIVE: Final = dt.datetime(2024, 1, 1)
 
 @pytest.fixture
 async def dataset(tmp_path: Path) -> alance.Dataset:
-    """Row 0 is midnight in UTC, row 1 midnight in Berlin; `n` has clocks without zone."""
+    """Row 0 is midnight in UTC, row 1 midnight in Berlin; `n` is a timestamp without zone."""
     table = pa.table(
         {
             "i": [0, 1],

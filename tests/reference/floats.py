@@ -1,5 +1,7 @@
-"""Floats of every special kind, and their one order: every NaN is above all and equal to every
-other, the two zeros are equal. What each path of reading has to agree with."""
+"""Special floats and their order: all NaNs are equal and above all numbers, both zeros are equal.
+
+A model for every path that compares floats.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ OPERATORS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 
 
 def specials(kind: str) -> npt.NDArray[Any]:
-    """Every special value of a type, NaNs first; shape (n,).
+    """All special values of a type, NaNs first; shape (n,).
 
     Args:
         kind: "f2", "f4" or "f8".
@@ -64,20 +66,20 @@ def specials(kind: str) -> npt.NDArray[Any]:
 
 
 def array_of(kind: str) -> pa.Array:
-    """The special values, then a null."""
+    """Return all special values, followed by a null."""
     return pa.concat_arrays([pa.array(specials(kind)), pa.nulls(1, TYPES[kind])])
 
 
 def rank(value: float) -> Rank:
-    """What values are compared by."""
+    """Return the sort key of a value."""
     return (1, 0.0) if np.isnan(value) else (0, float(value))
 
 
 def ranks(values: pa.Array) -> list[Rank | None]:
-    """The ranks of values; None of nulls."""
+    """Return the ranks of values; None for nulls."""
     return [None if value is None else rank(value) for value in values.to_pylist()]
 
 
 def where(test: Callable[[Rank], bool], values: Sequence[Rank | None]) -> list[int]:
-    """The places of values for which a test is true; a null is never."""
+    """Return the positions of values that pass a test; nulls never do."""
     return [place for place, value in enumerate(values) if value is not None and test(value)]
