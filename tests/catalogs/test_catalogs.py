@@ -419,12 +419,12 @@ async def test_headers_do_not_follow_a_redirect_to_another_host() -> None:
 
 
 class OfItsOwn(Exception):
-    """An error of another library, whose code means something else."""
+    """Error of another library, in which `code` means something else."""
 
     code = 4
 
 
-async def test_a_code_counts_only_in_errors_of_the_protocol() -> None:
+async def test_codes_are_read_only_from_errors_of_the_protocol() -> None:
     errors: list[Exception] = [lance_namespace.TableNotFoundError("gone"), OfItsOwn("timed out")]
 
     class Client:

@@ -85,7 +85,7 @@ def test_times_that_python_has_not_are_texts(tmp_path: Path, shown: Shown) -> No
         assert run(shown, command, uri) == [{"t": "+148108-07-06T14:00:27.387904"}]
 
 
-def test_numbers_that_json_has_not_are_texts(tmp_path: Path, capfdbinary: Any) -> None:
+def test_nan_and_infinities_are_text_in_json(tmp_path: Path, capfdbinary: Any) -> None:
     uri = tmp_path / "t"
     lance.write_dataset(pa.table({"x": [float("nan"), 0.5], "l": [[float("inf")], []]}), uri)
     lines = b'{"x": "NaN", "l": ["Infinity"]}\n{"x": 0.5, "l": []}\n'

@@ -32,7 +32,7 @@ WRITERS: dict[str, Callable[[pa.Table, Path], object]] = {
 
 
 def hive(folder: Path, ending: str = "parquet") -> Path:
-    """A table as Spark writes it: two levels of folders, and files that are no data."""
+    """Write a table as Spark does: two levels of folders, and files without rows."""
     ids = iter(range(100))
     for year in ("2020", "2021"):
         for kind in ("a%2Fb", "__HIVE_DEFAULT_PARTITION__"):
@@ -65,7 +65,7 @@ def test_folders_named_key_and_value_are_columns(tmp_path: Path, ending: str) ->
     assert types == [pa.int64(), pa.int32(), pa.string()]
 
 
-def test_files_and_folders_below_are_read_as_the_whole_is(tmp_path: Path) -> None:
+def test_files_and_inner_folders_have_the_same_partition_columns(tmp_path: Path) -> None:
     folder = hive(tmp_path / "hive")
     whole = tmp_path / "whole"
     assert main(["write", str(whole), str(folder), "--format", "parquet"]) == 0
@@ -93,7 +93,7 @@ def test_files_and_folders_below_are_read_as_the_whole_is(tmp_path: Path) -> Non
         (["__HIVE_DEFAULT_PARTITION__"], pa.string(), [None]),
     ],
 )  # fmt: skip
-def test_the_type_of_a_folders_column_holds_all_texts(
+def test_the_type_of_a_partition_column_fits_all_values(
     tmp_path: Path, texts: list[str], type_: pa.DataType, values: list[Any]
 ) -> None:
     for number, text in enumerate(texts):
@@ -105,7 +105,7 @@ def test_the_type_of_a_folders_column_holds_all_texts(
     assert [row["k"] for row in sorted(table.to_pylist(), key=lambda row: row["id"])] == values
 
 
-def test_a_column_that_the_files_have_is_theirs(tmp_path: Path) -> None:
+def test_a_column_in_a_file_wins_over_its_folder(tmp_path: Path) -> None:
     (tmp_path / "hive/year=2020").mkdir(parents=True)
     parquet.write_table(pa.table({"year": [1999, 2020]}), tmp_path / "hive/year=2020/a.parquet")
     assert main(["write", str(tmp_path / "t"), str(tmp_path / "hive")]) == 0

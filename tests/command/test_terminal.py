@@ -1,4 +1,4 @@
-"""Names and values with controls of terminals: what is printed shows them and does nothing."""
+"""Control characters in names and values are printed as escapes, which a terminal does not obey."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def uri(tmp_path: Path) -> str:
         ["sql", "select * from dataset"],
     ],
 )
-def test_what_is_printed_has_no_controls(
+def test_output_has_no_control_characters(
     uri: str,
     arguments: list[str],
     is_terminal: bool,
@@ -87,7 +87,7 @@ def test_what_is_printed_has_no_controls(
         ["sql", "{}", f'select "{EVIL}" from dataset'],
     ],
 )
-def test_errors_have_no_controls(
+def test_errors_have_no_control_characters(
     uri: str, arguments: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main([text.format(uri) for text in arguments]) == 1
@@ -96,7 +96,7 @@ def test_errors_have_no_controls(
     assert r"\x1b" in error
 
 
-def test_wrong_arguments_have_no_controls(capfd: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_arguments_have_no_control_characters(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["head", "t", "--" + EVIL])
     error = capfd.readouterr().err
@@ -104,7 +104,7 @@ def test_wrong_arguments_have_no_controls(capfd: pytest.CaptureFixture[str]) -> 
     assert SHOWN in error
 
 
-def test_lines_of_the_log_have_no_controls() -> None:
+def test_log_records_have_no_control_characters() -> None:
     record = logging.LogRecord("alance", 30, "", 0, "%r: %s", ("/" + EVIL, EVIL), None)
     line = EscapedFormatter("%(message)s").format(record)
     assert are_safe(line.replace("\t", ""))

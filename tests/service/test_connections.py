@@ -1,4 +1,4 @@
-"""Connections to `alance serve`: where requests end, who closes first, outcomes nobody knows."""
+"""Connections to `alance serve`: framing of requests, draining, and unknown outcomes."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def serving(uri: str, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], 
 
 
 class Caller:
-    """A connection that stays."""
+    """A connection that is kept open."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port))
         self._file = self._socket.makefile("rb")
 
     def ask(self, request: bytes) -> tuple[int, dict[str, str], dict[str, Any]]:
-        """Status, headers and body of an answer; a closed connection is an error."""
+        """Send a request; return status, headers and body of its answer. Fails if it is closed."""
         self._socket.sendall(request)
         status = int(self._file.readline().split()[1])
         headers: dict[str, str] = {}
@@ -68,7 +68,7 @@ class Caller:
         return status, headers, body
 
     def ends(self) -> bool:
-        """The service has closed the connection, and sent nothing more."""
+        """True if the service has closed the connection and sent nothing more."""
         return self._file.read() == b""
 
     def close(self) -> None:
@@ -90,7 +90,7 @@ UNCLEAR = (
 )
 
 
-async def test_a_request_whose_end_is_not_clear_is_refused_and_its_connection_closed(
+async def test_a_request_with_ambiguous_framing_is_refused_and_its_connection_closed(
     uri: str,
 ) -> None:
     def ask() -> None:
@@ -142,7 +142,7 @@ async def test_callers_that_keep_their_connections_are_told_to_close_first(uri: 
 
 
 class Unending:
-    """An application that does not answer."""
+    """An application that never answers."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         await asyncio.Event().wait()
@@ -151,7 +151,7 @@ class Unending:
 @pytest.mark.parametrize(
     ("verb", "status", "outcome"), [("rows", 500, UNKNOWN_OUTCOME), ("query", 504, {})]
 )
-async def test_time_that_ends_a_change_leaves_its_outcome_unknown(
+async def test_a_change_that_times_out_has_an_unknown_outcome(
     verb: str, status: int, outcome: dict[str, str]
 ) -> None:
     gate = Gate(Unending(), Bounds(seconds=1e-6), None)
@@ -164,7 +164,7 @@ async def test_time_that_ends_a_change_leaves_its_outcome_unknown(
 
 
 @pytest.mark.parametrize("was_added", [True, False])
-async def test_rows_whose_outcome_is_unknown_are_sent_again_by_their_key(
+async def test_rows_with_an_unknown_outcome_are_sent_again_with_their_key(
     uri: str, was_added: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append = ServedTable.append

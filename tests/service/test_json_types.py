@@ -1,4 +1,4 @@
-"""Rows as JSON in both directions: what the service answers can be posted back, type by type."""
+"""Rows as JSON: an answer of the service can be posted back unchanged, for every type."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ PLACES = {name: place for place, name in enumerate(ARRAYS)}
 
 
 def padded(array: pa.Array) -> pa.Array:
-    """An array with nulls behind its values."""
+    """Pad an array with nulls to the number of rows."""
     return pa.concat_arrays([array, pa.nulls(NUM_ROWS - len(array), array.type)])
 
 
@@ -196,7 +196,7 @@ async def test_a_key_in_a_path_is_read_as_a_value_of_its_column(
         assert answer.json()["row"] in ({"id": 0}, {"id": 2}), answer.text
 
 
-async def test_a_key_of_bytes_that_is_no_base64_is_refused(url: str) -> None:
+async def test_a_binary_key_that_is_not_base64_is_refused(url: str) -> None:
     async with httpx.AsyncClient(base_url=f"{url}/tables/types", timeout=60) as client:
         answer = await client.post("/get", json={"keys": ["AAECA"], "column": "binary"})
         assert answer.status_code == 400, answer.text
@@ -247,7 +247,9 @@ SCHEMA = pa.schema({name: array.type for name, array in ARRAYS.items()})
         ("nothing", "1", "no column 'nothing'; expected null, bool, "),
     ],
 )
-def test_what_a_column_cannot_have_is_refused_by_name(name: str, text: str, expected: str) -> None:
+def test_values_that_a_column_cannot_represent_are_refused_by_name(
+    name: str, text: str, expected: str
+) -> None:
     row = parsed(f'{{"{name}": {text}}}', exact=True)
     with pytest.raises(alance.InvalidInputError) as error:
         table_of([row], SCHEMA)
@@ -270,7 +272,7 @@ def test_what_a_column_cannot_have_is_refused_by_name(name: str, text: str, expe
         ("duration_ms", "0.1", 100),
     ],
 )
-def test_other_ways_to_write_a_value(name: str, text: str, expected: Any) -> None:
+def test_alternative_forms_of_a_value_are_accepted(name: str, text: str, expected: Any) -> None:
     (value,) = table_of([parsed(f'{{"{name}": {text}}}', exact=True)], SCHEMA)[name]
     stored = value.value if hasattr(value, "value") else value.as_py()
     assert stored == expected
@@ -290,7 +292,7 @@ def test_lines_that_the_command_prints_can_be_appended(
     assert_same(alance.sync.dataset(uri).to_table(), pa.concat_tables([expected] * 3))
 
 
-def test_lines_that_a_table_cannot_have_are_refused_by_their_numbers(
+def test_lines_that_do_not_fit_a_table_are_refused_by_number(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     uri, lines = str(tmp_path / "table"), tmp_path / "rows.jsonl"

@@ -90,7 +90,7 @@ async def test_rows_by_key_are_found_by_values_of_any_type(client: httpx.AsyncCl
     assert (answer.status_code, answer.json()["error"]) == (404, "RowNotFoundError")
 
 
-async def test_numbers_that_json_has_not_are_texts(tmp_path: Path) -> None:
+async def test_nan_and_infinities_are_text_in_json(tmp_path: Path) -> None:
     rows = {"id": [1], "x": [float("nan")], "l": [[float("inf"), 0.5]], "t": ['ü\n"']}
     await alance.write_dataset(rows, tmp_path / "t")
     async with (

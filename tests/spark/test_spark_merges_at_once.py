@@ -1,4 +1,4 @@
-"""Two merges of one version that insert the same key: it is there once, however they are run."""
+"""Two concurrent merges that insert the same key insert it once, however they are run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def path_of(spark: SparkSession, name: str) -> str:
 
 
 def source(spark: SparkSession, ids: list[int], text: str, folder: Path | None = None) -> str:
-    """A view of rows; with a folder its task says that it runs, and waits until it may go on."""
+    """Create a view of rows. With a folder, its task signals there that it runs, and then waits."""
 
     def gated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if folder is not None:
@@ -70,7 +70,7 @@ def source(spark: SparkSession, ids: list[int], text: str, folder: Path | None =
 
 
 def run_beside(folder: Path, slow: Callable[[], Any], quick: Callable[[], Any]) -> Any:
-    """Start a statement, then run another one from begin to end, then end the first one."""
+    """Start the slow statement, run the quick one to its end, then let the slow one finish."""
     with ThreadPoolExecutor(1) as threads:
         pending = threads.submit(slow)
         try:
@@ -112,7 +112,7 @@ def test_the_second_statement_conflicts_and_adds_nothing(
     lance.dataset(path_of(spark, name)).validate()
 
 
-def test_statements_with_other_keys_or_plain_appends_get_along(
+def test_merges_with_different_keys_and_plain_appends_do_not_conflict(
     spark: SparkSession, name: str, tmp_path: Path
 ) -> None:
     view = source(spark, [8, 9], "second", tmp_path)
@@ -128,7 +128,7 @@ def test_statements_with_other_keys_or_plain_appends_get_along(
     assert ids == [1, 2, 7, 8, 8, 9]
 
 
-def test_a_statement_and_a_merge_of_alance_are_told_apart_by_the_same_hashes(
+def test_a_statement_and_a_merge_of_alance_conflict_on_the_same_key(
     spark: SparkSession, name: str, tmp_path: Path
 ) -> None:
     view = source(spark, [7], "second", tmp_path)

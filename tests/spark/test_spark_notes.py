@@ -1,4 +1,4 @@
-"""Columns that evolve, and what fields note for Spark: comments, collations and other metadata."""
+"""Schema evolution, and the notes of fields for Spark: comments, collations, other metadata."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_merge_with_schema_evolution_adds_columns_and_widens_others(
     ]
 
 
-def test_text_with_a_collation_is_compared_by_it(spark: SparkSession, name: str) -> None:
+def test_text_is_compared_by_its_collation(spark: SparkSession, name: str) -> None:
     spark.sql(
         f"CREATE TABLE {name} (t STRING COLLATE UTF8_LCASE, p STRING, "
         "s STRUCT<a: STRING COLLATE UNICODE_CI>, l ARRAY<STRING COLLATE UTF8_LCASE>)"
@@ -90,7 +90,7 @@ def test_comments_and_collations_stay_when_columns_change(spark: SparkSession, n
     spark.sql(f"DROP TABLE {name}_copy")
 
 
-def test_metadata_of_fields_comes_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_metadata_of_fields_is_read_back(spark: SparkSession, tmp_path: Path) -> None:
     metadata = {"comment": "c", "tags": {"a": [1, 2]}, "owner": "me"}
     schema = StructType([StructField("a", IntegerType(), True, metadata)])
     uri = str(tmp_path / "t")
