@@ -22,7 +22,7 @@ from alance.serve.json_columns import parsed, table_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# What pyarrow calls the format of files, by their endings.
+# pyarrow's names of file formats, by the ending of a file's name.
 FORMATS = {
     ".parquet": "parquet",
     ".csv": "csv",

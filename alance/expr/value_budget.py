@@ -36,7 +36,7 @@ class BudgetExceeded(Exception):
     """
 
     def __init__(self, num_bytes: int, max_bytes: int) -> None:
-        super().__init__(f"values of {num_bytes} bytes, at most {max_bytes} are computed at once")
+        super().__init__(f"values of {num_bytes} bytes exceed the budget of {max_bytes}")
         self.num_bytes = num_bytes
 
 
@@ -163,7 +163,8 @@ def in_parts(
         except BudgetExceeded as error:
             if part.num_rows <= 1:
                 raise InvalidInputError(
-                    f"{where}: of one row {error}; make shorter texts or fewer items"
+                    f"{where}: the values of one row need {error.num_bytes} bytes, expected at "
+                    f"most {part_bytes}; compute shorter texts or fewer items"
                 ) from None
             share = part.num_rows * max_bytes // error.num_bytes
             num_rows = max(1, min(part.num_rows // 2, share))

@@ -145,7 +145,7 @@ def test_folders_without_files_and_other_files_are_errors(
 ) -> None:
     (tmp_path / "empty").mkdir()
     assert main(["write", str(tmp_path / "t"), str(tmp_path / "empty")]) == 1
-    assert "no files are there" in capfd.readouterr().err
+    assert "expected files, found none" in capfd.readouterr().err
     (tmp_path / "empty" / "notes.txt").touch()
     assert main(["write", str(tmp_path / "t"), str(tmp_path / "empty")]) == 1
     assert "notes.txt: unknown ending" in capfd.readouterr().err

@@ -182,7 +182,9 @@ def test_large_values_are_computed_in_parts_that_fit_the_budget(text: str) -> No
     ],
 )
 def test_a_row_beyond_its_budget_is_refused_before_memory_is_allocated(text: str) -> None:
-    with pytest.raises(InvalidInputError, match=r"of one row values of [0-9]+ bytes, at most"):
+    with pytest.raises(
+        InvalidInputError, match=r"the values of one row need [0-9]+ bytes, expected at most"
+    ):
         parse_projection(text, SCHEMA).evaluate(rows(2))
 
 
