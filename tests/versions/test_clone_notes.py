@@ -54,6 +54,15 @@ async def test_a_clone_reads_its_rows_after_every_cleanup_of_its_source(tmp_path
     assert await rows_of(clone) == rows_by_pylance(clone) == ROWS
 
 
+async def test_a_note_stays_at_its_version(tmp_path: Path) -> None:
+    dataset, _, clone = await cloned(tmp_path)
+    ((name, _),) = (await dataset.tags.list()).items()
+    with pytest.raises(InvalidInputError, match="cannot be moved"):
+        await dataset.tags.update(name, 2)
+    await dataset.cleanup_old_versions(NOW, delete_unverified=True)
+    assert await rows_of(clone) == ROWS
+
+
 async def test_the_version_goes_when_the_note_is_deleted(tmp_path: Path) -> None:
     dataset, _, clone = await cloned(tmp_path)
     ((name, tag),) = (await dataset.tags.list()).items()

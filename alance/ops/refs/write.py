@@ -9,7 +9,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError, NotFoundError
-from alance.format.table.refs import MAIN, branch_folder, check_branch_name, check_tag_name
+from alance.format.table.refs import (
+    MAIN,
+    branch_folder,
+    check_branch_name,
+    check_tag_name,
+    parse_tag,
+)
 from alance.format.table.refs_write import branch_bytes, tag_bytes, time_text, with_members
 from alance.io.background import grace_of
 from alance.ops.refs.clone import clone_into
@@ -60,9 +66,15 @@ async def update_tag(snapshot: Snapshot, name: str, reference: Reference | None)
 
     Raises:
         NotFoundError: no such tag, or no such version.
+        InvalidInputError: it notes a shallow clone, which needs the version where it is.
     """
     location = snapshot.table.tag(check_tag_name(_text(name, "tag")))
     content = await refs.read_record(snapshot.engine, snapshot.table, location, "tag", name)
+    if (clone_uri := parse_tag(content, location).clone_uri) is not None:
+        raise InvalidInputError(
+            f"tag {name!r}: keeps the version that shallow clone {clone_uri!r} reads, and cannot "
+            "be moved; create another tag, or delete this one when the clone is gone"
+        )
     target = await target_of(snapshot, reference)
     changes = {
         "branch": target.branch,
