@@ -33,7 +33,6 @@ FORMATS = {
     ".ipc": "ipc",
     ".feather": "ipc",
 }
-HIDDEN = (".", "_")  # first characters of names of files without rows: `_SUCCESS`, checksums
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # stands for null
 BLOCK_BYTES = 1 << 20  # JSON lines that become one batch
 _INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
@@ -117,8 +116,13 @@ def _files(path: Path, form: str | None, with_folders: bool) -> list[RowFile]:
     if not path.is_dir():
         folders = _folders(path) if with_folders else {}
         return [RowFile(str(path), form or _format_of(path), folders)]
-    below = sorted(child for child in path.iterdir() if not child.name.startswith(HIDDEN))
+    below = sorted(child for child in path.iterdir() if not _is_hidden(child.name))
     return [file for child in below for file in _files(child, form, with_folders)]
+
+
+def _is_hidden(name: str) -> bool:
+    """True for what is no data; `_year=2024` is a folder of a column `_year`."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def _folders(path: Path) -> dict[str, str | None]:

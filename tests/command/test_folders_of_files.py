@@ -65,6 +65,18 @@ def test_folders_named_key_and_value_are_columns(tmp_path: Path, ending: str) ->
     assert types == [pa.int64(), pa.int32(), pa.string()]
 
 
+def test_a_folder_of_a_column_whose_name_begins_with_a_line_is_read(tmp_path: Path) -> None:
+    for year in (2020, 2021):
+        (tmp_path / "hive" / f"_year={year}").mkdir(parents=True)
+        path = tmp_path / "hive" / f"_year={year}" / "part.parquet"
+        parquet.write_table(pa.table({"id": [year]}), path)
+    (tmp_path / "hive" / "_temporary").mkdir()
+    (tmp_path / "hive" / "_temporary" / "part.parquet").write_bytes(b"unfinished")
+    assert main(["write", str(tmp_path / "t"), str(tmp_path / "hive")]) == 0
+    years = [{"id": year, "_year": year} for year in (2020, 2021)]
+    assert rows_of(tmp_path / "t") == years
+
+
 def test_files_and_inner_folders_have_the_same_partition_columns(tmp_path: Path) -> None:
     folder = hive(tmp_path / "hive")
     whole = tmp_path / "whole"
