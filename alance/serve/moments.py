@@ -108,7 +108,7 @@ def seconds_value(value: int, unit: str) -> float | str:
 
 
 def whole(value: Decimal, digits: int) -> int:
-    """Multiply a decimal by 10 ** digits.
+    """Multiply a decimal by 10 ** digits; digits are negative for a decimal of negative scale.
 
     Raises:
         ValueError: the product is not a whole number.
@@ -116,7 +116,11 @@ def whole(value: Decimal, digits: int) -> int:
     if not value.is_finite():
         raise ValueError(value)
     numerator, denominator = value.as_integer_ratio()
-    product, rest = divmod(numerator * int(10**digits), denominator)
+    power: int = 10 ** abs(digits)
+    dividend, divisor = (
+        (numerator * power, denominator) if digits >= 0 else (numerator, denominator * power)
+    )
+    product, rest = divmod(dividend, divisor)
     if rest:
         raise ValueError(value)
     return product

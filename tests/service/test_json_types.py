@@ -75,6 +75,9 @@ ARRAYS: dict[str, pa.Array] = {
     "decimal256": pa.array(
         [Decimal("9" * 74 + ".50"), Decimal("0.00"), None], pa.decimal256(76, 2)
     ),
+    "decimal_of_hundreds": pa.array(
+        [Decimal("1E+2"), Decimal("-1200"), Decimal(0), None], pa.decimal128(10, -2)
+    ),
     "list": pa.array([[b"a", None], [], None], pa.list_(pa.binary())),
     "large_list": pa.array([[1, None], None], pa.large_list(pa.duration("ns"))),
     "fixed_size_list": pa.array([[1.5, float("nan")], None, [2.5, 3.5]], pa.list_(pa.float32(), 2)),
@@ -225,6 +228,7 @@ SCHEMA = pa.schema({name: array.type for name, array in ARRAYS.items()})
         ("float16", "65520", "this one is too large"),
         ("float64", "9007199254740993", "this one has too many digits"),
         ("decimal128", '"1.234"', "expected a value of type decimal128(38, 2)"),
+        ("decimal_of_hundreds", '"150"', "expected a value of type decimal128(10, -2)"),
         ("decimal128", '"1e40"', "expected a value of type decimal128(38, 2)"),
         ("decimal128", '"NaN"', "expected a value of type decimal128(38, 2)"),
         ("duration_s", "0.5", "expected seconds"),
