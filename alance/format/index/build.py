@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from alance.format.index.bitmap import KeyedSets
 
 SET_BYTES: Final = 8 << 20  # of row sets in a batch
+OPEN_ROWS: Final = 1 << 20  # of a key, until they become a set: 8 bytes each till then
 
 
 class PageTableBuilder:
@@ -104,6 +105,8 @@ class RowSetBuilder:
         self._sets: list[bytes] = []
         self._num_bytes = 0
         self._open: list[Any] = []  # rows or sets of the last key, which may go on
+        self._num_open = 0  # rows of it that are in no set yet
+        self._open_sets: list[bytes] = []  # sets of its rows before these
         self._last: pa.Array | None = None
         self.num_keys = 0
         self.schema = form.schema(type_)
@@ -117,12 +120,12 @@ class RowSetBuilder:
             ids = as_numbers(ids).astype(np.int64)
         starts = self._starts(values)
         if not len(starts) or starts[0]:
-            self._open.append(ids[: starts[0] if len(starts) else None])
+            self._open_more(ids[: starts[0] if len(starts) else None])
         ready = []
         ends = [*starts.tolist(), len(ids)][1:]
         for start, end in zip(starts.tolist(), ends, strict=True):
             self._close()
-            self._open = [ids[start:end]]
+            self._open_more(ids[start:end])
             self._keys.append(values.slice(start, 1))
             if self._num_bytes >= SET_BYTES:
                 ready.append(self._batch(self._keys[:-1]))
@@ -146,18 +149,32 @@ class RowSetBuilder:
         starts = np.flatnonzero(as_mask(differs))
         return starts if self._last is not None else np.concatenate([[0], starts])
 
+    def _open_more(self, rows: Any) -> None:
+        """Rows or sets more of the last key."""
+        self._open.append(rows)
+        self._num_open += len(rows)
+        if not self._of_sets and self._num_open >= OPEN_ROWS:
+            self._open_sets.append(self._set_of_open())
+
     def _close(self) -> None:
-        if self._open:
+        if self._open or self._open_sets:
             content = self._set()
             self._sets.append(content)
             self._num_bytes += len(content)
             self.num_keys += 1
-            self._open = []
+            self._open, self._num_open, self._open_sets = [], 0, []
+
+    def _set_of_open(self) -> bytes:
+        content = self._form.to_bytes(np.concatenate(self._open))
+        self._open, self._num_open = [], 0
+        return content
 
     def _set(self) -> bytes:
-        if not self._of_sets:
-            return self._form.to_bytes(np.concatenate(self._open))
-        sets = [memoryview(rows.as_buffer()) for part in self._open for rows in part]
+        if self._of_sets:
+            sets = [memoryview(rows.as_buffer()) for part in self._open for rows in part]
+        else:
+            rest = [self._set_of_open()] if self._open else []
+            sets = [memoryview(content) for content in (*self._open_sets, *rest)]
         if len(sets) == 1:
             return bytes(sets[0])
         if self._form is ROW_SETS:

@@ -18,7 +18,7 @@ from alance.format.table.indices import ADDRESSES_FROM, json_details
 from alance.ops.index.keyed import ColumnValues, OtherTypeError, RowKeys
 from alance.ops.index.runs import run_schema
 from alance.ops.index.segment_files import NO_END, NewSegment, SegmentEnd
-from alance.ops.index.sort import MEMORY, RowSorter
+from alance.ops.index.sort import AHEAD_SHARE, LEAST_AHEAD, MEMORY, RowSorter
 from alance.ops.index.value_options import PLAIN, ValueOptions, check_suits
 from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES
@@ -55,7 +55,8 @@ DETAILS: Final = {
 }
 
 T = TypeVar("T")
-TEXT_BYTES: Final = 4 << 20  # of texts whose n-grams are made at once: each byte may be one
+# Of texts whose n-grams are made at once: of each byte 12 bytes, and as many again on the way.
+TEXT_BYTES: Final = 512 << 10
 JSON_DETAILS: Final = "/lance.index.pb.JsonIndexDetails"
 
 
@@ -335,7 +336,8 @@ async def sorted_rows(
     async def read() -> AsyncGenerator[pa.RecordBatch, None]:
         numbers = ROW_ID if has_ids else ROW_ADDRESS
         most = TEXT_BYTES if keys.kind == NGRAMS else None
-        read_rows = _scanned(snapshot, values.column, numbers, fragment_ids, most)
+        ahead = max(LEAST_AHEAD, memory // AHEAD_SHARE)
+        read_rows = _scanned(snapshot, values.column, numbers, fragment_ids, most, ahead)
         async with aclosing(read_rows) as batches:
             async for batch in batches:
                 rows = await pool.run(partial(keyed, batch))
@@ -355,11 +357,14 @@ async def _scanned(
     numbers: str,
     fragment_ids: Collection[int],
     batch_bytes: int | None = None,
+    ahead_bytes: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
     """The values of a column and the numbers of live rows."""
     if not fragment_ids:
         return
-    options = ScanOptions(fragments=fragment_ids, batch_size_bytes=batch_bytes)
+    options = ScanOptions(
+        fragments=fragment_ids, batch_size_bytes=batch_bytes, io_buffer_bytes=ahead_bytes
+    )
     async with aclosing(scanned(snapshot, [column, numbers], options)) as batches:
         async for batch in batches:
             yield batch

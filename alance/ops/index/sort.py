@@ -1,12 +1,16 @@
 """Values with their row numbers in the order of an index, of any number of rows.
 
-Rows up to a share of the memory budget are sorted at once. More rows are spooled to the local disk,
-cut into ranges of values by a sample, and sorted range by range.
+A share of the memory budget is sorted in memory. More rows are spooled to the local disk, cut there
+into ranges of values by a sample until each range fits the share, and sorted range by range. Rows
+of a value that is so frequent that it fills a range pass unsorted: they are in order already.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import itertools
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,7 +28,6 @@ from alance.ops.write.spool import Scratch, Spool
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
-    from alance.arrays import Int64s
     from alance.io.pool import DecodePool
 
 MEMORY: Final = 256 << 20
@@ -32,11 +35,25 @@ MEMORY: Final = 256 << 20
 # of these rows, sort keys, and pages being scanned, spooled and written: with 256 MiB, building a
 # B-tree of 10 M keys takes 235 MiB.
 SORTED_SHARE: Final = 8
+AHEAD_SHARE: Final = 32  # of the memory: what a scan reads ahead; what follows takes longer
+LEAST_AHEAD: Final = 1 << 20
 SAMPLES: Final = 64  # of a batch
 MANY: Final = 4096  # values of which nearly all differ where more than 2^15 are distinct
 MAX_RANGES: Final = 64
 BATCH_ROWS: Final = 64 << 10
 RELEASED_BYTES: Final = 16 << 20  # of rows whose unsorted copies are worth to be given back
+
+
+@dataclass(slots=True)
+class _Range:
+    """Rows of a range of values, in the order in which they came.
+
+    Attributes:
+        is_alike: all of them have one value, or all are null: they are in order.
+    """
+
+    spool: Spool
+    is_alike: bool = False
 
 
 @dataclass(slots=True)
@@ -49,12 +66,11 @@ class RowSorter:
 
     pool: DecodePool
     memory: int = MEMORY
-    _samples: list[pa.Array] = field(default_factory=list)
 
     async def sorted(
         self, batches: AsyncIterable[pa.RecordBatch], schema: pa.Schema
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """All rows in order, nulls first, as batches of 64 Ki rows.
+        """All rows in order, nulls first, as batches of 64 Ki rows at most.
 
         Raises:
             OSError: the local disk is full.
@@ -64,34 +80,49 @@ class RowSorter:
             held = max(1, self.memory // SORTED_SHARE)
             spool = Spool(scratch, schema, held)
             async for batch in batches:
-                self._samples.append(await self.pool.run(lambda batch=batch: _sample(batch)))  # type: ignore[misc]
                 await spool.append(batch)
-            ranges = [spool]
-            if spool.num_bytes > held:
-                ranges = await self._cut(spool, scratch, schema, held)
-            for bucket in ranges:
-                parts = [batch async for batch in bucket.batches()]
-                await bucket.close()
-                if parts:
-                    rows = await self.pool.run(lambda parts=parts: _alone(parts))  # type: ignore[misc]
-                    for start in range(0, rows.num_rows, BATCH_ROWS):
-                        yield rows.slice(start, BATCH_ROWS)
+            pending = [_Range(spool)]  # the first in order is the last here
+            while pending:
+                rows = pending.pop()
+                if rows.spool.num_bytes > held and not rows.is_alike:
+                    pending += reversed(await self._cut(rows.spool, held))
+                    continue
+                async with aclosing(self._in_order(rows)) as in_order:
+                    async for batch in in_order:
+                        yield batch
+                await rows.spool.close()
         finally:
             await scratch.remove()
 
-    async def _cut(
-        self, spool: Spool, scratch: Scratch, schema: pa.Schema, held: int
-    ) -> list[Spool]:
-        """The rows by ranges of values, each range in a spool of its own."""
-        num_buckets = min(MAX_RANGES, -(-2 * spool.num_bytes // held))
-        ends = await self.pool.run(lambda: _ends(self._samples, num_buckets))
-        buckets = [Spool(scratch, schema, held // (len(ends) + 1)) for _ in range(len(ends) + 1)]
+    async def _in_order(self, rows: _Range) -> AsyncGenerator[pa.RecordBatch, None]:
+        if rows.is_alike:
+            async for batch in rows.spool.batches():
+                yield batch
+            return
+        parts = [batch async for batch in rows.spool.batches()]
+        await rows.spool.close()
+        if parts:
+            whole = await self.pool.run(lambda: _alone(parts))
+            for start in range(0, whole.num_rows, BATCH_ROWS):
+                yield whole.slice(start, BATCH_ROWS)
+
+    async def _cut(self, spool: Spool, held: int) -> list[_Range]:
+        """The same rows by ranges of values, each of fewer distinct ones."""
+        run = self.pool.run
+        samples = [await run(partial(_sample, batch)) async for batch in spool.batches()]
+        num_ranges = min(MAX_RANGES, -(-2 * spool.num_bytes // held))
+        ends = await run(lambda: _ends(samples, num_ranges))
+        alike = [True, False]
+        for _, is_frequent in ends:
+            alike += [True, False] if is_frequent else [False]
+        share = held // len(alike)
+        ranges = [_Range(Spool(spool.scratch, spool.schema, share), same) for same in alike]
         async for batch in spool.batches():
-            parts = await self.pool.run(lambda batch=batch: _parted(batch, ends))  # type: ignore[misc]
-            for bucket, part in zip(buckets, parts, strict=True):
-                await bucket.append(part)
+            parts = await run(partial(_parted, batch, ends))
+            for rows, part in zip(ranges, parts, strict=True):
+                await rows.spool.append(part)
         await spool.close()
-        return buckets
+        return ranges
 
 
 def _alone(parts: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -108,24 +139,35 @@ def _sample(batch: pa.RecordBatch) -> pa.Array:
     return sort_key(batch.column(0).take(to_arrow(places)))
 
 
-def _ends(samples: list[pa.Array], num_ranges: int) -> list[pa.Scalar]:
-    """Where all ranges but the first begin: distinct values, ascending."""
+def _ends(samples: list[pa.Array], num_ranges: int) -> list[tuple[pa.Scalar, bool]]:
+    """Where ranges begin: distinct values, ascending, and if one is a range by itself.
+
+    It is, where it is so frequent that it would begin several: no cut could part its rows.
+    """
     keys = pc.drop_null(pa.concat_arrays(samples))
-    keys = pc.unique(keys.take(pc.array_sort_indices(keys)))
+    if not len(keys):
+        return []
+    keys = keys.take(pc.array_sort_indices(keys))
     places = np.linspace(0, len(keys) - 1, num_ranges + 1)[1:-1].astype(np.int64)
-    return [keys[place] for place in np.unique(places).tolist()] if len(keys) else []
+    counts = pc.value_counts(keys.take(to_arrow(places)))
+    return [(entry["values"], entry["counts"].as_py() > 1) for entry in counts]
 
 
-def _parted(batch: pa.RecordBatch, ends: list[pa.Scalar]) -> list[pa.RecordBatch]:
+def _parted(batch: pa.RecordBatch, ends: list[tuple[pa.Scalar, bool]]) -> list[pa.RecordBatch]:
+    """The rows of each range: of nulls first, then up to each end and from there on.
+
+    Each part has memory of its own: one that waits does not hold the others.
+    """
     keys = sort_key(batch.column(0))
-    numbers: Int64s = np.zeros(batch.num_rows, np.int64)
-    for end in ends:
+    numbers = as_mask(pc.is_valid(keys)).astype(np.uint8)
+    for end, is_frequent in ends:
         numbers += as_mask(pc.greater_equal(keys, end))
+        if is_frequent:
+            numbers += as_mask(pc.greater(keys, end))
+    num_parts = 2 + sum(1 + is_frequent for _, is_frequent in ends)
     order = np.argsort(numbers, kind="stable")
-    cuts = np.searchsorted(numbers[order], np.arange(len(ends) + 2))
-    sorted_batch = batch.take(to_arrow(order))
-    starts, stops = cuts[:-1].tolist(), cuts[1:].tolist()
-    return [sorted_batch.slice(a, b - a) for a, b in zip(starts, stops, strict=True)]
+    cuts = np.searchsorted(numbers[order], np.arange(num_parts + 1)).tolist()
+    return [batch.take(to_arrow(order[a:b])) for a, b in itertools.pairwise(cuts)]
 
 
 def sort_parts(parts: list[pa.RecordBatch]) -> pa.RecordBatch:

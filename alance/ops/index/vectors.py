@@ -30,7 +30,7 @@ from alance.ops.index.graphs import NewGraphs
 from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
 from alance.ops.index.segment_files import NewSegment, SegmentEnd
-from alance.ops.index.sort import MEMORY, RowSorter
+from alance.ops.index.sort import AHEAD_SHARE, LEAST_AHEAD, MEMORY, RowSorter
 from alance.ops.index.split import split_large
 from alance.ops.index.train import Step, TooFewVectorsError, train, training_of
 from alance.ops.read.options import ScanOptions
@@ -57,8 +57,6 @@ _log: Final = logging.getLogger(__name__)
 
 DETAILS: Final = "/lance.index.pb.VectorIndexDetails"
 PARTITION: Final = "partition"
-AHEAD_SHARE: Final = 32  # of the memory: what a scan reads ahead; coding takes longer than reading
-LEAST_AHEAD: Final = 1 << 20
 TAKEN_BYTES: Final = 16 << 20  # of vectors that are coded at once
 
 
