@@ -301,12 +301,10 @@ class InPlaceMachine(RuleBasedStateMachine):
 
     @rule(merged=st.sampled_from([None, 0, 1, 10]), retrain=st.booleans(), is_ours=WHO)
     def optimize(self, merged: int | None, retrain: bool, is_ours: bool) -> None:
-        """Segments of texts are of one writer here: each has tokens in a form of its own."""
         options: dict[str, Any] = {} if merged is None else {"num_indices_to_merge": merged}
         if not is_ours:
             indices = lance.dataset(self.uri).describe_indices()
-            names = {index.name for index in indices if index.index_type != "Inverted"}
-            options["index_names"] = sorted(names - {FRAGMENT_REUSE})
+            options["index_names"] = sorted({index.name for index in indices} - {FRAGMENT_REUSE})
         if retrain and is_ours and merged is None:
             options["retrain"] = True
         self.by(is_ours).optimize(options)
