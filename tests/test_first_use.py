@@ -125,13 +125,32 @@ root = {str(tmp_path)!r}
 batch = pa.ipc.open_file(root + "/rows").get_batch(0)  # to make an array of a list imports pandas
 dataset = asyncio.run(alance.write_dataset(batch, root + "/t"))
 writers = ["alance.file.v0_1_writer", "alance.file.v2_0_writer"]
-for name in ("pandas", "pyarrow.compute", "numpy.ma", *writers):
+for name in ("pandas", "pyarrow.compute", "pyarrow._compute", "numpy.ma", *writers):
     assert name not in sys.modules, name
 assert asyncio.run(dataset.to_table())["s"].to_pylist()[9:] == [None] * 9
 for version in ("2.0", "0.1"):
     flat = batch.select(["n"]).slice(0, 9)
     old = asyncio.run(alance.write_dataset(flat, root + version, data_storage_version=version))
     assert asyncio.run(old.count_rows()) == 9
+"""
+    run(program)
+
+
+def test_a_first_simple_filter_loads_no_more_than_it_needs(tmp_path: Path) -> None:
+    root = str(tmp_path / "t")
+    run(READER + f"asyncio.run(alance.write_dataset(rows(1000), {root!r}))")
+    program = f"""
+import alance, asyncio, sys
+async def main():
+    t = await alance.dataset({root!r})
+    assert (await t.to_table(filter="id >= 990")).num_rows == 10
+    assert (await t.to_table(["v"], filter="id >= 10 AND v IN (20.0, 3.0)")).num_rows == 1
+    assert await t.count_rows("NOT (v BETWEEN 1 AND 2.5) AND id IS NOT NULL") == 998
+    assert (await t.to_table(filter="id IS NULL OR id != 3")).num_rows == 999
+asyncio.run(main())
+heavy = ("sqlglot", "pandas", "pyarrow.compute", "pyarrow.acero", "pyarrow.dataset", "numpy.ma")
+heavy += ("alance.expr.grammar", "alance.expr.functions", "alance.ops.write", "difflib")
+assert [name for name in heavy if name in sys.modules] == []
 """
     run(program)
 
@@ -343,7 +362,8 @@ async def main():
 found = []
 sys.meta_path.insert(0, Watch)
 asyncio.run(main())
-assert "pyarrow.compute" in sys.modules
+assert "alance.compute" in sys.modules
+assert "pyarrow.compute" not in sys.modules
 assert not found, found
 """
         )

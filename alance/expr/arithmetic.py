@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.expr.casts import as_decimal, common_type, convert, is_number
 from alance.expr.compare import is_nothing
 from alance.expr.exact import number_value, scalar_of, scale_of

@@ -16,8 +16,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.expr.tree import FAILURES, plain_type
 from alance.format.numbers import as_scalar
 

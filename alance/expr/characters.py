@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance import _kernels
+from alance import compute as pc
 from alance.cancellation import check_cancelled
 from alance.expr.arithmetic import whole, whole_argument
 from alance.expr.compare import is_nothing

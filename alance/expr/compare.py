@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance import _kernels
+from alance import compute as pc
 from alance.expr.casts import convert, is_bytes, is_text, unify
 from alance.expr.exact import exact_value, number_value, scalar_of, scale_of
 from alance.expr.tree import (

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance import _kernels
+from alance import compute as pc
 from alance.expr.casts import convert, is_bytes, is_text
 from alance.expr.compare import is_nothing
 from alance.expr.text import literal_text

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.expr.tree import Literal, Problem
 from alance.format.numbers import as_scalar
 

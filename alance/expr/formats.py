@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, call
 from alance.expr.value_budget import reserve

@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import pyarrow.compute as pc
-
+from alance import compute as pc
 from alance.expr import (
     arithmetic,
     characters,

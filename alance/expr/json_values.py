@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance import _kernels
+from alance import compute as pc
 from alance.errors import InvalidInputError, kernel_errors
 from alance.expr.arithmetic import whole_argument
 from alance.expr.text import as_text, literal_text

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import InvalidInputError
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.exact import Digits, exact_value, scalar_of, scale_of

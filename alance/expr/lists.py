@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.expr.casts import common_type, is_text
 from alance.expr.compare import is_nothing, total_order
 from alance.expr.nested import ListLiteral

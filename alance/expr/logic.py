@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.cancellation import check_cancelled
 from alance.expr import value_budget
 from alance.expr.casts import convert, is_bytes, is_text, unify

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.expr.arithmetic import whole
 from alance.expr.casts import cast, is_text
 from alance.expr.exact import DAY

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.expr.arithmetic import whole_argument
 from alance.expr.casts import unify
 from alance.expr.compare import NULL, compare, distinct, is_nothing

@@ -16,8 +16,8 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import InvalidInputError
 from alance.expr.arithmetic import number_literal
 from alance.expr.casts import MAX_PRECISION, is_bytes, is_text

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import AlanceError, InvalidInputError
 from alance.expr import logic, value_budget
 from alance.expr.arrow import ArrowCondition

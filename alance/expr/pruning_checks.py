@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.expr.compare import compare
 from alance.expr.pruning_sets import StoredBounds, as_bytes
 from alance.expr.tree import Column, Literal, Node, broadcast

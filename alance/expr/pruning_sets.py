@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.compare import float_literal, float_values
 from alance.expr.exact import exact_value, scale_of

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.expr.compare import NULL, is_nothing
 from alance.expr.text import as_text, literal_text, reserve_growth
 from alance.expr.text_parts import regex_parts

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance import _kernels
+from alance import compute as pc
 from alance.expr.arithmetic import whole_argument
 from alance.expr.casts import convert, is_bytes, is_text, text_of
 from alance.expr.compare import NULL, is_nothing

@@ -1,6 +1,6 @@
 """The compiled form of an expression: nodes that evaluate themselves on a record batch.
 
-A node evaluates itself by direct calls of `pyarrow.compute` on arrays. A call costs about two
+A node evaluates itself by direct calls of Arrow's functions on arrays. A call costs about two
 microseconds, the kernels release the GIL, and nothing is bound or dispatched again for each batch.
 A `Literal` and a `LazyConstant` evaluate to a scalar, all other nodes to an array of the batch's
 length. Calls with constant arguments are folded when they are built, unless they may take long.
@@ -12,12 +12,11 @@ What a call says of the order of values (`Meaning`) is for those who know bounds
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.cancellation import check_cancelled
 from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
 from alance.expr import value_budget
@@ -60,6 +59,8 @@ FEW_NAMES: Final = 12  # so many names of columns are listed in an error
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> Problem:
     """The problem of a name that is not there, with names that look like it."""
+    from difflib import get_close_matches
+
     by_lower = {candidate.lower(): candidate for candidate in names}
     close = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
     hint = ""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance import _kernels
+from alance import compute as pc
 from alance.expr.casts import is_number
 from alance.expr.compare import is_nothing
 from alance.expr.list_sets import Lists, both_there

@@ -43,7 +43,7 @@ def in_order(rows: RowsT, order: Int64s | None) -> RowsT:
         return rows
     if isinstance(rows, pa.RecordBatch) and not rows.num_columns:
         return empty_columns(len(order))
-    from pyarrow.compute import call_function
+    from alance.compute import call_function
 
     # What `rows.take` calls, which takes as long again to make the options that are usual.
     try:

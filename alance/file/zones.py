@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import CorruptFileError
 from alance.file.open import from_content, from_end
 from alance.file_version import FileVersion

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.format.index.addresses import joined_rows
 from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.btree import LOOKUP_COLUMNS, PAGE_ROWS

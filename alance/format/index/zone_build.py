@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance import _kernels
+from alance import compute as pc
 from alance.expr.compare import float_values
 from alance.expr.tree import plain
 from alance.format.index import bloom

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.format.numbers import as_numbers
 from alance.format.numbers import is_text as is_text_type
 from alance.format.proto import file_pb2

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import InvalidInputError
 from alance.expr.exact import in_zone_of
 from alance.format.numbers import to_arrow

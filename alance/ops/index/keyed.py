@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import InvalidInputError
 from alance.expr.json_values import path_steps, scalars
 from alance.expr.tree import FAILURES, Problem, plain, plain_type

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance import _kernels
+from alance import compute as pc
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.pruning_sets import whole_numbers
 from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import CorruptFileError
 from alance.expr.index_query import MAX_WAYS
 from alance.expr.pruning import Zones, may_match

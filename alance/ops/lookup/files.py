@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import CorruptFileError
 from alance.expr.compare import float_values, total_order
 from alance.expr.pruning_sets import whole_numbers

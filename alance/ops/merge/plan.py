@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.paths import split_path
 from alance.ops.read.filters import parse_over, parse_predicate

@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import numpy as np
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.checks import check_choice, check_count
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import UnsupportedError
 from alance.expr.tree import Column, plain_type
 from alance.format.numbers import as_scalar

@@ -12,8 +12,8 @@ from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import InvalidInputError
 from alance.expr.tree import FAILURES, one_line
 from alance.format.numbers import as_scalar, canonical

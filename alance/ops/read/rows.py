@@ -158,9 +158,11 @@ def select(batch: pa.RecordBatch, offsets: Int64s) -> pa.RecordBatch:
         return batch.slice(0, len(offsets))
     if len(offsets) * 8 < batch.num_rows:
         return in_order(batch, offsets)
+    from alance.compute import call_function
+
     mask = np.zeros(batch.num_rows, np.bool_)
     mask[offsets] = True
-    return batch.filter(to_arrow(mask))
+    return call_function("filter", [batch, to_arrow(mask)])  # `batch.filter` loads all functions
 
 
 def with_meta(

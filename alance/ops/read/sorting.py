@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance import _kernels
+from alance import compute as pc
 from alance.errors import UnsupportedError
 from alance.expr.compare import float_values
 from alance.expr.pruning_sets import whole_numbers

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from alance import compute as pc
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.expr import computed_from_arrow, parse_projection
 from alance.expr.casts import widened

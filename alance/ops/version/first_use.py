@@ -1,7 +1,7 @@
 """Imports that few reads need, made off the loop before they need them: see `DecodePool.load`.
 
-The parser of SQL takes a tenth of a second to import, Arrow's functions half of that, and the
-readers of 2.0 and 0.1 files a fifth of a second. Programs that only take and scan do not need them.
+The parser of SQL takes a tenth of a second to import, and the readers of 2.0 and 0.1 files a fifth
+of a second. Programs that only take and scan do not need them.
 After awaiting this, a caller may parse SQL or open such files on the event loop without a stall.
 """
 
@@ -29,7 +29,7 @@ GRAMMAR: Final = ("alance.expr.grammar", "alance.expr.functions")  # of texts th
 FILTER: Final = ("alance.ops.read.pruning", "alance.expr.simple")
 LOOK_UP: Final = "alance.ops.lookup.look_up"
 ENGINE: Final = "pyarrow.acero"  # runs pyarrow expressions
-ARROW: Final = "pyarrow.compute"  # what puts rows in another order
+ARROW: Final = "alance.compute"  # what puts rows in another order
 OLDER_FILES: Final = (
     "alance.file.v2_0_open",
     "alance.file.v0_1",

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from alance import _kernels
+from alance import compute as pc
 from alance.errors import kernel_errors
 from alance.format.index.text import dictionary, postings
 from alance.format.index.text.metadata import DELETED, ELEMENTS, LENGTHS, ROW_IDS
