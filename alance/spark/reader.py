@@ -1,7 +1,7 @@
 """Reading a table: the driver plans partitions from the manifest, tasks read Arrow batches.
 
 Spark plans a DataFrame once and keeps the reader, with the filters that it was told of, for all
-later queries of the DataFrame (4.1 to 4.3): a filter taken over for one query would drop the rows
+later queries of the DataFrame (4.2 to 4.3): a filter taken over for one query would drop the rows
 of the next. So filters are taken over only where `pushdown` says that there will be one query, and
 of these only those that mean the same in alance's SQL (`alance.spark.filters`). The connector plans
 each query anew, and takes them over always.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import pyspark
 from pyspark.sql.datasource import DataSource
 
-from alance import UnsupportedError
 from alance.distributed import check_filter
 from alance.spark.options import ReadOptions, StreamOptions, WriteOptions
 from alance.spark.reader import AlanceReader, PushingReader, columns_of
+from alance.spark.stream_reader import AlanceStreamReader
 from alance.spark.types import spark_schema
 from alance.spark.versions import Version, open_for_read, pinned
 from alance.spark.worker import run
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from alance import Dataset
-    from alance.spark.stream_reader import AlanceStreamReader
 
 
 class AlanceSource(DataSource):
@@ -73,18 +71,7 @@ class AlanceSource(DataSource):
         return kind(schema, options, Version.of(dataset, options), dataset)
 
     def streamReader(self, schema: StructType) -> AlanceStreamReader:
-        """Follows the versions of the table.
-
-        Raises:
-            UnsupportedError: PySpark is older than 4.2, and the connector is not in use.
-        """
-        try:
-            from alance.spark.stream_reader import AlanceStreamReader
-        except ModuleNotFoundError as error:
-            raise UnsupportedError(
-                f"PySpark {pyspark.__version__}: a stream out of a table needs 4.2 or later, or "
-                "the connector, for which Java has to be a JDK"
-            ) from error
+        """Follow the versions of the table."""
         return AlanceStreamReader(schema, self.stream_options())
 
     def stream_options(self) -> StreamOptions:
