@@ -130,7 +130,8 @@ def _spark_type(change: Mapping[str, Any]) -> DataType:
 
 
 def _type(change: Mapping[str, Any]) -> pa.DataType:
-    return nullable(arrow_schema(StructType().add("value", _spark_type(change))).field(0).type)
+    name = ".".join(change["path"])
+    return nullable(arrow_schema(StructType().add(name, _spark_type(change))).field(0).type)
 
 
 def _is_dropped(dataset: Dataset, change: Mapping[str, Any]) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.errors import PySparkTypeError
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import ArrayType, LongType, MapType, StructField, StructType
 
@@ -68,8 +69,23 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark takes batches in."""
-    return to_arrow_schema(schema, timezone="UTC")
+    """The Arrow schema that Spark takes batches in.
+
+    Raises:
+        UnsupportedError: a type that Arrow does not have.
+    """
+    return pa.schema([_arrow_field(field) for field in schema])
+
+
+def _arrow_field(field: StructField) -> pa.Field:
+    try:
+        return to_arrow_schema(StructType([field]), timezone="UTC").field(0)
+    except PySparkTypeError as error:
+        kind = field.dataType.simpleString()
+        advice = "; write string" if "char(" in kind else ""
+        raise UnsupportedError(
+            f"column {field.name!r}: tables of Lance do not have Spark's type {kind}{advice}"
+        ) from error
 
 
 def new_table_schema(
