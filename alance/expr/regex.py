@@ -28,7 +28,7 @@ from alance.expr.tree import (
     one_line,
     truly,
 )
-from alance.expr.value_budget import reserve
+from alance.expr.value_budget import reserve, reserve_work
 from alance.format.numbers import as_mask, as_numbers, as_scalar
 
 if TYPE_CHECKING:
@@ -161,6 +161,8 @@ def reserve_search(values: pa.Array) -> None:
     """
     if len(values) > 1:
         reserve(SEARCH_WORK * values.nbytes)
+    else:
+        reserve_work(SEARCH_WORK * values.nbytes)
 
 
 def translated(name: str, pattern: str, flags: str = "") -> str:

@@ -110,7 +110,9 @@ def reserve(num_bytes: float) -> None:
 
     Raises:
         BudgetExceeded: they do not fit.
+        WorkCancelled: the caller is gone.
     """
+    check_cancelled()
     budget = _current.get()
     if budget is not None:
         budget.reserve(int(num_bytes))

@@ -51,6 +51,9 @@ class After:
         ("levenshtein(repeat('a', 1000), repeat('b', 1000))", False),
         ("array_length(range(1000000))", False),
         ("upper(lpad('a', 1000000))", False),
+        ("regexp_replace('abc', '[a-c]', 'x', 'g')", True),
+        ("regexp_count(repeat('abc', 25000), '[a-c]')", False),
+        ("regexp_replace(repeat('abc', 25000), '[a-c]', 'x', 'g')", False),
     ],
 )
 def test_constants_are_folded_if_that_is_quick(text: str, is_literal: bool) -> None:
@@ -111,6 +114,12 @@ def test_evaluation_ends_with_its_caller(text: str) -> None:
     predicate, batch = parse_filter(text, SCHEMA), rows(50)
     with pytest.raises(WorkCancelled), cancelled_when(After(2)):
         predicate.mask(batch)
+
+
+def test_work_may_end_before_values_are_made() -> None:
+    """Between a count of matches and their replacement, for one."""
+    with pytest.raises(WorkCancelled), cancelled_when(After(0)):
+        value_budget.reserve(1)
 
 
 async def test_a_job_in_a_thread_learns_that_its_caller_is_gone() -> None:
