@@ -159,8 +159,9 @@ class LeafPages:
         """
         tables = self.pages.tables
         kinds = tables.kinds[self.first : self.first + len(self.contents)]
+        # Not `np.unique`: its first call in a process loads numpy.ma, 30 ms.
         layouts = {
-            number: _described(tables.encodings[number]) for number in np.unique(kinds).tolist()
+            number: _described(tables.encodings[number]) for number in sorted({*kinds.tolist()})
         }
         names = [None if layout is None else layout.said.kind for layout in layouts.values()]
         numbers = {name: number for number, name in enumerate(names)}
