@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-spark test test-oldest chaos test-azure test-browser test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
+.PHONY: demo demo-spark test test-oldest test-oldest-spark chaos test-azure test-browser test-spark test-torch lint format protos kernels bench bench-quick bench-spark bench-training docs fuzz sanitize soak wheel clean
 
 # The package, with what the demo needs: all that is compiled, and few packages.
 $(VENV)/.demo: pyproject.toml alance/_kernels.pyi $(wildcard alance/kernels/*)
@@ -37,23 +37,33 @@ test: $(VENV)/.ready
 	if $(BIN)/python -m alance.spark.java > /dev/null 2>&1; then $(MAKE) $(VENV)/.spark; fi
 	@$(BIN)/python -m tests.suites
 
-# An environment with the oldest packages that pyproject.toml allows, and the kernels of .venv.
+# The oldest packages that pyproject.toml allows (`tools/oldest.py`), with the kernels of .venv.
+# PySpark, as in .venv, where there is a Java for it.
 OLDEST := build/oldest
+OLDEST_PIP := $(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check
 $(OLDEST)/.ready: pyproject.toml tools/oldest.py $(VENV)/.demo
 	rm -rf $(OLDEST)
 	$(PYTHON) -m venv $(OLDEST)
 	$(BIN)/python -m tools.oldest > $(OLDEST)/requirements.txt
-	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  --requirement $(OLDEST)/requirements.txt pytest pytest-asyncio pytest-timeout pytest-xdist \
-	  hypothesis pylance==14.0.2
+	$(OLDEST_PIP) --requirement $(OLDEST)/requirements.txt pytest pytest-asyncio pytest-timeout \
+	  pytest-xdist hypothesis pylance==14.0.2
+	touch $@
+
+$(OLDEST)/.spark: $(OLDEST)/.ready
+	$(BIN)/python -m tools.oldest spark > $(OLDEST)/spark.txt
+	$(OLDEST_PIP) --requirement $(OLDEST)/requirements.txt --requirement $(OLDEST)/spark.txt
 	touch $@
 
 test-oldest: $(OLDEST)/.ready
 	cp "$$($(BIN)/python -c 'import _alance_kernels as k; print(k.__file__)')" \
 	  "$$($(OLDEST)/bin/python -c 'import site; print(site.getsitepackages()[0])')"
-	$(OLDEST)/bin/python -c "import alance.serve, alance.command, alance.spark.source, alance.spark.session"
+	$(OLDEST)/bin/python -c "import alance, alance.serve, alance.command; print(alance.__file__)"
 	$(OLDEST)/bin/python -m pytest -q -n 2 tests/expr/test_errors.py tests/expr/test_parameters.py \
 	  tests/table/test_keys.py tests/io/test_stores.py tests/lifecycle/test_start.py
+	if $(BIN)/python -m alance.spark.java > /dev/null 2>&1; then $(MAKE) test-oldest-spark; fi
+
+test-oldest-spark: $(OLDEST)/.spark
+	$(OLDEST)/bin/python -m pytest -q tests/spark/test_spark_pipelines.py
 
 # Needs a Chromium on the machine (apt-get install chromium); downloads none.
 test-browser: $(VENV)/.ready
