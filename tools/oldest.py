@@ -3,9 +3,10 @@
     python -m tools.oldest
     python -m tools.oldest spark
 
-`make test-oldest` installs them: a lower bound that is not true fails there. The extras `torch` and
-`huggingface` are left out: their packages need newer ones than alance itself. Those of `spark` are
-listed alone: PySpark is hundreds of megabytes, and is installed where there is a Java.
+`make test-oldest` installs these versions, so that a bound that is too low fails. The extras
+`torch` and `huggingface` are omitted: their packages need newer versions than alance itself. The
+extra `spark` is listed separately: PySpark is hundreds of megabytes, and is installed only where
+there is a Java.
 """
 
 from __future__ import annotations
@@ -17,15 +18,16 @@ from pathlib import Path
 from typing import Final
 
 PROJECT: Final = Path(__file__).parents[1] / "pyproject.toml"
-LEFT_OUT: Final = ("torch", "huggingface", "spark")
+OMITTED: Final = ("torch", "huggingface", "spark")
 _REQUIREMENT: Final = re.compile(r"([\w.-]+(?:\[[\w,-]+\])?)>=([\w.]+)(?:,<[\w.]+)?")
 
 
 def oldest(project: str, extra: str | None = None) -> list[str]:
-    """The requirements of a `pyproject.toml`, each at its lower bound.
+    """Return the requirements of a `pyproject.toml`, each pinned to its lower bound.
 
     Args:
-        extra: whose requirements alone are listed; None: those of alance and its other extras.
+        extra: an extra whose requirements alone are returned. None returns those of alance and of
+            all other extras.
 
     Raises:
         ValueError: a requirement without a lower bound.
@@ -36,7 +38,7 @@ def oldest(project: str, extra: str | None = None) -> list[str]:
         requirements = extras[extra]
     else:
         requirements = list(tables["dependencies"])
-        requirements += [text for name in extras if name not in LEFT_OUT for text in extras[name]]
+        requirements += [text for name in extras if name not in OMITTED for text in extras[name]]
     pinned = []
     for text in requirements:
         match = _REQUIREMENT.fullmatch(text)
