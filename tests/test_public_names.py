@@ -47,7 +47,8 @@ OUTSIDE |= {"Iterator", "Mapping", "Sequence", "T"}
 OUTSIDE |= {"Int64s", "UInt64s"}  # of alance.arrays: short for numpy's own
 
 # What is of no use outside of the package, and has no underscore since modules of it use it.
-INTERNAL = {"CompactionOptions.resolved", "Session.engine", "VersionInfo.of"}
+INTERNAL = {"CompactionOptions.resolved", "InsertedKeys.filter", "InsertedKeys.of"}
+INTERNAL |= {"Session.engine", "VersionInfo.of"}
 WIRE = ("from_protobuf", "to_protobuf")
 
 

@@ -365,6 +365,7 @@ class WriteArguments(SourceArguments, total=False):
     """The fields of `WriteOptions` but for what is done with a table that is there."""
 
     keep_schema: bool
+    merge_schema: bool
     max_rows_per_file: int
     max_bytes_per_file: int
     data_storage_version: str | None
