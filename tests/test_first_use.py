@@ -195,7 +195,7 @@ asyncio.run(main())
 print(*(one for one in sys.modules if one not in before and one.startswith("alance")))
 """
     )
-    assert loaded.split() == []
+    assert loaded.split() == ["alance.compute"]  # for Arrow's kernel that puts rows in order
 
 
 def test_public_names_are_found_and_listed() -> None:

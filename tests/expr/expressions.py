@@ -87,7 +87,8 @@ _NAN: Final = "cast('nan' as double)"
 _ORDERED: Final = [
     f"(nanvl({{0}} + 0.0, {_NAN}) {op} nanvl({{1}} + 0.0, {_NAN}))" for op in OPERATORS
 ]
-# Null where a list is null, and nothing beneath a null: docs/sql.md, "Characters, ... and lists".
+# Null where a list is null, and nothing beneath a null: docs/sql.md,
+# "Characters, whole numbers and lists".
 _OF_TWO: Final = "({}({{0}}, {{1}}) = nullif(true, ({{0}} is null) or ({{1}} is null)))"
 _BARE: Final = "coalesce(case when {0} is null then null else {0} end)"
 FORMS: Final = [

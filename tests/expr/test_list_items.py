@@ -192,11 +192,11 @@ async def test_nothing_is_among_the_items_of_a_null_list(folder: Path) -> None:
         ("array_slice(l, 1.5, 2)", InvalidInputError, "expected an integer"),
         ("array_slice(l, 1, 2, 0)", InvalidInputError, "a step of 0"),
         ("array_resize(l, i)", InvalidInputError, "fewer items than none"),
-        ("array_resize(l, 4000000000)", InvalidInputError, "bytes, at most"),
-        ("array_repeat(l, 4000000000)", InvalidInputError, "bytes, at most"),
-        ("array_repeat(id, 70000000)", InvalidInputError, "bytes, at most"),
-        ("array_resize(l, 70000000, 0)", InvalidInputError, "bytes, at most"),
-        ("array_repeat(array_repeat(1, 1000000), 1000)", InvalidInputError, "bytes, at most"),
+        ("array_resize(l, 4000000000)", InvalidInputError, "expected at most"),
+        ("array_repeat(l, 4000000000)", InvalidInputError, "expected at most"),
+        ("array_repeat(id, 70000000)", InvalidInputError, "expected at most"),
+        ("array_resize(l, 70000000, 0)", InvalidInputError, "expected at most"),
+        ("array_repeat(array_repeat(1, 1000000), 1000)", InvalidInputError, "expected at most"),
     ],
 )
 async def test_what_they_do_not_take_is_said(

@@ -8,6 +8,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+# A null among blobs of 2.0 files, as pylance shows it; docs/blobs.md says that alance gives null.
+NULL_BLOB = {"position": 1, "size": 0}
+
+
 def assert_same(ours: pa.Table, theirs: pa.Table) -> None:
     """Fail with the first difference."""
     ours.validate(full=True)
@@ -18,4 +22,6 @@ def assert_same(ours: pa.Table, theirs: pa.Table) -> None:
             for row, (mine, expected) in enumerate(
                 zip(one.to_pylist(), other.to_pylist(), strict=True)
             ):
+                if mine is None and expected == NULL_BLOB:
+                    continue
                 assert repr(mine) == repr(expected), f"row {row} of {name}"

@@ -116,7 +116,7 @@ class RowSorter:
         for _, is_frequent in ends:
             alike += [True, False] if is_frequent else [False]
         share = held // len(alike)
-        ranges = [_Range(Spool(spool.scratch, spool.schema, share), same) for same in alike]
+        ranges = [_Range(Spool(spool.scratch, spool.schema, share), flag) for flag in alike]
         async for batch in spool.batches():
             parts = await run(partial(_parted, batch, ends))
             for rows, part in zip(ranges, parts, strict=True):
