@@ -109,18 +109,18 @@ class Dictionary:
         Raises:
             CorruptFileError: tokens out of order, or that are not those of the posting lists.
         """
+        tokens: Tokens | None = None
         if batch.schema.names == list(TRANSDUCER):
             content, num_tokens, token_bytes = _of_transducer(batch)
-            with kernel_errors:
-                parsed = cls(num_tokens, token_bytes, _kernels.Transducer(content, num_tokens))
         else:
             tokens = Tokens.checked(*_of_rows(batch))
-            parsed = cls(len(tokens.numbers), len(tokens.data), None, tokens)
-        if parsed.num_tokens != num_lists:
-            raise CorruptFileError(
-                f"text index: {parsed.num_tokens} tokens, {num_lists} posting lists"
-            )
-        return parsed
+            num_tokens, token_bytes = len(tokens.numbers), len(tokens.data)
+        if num_tokens != num_lists:  # before a kernel gets it, which takes no more than 63 bits
+            raise CorruptFileError(f"text index: {num_tokens} tokens, {num_lists} posting lists")
+        if tokens is not None:
+            return cls(num_tokens, token_bytes, None, tokens)
+        with kernel_errors:
+            return cls(num_tokens, token_bytes, _kernels.Transducer(content, num_tokens))
 
     @property
     def num_bytes(self) -> int:
