@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from alance import AccessError as AccessError
 from alance import AlanceError as AlanceError
 from alance import AlreadyExistsError as AlreadyExistsError
+from alance import BatchTooLargeError as BatchTooLargeError
 from alance import BatchUdf as BatchUdf
 from alance import Blob as Blob
 from alance import BlobDescriptor as BlobDescriptor
