@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 ROWS: Final = 3_000_000
 MEGABYTES: Final = 16
-ALLOWANCE: Final = 112  # megabytes: read-ahead, pages, and freed memory that allocators hold
+ALLOWANCE: Final = 152  # megabytes: read-ahead, pages, and freed memory that allocators hold
 PROGRAM: Final = """
 import sys
 import alance.sync
