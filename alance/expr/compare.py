@@ -30,7 +30,7 @@ from alance.expr.tree import (
     meaning,
     truly,
 )
-from alance.format.numbers import as_scalar, bytes_of
+from alance.format.numbers import as_scalar, bytes_of, numpy_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -308,7 +308,7 @@ def _against_nan(op: str, node: Node) -> Node:
 
 def float_values(values: pa.Array) -> npt.NDArray[np.floating]:
     """The slots of a float array without a copy; those of nulls hold anything."""
-    return bytes_of(values).view(values.type.to_pandas_dtype())
+    return bytes_of(values).view(numpy_type(values.type))
 
 
 def extreme(kernel: Callable[..., pa.Array], op: str) -> Callable[[str, list[Node]], Node]:

@@ -16,7 +16,7 @@ from alance.expr.nested import member
 from alance.expr.parameters import array_of, items_of, literal_of
 from alance.expr.predicate import Predicate
 from alance.expr.tree import Column, Literal, Problem, plain_type
-from alance.format.numbers import as_mask, as_numbers, as_scalar, to_arrow
+from alance.format.numbers import as_mask, as_numbers, as_scalar, numpy_type, to_arrow
 from alance.format.paths import join_path
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _whole(values: pa.Array, type_: pa.DataType) -> pa.Array:
     numbers = as_numbers(values.fill_null(0))
     fits = (numbers >= max(scale.low, -(1 << 63))) & (numbers <= min(scale.high, (1 << 63) - 1))
     valid = as_mask(values.is_valid()) & fits
-    return to_arrow(np.where(valid, numbers, 0).astype(type_.to_pandas_dtype()), valid)
+    return to_arrow(np.where(valid, numbers, 0).astype(numpy_type(type_)), valid)
 
 
 def _keys_of(literals: Sequence[Literal], type_: pa.DataType) -> pa.Array:

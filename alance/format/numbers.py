@@ -107,6 +107,15 @@ def bytes_of(array: pa.Array) -> Bytes:
     return np.frombuffer(content, np.uint8, len(array) * width, array.offset * width)
 
 
+def numpy_type(kind: pa.DataType) -> np.dtype[Any]:
+    """Return the numpy type of an Arrow type of integers or floats.
+
+    `to_pandas_dtype` imports pandas in pyarrow 20, and fails without it.
+    """
+    letter = "f" if pa.types.is_floating(kind) else "ui"[pa.types.is_signed_integer(kind)]
+    return np.dtype(f"{letter}{kind.bit_width // 8}")
+
+
 def canonical(array: pa.Array) -> pa.Array:
     """Replace -0.0 by 0.0 and every NaN by one NaN, so that equal floats have equal bits.
 
@@ -117,7 +126,7 @@ def canonical(array: pa.Array) -> pa.Array:
     content = _kernels.canonical_floats(bytes_of(array), array.type.bit_width)
     if content is None:
         return array
-    return to_arrow(content.view(array.type.to_pandas_dtype()), validity_of(array))
+    return to_arrow(content.view(numpy_type(array.type)), validity_of(array))
 
 
 def offsets_in(array: pa.Array) -> Int32s | Int64s:

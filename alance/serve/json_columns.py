@@ -216,7 +216,9 @@ def _float(value: object, kind: pa.DataType) -> Any:
     else:
         number = float(value)
         with np.errstate(over="ignore"):
-            is_finite = isfinite(number) and isfinite(float(kind.to_pandas_dtype()(number)))
+            is_finite = isfinite(number) and isfinite(
+                float(np.array(number, f"f{kind.bit_width // 8}"))
+            )
         if not is_finite:
             raise Misfit(value, f"{expected}: this one is too large")
     return np.float16(number) if pa.types.is_float16(kind) else number
