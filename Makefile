@@ -58,7 +58,7 @@ test-oldest: $(OLDEST)/.ready
 	cp "$$($(BIN)/python -c 'import _alance_kernels as k; print(k.__file__)')" \
 	  "$$($(OLDEST)/bin/python -c 'import site; print(site.getsitepackages()[0])')"
 	$(OLDEST)/bin/python -c "import alance, alance.serve, alance.command; print(alance.__file__)"
-	$(OLDEST)/bin/python -m pytest -q -n 2 tests/expr/test_errors.py tests/expr/test_parameters.py \
+	$(OLDEST)/bin/python -m pytest -q -n 2 tests/expr/test_errors.py \
 	  tests/table/test_keys.py tests/io/test_stores.py tests/lifecycle/test_start.py
 	if $(BIN)/python -m alance.spark.java > /dev/null 2>&1; then $(MAKE) test-oldest-spark; fi
 

@@ -137,8 +137,9 @@ class History:
     async def tag(self) -> None:
         branch = self.any_branch()
         version = self.die.choice(list(self.model.rows[branch]))
-        known = list(self.model.tags)
-        name = self.die.choice(known) if known and self.die.random() < 0.5 else None
+        # The tag that notes a clone stays where it is.
+        movable = [name for name in self.model.tags if not name.startswith("clone-")]
+        name = self.die.choice(movable) if movable and self.die.random() < 0.5 else None
         call = "create" if name is None else "update"
         name = name or self.model.name("t")
         if self.is_ours:
