@@ -54,7 +54,7 @@ async def count_by_bitmap(dataset: alance.Dataset) -> object:
 
 
 @pytest.mark.parametrize(
-    ("use", "answer", "most"), [(count, ROWS, 200), (key, 1, 1770), (count_by_bitmap, True, 1240)]
+    ("use", "answer", "most"), [(count, ROWS, 225), (key, 1, 1880), (count_by_bitmap, True, 1300)]
 )
 async def test_python_calls_of_a_new_session(
     indexed: Path,
