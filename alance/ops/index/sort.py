@@ -140,7 +140,7 @@ def _sample(batch: pa.RecordBatch) -> pa.Array:
 
 
 def _ends(samples: list[pa.Array], num_ranges: int) -> list[tuple[pa.Scalar, bool]]:
-    """Where ranges begin: distinct values, ascending, and if one is a range by itself.
+    """Return the starts of ranges: distinct ascending values, each True if it fills a range alone.
 
     It is, where it is so frequent that it would begin several: no cut could part its rows.
     """
