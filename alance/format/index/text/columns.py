@@ -87,9 +87,12 @@ def token_rows(words: Sequence[str]) -> pa.RecordBatch:
     offsets, data = contents_of(contents.take(order))
     with kernel_errors:
         content = _kernels.encode_transducer(offsets, data, as_numbers(order))
-    values = [content.tobytes(), len(words), len(data)]
-    arrays = [pa.array([value], field.type) for value, field in zip(values, TOKENS, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=TOKENS)
+    transducer = text_array([content.data], pa.large_binary())
+    counts = [
+        to_arrow(np.array([len(words)], np.uint32)),
+        to_arrow(np.array([len(data)], np.uint64)),
+    ]
+    return pa.RecordBatch.from_arrays([transducer, *counts], schema=TOKENS)
 
 
 def document_rows(ids: UInt64s, lengths: UInt32s, elements: UInt32s | None) -> pa.RecordBatch:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 TOKEN: Final = "_token"
 TOKEN_ID: Final = "_token_id"
+_TRAILER: Final = 20  # bytes of a transducer after its nodes: number of tokens, root, checksum
 TRANSDUCER: Final = ("_token_fst_bytes", "_token_next_id", "_token_total_length")
 
 
@@ -168,8 +169,14 @@ def _of_transducer(batch: pa.RecordBatch) -> tuple[Bytes, int, int]:
     ):
         raise CorruptFileError(f"text index: a dictionary of {batch.num_rows} rows, {batch.schema}")
     content = np.frombuffer(columns[0][0].as_buffer(), np.uint8)
+    if len(content) < _TRAILER:
+        raise CorruptFileError(f"text index: no dictionary in {len(content)} bytes")
     # A transducer has its number of tokens; `_token_next_id` of old releases may be greater.
-    return content, int.from_bytes(content[-20:-12].tobytes(), "little"), columns[2][0].as_py()
+    return (
+        content,
+        int.from_bytes(content[-_TRAILER:-12].tobytes(), "little"),
+        columns[2][0].as_py(),
+    )
 
 
 def _of_rows(batch: pa.RecordBatch) -> tuple[Int64s, Bytes, UInt32s]:
