@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[2] / "examples" / "service"
 CALLERS, ROWS, SIZE = 64, 2000, 8
 ITEMS = "/tables/items"
-MORE = {"share": None, "raw": "/w==", "made": "1970-01-01T00:00:00"}  # as JSON
+MORE = {"share": "NaN", "raw": "/w==", "made": "1970-01-01T00:00:00"}  # as JSON
 
 
 def load() -> Any:
