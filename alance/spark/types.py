@@ -125,9 +125,9 @@ def _spark_type(field: pa.Field) -> DataType:
     if (special := noted_type(field, plain(kind))) is not None:
         return special
     if pa.types.is_struct(kind):
-        known = from_arrow_type(plain(kind))
-        if not isinstance(known, StructType):  # PySpark marks a variant at a member
-            return known
+        recognized = from_arrow_type(plain(kind))
+        if not isinstance(recognized, StructType):  # PySpark marks a variant at a member
+            return recognized
         parts = [
             StructField(part.name, _spark_type(part), part.nullable, metadata_of(part))
             for part in kind
