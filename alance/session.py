@@ -178,7 +178,10 @@ class Session:
     @property
     def engine(self) -> Engine:
         """The moving parts, made at the first use inside a running loop."""
-        loop = _running_loop()
+        try:  # here rather than in a function: each step of a read asks for the engine
+            loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise _no_loop() from error
         if self._loop is loop and self._engine is not None and not self._closed:
             return self._engine
         if self._is_own and self._loop is not loop:
@@ -260,7 +263,10 @@ class Session:
         Raises:
             UnsupportedError: no event loop of asyncio is running.
         """
-        loop = _running_loop()
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError as error:
+            raise _no_loop() from error
         session = _of_loop.get(loop)
         if session is None or session._closed:
             for reference in _of_loop.keyrefs():
@@ -369,19 +375,12 @@ def _taken_from(place: StoreArguments, kind: type[StoreArguments]) -> Session:
     return place.pop("session", None) or Session.of_loop()
 
 
-def _running_loop() -> asyncio.AbstractEventLoop:
-    """Running asyncio event loop of the caller.
-
-    Raises:
-        UnsupportedError: no such loop is running, as under trio.
-    """
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError as error:
-        raise UnsupportedError(
-            "no event loop of asyncio is running: under trio or another library use `alance.sync` "
-            "in a thread (`trio.to_thread.run_sync`); without a loop `alance.sync` or `asyncio.run`"
-        ) from error
+def _no_loop() -> UnsupportedError:
+    """Return the error for a caller without a running event loop of asyncio, as under trio."""
+    return UnsupportedError(
+        "no event loop of asyncio is running: under trio or another library use `alance.sync` "
+        "in a thread (`trio.to_thread.run_sync`); without a loop `alance.sync` or `asyncio.run`"
+    )
 
 
 def queues_of(session: Session) -> dict[str, CommitQueue]:

@@ -9,6 +9,7 @@ are equal to those of `sqlglot`; a text for which that is not certain is left to
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from alance.expr.syntax import Tree
@@ -87,6 +88,16 @@ def simple_tree(text: object) -> Tree | None:
         return _Parser(text).whole()
     except _Declined:
         return None
+
+
+def is_simple(text: str) -> bool:
+    """True if `simple_tree` parses a text. Each read with a filter asks, so that it is kept."""
+    return len(text) <= MAX_SIMPLE and _is_parsed(text)
+
+
+@lru_cache(maxsize=256)  # of texts of at most `MAX_SIMPLE`
+def _is_parsed(text: str) -> bool:
+    return simple_tree(text) is not None
 
 
 class _Parser:

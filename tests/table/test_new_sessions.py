@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections import Counter
 from itertools import count as count_from
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.io import futures, local, system
+from alance.io import futures, local, pool, system
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -54,7 +55,7 @@ async def count_by_bitmap(dataset: alance.Dataset) -> object:
 
 
 @pytest.mark.parametrize(
-    ("use", "answer", "most"), [(count, ROWS, 225), (key, 1, 1880), (count_by_bitmap, True, 1300)]
+    ("use", "answer", "most"), [(count, ROWS, 200), (key, 1, 1700), (count_by_bitmap, True, 1190)]
 )
 async def test_python_calls_of_a_new_session(
     indexed: Path,
@@ -63,7 +64,10 @@ async def test_python_calls_of_a_new_session(
     most: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(system, "held", lambda: system.Held(0.0, 0))  # whatever else it does
+    # What takes long on a busy machine is done in a thread or in the next turn of the loop. With
+    # neither, the calls are the same each time: 197, 1674 and 1168 where a limit is 2 % more.
+    monkeypatch.setattr(system, "held", lambda: system.Held(0.0, 0))
+    monkeypatch.setattr(pool, "TURN_S", math.inf)
     tries: list[Counter[str]] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:

@@ -82,7 +82,10 @@ class _Remembered:
             if result is not None:
                 self._filters.move_to_end((text, schema))
                 return result
-        work = CHARACTER_BYTES * len(text) if _is_simple(text) else math.inf
+        from alance.expr.simple import is_simple
+
+        # A simple text is parsed quickly and has no constants that are costly to compute.
+        work = CHARACTER_BYTES * len(text) if is_simple(text) else math.inf
         result = await snapshot.engine.decode(make, work)
         if len(text) <= MAX_TEXT and (schema is None or not MOMENTS.search(text)):
             self._put(text, schema, result)
@@ -96,13 +99,6 @@ class _Remembered:
             while self._num_characters > MAX_CHARACTERS or len(self._filters) > MAX_TEXTS:
                 (dropped, _), _ = self._filters.popitem(last=False)
                 self._num_characters -= len(dropped)
-
-
-def _is_simple(text: str) -> bool:
-    """True if a text is parsed quickly and has no constants that are costly to compute."""
-    from alance.expr.simple import simple_tree
-
-    return simple_tree(text) is not None
 
 
 _remembered: Final = _Remembered()

@@ -102,6 +102,11 @@ class SplitReader:
         assert late is not None
         return TakenColumns.of_fields(self.snapshot.schema, self.plan.projection, late)
 
+    @cached_property
+    def _is_quick(self) -> bool:
+        """True if the filter of few rows needs no thread."""
+        return self.plan.predicate is None or self.plan.predicate.is_quick
+
     async def open_late(self, groups: Sequence[FragmentGroup]) -> list[FragmentGroup]:
         """The groups, those of one large fragment with its late columns, if these are read ahead.
 
@@ -286,8 +291,8 @@ class SplitReader:
         is_little = split.group.is_little
         if isinstance(task, TakenRows):
             is_little = task.num_bytes <= INLINE_BYTES
-        is_quick = self.plan.predicate is None or self.plan.predicate.is_quick
-        kept = await self._run(lambda: row_filter.run(task), inline=is_little and is_quick)
+        inline = is_little and self._is_quick
+        kept = await self._run(lambda: row_filter.run(task), inline=inline)
         if kept is None:
             reading = read_splits(self.plan.first_schema, [split], guess=False)
             (read,) = await self.snapshot.engine.drive(reading, "scan", bulk=True)

@@ -82,7 +82,7 @@ async def load_readers(
 
 
 def _is_simple(text: object) -> bool:
-    from alance.expr.simple import simple_tree
+    from alance.expr.simple import is_simple
 
     text = text.text if isinstance(text, Bound) else text
-    return not isinstance(text, str) or simple_tree(text) is not None
+    return not isinstance(text, str) or is_simple(text)

@@ -8,6 +8,7 @@ logs a warning, and refuses changes of columns that the rows in the log would la
 from __future__ import annotations
 
 import logging
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import UnsupportedError
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.versioning.table import Table
 
+_name: Final = attrgetter("name")  # each opening asks: `any` would cost a call for each index
 _log: Final = logging.getLogger(__name__)
 _mentioned: Final[set[str]] = set()  # roots of the tables that a warning was logged for
 
 
 def has_mem_wal(manifest: Manifest) -> bool:
     """True if rows of the table may be in the logs of its writers."""
-    return any(index.name == MEM_WAL for index in manifest.indices)
+    return MEM_WAL in map(_name, manifest.indices)
 
 
 def mention_mem_wal(table: Table, manifest: Manifest, *, again: bool = False) -> None:
