@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 ROWS: Final = 3_000_000
 MEGABYTES: Final = 16
-ALLOWANCE: Final = 152  # megabytes: read-ahead, pages, and freed memory that allocators hold
+# Megabytes: read-ahead, pages, and freed memory that allocators keep. By allocators that keep none,
+# 49 to 60 MB were measured in all; by the usual ones 60 (BTREE) to 100 (LABEL_LIST), on a machine
+# with six times as many busy threads as processors.
+ALLOWANCE: Final = 112
 PROGRAM: Final = """
 import sys
 import alance.sync
@@ -34,7 +37,8 @@ from benchmarks.alone import peak_megabytes
 small, large, kind, memory = sys.argv[1:]
 for path in (small, large):
     dataset = alance.sync.dataset(path)
-    dataset.create_scalar_index("key", kind, memory_bytes=int(memory))
+    options = {"path": "a"} if kind == "JSON" else {}
+    dataset.create_scalar_index("key", kind, memory_bytes=int(memory), **options)
     print(peak_megabytes())
 """
 
@@ -46,13 +50,16 @@ def values_for(kind: str) -> pa.Array:
         return pa.array(keys % 1000)
     if kind == "NGRAM":
         return pa.array([f"{n:07}abcdefgh{n % 997}" for n in keys[: ROWS // 5].tolist()])
+    if kind == "JSON":
+        texts = [f'{{"a": "{n:07}", "b": [{n}, {n}]}}' for n in keys[: ROWS // 5].tolist()]
+        return pa.array(texts, pa.json_())
     if kind == "LABEL_LIST":
         offsets = np.arange(0, ROWS + 1, 3, np.int32)
         return pa.ListArray.from_arrays(offsets, pa.array(keys % 1000).cast(pa.string()))
     return pa.array(keys)
 
 
-@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "LABEL_LIST", "NGRAM"])
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "JSON"])
 def test_a_build_stays_within_its_memory_budget(tmp_path: Path, kind: str) -> None:
     values = values_for(kind)
     paths = [tmp_path / "small", tmp_path / "large"]

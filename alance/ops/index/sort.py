@@ -41,7 +41,9 @@ SAMPLES: Final = 64  # of a batch
 MANY: Final = 4096  # values of which nearly all differ where more than 2^15 are distinct
 MAX_RANGES: Final = 64
 BATCH_ROWS: Final = 64 << 10
-RELEASED_BYTES: Final = 16 << 20  # of rows whose unsorted copies are worth to be given back
+# Of rows whose unsorted copies are worth to be given back. That costs no measurable time, and what
+# allocators keep of many small copies, in each thread, is more than a small budget.
+RELEASED_BYTES: Final = 1 << 20
 
 
 @dataclass(slots=True)
