@@ -85,8 +85,10 @@ async def test_pylance_finds_as_much_by_our_graphs_as_by_its_own(
         own, right = (
             recall(place, metric, dtype, nprobes=2, ef=ef) for place in (tmp_path / "ours", theirs)
         )
-        # Of few links; pylance's graphs differ by 0.02 from build to build.
-        assert own >= right - (0.05 if right > 0.97 else 0.08)
+        # Graphs of few links. Over builds, pylance's recall has a deviation of 0.005 above 0.97, of
+        # 0.011 below; ours is at most 0.004 and 0.009 below its mean. The margins are 5 deviations
+        # and that.
+        assert own >= right - (0.03 if right > 0.97 else 0.065)
     for query in clustered(20, 98, dtype):
         ours = await dataset.nearest("v", query, 10, columns=["id"], nprobes=2, ef=40)
         found = search(tmp_path / "ours", query, nprobes=2, ef=40)

@@ -54,7 +54,7 @@ def values_for(kind: str) -> pa.Array:
         texts = [f'{{"a": "{n:07}", "b": [{n}, {n}]}}' for n in keys[: ROWS // 5].tolist()]
         return pa.array(texts, pa.json_())
     if kind == "LABEL_LIST":
-        offsets = np.arange(0, ROWS + 1, 3, np.int32)
+        offsets = np.arange(0, ROWS + 1, 3, dtype=np.int32)
         return pa.ListArray.from_arrays(offsets, pa.array(keys % 1000).cast(pa.string()))
     return pa.array(keys)
 

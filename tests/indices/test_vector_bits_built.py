@@ -64,16 +64,23 @@ async def test_by_the_same_rotation_the_numbers_are_those_of_pylance(
     columns = encoder.encode(vectors, labels, training.points)
     ours = pa.table(columns, names=[field.name for field in encoder.fields])
     assert ours.schema.names == stored.schema.names[1:]
-    signs = unpacked_signs(column_of_bytes(stored, rabitq.SIGNS))
-    # pylance rotates by chance: a number that comes near zero may have the other sign. By another
-    # rotation half of the signs would differ.
-    assert (signs == column_of_bytes(ours, rabitq.SIGNS)).mean() > 0.999
+    signs = [unpacked_signs(column_of_bytes(stored, rabitq.SIGNS))]
+    signs.append(column_of_bytes(ours, rabitq.SIGNS))
+    # pylance rotates by chance, and in float32: once in some hundred builds, one number of 20,000
+    # to 70,000 is so near zero that its sign is that of the rounding. No other sign may differ.
+    beside = vectors.points() - training.points.reshape(-1, dim)[0].astype(np.float64)
+    rotated = encoder.rotation.apply(beside)
+    for own in signs:
+        positive = np.unpackbits(own, axis=1, bitorder="little") == 1
+        differing = np.abs(rotated)[positive != (rotated > 0)] / np.abs(rotated).max()
+        assert (differing < 1e-4).all(), differing
     for name in rabitq.FACTORS:
         assert np.allclose(ours[name], stored[name], rtol=1e-3, atol=1e-3)
     if bits > 1:
-        # Which steps are best is not told: of the same vectors they are about as good.
+        # Which steps are best is not told: of the same vectors they are about as good. Of 60 builds
+        # a row's ratio is 0.78 to 1.58, and the median 0.99 to 1.10.
         scales = [np.abs(np.asarray(each[rabitq.EXTRA_FACTORS[1]])) for each in (ours, stored)]
-        assert 0.5 < np.median(scales[0] / scales[1]) < 2
+        assert 0.8 < np.median(scales[0] / scales[1]) < 1.25
 
 
 @pytest.mark.parametrize("bits", range(1, 10))
@@ -111,8 +118,10 @@ async def test_pylance_finds_as_much_as_by_its_own(tmp_path: Path, metric: str, 
         else:
             lance.dataset(place).create_index("v", "IVF_RQ", **options)
         found.append(recall(place, metric, "float32", 240, nprobes=4))
-    # pylance rotates by chance: where codes are coarse, its recall differs by 0.02 each way.
-    assert found[0] >= found[1] - (0.05 if bits > 3 else 0.1)
+    # pylance rotates by chance: its recall has a deviation of 0.004 to 0.005 over builds, and of
+    # 0.006 to 0.013 by 3 bits or less. Ours is the same each time, and at most 0.002 below the
+    # mean of pylance's: the margins are 5 deviations and that.
+    assert found[0] >= found[1] - (0.03 if bits > 3 else 0.07)
 
 
 async def test_an_index_of_pylance_is_extended_by_its_rotation(tmp_path: Path) -> None:

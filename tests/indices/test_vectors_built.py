@@ -131,8 +131,11 @@ async def test_pylance_finds_as_much_by_our_training_as_by_its_own(
     ours, theirs = await both_built(tmp_path, rows, kind, **more)
     for nprobes in (2, 6):
         own, other = (recall(place, metric, dtype, nprobes=nprobes) for place in (ours, theirs))
-        # pylance draws its samples and rotations by chance: where codes are coarse, or two thirds
-        # of the partitions are left out, its recall differs by 0.02 from build to build.
+        # pylance draws its samples and rotations by chance. Over builds, its recall has a deviation
+        # of up to 0.024 where codes are coarse, or two thirds of the partitions are left out; ours
+        # is at most 0.017 below the mean. Else the deviation is up to 0.0006 (IVF_FLAT, IVF_SQ), or
+        # 0.01 (IVF_RQ of 8 bits), and the difference from the mean 0.001. So the margins are 3.5
+        # and 5 deviations.
         assert own >= other - (0.05 if other > 0.95 and nprobes == 6 else 0.1)
 
 
