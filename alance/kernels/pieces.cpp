@@ -39,7 +39,7 @@ int read_file(int fd, Starts starts, Stops stops, int64_t first, int64_t last, i
     const int64_t begin = i;
     for (; i < last && targets.size() + 2 <= kVectors; ++i) {
       const int64_t hole = i > begin ? starts(i) - stops(i - 1) : 0;
-      if (hole > gap) break;
+      if (hole < 0 || hole > gap) break;  // each byte goes to one place
       if (hole > 0) targets.push_back({waste.data(), static_cast<size_t>(hole)});
       targets.push_back({into, static_cast<size_t>(stops(i) - starts(i))});
       into += stops(i) - starts(i);

@@ -314,6 +314,30 @@ def test_ranges_of_rows_lie_in_any_buffers() -> None:
             read(np.array([0]))
 
 
+def test_pages_that_lie_backwards_or_over_others_are_read_from_their_places(
+    tmp_path: Path,
+) -> None:
+    content = b"".join(
+        b"\0\0\x04\0\0\0\0\0" + bytes(range(first, first + 4)) + bytes(4) for first in (0, 4, 8)
+    )
+    starts = [16, 0, 32, 32, 0]
+    table = _kernels.RowTable(np.arange(6, dtype=np.int64) * 4)
+    for number, start in enumerate(starts):
+        page = _kernels.RowPage(
+            np.array([0, 4], np.int64), np.array([0, 16], np.int64), start, 16, 4, 0, 8, 0, 0, 0,
+            False,
+        )  # fmt: skip
+        table.set(number, page, page, 0, True)
+    plan, batch = _kernels.RangePlan([table], [1], [False], [(0, 20)]), _kernels.RangeBatch()
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        source = _kernels.FileSource([file.fileno()], 4096)
+        assert batch.read(plan, np.array([0]), source)
+    rows = pa.RecordBatch._import_from_c(batch.address, pa.schema([("a", pa.uint8())]))
+    assert rows["a"].to_pylist() == [4, 5, 6, 7, 0, 1, 2, 3, *[8, 9, 10, 11] * 2, 0, 1, 2, 3]
+
+
 def test_missing_bytes_of_ranges_are_few_pieces() -> None:
     tables = []
     for start in (0, 16, 40, 100):
