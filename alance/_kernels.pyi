@@ -344,6 +344,13 @@ def json_has(
     offsets: npt.NDArray[np.int64], data: npt.NDArray[np.uint8], item: npt.NDArray[np.uint8]
 ) -> npt.NDArray[np.uint8]: ...
 
+# --- coalesce.cpp ---
+
+# See `format.coalesce`: spans, and which of them covers each range.
+def coalesce(
+    ranges: Sequence[tuple[int, int]] | npt.NDArray[np.int64], max_gap_bytes: int, max_bytes: int
+) -> tuple[list[tuple[int, int]], list[int]]: ...
+
 # --- memory.cpp ---
 
 def blank(num_bytes: int) -> npt.NDArray[np.uint8]: ...
@@ -357,7 +364,7 @@ class Source: ...
 
 # For `alance.io` alone, as the next: every other function is given bytes, and these files.
 class FileSource(Source):
-    def __init__(self, fds: Sequence[int], gap: int, patience: int = ...) -> None: ...
+    def __init__(self, fds: Sequence[int], max_gap_bytes: int, patience: int = ...) -> None: ...
     @property
     def status(self) -> int: ...
     @property
@@ -376,7 +383,7 @@ def read_pieces(
     ends: Sequence[int],
     starts: npt.NDArray[np.int64],
     stops: npt.NDArray[np.int64],
-    gap: int,
+    max_gap_bytes: int,
     nowait: bool,
 ) -> tuple[int, int, npt.NDArray[np.uint8]]: ...
 
@@ -1170,7 +1177,7 @@ class RangePlan:
     def num_bytes(self) -> int: ...
     # Where the pieces of each file end, and these: what is not held of the pages.
     def missing(
-        self, held: Sequence[HeldFile], files: npt.NDArray[np.int64], gap: int
+        self, held: Sequence[HeldFile], files: npt.NDArray[np.int64], max_gap_bytes: int
     ) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
     def page(self, number: int, /) -> object: ...
 

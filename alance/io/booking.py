@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from alance.format.coalesce import coalesce, split
 from alance.io import trace
-from alance.io.coalesce import coalesce, split
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.arrays import Int64s
+    from alance.format.coalesce import Coalesced
     from alance.io.blocks import BlockCache
-    from alance.io.coalesce import Coalesced
     from alance.io.flights import Flight, Lane
     from alance.io.profile import StoreProfile
     from alance.io.reads import Read
@@ -94,16 +94,16 @@ def _coalesced(
     """Ranges merged. A scan that asks for little pieces of pages would read most of the file in
     vain, and hold it: then its gaps are those of a take, at last none that are longer than a piece.
     """
-    spans = [*zip(starts.tolist(), stops.tolist(), strict=True)]
-    num_asked, most_bytes = int((stops - starts).sum()), profile.max_request_bytes
-    gaps = [(profile.scan_gap, most_bytes), (take_gap, MOST_IN_VAIN)] if bulk else []
+    ranges = np.array((starts, stops)).T
+    num_asked, max_bytes = int((stops - starts).sum()), profile.max_request_bytes
+    gaps = [(profile.scan_gap, max_bytes), (take_gap, MOST_IN_VAIN)] if bulk else []
     for gap, in_vain in gaps:
-        plan = coalesce(spans, gap, most_bytes)
+        plan = coalesce(ranges, gap, max_bytes)
         num_read = sum([stop - start for start, stop in plan.spans])
         if num_read <= num_asked + max(num_asked, in_vain):
             return plan
-    gap = min(take_gap, num_asked // len(spans)) if bulk else take_gap
-    return coalesce(spans, gap, most_bytes)
+    gap = min(take_gap, num_asked // len(ranges)) if bulk else take_gap
+    return coalesce(ranges, gap, max_bytes)
 
 
 def _overlaps(asked: Asked, flight: Flight) -> bool:

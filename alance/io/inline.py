@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from alance.errors import CorruptFileError
+from alance.format.coalesce import Coalesced, are_ranges, coalesce, is_range
 from alance.format.plans import Pieces
 from alance.io import trace
 from alance.io.booking import Asked
-from alance.io.coalesce import Coalesced, are_ranges, coalesce, is_range
 from alance.io.files import PIECES_GAP
 
 if TYPE_CHECKING:
@@ -157,11 +157,7 @@ def _spans_now(
         note.coalesced(location, spans, plan, buffers, begun)
     if buffers is None or plan.spans == spans:
         return buffers
-    firsts = [start for start, _ in plan.spans]
-    return [
-        buffers[owner][start - firsts[owner] : stop - firsts[owner]]
-        for (start, stop), owner in zip(spans, plan.owners, strict=True)
-    ]
+    return plan.cut(spans, buffers)
 
 
 def sort_out(
@@ -331,7 +327,7 @@ def _note_pieces(
 ) -> None:
     for path, (first, end) in zip(pieces.paths, pairwise([0, *pieces.ends]), strict=True):
         starts, stops = pieces.starts[first:end].tolist(), pieces.stops[first:end].tolist()
-        gaps = [start - stop for stop, start in zip(stops, starts[1:], strict=False)]
+        asked = [*zip(starts, stops, strict=True)]
         trace.record(
             [recorder],
             "get",
@@ -339,7 +335,7 @@ def _note_pieces(
             (starts[0], stops[-1]),
             [reason],
             begun,
-            num_bytes=sum(stops) - sum(starts) + sum(gap for gap in gaps if gap <= PIECES_GAP),
-            asked=zip(starts, stops, strict=True),
+            num_bytes=sum(stop - start for start, stop in coalesce(asked, PIECES_GAP).spans),
+            asked=asked,
             callers=callers,
         )

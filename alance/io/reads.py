@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from alance import _kernels
+from alance.format.coalesce import coalesce
 from alance.format.plans import Pieces
 from alance.io import trace
-from alance.io.coalesce import MAX_RANGE_BYTES, coalesce
 from alance.io.futures import in_thread, threads
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ class Landed:
 
     def close(self) -> None:
         """All is there: put it in order."""
-        spans = [*zip(self._begins, self._buffers, strict=True)]
-        if len(spans) > 1:
-            spans.sort(key=lambda span: span[0])
+        spans = sorted(zip(self._begins, self._buffers, strict=True), key=lambda span: span[0])
         self._begins, self._buffers, self._ends = [], [], []
         for begin, buffer in spans:
             if not self._ends or begin + len(buffer) > self._ends[-1]:
@@ -157,8 +155,7 @@ class Read(asyncio.Future[Any]):
 
     def keep(self, location: str, asked: Asked) -> None:
         """All that is asked of an object, of a part."""
-        ranges = np.stack((asked.starts, asked.stops), axis=1)
-        self._asked[location] = coalesce(ranges, 0, MAX_RANGE_BYTES).spans
+        self._asked[location] = coalesce(np.array((asked.starts, asked.stops)).T, 0).spans
 
     @property
     def is_watched(self) -> bool:
@@ -277,7 +274,7 @@ def _shares(
     end = bisect_left(asked, (last,))
     inside = [(max(start, first), min(stop, last)) for start, stop in asked[place:end]]
     ranges = [(start, stop) for start, stop in inside if start < stop]
-    spans = coalesce(ranges, flight.lane.store.profile.take_gap, flight.num_bytes).spans
+    spans = coalesce(ranges, flight.lane.store.profile.take_gap).spans
     if sum([stop - start for start, stop in spans]) >= (1 - OTHERS_SHARE) * flight.num_bytes:
         return [(first, buffer)]
     return [

@@ -81,16 +81,9 @@ class HeldFile {
   void settle() {
     std::stable_sort(spans_.begin(), spans_.end(),
                      [](const Span& a, const Span& b) { return a.begin < b.begin; });
-    int64_t reach = -1;
-    auto covered = [&](const Span& span) {
-      const bool is_covered = span.end <= reach;
-      reach = std::max(reach, span.end);
-      return is_covered;
-    };
     std::vector<Span> kept;
-    kept.reserve(spans_.size());
     for (const Span& span : spans_)
-      if (!covered(span)) kept.push_back(span);
+      if (kept.empty() || span.end > kept.back().end) kept.push_back(span);
     spans_ = std::move(kept);
   }
 

@@ -20,6 +20,7 @@ namespace nb = nanobind;
 void register_bitpacking(nb::module_& m);
 void register_blake(nb::module_& m);
 void register_bloom(nb::module_& m);
+void register_coalesce(nb::module_& m);
 void register_digests(nb::module_& m);
 void register_distances(nb::module_& m);
 void register_folders(nb::module_& m);
@@ -99,6 +100,7 @@ NB_MODULE(_alance_kernels, m) {
   register_bitpacking(m);
   register_blake(m);
   register_bloom(m);
+  register_coalesce(m);
   register_digests(m);
   register_distances(m);
   register_folders(m);

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include "coalesce.hpp"
 #include "owned.hpp"
 #include "positions.hpp"
 #include "source.hpp"
@@ -20,38 +21,40 @@
 namespace alance {
 namespace {
 
-constexpr int64_t kWaste = 16 << 10;    // a gap that is read in vain goes here, whatever is in it
+constexpr uint64_t kWaste = 16 << 10;   // a gap that is read in vain goes here, whatever is in it
 constexpr size_t kVectors = 256;        // of one call; the system takes 1024
 
-// Pieces `first` to `last`, read by few calls. What the page cache has is read first; where it has
+// Pieces of one file, read by few calls. What the page cache has is read first; where it has
 // not all, the disk is told of all that is left before the first wait (`nowait`: that is the end).
 // `waits`: how often the page cache had not all.
-template <typename Starts, typename Stops>
-int read_file(int fd, Starts starts, Stops stops, int64_t first, int64_t last, int64_t gap,
-              bool nowait, uint8_t*& out, int64_t& waits) {
+int read_file(int fd, const Piece* piece, const Piece* end, uint64_t max_gap_bytes, bool nowait,
+              uint8_t*& out, int64_t& waits) {
   thread_local std::vector<uint8_t> waste(kWaste);
-  gap = std::min(gap, kWaste);
+  const Coalescing rule{std::min(max_gap_bytes, kWaste)};
   std::vector<iovec> targets;  // of one call
   const int64_t waited = waits;
-  for (int64_t i = first; i < last;) {
+  while (piece != end) {
     targets.clear();
     uint8_t* into = out;
-    const int64_t begin = i;
-    for (; i < last && targets.size() + 2 <= kVectors; ++i) {
-      const int64_t hole = i > begin ? starts(i) - stops(i - 1) : 0;
-      if (hole < 0 || hole > gap) break;  // each byte goes to one place
-      if (hole > 0) targets.push_back({waste.data(), static_cast<size_t>(hole)});
-      targets.push_back({into, static_cast<size_t>(stops(i) - starts(i))});
-      into += stops(i) - starts(i);
+    const Piece* begin = piece;
+    ByteRange whole{begin->start, begin->start};
+    for (; piece != end && targets.size() + 2 <= kVectors; ++piece) {
+      // Each byte goes to one place: a piece that begins before the end of the last is read apart.
+      if (piece->start < whole.stop || !rule.joins(whole, {piece->start, piece->stop})) break;
+      if (const size_t hole = static_cast<size_t>(piece->start - whole.stop))
+        targets.push_back({waste.data(), hole});
+      targets.push_back({into, static_cast<size_t>(piece->stop - piece->start)});
+      into += piece->stop - piece->start;
+      whole.stop = piece->stop;
     }
-    Span span{starts(begin), targets.data(), targets.data() + targets.size()};
+    Span span{whole.start, targets.data(), targets.data() + targets.size()};
     int status = kWouldBlock;
     if (nowait || waits == waited) status = read_span(fd, span, true);
     if (status == kWouldBlock && !nowait) {
 #if defined(POSIX_FADV_WILLNEED)
       if (waits == waited)
-        for (int64_t later = begin; later < last; ++later)
-          posix_fadvise(fd, starts(later), stops(later) - starts(later), POSIX_FADV_WILLNEED);
+        for (const Piece* later = begin; later != end; ++later)
+          posix_fadvise(fd, later->start, later->stop - later->start, POSIX_FADV_WILLNEED);
 #endif
       ++waits;
       status = read_span(fd, span, false);
@@ -84,7 +87,7 @@ std::vector<int64_t> sizes_now(const std::vector<nb::bytes>& names,
 // and the bytes. No memory is asked for what is behind the `sizes` of files.
 nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& sizes,
                       const std::vector<int64_t>& ends, const In<int64_t>& starts,
-                      const In<int64_t>& stops, int64_t gap, bool nowait) {
+                      const In<int64_t>& stops, uint64_t max_gap_bytes, bool nowait) {
   const int64_t count = static_cast<int64_t>(starts.size());
   if (static_cast<int64_t>(stops.size()) != count) corrupt("pieces: starts and stops differ");
   if (ends.size() != fds.size() || (ends.empty() ? 0 : ends.back()) != count)
@@ -92,6 +95,8 @@ nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& s
   if (sizes.size() != fds.size()) corrupt("pieces: sizes of files");
   int64_t total = 0, first = 0;
   size_t too_short = fds.size();
+  std::vector<Piece> pieces;
+  pieces.reserve(starts.size());
   for (size_t f = 0; f < ends.size(); ++f) {
     const int64_t end = ends[f];
     if (end < first || end > count) corrupt("pieces: ends of files");
@@ -100,6 +105,7 @@ nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& s
       const int64_t start = starts.data()[first], stop = stops.data()[first];
       if (start < reached || stop < start) corrupt("pieces: not ascending");
       if (__builtin_add_overflow(total, stop - start, &total)) corrupt("pieces: too many bytes");
+      pieces.push_back({f, start, stop});
       reached = stop;
     }
     if (reached > sizes[f]) too_short = std::min(too_short, f);
@@ -113,10 +119,8 @@ nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& s
     nb::gil_scoped_release release;
     uint8_t* out = bytes.data();
     for (first = 0; file < fds.size(); ++file) {
-      status = read_file(
-          fds[file], [&](int64_t i) { return starts.data()[i]; },
-          [&](int64_t i) { return stops.data()[i]; }, first, ends[file], gap, nowait, out,
-          waits);
+      status = read_file(fds[file], pieces.data() + first, pieces.data() + ends[file],
+                         max_gap_bytes, nowait, out, waits);
       if (status != kDone) break;
       first = ends[file];
     }
@@ -127,10 +131,10 @@ nb::tuple read_pieces(const std::vector<int>& fds, const std::vector<int64_t>& s
 // Files as what brings bytes to the kernel that decodes them; waits for the disk.
 class FileSource : public Source {
  public:
-  // `fds` are open as long as this is used; `gap` as of `read_pieces`. Having waited for the disk
-  // more than `patience` times it fails.
-  FileSource(std::vector<int> fds, int64_t gap, int64_t patience)
-      : fds_(std::move(fds)), gap_(gap), patience_(patience) {}
+  // `fds` are open as long as this is used; `max_gap_bytes` as of `read_pieces`. Having waited for
+  // the disk more than `patience` times it fails.
+  FileSource(std::vector<int> fds, uint64_t max_gap_bytes, int64_t patience)
+      : fds_(std::move(fds)), max_gap_bytes_(max_gap_bytes), patience_(patience) {}
 
   const uint8_t* read(const Piece* pieces, size_t count, int64_t num_bytes) override {
     if (!buffer_ || buffer_->size() < num_bytes) {
@@ -138,16 +142,13 @@ class FileSource : public Source {
       buffer_.emplace(num_bytes);
     }
     uint8_t* out = buffer_->data();
-    for (size_t first = 0; first < count;) {
-      file_ = pieces[first].table;
+    for (const Piece *first = pieces, *end = pieces + count; first != end;) {
+      file_ = first->table;
       if (file_ >= fds_.size()) corrupt("pieces: no such file");
-      size_t last = first + 1;
-      while (last < count && pieces[last].table == file_) ++last;
+      const Piece* last = first + 1;
+      while (last != end && last->table == file_) ++last;
       ++reads_;
-      status_ = read_file(
-          fds_[file_], [&](int64_t i) { return pieces[i].start; },
-          [&](int64_t i) { return pieces[i].stop; }, static_cast<int64_t>(first),
-          static_cast<int64_t>(last), gap_, false, out, waits_);
+      status_ = read_file(fds_[file_], first, last, max_gap_bytes_, false, out, waits_);
       if (status_ == kDone && waits_ > patience_) status_ = kWouldBlock;
       if (status_ != kDone) return nullptr;
       first = last;
@@ -163,7 +164,8 @@ class FileSource : public Source {
 
  private:
   std::vector<int> fds_;
-  int64_t gap_, patience_, reads_ = 0, waits_ = 0;
+  uint64_t max_gap_bytes_;
+  int64_t patience_, reads_ = 0, waits_ = 0;
   std::optional<Owned<uint8_t>> buffer_;
   int status_ = kDone;
   size_t file_ = 0;
@@ -176,13 +178,13 @@ void register_pieces(nanobind::module_& m) {
   using namespace alance;
   nb::class_<Source>(m, "Source");
   nb::class_<FileSource, Source>(m, "FileSource")
-      .def(nb::init<std::vector<int>, int64_t, int64_t>(), nb::arg("fds"), nb::arg("gap"),
-           nb::arg("patience") = INT64_MAX)
+      .def(nb::init<std::vector<int>, uint64_t, int64_t>(), nb::arg("fds"),
+           nb::arg("max_gap_bytes"), nb::arg("patience") = INT64_MAX)
       .def_prop_ro("status", &FileSource::status)
       .def_prop_ro("file", &FileSource::file)
       .def_prop_ro("reads", &FileSource::reads)
       .def_prop_ro("waits", &FileSource::waits);
   m.def("sizes_now", &sizes_now, nb::arg("names"), nb::arg("identities"));
   m.def("read_pieces", &read_pieces, nb::arg("fds"), nb::arg("sizes"), nb::arg("ends"),
-        nb::arg("starts"), nb::arg("stops"), nb::arg("gap"), nb::arg("nowait"));
+        nb::arg("starts"), nb::arg("stops"), nb::arg("max_gap_bytes"), nb::arg("nowait"));
 }

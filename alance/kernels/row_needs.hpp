@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "coalesce.hpp"
 #include "row_page.hpp"
 
 namespace alance::needs {
@@ -13,10 +14,10 @@ struct Need {
   bool open;
 };
 
-// Chunks of a page that are read together, as positions in the list of needs, and their bytes.
+// Chunks of a page that are read together: the rows that begin in them, as of `Need`, and their bytes.
 struct Run {
   int64_t first, last;
-  int64_t begin, end;
+  ByteRange bytes;
 };
 
 inline std::vector<Need> needs_of(const RowPage& page, const int64_t* rows, int64_t first, int64_t last) {
@@ -39,21 +40,17 @@ inline std::vector<Need> needs_of(const RowPage& page, const int64_t* rows, int6
   return needs;
 }
 
-// Chunks with gaps of at most `gap` bytes become one run of at most `room` bytes. A run may be
-// larger if a row continues in the next chunk, because a row is decoded from one buffer.
-inline std::vector<Run> runs_of(const RowPage& page, const std::vector<Need>& needs, int64_t gap,
-                                int64_t room) {
+// Coalesces chunks, which ascend. A row that continues in the next chunk is decoded from one buffer,
+// whatever the limits.
+inline std::vector<Run> runs_of(const RowPage& page, const std::vector<Need>& needs,
+                                const Coalescing& rule) {
   std::vector<Run> runs;
-  for (size_t i = 0; i < needs.size(); ++i) {
-    const int64_t begin = page.begin_of(needs[i].chunk), end = page.begin_of(needs[i].chunk + 1);
-    const int64_t at = static_cast<int64_t>(i);
-    const bool fits = !runs.empty() && (needs[i].open || end - runs.back().begin <= room);
-    if (fits && begin - runs.back().end <= gap) {
-      runs.back().end = end;
-      runs.back().last = at + 1;
-    } else {
-      runs.push_back({at, at + 1, begin, end});
-    }
+  for (const auto& [number, first, last, open] : needs) {
+    const ByteRange chunk{page.begin_of(number), page.begin_of(number + 1)};
+    if (runs.empty() || !(open || rule.joins(runs.back().bytes, chunk)))
+      runs.push_back({first, last, chunk});
+    runs.back().last = last;
+    runs.back().bytes.stop = chunk.stop;
   }
   return runs;
 }

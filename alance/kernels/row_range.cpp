@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "coalesce.hpp"
 #include "held.hpp"
+#include "lists.hpp"
 #include "range_sink.hpp"
 #include "row_table.hpp"
 #include "source.hpp"
@@ -63,16 +65,14 @@ class RangePlan {
 
   // Of all pages, column by column: the column, and where its bytes start and stop.
   nb::tuple ranges() const {
-    const int64_t count = static_cast<int64_t>(hits.size());
-    Owned<int64_t> columns(count), starts(count), stops(count);
+    std::vector<int64_t> columns, starts, stops;
     for (size_t column = 0; column < ends.size(); ++column)
-      for (size_t hit = first_hit(column); hit < ends[column]; ++hit) {
-        const int64_t at = static_cast<int64_t>(hit);
-        columns[at] = static_cast<int64_t>(column);
-        starts[at] = hits[hit].start;
-        stops[at] = hits[hit].stop;
-      }
-    return nb::make_tuple(columns.numpy(), starts.numpy(), stops.numpy());
+      columns.resize(ends[column], static_cast<int64_t>(column));
+    for (const Hit& hit : hits) {
+      starts.push_back(hit.start);
+      stops.push_back(hit.stop);
+    }
+    return nb::make_tuple(numpy_of(columns), numpy_of(starts), numpy_of(stops));
   }
 
   int64_t num_bytes() const {
@@ -81,39 +81,28 @@ class RangePlan {
     return total;
   }
 
-  // What is not held of the pages, as pieces that ascend in each file, and where those of each file
-  // end. Bytes of pages that overlap, or lie at most `gap` bytes apart, are one piece.
+  // What is not held of the pages: coalesced pieces, file by file, and where those of each end.
   nb::tuple missing(const std::vector<const HeldFile*>& held, const In<int64_t>& files,
-                    int64_t gap) const {
+                    uint64_t max_gap_bytes) const {
     if (files.size() != ends.size()) corrupt("row range: files of other columns");
-    std::vector<std::vector<std::pair<int64_t, int64_t>>> pieces(held.size());
+    std::vector<std::vector<ByteRange>> pieces(held.size());
     for (size_t column = 0; column < ends.size(); ++column) {
       const size_t file = static_cast<size_t>(files.data()[column]);  // a negative one is too large
       if (file >= held.size()) corrupt("row range: no such file");
       for (size_t hit = first_hit(column); hit < ends[column]; ++hit)
         if (!held[file]->holds(hits[hit].start, hits[hit].stop))
-          pieces[file].emplace_back(hits[hit].start, hits[hit].stop);
+          pieces[file].push_back({hits[hit].start, hits[hit].stop});
     }
     std::vector<int64_t> starts, stops;
     nb::list bounds;
-    for (auto& own : pieces) {
-      std::sort(own.begin(), own.end());
-      const size_t first = stops.size();
-      for (const auto& [start, stop] : own) {
-        if (stops.size() > first && start - stops.back() <= gap) {
-          stops.back() = std::max(stops.back(), stop);
-        } else {
-          starts.push_back(start);
-          stops.push_back(stop);
-        }
+    for (const auto& own : pieces) {
+      for (const auto& [start, stop] : coalesce(own, {max_gap_bytes}).spans) {
+        starts.push_back(start);
+        stops.push_back(stop);
       }
       bounds.append(stops.size());
     }
-    const int64_t count = static_cast<int64_t>(starts.size());
-    Owned<int64_t> begins(count), ends_of(count);
-    std::copy(starts.begin(), starts.end(), begins.data());
-    std::copy(stops.begin(), stops.end(), ends_of.data());
-    return nb::make_tuple(bounds, begins.numpy(), ends_of.numpy());
+    return nb::make_tuple(bounds, numpy_of(starts), numpy_of(stops));
   }
 
   nb::object page(size_t hit) const {
@@ -269,7 +258,8 @@ void register_row_range(nanobind::module_& m) {
       .def_prop_ro("others", &RangePlan::others)
       .def_prop_ro("ranges", &RangePlan::ranges)
       .def_prop_ro("num_bytes", &RangePlan::num_bytes)
-      .def("missing", &RangePlan::missing, nb::arg("held"), nb::arg("files"), nb::arg("gap"))
+      .def("missing", &RangePlan::missing, nb::arg("held"), nb::arg("files"),
+           nb::arg("max_gap_bytes"))
       .def("page", &RangePlan::page);
   nb::class_<RangeBatch>(m, "RangeBatch")
       .def(nb::init<>())

@@ -54,10 +54,8 @@ class Planner {
  private:
   void add_pieces(size_t number, const RowPage* page, int kind, int64_t first, int64_t last) {
     const std::vector<needs::Need> needs = needs::needs_of(*page, plan.rows.data(), first, last);
-    for (const needs::Run& run : needs::runs_of(*page, needs, 0, kGroup)) {
-      const int64_t start = page->start() + run.begin, stop = page->start() + run.end;
-      const int64_t rows_first = needs[static_cast<size_t>(run.first)].first;
-      const int64_t rows_last = needs[static_cast<size_t>(run.last - 1)].last;
+    for (const needs::Run& run : needs::runs_of(*page, needs, {0, kGroup})) {
+      const int64_t start = page->start() + run.bytes.start, stop = page->start() + run.bytes.stop;
       if (!joins(number, kind, start, stop - start))
         plan.groups.push_back(
             {plan.parts.size(), plan.pieces.size(), plan.first_byte(plan.groups.size()), 0, kind});
@@ -65,14 +63,14 @@ class Planner {
       const size_t hit = plan.hits.size() - 1;
       const size_t parts_before = plan.first_part(plan.groups.size() - 1);
       if (plan.parts.size() > parts_before && plan.parts.back().hit == hit)
-        plan.parts.back().last = rows_last;
+        plan.parts.back().last = run.last;
       else
-        plan.parts.push_back({hit, rows_first, rows_last});
+        plan.parts.push_back({hit, run.first, run.last});
       plan.pieces.push_back({number, start, stop});
       group.parts_end = plan.parts.size();
       group.pieces_end = plan.pieces.size();
       group.bytes_end += stop - start;
-      group.num_rows += rows_last - rows_first;
+      group.num_rows += run.last - run.first;
     }
   }
 
