@@ -154,12 +154,10 @@ class Needed:
         """The parts of a range that were noted, ascending and disjoint."""
         spans = self._spans.get(path, [])
         first = bisect_left(spans, (start - self._longest, 0))
-        return list(
-            joined_spans(
-                (max(start, begin), min(stop, end))
-                for begin, end in spans[first : bisect_left(spans, (stop, 0))]
-                if end > start
-            )
+        return joined_spans(
+            (max(start, begin), min(stop, end))
+            for begin, end in spans[first : bisect_left(spans, (stop, 0))]
+            if end > start
         )
 
 

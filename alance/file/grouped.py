@@ -16,6 +16,7 @@ from alance.file.columns import OpenColumn
 from alance.file.file_pages import Content, FilePages
 from alance.file.fragment import FragmentTask
 from alance.file.joined_rows import JoinedRows, joined
+from alance.format.coalesce import coalesce
 from alance.format.plans import ByteRange
 
 if TYPE_CHECKING:
@@ -89,33 +90,29 @@ def _contents(
     columns: Sequence[OpenColumn], tables: PageTables
 ) -> Plan[tuple[list[Content], Int64s]]:
     """The bytes of all pages, and in which of them each page lies: at most one round."""
-    lows, highs = tables.places()
-    runs: dict[str, list[slice]] = {}
+    bounds = np.array(tables.places()).T
+    pages: dict[str, list[Int64s]] = {}
     containers: dict[str, Container] = {}
     for column, (start, stop) in zip(columns, pairwise(tables.bounds.tolist()), strict=True):
         container = containers.setdefault(column.container.path, column.container)
-        runs.setdefault(container.path, []).append(slice(start, stop))
+        pages.setdefault(container.path, []).append(np.arange(start, stop))
     contents: list[Content] = []
     missing: list[tuple[int, ByteRange]] = []  # of which content
-    numbers = np.zeros(len(lows), np.int64)
+    numbers = np.zeros(len(bounds), np.int64)
     for path, container in containers.items():
-        version, base = container.version, len(contents)
+        version, base, own = container.version, len(contents), np.concatenate(pages[path])
         if container.is_whole:
             contents.append(Content(path, version, container.content))
-            for run in runs[path]:
-                numbers[run] = base
+            numbers[own] = base
             continue
-        firsts, lasts = _merged(
-            np.concatenate([lows[run] for run in runs[path]]),
-            np.concatenate([highs[run] for run in runs[path]]),
-        )
-        for first, last in zip(firsts.tolist(), lasts.tolist(), strict=True):
+        ranges = bounds[own]
+        spans = coalesce(ranges[ranges[:, 0] < ranges[:, 1]], GAP_BYTES).spans
+        for first, last in spans:
             missing.append((len(contents), ByteRange(path, first, last)))
             contents.append(Content(path, version, memoryview(b""), first))
-        for run in runs[path]:
-            places = np.searchsorted(firsts, lows[run], "right") - 1
-            numbers[run] = base + places.clip(0)
-        if not len(firsts):
+        places = np.searchsorted([start for start, _ in spans], ranges[:, 0], "right") - 1
+        numbers[own] = base + places.clip(0)
+        if not spans:
             contents.append(Content(path, version, memoryview(b"")))
     fetched = (yield [span for _, span in missing]) if missing else ()
     for (number, span), content in zip(missing, fetched, strict=True):
@@ -125,12 +122,3 @@ def _contents(
             )
         contents[number] = Content(span.path, contents[number].version, content, span.start)
     return contents, numbers
-
-
-def _merged(lows: Int64s, highs: Int64s) -> tuple[Int64s, Int64s]:
-    """Starts and stops of spans that cover places of a file, few and far apart, in order."""
-    lows, highs = lows[highs > lows], highs[highs > lows]
-    order = np.argsort(lows, kind="stable")
-    lows, reach = lows[order], np.maximum.accumulate(highs[order])
-    begins = np.append(np.True_, lows[1:] > reach[:-1] + GAP_BYTES)[: len(lows)]
-    return lows[begins], reach[np.append(begins[1:], np.True_)[: len(lows)]]

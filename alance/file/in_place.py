@@ -8,6 +8,7 @@ bytes that the page cache lacks. If the cache lacks most of a file, reading ahea
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ from alance.file.batches import empty_columns
 from alance.file.fragment import FragmentTask
 from alance.file.ranged import place_range
 from alance.file.recall import PATIENCE, OwnStates
+from alance.format.coalesce import coalesce
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
 from alance.io import files, trace
@@ -102,17 +104,12 @@ class LocalRows:
         return [self._read_one(span) for span in asked]
 
     def _read_many(self, ranges: Sequence[ByteRange]) -> list[memoryview]:
-        order = sorted(range(len(ranges)), key=lambda at: ranges[at].start)
-        starts = np.array([ranges[at].start for at in order], np.int64)
-        stops = np.array([ranges[at].stop for at in order], np.int64)
-        if (starts[1:] < stops[:-1]).any():
-            return [self._read_one(span) for span in ranges]
+        spans = [(start, stop) for _, start, stop in ranges]
+        plan = coalesce(spans, 0)
+        starts, stops = np.array(plan.spans).T.copy()
         content = self._read_one(Pieces.of(ranges[0].path, starts, stops))
-        contents = [content] * len(ranges)
         ends = np.cumsum(stops - starts).tolist()
-        for at, end in zip(order, ends, strict=True):
-            contents[at] = content[end - ranges[at].num_bytes : end]
-        return contents
+        return plan.cut(spans, [content[first:end] for first, end in pairwise([0, *ends])])
 
     def _read_one(self, asked: Extent) -> memoryview:
         begun = trace.now()

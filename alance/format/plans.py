@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
 
+from alance.format.coalesce import coalesce
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
@@ -39,14 +41,8 @@ class ByteRange(NamedTuple):
 
 
 def joined_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same bytes in ascending spans, (start, stop) each, that neither touch nor overlap."""
-    joined: list[tuple[int, int]] = []
-    for start, stop in sorted(spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(joined[-1][1], stop)
-        else:
-            joined.append((start, stop))
-    return joined
+    """The same bytes or rows in ascending spans, that neither touch nor overlap."""
+    return coalesce([*spans], 0).spans
 
 
 class Pieces(NamedTuple):

@@ -10,11 +10,12 @@ dropped first.
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from alance.format.numbers import distinct
+from alance.format.coalesce import coalesce
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
@@ -118,22 +119,16 @@ class BlockCache:
         if not blocks:
             self.misses += len(starts)
             return None
-        firsts, lasts = starts // BLOCK_BYTES, (stops - 1) // BLOCK_BYTES
-        counts = lasts - firsts + 1
-        steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        numbers, _ = distinct(np.repeat(firsts, counts) + steps)
-        near = {kept.key: kept for number in numbers.tolist() for kept in blocks.get(number, ())}
+        by_block = np.array((starts // BLOCK_BYTES, -(-stops // BLOCK_BYTES))).T
+        numbers = chain.from_iterable(range(*span) for span in coalesce(by_block, 0).spans)
+        near = {kept.key: kept for number in numbers for kept in blocks.get(number, ())}
         here = sorted(near.values(), key=lambda kept: kept.begin)
         if not here:
             self.misses += len(starts)
             return None
-        begins = np.array([kept.begin for kept in here])
-        reach = np.maximum.accumulate([kept.stop for kept in here])
-        # Buffers that touch or overlap are one island; the first of each, and where it ends.
-        islands = np.flatnonzero(np.concatenate([[True], begins[1:] > reach[:-1]]))
-        places = np.searchsorted(begins[islands], starts, "right") - 1
-        island_ends = reach[np.append(islands[1:], len(here)) - 1]
-        is_missing: Mask = (places < 0) | (stops > island_ends[places])
+        islands = np.array(coalesce([(kept.begin, kept.stop) for kept in here], 0).spans)
+        places = np.searchsorted(islands[:, 0], starts, "right") - 1
+        is_missing: Mask = (places < 0) | (stops > islands[places, 1])
         self._give(location, here, starts[~is_missing], stops[~is_missing], read)
         count = int(is_missing.sum())
         self.hits += len(starts) - count
@@ -146,13 +141,11 @@ class BlockCache:
         """Give a read the buffers that have bytes of ranges."""
         if not len(starts):
             return
-        order = np.argsort(starts)
-        starts, reach = starts[order], np.maximum.accumulate(stops[order])
-        # The range that begins last before a buffer ends; what those up to it reach.
-        before = np.searchsorted(starts, [kept.stop for kept in here], "left") - 1
-        is_used = (before >= 0) & (reach[before] > [kept.begin for kept in here])
-        for place in np.flatnonzero(is_used).tolist():
-            kept = here[place]
+        spans = np.array(coalesce(np.array((starts, stops)).T, 0).spans)
+        # The span that begins last before a buffer ends.
+        before = np.searchsorted(spans[:, 0], [kept.stop for kept in here], "left") - 1
+        is_used = (before >= 0) & (spans[before, 1] > [kept.begin for kept in here])
+        for kept in compress(here, is_used):
             self._kept.move_to_end(kept.key)
             read.bring(location, kept.begin, kept.buffer)
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import numpy as np
 
 from alance.errors import AlanceError, CorruptFileError
+from alance.format.coalesce import coalesce
 from alance.format.plans import ByteRange, Pieces
 
 if TYPE_CHECKING:
@@ -218,9 +219,7 @@ def guess_spans(
     margins = margin + drift
     starts = np.maximum(rows * bytes_per_row - margins, 0).astype(np.int64)
     stops = np.minimum((rows + 1) * bytes_per_row + margins, num_bytes).astype(np.int64)
-    first = np.flatnonzero(np.concatenate([[True], starts[1:] > stops[:-1]]))
-    last = np.concatenate([first[1:], [len(rows)]]) - 1
-    spans = list(zip(starts[first].tolist(), stops[last].tolist(), strict=True))
+    spans = coalesce(np.array((starts, stops)).T, 0).spans
     return spans if sum(stop - start for start, stop in spans) <= MAX_GUESS_BYTES else []
 
 

@@ -20,8 +20,9 @@ from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError
 from alance.file_version import FOOTERS, FileVersion
+from alance.format.coalesce import coalesce
 from alance.format.container import MAGIC, TAIL_BYTES, Container
-from alance.format.plans import ByteRange, joined_spans
+from alance.format.plans import ByteRange
 from alance.format.proto import file_pb2, table_pb2
 from alance.format.schema import Schema
 
@@ -117,18 +118,11 @@ class BatchContainer(Container):
 
     def _read(self, spans: Sequence[tuple[int, int]]) -> Plan[list[memoryview]]:
         missing = [span for span in spans if span[0] < self.content_start]
-        joined = joined_spans(missing)
-        fetched = (yield [ByteRange(self.path, *span) for span in joined]) if joined else ()
-        buffers: dict[tuple[int, int], memoryview] = {}
-        wholes = iter(zip(joined, fetched, strict=True))
-        first = stop = -1
-        content = memoryview(b"")
-        for span in sorted(missing):
-            if span[1] > stop:
-                (first, stop), content = next(wholes)
-            buffers[span] = content[span[0] - first : span[1] - first]
+        plan = coalesce(missing, 0)
+        fetched = (yield [ByteRange(self.path, *span) for span in plan.spans]) if missing else ()
+        buffers = iter(plan.cut(missing, fetched))
         return [
-            buffers[span] if span[0] < self.content_start else self._slice(*span) for span in spans
+            next(buffers) if span[0] < self.content_start else self._slice(*span) for span in spans
         ]
 
     def _runs(
