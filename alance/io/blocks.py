@@ -9,13 +9,14 @@ dropped first.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
-from itertools import chain, compress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
 from alance.format.coalesce import coalesce
+from alance.format.numbers import distinct
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
@@ -119,9 +120,11 @@ class BlockCache:
         if not blocks:
             self.misses += len(starts)
             return None
-        by_block = np.array((starts // BLOCK_BYTES, -(-stops // BLOCK_BYTES))).T
-        numbers = chain.from_iterable(range(*span) for span in coalesce(by_block, 0).spans)
-        near = {kept.key: kept for number in numbers for kept in blocks.get(number, ())}
+        firsts, lasts = starts // BLOCK_BYTES, (stops - 1) // BLOCK_BYTES
+        counts = lasts - firsts + 1
+        steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        numbers, _ = distinct(np.repeat(firsts, counts) + steps)
+        near = {kept.key: kept for number in numbers.tolist() for kept in blocks.get(number, ())}
         here = sorted(near.values(), key=lambda kept: kept.begin)
         if not here:
             self.misses += len(starts)
@@ -139,15 +142,12 @@ class BlockCache:
         self, location: str, here: list[_Kept], starts: Int64s, stops: Int64s, read: Read
     ) -> None:
         """Give a read the buffers that have bytes of ranges."""
-        if not len(starts):
-            return
-        spans = np.array(coalesce(np.array((starts, stops)).T, 0).spans)
-        # The span that begins last before a buffer ends.
-        before = np.searchsorted(spans[:, 0], [kept.stop for kept in here], "left") - 1
-        is_used = (before >= 0) & (spans[before, 1] > [kept.begin for kept in here])
-        for kept in compress(here, is_used):
-            self._kept.move_to_end(kept.key)
-            read.bring(location, kept.begin, kept.buffer)
+        spans = coalesce(np.array((starts, stops)).T, 0).spans
+        for kept in here:
+            last = bisect_left(spans, (kept.stop,)) - 1  # that begins before the buffer ends
+            if last >= 0 and spans[last][1] > kept.begin:
+                self._kept.move_to_end(kept.key)
+                read.bring(location, kept.begin, kept.buffer)
 
     def put(self, location: str, begin: int, buffer: memoryview) -> None:
         """Keep bytes of an object, in the place of those that lie inside of them."""
