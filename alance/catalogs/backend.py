@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 from alance.checks import check_text
 from alance.errors import InvalidInputError
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.io.credentials import StorageOptions

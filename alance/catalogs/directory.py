@@ -12,7 +12,6 @@ import json
 import posixpath
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ from alance.errors import (
     TableNotFoundError,
 )
 from alance.ops.upkeep.place import drop
+from alance.records import dataclass
 from alance.writing import write_dataset
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alance.datasets import Dataset
@@ -22,6 +21,7 @@ from alance.format.table.operations_meta import Restore
 from alance.ops.version.opening import read_transaction
 from alance.ops.version.projection import CREATED_AT
 from alance.ops.version.snapshot import Snapshot
+from alance.records import dataclass
 from alance.session import table_at
 from alance.versioning import load
 from alance.versioning.outcome import last_number

@@ -8,7 +8,6 @@ read by the driver alone. Splits are rows of fragments of about equal bytes.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from alance.ops.read.window import cut_table
 from alance.ops.version import pickled
 from alance.ops.version.projection import META
 from alance.ops.version.snapshot import Snapshot
+from alance.records import dataclass
 from alance.scanner import Scanner
 from alance.session import table_at
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from alance.ops.read.filters import parse_predicate
 from alance.ops.read.options import ScanOptions
 from alance.ops.rows.update import matching, new_rows, parse_updates
 from alance.ops.version.projection import META
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence

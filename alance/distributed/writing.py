@@ -9,7 +9,6 @@ fragment a task; what is done can be taken over later.
 from __future__ import annotations
 
 from contextlib import aclosing, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ from alance.ops.version.projection import ROW_ADDRESS
 from alance.ops.write import write
 from alance.ops.write.blob_moves import moved_blobs
 from alance.ops.write.sources import conform
+from alance.records import dataclass
 from alance.session import open_store, table_at
 from alance.versioning.tokens import Notes
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
+
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

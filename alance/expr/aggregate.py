@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.expr.syntax import Tree

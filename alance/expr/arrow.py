@@ -7,7 +7,6 @@ what looks like a name is one if the expression fails without that column.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow as pa
 from alance.expr.arrow_tokens import with_float_order
 from alance.expr.tree import FAILURES, Problem, one_line
 from alance.format.paths import join_path
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,6 @@ nothing is implied.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from alance.expr.text import with_pattern
 from alance.expr.text_parts import ANY_TEXT
 from alance.expr.tree import FAILURES, Column, Literal, Node, Problem, plain_type
 from alance.format.numbers import as_scalar
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

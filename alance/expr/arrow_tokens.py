@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 from alance import compute as pc
 from alance.expr.tree import FAILURES, plain_type
 from alance.format.numbers import as_scalar
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

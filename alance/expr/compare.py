@@ -7,7 +7,6 @@ DataFusion orders floats by their bits instead: see docs/sql.md, "Floats".
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Final, cast
 
@@ -31,6 +30,7 @@ from alance.expr.tree import (
     truly,
 )
 from alance.format.numbers import as_scalar, bytes_of, numpy_type
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

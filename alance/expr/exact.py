@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from datetime import date
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_05UP, Context, Decimal
 from fractions import Fraction
@@ -23,6 +22,7 @@ import pyarrow as pa
 from alance import compute as pc
 from alance.expr.tree import Literal, Problem
 from alance.format.numbers import as_scalar
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

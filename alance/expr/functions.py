@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alance import compute as pc
@@ -28,6 +27,7 @@ from alance.expr.compare import extreme
 from alance.expr.text_parts import ANY_TEXT
 from alance.expr.tree import Literal, Problem, call, unknown
 from alance.format.numbers import as_scalar
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

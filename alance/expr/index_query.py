@@ -8,7 +8,6 @@ condition decides on them again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -32,6 +31,7 @@ from alance.expr.tree import (
     item_of,
 )
 from alance.format.numbers import as_mask
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ module has the limits, the parsing of long lists, which neither parser sees, and
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from alance.expr.parameters import LONG_LIST
 from alance.expr.simple import simple_tree
 from alance.expr.syntax import Tree
 from alance.format.numbers import text_array, to_arrow
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.expr.tree import Problem

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
@@ -49,6 +48,7 @@ from alance.format.numbers import (
     text_array,
     to_arrow,
 )
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +28,7 @@ from alance.expr.tree import (
     unknown,
 )
 from alance.format.numbers import as_scalar, to_arrow
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s

@@ -9,7 +9,6 @@ writers compute columns: operators give a null only for a null, functions may gi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
@@ -33,6 +32,7 @@ from alance.expr.tree import (
     whole_paths,
 )
 from alance.format.paths import join_path
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

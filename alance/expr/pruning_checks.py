@@ -10,7 +10,6 @@ same.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from alance.expr.compare import compare
 from alance.expr.pruning_sets import StoredBounds, as_bytes
 from alance.expr.tree import Column, Literal, Node, broadcast
 from alance.format.numbers import as_mask, as_scalar
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,6 @@ range is its first value and the first one behind it.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -21,6 +20,7 @@ from alance.expr.casts import is_bytes, is_text
 from alance.expr.compare import float_literal, float_values
 from alance.expr.exact import exact_value, scale_of
 from alance.format.numbers import as_mask, bytes_of, is_large, positions_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -7,7 +7,6 @@ they are spelled out. `\\b` stays that of ASCII. Set operations on classes do no
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from alance.expr.tree import (
 )
 from alance.expr.value_budget import reserve, reserve_work
 from alance.format.numbers import as_mask, as_numbers, as_scalar
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

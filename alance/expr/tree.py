@@ -11,7 +11,7 @@ What a call says of the order of values (`Meaning`) is for those who know bounds
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from alance.cancellation import check_cancelled
 from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
 from alance.expr import value_budget
 from alance.format.numbers import as_scalar
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -6,7 +6,6 @@ until it is full. In memory are the batch that holds the payloads, and what uplo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -26,6 +25,7 @@ from alance.format.encode.blobs import (
 )
 from alance.format.encode.leaves import block_of
 from alance.io.tasks import all_of, each
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence

@@ -6,7 +6,6 @@ a scan its own, because a scan would fill the cache with states that it needs on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -16,6 +15,7 @@ from alance.file.recall import first_ranges, held, kept_by, noted, recalled
 from alance.format.layouts import page_layout
 from alance.format.layouts.place import PageAt
 from alance.format.plans import together
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator

@@ -7,7 +7,6 @@ one. Whole leaves of plain values are decoded by one call, see `joined_rows`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +19,7 @@ from alance.errors import AlanceError
 from alance.format.layouts import MAX_SHARED_BYTES, mini_block, page_layout
 from alance.format.layouts.miniblock_task import TOO_MANY, AlikePages, Joined, decode_together
 from alance.format.plans import answered, cut
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

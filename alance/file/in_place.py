@@ -7,7 +7,6 @@ bytes that the page cache lacks. If the cache lacks most of a file, reading ahea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from alance.format.coalesce import coalesce
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
 from alance.io import files, trace
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

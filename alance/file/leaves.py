@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from alance.file.open import from_content
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

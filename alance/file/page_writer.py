@@ -6,7 +6,6 @@ encoded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +29,7 @@ from alance.format.encode.small_file import small_files
 from alance.format.encode.statistics import FileStatistics
 from alance.format.layouts.fields import leaf_columns
 from alance.io.readahead import grouped
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

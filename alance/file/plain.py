@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from alance.format.layouts.fields import leaf_columns
 from alance.format.proto import file_pb2
 from alance.format.schema import Schema
 from alance.format.v0_1.metadata import BatchContainer
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.file.columns import States

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +15,7 @@ from alance.format.column_metadata import Column
 from alance.format.plans import together
 from alance.format.v0_1.dictionary import items_of, read_items
 from alance.format.v0_1.fields import Tree, fields_before, page_bits, page_ends, pages_before
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

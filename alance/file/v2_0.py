@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ from alance.errors import AlanceError
 from alance.format.v2_0.arrays import ArrayPage, array_page, row_page
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import LeafNode, Node
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -13,6 +13,7 @@ from alance.file.batches import batch_bytes
 from alance.file.budgets import buffer_bytes_for
 from alance.format.encode.rows import join, split, values_bytes
 from alance.format.numbers import storage_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -11,7 +11,6 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -23,6 +22,7 @@ from alance.file.waiting import steps
 from alance.file_version import FileVersion
 from alance.format.encode.options import Options
 from alance.io.tasks import all_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

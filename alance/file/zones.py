@@ -5,7 +5,7 @@ Files of 2.x have a buffer, found by its magic; files of 0.1 have pages of stati
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import numpy as np
@@ -19,6 +19,7 @@ from alance.format.layouts.place import fetch
 from alance.format.numbers import as_scalar, to_arrow
 from alance.format.plans import ByteRange, together
 from alance.format.statistics import Bounds, head_bytes, kind_of, parse_head, parse_zones
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,7 +21,6 @@ Source: docs/format/file.md, "Container".
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -35,6 +34,7 @@ from alance.format.column_metadata import Metadata, parse_columns
 from alance.format.plans import TURN, ByteRange, joined_spans
 from alance.format.proto import file_pb2
 from alance.format.search_buffer import SearchBuffer, parse_search_buffer
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,6 @@ Source: docs/format/table.md, "Field"; docs/format/file.md, "Logical types".
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -30,6 +29,7 @@ from alance.format.types import (
     nested_type,
     with_extension,
 )
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

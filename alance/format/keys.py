@@ -7,7 +7,6 @@ A row with a null in a key column has no key, and equals none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
@@ -26,6 +25,7 @@ from alance.format.numbers import (
     strings_of,
     to_arrow,
 )
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,11 +12,11 @@ inside another plan, `together` for many in lockstep, `io.drive` over a store.
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 from alance.format.coalesce import coalesce
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import binascii
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from alance.errors import CorruptFileError
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -26,6 +25,7 @@ import pyarrow as pa
 from alance.errors import CorruptFileError
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.numbers import bitmap, is_large, is_variable, offsets_of, to_arrow
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -21,13 +21,14 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import AccessError, InvalidInputError
 from alance.io.credentials import as_mapping, is_provider
 from alance.io.options import BASE_PREFIX, CHOOSER, parse_options
 from alance.io.uri import Address, parse_uri
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.io.profile import Kind

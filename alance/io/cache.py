@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +17,7 @@ from alance.io import observing, trace
 from alance.io.futures import seen
 from alance.io.observing import Reading
 from alance.io.tasks import Begun
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import (

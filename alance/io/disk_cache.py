@@ -15,7 +15,6 @@ import asyncio
 import hashlib
 import weakref
 from collections import OrderedDict
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from aiofiles.os import wrap
@@ -23,6 +22,7 @@ from aiofiles.os import wrap
 from alance.io import lifecycle
 from alance.io.disk_store import DiskStore
 from alance.io.futures import threads
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from alance.format.plans import all_read
 from alance.io.background import Background
 from alance.io.drive import drive, drive_all
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

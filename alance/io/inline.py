@@ -6,7 +6,7 @@ Small ranges of many objects become one job of a thread, since each job costs su
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -18,6 +18,7 @@ from alance.format.plans import Pieces
 from alance.io import trace
 from alance.io.booking import Asked
 from alance.io.files import PIECES_GAP
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeAlias, TypeVar
 
 from alance.io import trace
 from alance.io.tasks import all_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

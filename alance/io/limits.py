@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
+
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

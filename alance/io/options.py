@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
 from alance.io.credentials import CREDENTIALS, Renewed
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

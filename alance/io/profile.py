@@ -6,8 +6,10 @@ beside it. A store may be given another profile.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Literal, TypeAlias
+
+from alance.records import dataclass
 
 Kind: TypeAlias = Literal["memory", "local", "s3", "gcs", "azure", "http"]
 

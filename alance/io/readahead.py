@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import deque
-from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Generic, TypeVar
+
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator

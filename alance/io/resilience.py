@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, TypeVar
 
 from alance.errors import StoreError
 from alance.io import observing, trace
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -10,7 +10,6 @@ import errno
 import os
 import re
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from obstore import exceptions as obstore_errors
@@ -26,6 +25,7 @@ from alance.errors import (
     StoreError,
     UnsupportedError,
 )
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     import asyncio

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
+
+from alance.records import dataclass
 
 Purpose: TypeAlias = Literal["reading", "writing", "commits"]
 

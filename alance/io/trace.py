@@ -18,13 +18,14 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
 
 from alance.format.plans import joined_spans
 from alance.io.store import without_number
 from alance.io.trace_text import chrome, span_of, table, waterfall, waves
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence

@@ -6,8 +6,9 @@ import asyncio
 import math
 import random
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

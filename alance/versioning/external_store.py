@@ -16,13 +16,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.errors import AlanceError, NotFoundError
 from alance.format.table.naming import VERSIONS, NamingScheme, parse_manifest_name
 from alance.io.store import without_number
 from alance.io.tasks import all_of
+from alance.records import dataclass
 from alance.versioning.load import ManifestLocation, load_manifest
 from alance.versioning.manifest_store import (
     ConditionalManifests,

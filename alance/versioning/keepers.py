@@ -6,11 +6,11 @@ version and each commit asks it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.errors import InvalidInputError, UnsupportedError
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

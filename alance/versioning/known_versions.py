@@ -8,9 +8,9 @@ whether it was made already.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from alance.records import dataclass
 from alance.versioning.manifest_store import makers_of
 from alance.versioning.outcome import notes_of
 

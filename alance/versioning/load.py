@@ -8,7 +8,6 @@ disk cache. It keeps each under an *entity*: a text that differs if another obje
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
@@ -19,6 +18,7 @@ from alance.format.table.naming import NamingScheme, manifest_name, parse_manife
 from alance.format.table.totals import VersionTotals, parse_totals
 from alance.io.readahead import grouped
 from alance.io.tasks import all_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence

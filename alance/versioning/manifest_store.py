@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -28,6 +27,7 @@ from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import TRANSACTIONS, NamingScheme, manifest_name
 from alance.io.store import without_number
 from alance.io.tasks import each
+from alance.records import dataclass
 from alance.versioning import load
 from alance.versioning.load import ManifestLocation, load_manifest
 from alance.versioning.settle import Patience, Settled, put_settled

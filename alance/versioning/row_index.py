@@ -6,7 +6,6 @@ consecutive ids: an appended fragment is one run. Versions of rows are runs of e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from alance import _kernels
 from alance.errors import CorruptFileError, RowNotFoundError
 from alance.format.numbers import places_in
 from alance.format.row_set import RowSet
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,6 @@ The loop knows no operation: it only asks these rules to rebase, to apply, and w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -14,6 +13,7 @@ from alance.format.table.apply import apply, manifest_bytes
 from alance.format.table.apply_state import DEFAULT, Settings
 from alance.format.table.conflicts import Rebased, fragments_to_merge, rebase
 from alance.io.tasks import all_of
+from alance.records import dataclass
 from alance.versioning.load import AS_FAST
 from alance.versioning.sidecars import load_deletions, load_transaction
 from alance.versioning.tokens import Notes, noted_config

@@ -16,7 +16,7 @@ import asyncio
 import math
 import random
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.io.futures import seen
+from alance.records import dataclass
 from alance.versioning.outcome import mark_as_not_made
 
 if TYPE_CHECKING:

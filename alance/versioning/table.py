@@ -5,7 +5,7 @@ A location is a store's root and the path inside it; see `io.registry`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from alance.errors import (
@@ -22,6 +22,7 @@ from alance.io.access import Access, own_options
 from alance.io.credentials import CREDENTIALS, as_mapping
 from alance.io.store import without_number
 from alance.io.uri import clean_path, join, parse_uri
+from alance.records import dataclass
 from alance.versioning.keepers import is_dynamodb, keeper_of, open_dynamodb, without_endpoint
 
 if TYPE_CHECKING:

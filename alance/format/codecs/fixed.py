@@ -10,7 +10,6 @@ Range", "ByteStreamSplit" and "FixedSizeList".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -27,6 +26,7 @@ from alance.format.codecs.base import (
     packable_bits,
     refuse_compression,
 )
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,6 @@ Source: encodings_v2_1.proto, messages General and BufferCompression; docs/forma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
@@ -30,6 +29,7 @@ from alance.format.blocks import Block, FixedWidth, VariableWidth
 from alance.format.codecs.base import BlockCodec, ChunkBuffers, MiniBlockCodec
 from alance.format.codecs.strings import Variable, check_variable
 from alance.format.numbers import offsets_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s

@@ -20,7 +20,6 @@ Source: encodings_v2_1.proto, message Rle; docs/format/encodings.md, "Rle".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -31,6 +30,7 @@ from alance.format.blocks import FixedWidth
 from alance.format.codecs.base import ChunkBuffers, expect, flat_bits, nested_flat_bits, variant
 from alance.format.codecs.fixed import Flat, OutOfLineBitpacking
 from alance.format.codecs.general import Scheme, decompress
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection

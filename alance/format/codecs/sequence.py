@@ -22,7 +22,6 @@ docs/format/encodings.md, "Sequences and metadata-only codecs" and "Mini-block, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isqrt
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, Protocol
 
@@ -42,6 +41,7 @@ from alance.format.codecs.fixed import Flat, InlineBitpacking, OutOfLineBitpacki
 from alance.format.codecs.general import GeneralBlock
 from alance.format.codecs.strings import Variable
 from alance.format.numbers import positions_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -6,7 +6,6 @@ Source: encodings_v2_1.proto, messages Variable and Fsst; docs/format/encodings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from alance import _kernels
 from alance.errors import BatchTooLargeError, CorruptFileError, kernel_errors
 from alance.format.blocks import FixedWidth, VariableWidth
 from alance.format.codecs.base import ChunkBuffers, expect, nested_flat_bits, refuse_compression
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int32s, Int64s, UInt64s

@@ -6,7 +6,6 @@ docs/format/encodings.md, "PackedStruct" and "VariablePackedStruct".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
@@ -18,6 +17,7 @@ from alance.format.blocks import Block, FixedWidth, StructBlock, VariableWidth
 from alance.format.codecs.base import ChunkBuffers, PerValueCodec, expect
 from alance.format.codecs.fixed import Flat
 from alance.format.codecs.strings import check_variable
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,11 +11,11 @@ Blocks are those that decoding gives, so that each step is tested by the step th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -25,7 +25,6 @@ Source: docs/format/file.md, "Blobs".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -48,6 +47,7 @@ from alance.format.numbers import (
     validity_of,
 )
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,7 +9,6 @@ Source: encodings_v2_1.proto, message FixedSizeList; docs/format/encodings.md, "
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from alance import _kernels
 from alance.errors import UnsupportedError
 from alance.format.blocks import ConstantBlock, FixedSizeListBlock, FixedWidth
 from alance.format.encode import encodings
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes

@@ -14,7 +14,6 @@ Source: docs/format/file.md, "Arrow to levels"; encodings_v2_1.proto, message Mi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from alance import _kernels
 from alance.errors import UnsupportedError
 from alance.format.layouts.base import Layer, max_definition, max_repetition
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

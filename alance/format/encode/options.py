@@ -17,12 +17,12 @@ has, or as if there were none; `doubtful` says so.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
 from alance.format.codecs.general import Scheme
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,6 @@ and "Sparse values".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from alance.format.layouts.repdef import Lists, unravel
 from alance.format.layouts.selection import select, spread
 from alance.format.proto import encodings_v2_1_pb2 as pb
 from alance.format.proto import encodings_v2_3_pb2 as pb3
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -9,7 +9,6 @@ Source: kernels/small_file.cpp.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
@@ -27,6 +26,7 @@ from alance.format.encode.options import PREFIX
 from alance.format.layouts import PAGE_LAYOUT
 from alance.format.layouts.fields import owns_column
 from alance.format.numbers import is_large, is_variable
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.format.field import Field

@@ -9,12 +9,12 @@ Source: what pylance 14.0.2 writes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from alance.format.index.addresses import parse_rows, rows_bytes
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -25,6 +24,7 @@ import pyarrow as pa
 
 from alance.errors import CorruptFileError
 from alance.format.numbers import as_numbers, positions_of, to_arrow
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

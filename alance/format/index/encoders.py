@@ -5,7 +5,6 @@ Source: what pylance 14.0.2 writes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,6 +16,7 @@ from alance.format.index.ivf import tensor_of
 from alance.format.index.values import Vectors, values_of
 from alance.format.index.vector_codes import packed_signs, transposed, untransposed
 from alance.format.numbers import as_numbers, to_arrow
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.format.index.values import METRICS, TYPES, VectorType
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

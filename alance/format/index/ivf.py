@@ -13,7 +13,6 @@ Source: what pylance 14.0.2 writes.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from alance.format.container import TAIL_BYTES
 from alance.format.index.values import METRICS, values_of
 from alance.format.numbers import as_numbers
 from alance.format.proto import vector_index_pb2
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -14,7 +14,6 @@ Source: what pylance 14.0.2 writes.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +27,7 @@ from alance.format.index.text.folding import folded
 from alance.format.numbers import as_mask, contents_of, offsets_of, packed
 from alance.format.row_set import RowSet
 from alance.format.table.roaring import end_of_roaring
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ changes: so a query needs one table for all partitions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index.ivf import integer, parse_tensor
 from alance.format.index.sq import codes_of, scale_of
 from alance.format.index.values import METRICS
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

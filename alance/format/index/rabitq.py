@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,6 +13,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index.ivf import integer, parse_tensor
 from alance.format.index.sq import codes_of, scale_of
 from alance.format.index.values import METRICS
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

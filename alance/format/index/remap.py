@@ -6,7 +6,6 @@ ones. So an address is translated by counting, and what is held is the deleted r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -15,6 +14,7 @@ from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.numbers import places_in
 from alance.format.table.indices import FRAGMENT_REUSE
 from alance.format.table.reuse import Digest, Group, surviving, surviving_bytes
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -12,6 +12,7 @@ from alance import _kernels
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index.ivf import integer
 from alance.format.index.values import METRICS
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from alance.format.numbers import (
     validity_of,
 )
 from alance.format.types import BFLOAT16, EXTENSION_NAME
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Float32s, Int64s

@@ -12,7 +12,6 @@ Source: what pylance 14.0.2 writes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -22,6 +21,7 @@ from alance.errors import CorruptFileError
 from alance.format.index import bloom
 from alance.format.numbers import as_numbers
 from alance.format.row_set import HALF, RowSet
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ Source: encodings_v2_1.proto, ConstantLayout; docs/format/file.md, "Constant lay
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from alance.format.codecs import block_codec
 from alance.format.layouts.levels import Levels, Shape
 from alance.format.layouts.miniblock_task import decode_block
 from alance.format.layouts.place import fetch, joined, levels_view
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt16s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ from alance.format.codecs.general import GeneralBlock, Scheme
 from alance.format.codecs.strings import Variable
 from alance.format.layouts.miniblock_task import decode_block
 from alance.format.layouts.selection import block_bytes
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.format.blocks import Block

@@ -18,7 +18,6 @@ Source: encodings_v2_1.proto, FullZipLayout; docs/format/file.md, "Full-zip layo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -40,6 +39,7 @@ from alance.format.layouts.place import (
 )
 from alance.format.layouts.row_pages import zipped_rows
 from alance.format.layouts.selection import spread
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

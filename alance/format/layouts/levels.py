@@ -8,7 +8,7 @@ Source: docs/format/file.md, "Layers and levels".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -24,6 +24,7 @@ from alance.format.layouts.base import (
     max_visible,
 )
 from alance.format.layouts.selection import is_all, select, selection_of_spans
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,6 +15,7 @@ from alance.format.layouts.arrays import array_of, wrapped
 from alance.format.layouts.base import PageValues
 from alance.format.numbers import is_variable, storage_type
 from alance.format.plans import Pieces
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

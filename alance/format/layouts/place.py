@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy as np
 from alance.errors import AlanceError, CorruptFileError
 from alance.format.coalesce import coalesce
 from alance.format.plans import ByteRange, Pieces
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

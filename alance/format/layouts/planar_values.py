@@ -18,7 +18,7 @@ Source: encodings_v2_3.proto, ValuePlane and IndexedValues; docs/format/file.md,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 import numpy as np
@@ -37,6 +37,7 @@ from alance.format.layouts.selection import block_bytes, spread
 from alance.format.layouts.sparse_layers import MAX_NUMBERS, Runs
 from alance.format.plans import together
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Mask, UInt32s

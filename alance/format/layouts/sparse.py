@@ -10,7 +10,6 @@ Source: encodings_v2_3.proto, SparseStructure; docs/format/file.md, "Sparse stru
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from alance.format.layouts.planar_values import (
 from alance.format.layouts.sparse_layers import Runs, parse_layers, structure
 from alance.format.plans import answered, cut, together
 from alance.format.proto import encodings_v2_1_pb2 as pb
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

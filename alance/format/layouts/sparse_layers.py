@@ -17,7 +17,6 @@ docs/format/file.md, "Sparse structure".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -30,6 +29,7 @@ from alance.format.layouts.repdef import Items, Lists
 from alance.format.layouts.selection import selection_of_spans
 from alance.format.numbers import offsets_of
 from alance.format.proto import encodings_v2_3_pb2 as pb3
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,6 @@ Source: docs/format/table.md, "Building the next manifest" and "Manifest files".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +24,7 @@ from alance.format.table.apply_state import DEFAULT, Draft, Settings
 from alance.format.table.dictionaries import place_values
 from alance.format.table.flags import check_writable, flags_of, settle_file_version
 from alance.format.table.manifest import FOOTER, LENGTH, MAGIC, whole_message
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -5,7 +5,7 @@ Source: docs/format/table.md, "Building the next manifest".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from alance.checks import some_of
@@ -18,6 +18,7 @@ from alance.format.table.flags import STABLE_ROW_IDS
 from alance.format.table.lineage import mark_created
 from alance.format.table.row_ids import num_row_ids
 from alance.format.table.row_ids_encode import extended_row_ids
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

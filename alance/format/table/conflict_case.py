@@ -6,7 +6,7 @@ Source: docs/format/table.md, "Conflict matrix".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,7 @@ from alance.format.table.operations import (
     Update,
 )
 from alance.format.table.operations_meta import DataOverlay
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

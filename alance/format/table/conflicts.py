@@ -7,7 +7,7 @@ Source: docs/format/table.md, "Conflict matrix" and "Rebasing Delete and Update"
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import CommitConflictError
@@ -24,6 +24,7 @@ from alance.format.table.conflict_case import (
 )
 from alance.format.table.operations import Delete, Merge, Update
 from alance.format.table.operations_meta import CreateIndex
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

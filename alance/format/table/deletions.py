@@ -8,7 +8,6 @@ Source: docs/format/table.md, "Deletion files".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from alance.format.numbers import as_numbers, to_arrow
 from alance.format.proto import table_pb2
 from alance.format.table.naming import deletion_name
 from alance.format.table.roaring import parse_roaring, roaring_bytes
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask

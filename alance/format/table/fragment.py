@@ -5,13 +5,13 @@ Source: docs/format/table.md, "DataFragment, DataFile, overlays, ExternalFile" a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import CorruptFileError
 from alance.file_version import FileVersion
 from alance.format.proto import table_pb2
 from alance.format.table.naming import DATA, DELETIONS, deletion_name
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, overload
 
 import numpy as np
@@ -14,6 +13,7 @@ from alance.errors import CorruptFileError
 from alance.format.proto import table_pb2
 from alance.format.table.flags import SEQUENCES
 from alance.format.table.fragment import Fragment
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,6 @@ Source: docs/format/table.md, "Index section".
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from google.protobuf.message import DecodeError
 
 from alance.errors import CorruptFileError
 from alance.format.table.roaring import parse_roaring
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.format.proto import table_pb2

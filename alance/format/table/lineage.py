@@ -8,7 +8,6 @@ Source: docs/format/table.md, "Stable row ids and row lineage".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.table.row_ids import parse_row_ids, parse_versions
 from alance.format.table.row_ids_encode import one_version_bytes, row_ids_bytes, versions_bytes
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
@@ -34,6 +34,7 @@ from alance.format.table.flags import (
 )
 from alance.format.table.fragment import DatasetBasePath
 from alance.format.table.fragments import Fragments, Records
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ Source: docs/format/table.md, "Operations".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from alance.format.proto import table_pb2, transaction_pb2
@@ -21,6 +21,7 @@ from alance.format.table.operations import (
     Update,
 )
 from alance.format.table.wire import Wire, unknown_fields
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

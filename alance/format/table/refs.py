@@ -11,7 +11,6 @@ Source: docs/format/table.md, "Tags and branches".
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
@@ -19,6 +18,7 @@ from urllib.parse import quote, unquote
 from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.table.naming import TREE
 from alance.format.table.refs_write import members_of, parse_identifier
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ Source: docs/format/table.md, "Transactions".
 from __future__ import annotations
 
 import uuid as uuids
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
@@ -18,6 +18,7 @@ from alance.format.proto import transaction_pb2
 from alance.format.table.naming import MESSAGE_PROPERTY, transaction_name
 from alance.format.table.operations_meta import OPERATIONS, Unknown
 from alance.format.table.wire import unknown_fields
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

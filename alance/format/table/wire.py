@@ -8,11 +8,13 @@ by `PARTS`. What a message holds beyond the attributes is kept as `extra`, its s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, ClassVar, Self
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
+
+from alance.records import dataclass
 
 EXTRA = "extra"
 

@@ -8,7 +8,7 @@ Source: docs/format/file-0.1.md, "File skeleton", "Pages" and "Rules for a 0.1 w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -36,6 +36,7 @@ from alance.format.v0_1.fields import is_list, is_text, page_bits
 from alance.format.v0_1.leaves import row_bits
 from alance.format.v0_1.metadata import FOOTER, LENGTH
 from alance.format.v0_1.statistics import has_statistics
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -8,7 +8,6 @@ Source: docs/format/file-0.1.md, "Page statistics".
 from __future__ import annotations
 
 import decimal
-from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +21,7 @@ from alance.format.proto import file_pb2
 from alance.format.types import leaf_type
 from alance.format.v0_1.fields import is_text
 from alance.format.v0_1.statistics import COUNT, LEAST, MOST
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

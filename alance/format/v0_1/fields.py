@@ -8,7 +8,6 @@ Source: docs/format/file-0.1.md, "Pages" and "Reading in few requests".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +24,7 @@ from alance.format.v0_1.pages import Pages
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.fields import ListRows, NullNode, StructNode
 from alance.format.v2_0.strings import Ends
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

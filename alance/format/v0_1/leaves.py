@@ -15,7 +15,6 @@ Source: docs/format/file-0.1.md, "Pages", "What nulls decode to" and "Strings an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -38,6 +37,7 @@ from alance.format.plans import together
 from alance.format.v0_1.pages import distinct, fetch_range
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.strings import WIDE_BYTES, Ends
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

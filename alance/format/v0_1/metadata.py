@@ -12,7 +12,6 @@ Source: docs/format/file-0.1.md, "File skeleton", "Metadata" and "Page table".
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from alance.format.container import MAGIC, TAIL_BYTES, Container
 from alance.format.plans import ByteRange
 from alance.format.proto import file_pb2, table_pb2
 from alance.format.schema import Schema
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,7 +5,6 @@ Items of lists are counted likewise, over the item pages of all batches.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from alance.errors import CorruptFileError
 from alance.format.layouts.place import PagePlace, fetch, fetch_pieces
 from alance.format.numbers import offsets_of, positions_of
 from alance.format.v2_0.base import BitPiece, Spans, fetch_bits
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s

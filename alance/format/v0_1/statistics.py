@@ -14,7 +14,6 @@ Source: docs/format/file-0.1.md, "Page statistics".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,6 +23,7 @@ from alance.format.numbers import as_numbers
 from alance.format.schema import Schema
 from alance.format.v0_1.fields import Tree, page_bits
 from alance.format.v2_0.base import Spans
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

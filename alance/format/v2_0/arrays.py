@@ -7,7 +7,6 @@ Source: encodings_v2_0.proto, ArrayEncoding; file format 2.0, "Layout of each en
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -35,6 +34,7 @@ from alance.format.v2_0.fixed import (
     SomeNulls,
 )
 from alance.format.v2_0.strings import Binary, Fsst, Indices, Places, SameLength
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

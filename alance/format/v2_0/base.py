@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
@@ -12,6 +11,7 @@ from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.blocks import ConstantBlock, FixedWidth
 from alance.format.layouts.place import fetch_pieces
 from alance.format.numbers import positions_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s, Mask

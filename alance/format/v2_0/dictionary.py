@@ -8,7 +8,6 @@ Source: encodings_v2_0.proto, Dictionary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +17,7 @@ from alance.errors import BatchTooLargeError, CorruptFileError
 from alance.format.blocks import ConstantBlock, DictionaryBlock, FixedWidth, gather
 from alance.format.plans import together
 from alance.format.v2_0.base import NullableBlock, Piece, Spans
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from typing import Any

@@ -5,7 +5,6 @@ Source: file format 2.0, "From schema to columns", "Rules for our 2.0 writer".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -23,6 +22,7 @@ from alance.format.numbers import lists_of, storage_of, validity_of
 from alance.format.proto import encodings_v2_0_pb2 as pb
 from alance.format.v2_0.arrays import ARRAY_ENCODING
 from alance.format.v2_0.encode import Buffers, ends_of, leaf_page, no_nulls
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -8,7 +8,6 @@ Source: file format 2.0, "From schema to columns", "Finding bytes".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -22,6 +21,7 @@ from alance.format.plans import together
 from alance.format.v2_0.arrays import Offsets
 from alance.format.v2_0.base import Spans
 from alance.format.v2_0.dictionary import narrowed
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,6 @@ BitpackedForNonNeg.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -37,6 +36,7 @@ from alance.format.v2_0.base import (
     fetch_values,
     kind_of,
 )
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes

@@ -8,7 +8,6 @@ Source: encodings_v2_0.proto, Binary, Fsst, FixedSizeBinary.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from alance.format.codecs.general import Scheme, decompress
 from alance.format.layouts.place import fetch, fetch_pieces, unpinned
 from alance.format.plans import together
 from alance.format.v2_0.base import ArrayEncoding, NullableBlock, Piece, Spans, fixed
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Int32s, Int64s, Mask

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ from alance.file_version import FileVersion
 from alance.format.encode.blobs import DEDICATED_KEY, INLINE_KEY, PACK_KEY, PREPARED_TYPE
 from alance.format.field import BLOB, BLOB_V2
 from alance.format.types import EXTENSION_METADATA, EXTENSION_NAME, MAX_DEPTH
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.format.blocks import VariableWidth
 from alance.format.plans import ByteRange
 from alance.io.uri import parse_uri
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping

@@ -6,7 +6,7 @@ Source: docs/format/file.md, "Blobs".
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -25,6 +25,7 @@ from alance.format.numbers import as_mask, as_numbers, bitmap, lists_of, to_arro
 from alance.format.plans import ByteRange
 from alance.format.types import nested_type
 from alance.ops.blobs.files import blob_path
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,6 @@ Source: docs/format/file.md, "Blobs".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -35,6 +34,7 @@ from alance.format.field import BLOB_V2
 from alance.format.numbers import bitmap, validity_of
 from alance.format.types import EXTENSION_NAME
 from alance.ops.blobs.files import blob_path
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

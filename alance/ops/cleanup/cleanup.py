@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -37,6 +37,7 @@ from alance.ops.cleanup.policy import (
     counted,
     without_tagged,
 )
+from alance.records import dataclass
 from alance.versioning import refs
 from alance.versioning.load import (
     TOGETHER_BYTES,

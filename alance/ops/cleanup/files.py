@@ -10,7 +10,6 @@ import itertools
 import posixpath
 import threading
 import uuid
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +19,7 @@ from alance.format.table.flags import MANAGED_BLOBS
 from alance.format.table.fragment import DeletionFile
 from alance.format.table.naming import BLOBS, DATA, DELETIONS, INDICES, TRANSACTIONS, VERSIONS
 from alance.ops.cleanup.policy import CleanupCandidateFile
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence, Set

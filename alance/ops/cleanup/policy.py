@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 from alance.checks import check_count, check_counts, public_arguments
 from alance.errors import InvalidInputError
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -7,7 +7,6 @@ Of single fragments, for backfills that many processes share: files now, one com
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from alance.ops.columns.fields import added, check_grown, next_field_id
 from alance.ops.columns.sources import opened
 from alance.ops.version.commits import commit_change, with_retries
 from alance.ops.version.mem_wal import refuse_with_mem_wal
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from itertools import count, pairwise
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -38,6 +37,7 @@ from alance.ops.read.scan import scan
 from alance.ops.version.commits import commit_change, with_retries
 from alance.ops.version.mem_wal import refuse_with_mem_wal
 from alance.ops.version.projection import ROW_ADDRESS, project
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

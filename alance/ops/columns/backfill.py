@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -34,6 +34,7 @@ from alance.ops.version.commits import commit_change
 from alance.ops.write.files import DataFiles
 from alance.ops.write.files_at_once import write_at_once
 from alance.ops.write.options import Limits
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

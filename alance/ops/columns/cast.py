@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan
 from alance.ops.version.projection import project
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping

@@ -17,7 +17,6 @@ import hashlib
 import os
 import sqlite3
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
@@ -25,6 +24,7 @@ import pyarrow as pa
 from alance.errors import InvalidInputError, NotFoundError, StoreError
 from alance.format.proto import table_pb2
 from alance.io.background import LOCAL_GRACE_S
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -31,6 +31,7 @@ from alance.ops.read.scan import scanned
 from alance.ops.version.projection import META
 from alance.ops.write.blob_moves import as_moved, moved_blobs, moved_type, with_payloads
 from alance.ops.write.sources import open_source
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

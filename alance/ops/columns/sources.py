@@ -7,7 +7,7 @@ import inspect
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
@@ -24,6 +24,7 @@ from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan, scanned
 from alance.ops.version.projection import Output, Projection
 from alance.ops.write.sources import ArrowStream, open_source
+from alance.records import dataclass
 from alance.udf import BatchUdf
 
 if TYPE_CHECKING:

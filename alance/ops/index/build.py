@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -25,6 +24,7 @@ from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZON
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import (

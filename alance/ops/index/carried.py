@@ -7,7 +7,7 @@ segment does not cover, are left out.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from alance.format.table.indices import Index
 from alance.ops.index.remap_vector import reordered_columns, with_codes
 from alance.ops.index.segment_files import StoredFile
 from alance.ops.index.train import training_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence

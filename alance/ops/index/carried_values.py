@@ -8,7 +8,7 @@ fragment that the segment does not cover, are left out; zones of deleted rows ma
 from __future__ import annotations
 
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +34,7 @@ from alance.ops.index.segment_files import StoredFile, spans_of
 from alance.ops.index.sort import MEMORY
 from alance.ops.lookup.files import IndexFiles, check_order
 from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, VERSIONS, ZONES
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence

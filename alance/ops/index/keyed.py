@@ -4,7 +4,7 @@ index has as keys of a row: the value, the items of its list, the n-grams of its
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +22,7 @@ from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.index.runs import run_schema
 from alance.ops.index.segment_files import NO_END, SegmentEnd
 from alance.ops.lookup.segments import BTREE, LABELS, NGRAMS
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s

@@ -6,7 +6,6 @@ of some milliseconds a cancellation ends the work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from alance import _kernels
 from alance.io.tasks import all_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from alance.format.index.details import details_of, index_type
 from alance.format.table.apply_indices import MEM_WAL, SYSTEM
 from alance.format.table.indices import Index
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

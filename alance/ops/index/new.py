@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from alance.checks import check_text
@@ -21,6 +21,7 @@ from alance.ops.index.value_options import (
     kind_and_options,
 )
 from alance.ops.version.commits import commit_change
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from alance.checks import check_choice, unexpected
@@ -17,6 +16,7 @@ from alance.format.index.text.params import (
 from alance.format.index.text.source import TextSource
 from alance.ops.index.new import check_name, refuse_reuse
 from alance.ops.index.sort import MEMORY
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import numpy as np
@@ -19,6 +18,7 @@ from alance.ops.index.new_text import TextIndexArguments
 from alance.ops.index.sort import MEMORY
 from alance.ops.index.value_options import ValueIndexArguments
 from alance.ops.version.options import CommitArguments
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.format.field import Field

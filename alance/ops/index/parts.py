@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -53,6 +53,7 @@ from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, ZONES
 from alance.ops.version.commits import commit_change
 from alance.ops.version.objects import discard_objects
 from alance.ops.version.opening import at_version
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence

@@ -13,7 +13,6 @@ import json
 import uuid
 from bisect import bisect_left
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -33,6 +32,7 @@ from alance.ops.index.vector_parts import write_graphs
 from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BTREE
 from alance.ops.version.opening import at_version
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

@@ -7,7 +7,6 @@ any case, as it does in pylance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.any_pb2 import Any
@@ -32,6 +31,7 @@ from alance.ops.index.remap_text import moved_texts
 from alance.ops.index.remap_vector import moved_vectors
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, VERSIONS, ZONES
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ from alance.format.index.text.metadata import Documents, TextMetadata
 from alance.format.index.text.postings import Postings
 from alance.format.numbers import offsets_of
 from alance.ops.index.segment_files import SegmentEnd, StoredFile, spans_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +33,7 @@ from alance.format.table.reuse import (
 from alance.format.table.roaring import roaring_bytes
 from alance.ops.version.objects import discard_objects
 from alance.ops.version.snapshot import Snapshot
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,6 +20,7 @@ from alance.format.plans import ByteRange
 from alance.format.table.naming import INDICES
 from alance.ops.index.value_options import PLAIN
 from alance.ops.lookup.segments import BTREE
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable, Sequence

@@ -6,7 +6,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,6 +27,7 @@ from alance.io.readahead import in_turn
 from alance.ops.index.sort import BATCH_ROWS
 from alance.ops.version.index_files import opened_files
 from alance.ops.version.objects import copy_object, discard_objects
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import (

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +23,7 @@ from alance.format.numbers import as_mask, as_numbers, to_arrow, validity_of
 from alance.ops.lookup.files import sort_key
 from alance.ops.read.sorting import stable_order
 from alance.ops.write.spool import Scratch, Spool
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable

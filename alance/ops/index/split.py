@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from alance.ops.index.new_vector import VectorIndexOptions
 from alance.ops.index.train import GROWN, SEED, stored_centroids
 from alance.ops.read.take import flat_rows
 from alance.ops.version.projection import project
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

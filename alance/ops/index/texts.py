@@ -7,7 +7,6 @@ they become a partition of the segment, and the next one begins.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -33,6 +32,7 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ID
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Collection, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,6 +30,7 @@ from alance.ops.index.new_vector import PARTITION_ROWS, numbers_of_shape
 from alance.ops.index.segment_files import StoredFile
 from alance.ops.read.take import batch_of, drawn, take
 from alance.ops.version.projection import project
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from alance.format.index.zones import ZONE_ROWS, ZoneOptions
 from alance.format.numbers import is_text
 from alance.ops.index.sort import MEMORY
 from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

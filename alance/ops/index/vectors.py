@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -38,6 +38,7 @@ from alance.ops.read.scan import scanned
 from alance.ops.read.take import flat_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ID, project
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING, Final, Protocol
@@ -24,6 +23,7 @@ from alance.io.tasks import all_of
 from alance.ops.lookup.files import KEPT_SETS
 from alance.ops.lookup.segments import BLOOM, BTREE, LABELS, NGRAMS, ZONES
 from alance.ops.lookup.zones import ask_filters, ask_zones, bound
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -8,7 +8,7 @@ microseconds, however many rows they have.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial, reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Final, cast
@@ -26,6 +26,7 @@ from alance.io.tasks import all_of
 from alance.ops.lookup.ask import Asked, ask_segment, takes
 from alance.ops.lookup.segments import segments_of
 from alance.ops.lookup.work import checking_work
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
@@ -14,6 +14,7 @@ from alance.format.row_set import RowSet
 from alance.format.schema import Remembered
 from alance.format.table.indices import FRAGMENT_REUSE, JSON, Index, holds_row_ids, json_target
 from alance.ops.lookup.files import IndexFiles
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

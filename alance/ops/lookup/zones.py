@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -26,6 +25,7 @@ from alance.format.index.zones import (
 from alance.format.numbers import as_mask, to_arrow
 from alance.format.statistics import Bounds
 from alance.io.readahead import Job, readahead
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable

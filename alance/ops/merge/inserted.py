@@ -8,7 +8,7 @@ and cannot be compared: then the second merge runs again in any case.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,6 +18,7 @@ from alance.format.keys import Keys
 from alance.format.numbers import as_mask
 from alance.format.proto import transaction_pb2
 from alance.ops.write.sources import conform
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

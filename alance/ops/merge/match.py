@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,7 @@ from alance.ops.read.scan import scanned
 from alance.ops.rows.delete import Offsets
 from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
 from alance.ops.write.spool import Spool
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

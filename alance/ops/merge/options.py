@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from alance.errors import InvalidInputError
 from alance.ops.version.options import MERGE_BYTES, BaseOptions, CommitOptions
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.file_version import FileVersion

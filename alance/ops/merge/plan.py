@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from alance.format.paths import split_path
 from alance.ops.read.filters import parse_over, parse_predicate
 from alance.ops.version.conditions import Bound
 from alance.ops.version.projection import META
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +40,7 @@ from alance.ops.write.blob_moves import moved_blobs, with_payloads
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool
 from alance.ops.write.write import table_schema
+from alance.records import dataclass
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +17,7 @@ from alance.io.engine import INLINE_BYTES
 from alance.ops.merge.plan import SOURCE
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

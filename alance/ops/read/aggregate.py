@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -25,6 +24,7 @@ from alance.ops.read.extremes import extreme_rows
 from alance.ops.read.grouping import Groups, Measure, check_key
 from alance.ops.read.ordering import schema_of
 from alance.ops.version.projection import META, project
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

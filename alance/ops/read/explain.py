@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from alance.io import trace
@@ -20,6 +20,7 @@ from alance.ops.read.rows import num_rows_of
 from alance.ops.read.scan import scan
 from alance.ops.read.take import take
 from alance.ops.version.first_use import load_readers
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

@@ -8,7 +8,7 @@ the values. So a bound is never taken for a value.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,7 @@ from alance.format.statistics import Bounds
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.pruning import FragmentZones, Pruner, spans_of_mask
 from alance.ops.read.scan import scan
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping, Sequence

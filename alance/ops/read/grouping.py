@@ -7,7 +7,7 @@ at a few times however many chunks there are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -17,6 +17,7 @@ from alance import compute as pc
 from alance.errors import InvalidInputError
 from alance.expr.tree import FAILURES, one_line
 from alance.format.numbers import as_scalar, canonical
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

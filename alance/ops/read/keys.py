@@ -10,7 +10,6 @@ import asyncio
 import sys
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
@@ -27,6 +26,7 @@ from alance.ops.read.scan import scanned
 from alance.ops.version.conditions import KEY_BYTES, Among
 from alance.ops.version.first_use import FILTER, LOOK_UP
 from alance.ops.version.projection import plain_names
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

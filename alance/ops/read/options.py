@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
 from alance.checks import check_callback, check_choice, check_counts, public_arguments
 from alance.errors import InvalidInputError
 from alance.ops.version.conditions import bound
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

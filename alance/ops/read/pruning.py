@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from alance.format.statistics import Bounds, whole_bounds
 from alance.ops.lookup.work import checking_work
 from alance.ops.read.groups import file_bytes
 from alance.ops.read.rows import num_rows_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -6,7 +6,7 @@ All of it is work for the pool, and plans: nothing here waits.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -19,6 +19,7 @@ from alance.file.batches import in_order, one_batch
 from alance.file.grouped import read_together
 from alance.format.numbers import as_mask, to_arrow, true_rows
 from alance.ops.version.projection import META
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from alance.errors import UnsupportedError
 from alance.expr.compare import float_values
 from alance.expr.pruning_sets import whole_numbers
 from alance.format.numbers import canonical, to_arrow, unsigned, validity_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +14,7 @@ from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.v0_1.metadata import BatchContainer
 from alance.io.readahead import in_turn
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Mapping

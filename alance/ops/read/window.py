@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

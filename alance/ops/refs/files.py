@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import posixpath
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +21,7 @@ from alance.format.table.naming import BLOBS, DATA, DELETIONS, INDICES
 from alance.io.readahead import Job, readahead
 from alance.ops.read.managed import objects_by_fragment
 from alance.ops.version.objects import copy_object
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import (
@@ -17,6 +16,7 @@ from alance.errors import (
 from alance.format.table.naming import NamingScheme, manifest_name
 from alance.io.tasks import all_of
 from alance.ops.version import opening
+from alance.records import dataclass
 from alance.versioning import load, refs
 from alance.versioning.settle import Patience, Settled, put_settled
 

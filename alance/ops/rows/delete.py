@@ -6,7 +6,7 @@ They are found as physical offsets by fragment, reading no other columns.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,6 +23,7 @@ from alance.ops.rows.moved import FEW_ROWS, commit_rows, prepare_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Int64s, UInt64s

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,6 +33,7 @@ from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
 from alance.ops.write.blob_moves import moved_blobs, with_payloads
 from alance.ops.write.files import DataFiles
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence

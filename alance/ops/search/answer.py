@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -26,6 +26,7 @@ from alance.ops.search.heads import few_states
 from alance.ops.search.indexed import Kernels, open_segment, search_segments
 from alance.ops.search.segments import way_of
 from alance.ops.version.projection import project
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

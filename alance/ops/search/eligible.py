@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from contextlib import aclosing
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,6 +24,7 @@ from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.version.deleted import deleted_rows, with_deletions
 from alance.ops.version.projection import ROW_ID
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +17,7 @@ from alance.format.index.ivf import Centroids, buffer_number, storage_metadata
 from alance.format.index.quantizers import buffer_of, columns_of
 from alance.format.plans import ByteRange, together
 from alance.format.schema import Schema
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

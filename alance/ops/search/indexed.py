@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import repeat
 from operator import itemgetter
@@ -35,6 +35,7 @@ from alance.io import trace
 from alance.io.readahead import Job, grouped, readahead
 from alance.ops.search.heads import read_head, read_storage_head
 from alance.ops.version.index_files import located_files
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Sequence

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from alance.io.joined import Joint
 from alance.ops.read.options import ScanOptions
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

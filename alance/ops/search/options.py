@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import reprlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cast, get_args
 
 import numpy as np
@@ -14,6 +13,7 @@ from alance.checks import MOST, check_choice, check_count, unexpected
 from alance.errors import InvalidInputError
 from alance.format.index.values import ALIASES, VectorType, not_of_vectors
 from alance.ops.read.options import ScanOptions
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

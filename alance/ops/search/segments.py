@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from google.protobuf.message import DecodeError
@@ -14,6 +13,7 @@ from alance.format.index.values import METRICS
 from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import FRAGMENT_REUSE, Index
 from alance.ops.read.plan import chosen
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

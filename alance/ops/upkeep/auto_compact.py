@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -28,6 +28,7 @@ from alance.io.observing import Reading
 from alance.ops.upkeep import compact
 from alance.ops.version.opening import checkout
 from alance.ops.version.options import CommitOptions
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

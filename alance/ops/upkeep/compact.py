@@ -6,7 +6,7 @@ of them commits all results.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -31,6 +31,7 @@ from alance.ops.upkeep.compact_rewrite import rewrite
 from alance.ops.version.commits import commit_change, latest
 from alance.ops.version.opening import at_version
 from alance.ops.version.snapshot import Snapshot
+from alance.records import dataclass
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.rules import TableRules
 

@@ -7,7 +7,6 @@ into groups of about the wanted number of rows, so that rows keep their order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, get_args
 
 import numpy as np
@@ -20,6 +19,7 @@ from alance.format.table.apply_indices import SYSTEM, covered, reuse_index
 from alance.format.table.indices import FRAGMENT_REUSE
 from alance.format.table.reuse import translated
 from alance.ops.version.options import MAX_BYTES_PER_FILE
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

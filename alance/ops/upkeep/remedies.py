@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from alance.errors import AlanceError
@@ -12,6 +12,7 @@ from alance.format.table.apply_indices import SYSTEM, covered, with_coverage
 from alance.format.table.fragments import Records
 from alance.format.table.indices import Index
 from alance.format.table.manifest import Manifest
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence, Set

@@ -7,7 +7,7 @@ version, and both the damaged one and its files stay.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -22,6 +22,7 @@ from alance.ops.upkeep.remedies import Facts, Remedies
 from alance.ops.upkeep.validate import AT_ONCE, deletions_of, findings, of_segment, rows_of_file
 from alance.ops.version.commits import commit_on
 from alance.ops.version.snapshot import Snapshot
+from alance.records import dataclass
 from alance.session import Session, table_at
 from alance.versioning import load
 from alance.versioning.rules import TableRules

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from alance.errors import RetryableConflictError
@@ -11,6 +10,7 @@ from alance.format.table.transaction import Transaction
 from alance.ops.cleanup.cleanup import clean_after
 from alance.ops.version.options import CommitOptions
 from alance.ops.version.snapshot import Snapshot
+from alance.records import dataclass
 from alance.versioning import load
 from alance.versioning.backoff import MAX_RETRIES
 from alance.versioning.commit import commit

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from alance.errors import InvalidInputError
 from alance.io.engine import INLINE_BYTES
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

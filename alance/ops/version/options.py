@@ -6,12 +6,12 @@ The numbers that are in the signatures of other verbs are here, too, without wha
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from alance.checks import check_count, public_arguments
 from alance.errors import InvalidInputError
 from alance.format.table.naming import MESSAGE_PROPERTY
+from alance.records import dataclass
 from alance.versioning.backoff import MAX_RETRIES
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ their parents. Both are what pylance does.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from dataclasses import field as attribute
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -17,6 +16,7 @@ from alance.checks import check_text
 from alance.errors import InvalidInputError
 from alance.file.batches import empty_columns, one_batch
 from alance.format.paths import join_path
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

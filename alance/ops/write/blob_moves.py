@@ -7,7 +7,6 @@ URIs of version 2; also inside of structs and lists.
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -28,6 +27,7 @@ from alance.ops.blobs.places import (
     with_leaves,
 )
 from alance.ops.version.projection import ROW_ADDRESS
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterator, Sequence

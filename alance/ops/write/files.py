@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from alance.format.table.naming import data_file_name
 from alance.io.tasks import all_of
 from alance.ops.blobs.files import BlobFiles
 from alance.ops.write.options import FragmentWriteProgress, Limits, Progress
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence

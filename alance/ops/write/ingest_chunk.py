@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from alance.checks import check_count
 from alance.errors import InvalidInputError
 from alance.ops.write.append import commit_append
 from alance.ops.write.files import DataFiles
+from alance.records import dataclass
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.tokens import Notes
 

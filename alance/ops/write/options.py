@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 from alance.checks import check_callback, check_count
@@ -14,6 +14,7 @@ from alance.ops.version.options import (
     BaseOptions,
     CommitOptions,
 )
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

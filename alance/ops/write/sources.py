@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -20,6 +19,7 @@ from alance.file.small_batches import SmallBatches
 from alance.format.schema import check_not_reserved
 from alance.ops.blobs.arrow import blob_values, has_blobs
 from alance.ops.write.annotations import annotated_type, has_nulls_alone
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -7,7 +7,6 @@ its row in `part_N_invert.lance`. New files have a transducer, as pylance's do.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow as pa
 from alance import _kernels
 from alance.errors import CorruptFileError, kernel_errors
 from alance.format.numbers import as_numbers, contents_of, is_text, packed
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,6 @@ A partition is an index of its own over some documents; scores are by the counts
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,6 +20,7 @@ import pyarrow as pa
 from alance.errors import CorruptFileError, UnsupportedError
 from alance.format.index.text.params import TextParams
 from alance.format.numbers import as_numbers, places_in
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from google.protobuf.message import DecodeError
@@ -12,6 +11,7 @@ from alance.checks import check_choice, check_counts
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.format.index.text.stop_words import STOP_WORDS
 from alance.format.proto import text_index_pb2
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,7 +10,6 @@ Beside them are greatest scores and bounds, which searches need not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ import pyarrow as pa
 from alance import _kernels
 from alance.errors import CorruptFileError, kernel_errors
 from alance.format.numbers import as_numbers, contents_of, lists_of, offsets_in, offsets_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,7 +6,6 @@ are one document a row; so does pylance name it. The schema has items of lists a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 from alance.errors import ColumnNotFoundError, InvalidInputError, UnsupportedError
 from alance.format.numbers import as_numbers, is_text, offsets_of
 from alance.format.paths import join_path
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

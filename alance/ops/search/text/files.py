@@ -8,7 +8,7 @@ not there are asked for at once, of all partitions of all segments and columns.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -28,6 +28,7 @@ from alance.format.table.roaring import parse_roaring
 from alance.ops.search.heads import page_states
 from alance.ops.search.text.segments import REMEDY
 from alance.ops.version.index_files import located_files
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterator, Mapping, Sequence

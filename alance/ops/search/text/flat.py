@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +19,7 @@ from alance.format.numbers import as_numbers
 from alance.io.readahead import in_turn
 from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ID
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable

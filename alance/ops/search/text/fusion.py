@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import numpy as np
@@ -13,6 +12,7 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers, distinct, to_arrow
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.arrays import Float32s, Float64s, Int64s, Mask, UInt64s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from alance.format.index.values import NO_MASK
 from alance.ops.search.eligible import MASKED_ROWS, Eligible
 from alance.ops.search.text.ranked import NO_ROWS, Ranked
 from alance.ops.search.text.scores import NO_DOCS, Collection, matches_of
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
@@ -14,6 +14,7 @@ from alance.checks import MOST, check_choice, check_count
 from alance.errors import InvalidInputError
 from alance.format.index.text.params import GRANULARITIES, LIST_ELEMENT, ROW
 from alance.format.index.text.source import TextSource
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from alance.format.numbers import distinct
 from alance.ops.search.text.query import BooleanQuery, BoostQuery, MultiMatchQuery
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from alance import _kernels
 from alance.errors import kernel_errors
 from alance.ops.search.text.query import BooleanQuery, BoostQuery, Occur
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from alance.errors import UnsupportedError
@@ -13,6 +12,7 @@ from alance.format.paths import join_path
 from alance.format.table.indices import Index, kind_of
 from alance.ops.read.plan import chosen
 from alance.ops.search.segments import SearchSegment, num_covered, usable_segments
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from alance.format.field import Field

@@ -9,7 +9,6 @@ must have its share of it in at least one part, so only such rows are scored.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from alance.ops.search.text.query import (
@@ -23,6 +22,7 @@ from alance.ops.search.text.query import (
 )
 from alance.ops.search.text.ranked import ROUNDING, Ranked, combined, rows_of, shares
 from alance.ops.search.text.scores import ALL, Quota
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

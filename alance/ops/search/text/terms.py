@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.format.index.text.analyzer import Analyzer
 from alance.format.index.text.params import TextParams
 from alance.ops.search.text.query import MatchQuery, PhraseQuery
+from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,0 +1,205 @@
+"""Dataclasses whose methods are compiled when they are first called.
+
+`dataclasses` compiles six functions for each class, which takes up to a millisecond, and a process
+uses few of the classes that it imports. Here a class gets its slots at once and its methods when
+they are first asked for: `__init__` is made of the fields, the others are those of a twin that
+`dataclasses` makes. Type checkers see `dataclasses.dataclass`.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import MISSING, Field, FrozenInstanceError, field, fields, is_dataclass
+from dataclasses import dataclass as standard
+from functools import partial
+from inspect import get_annotations
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from dataclasses import dataclass
+else:
+
+    def dataclass(cls=None, /, *, slots=False, **options):
+        """Make a dataclass, as `dataclasses` does, to which classes without slots are left."""
+        if not slots:
+            return standard(cls, **options)
+        return partial(_slotted, **options) if cls is None else _slotted(cls, **options)
+
+
+__all__ = ["dataclass"]
+
+_NAMES: Final = (
+    "__init__",
+    "__dataclass_fields__",
+    "__dataclass_params__",
+    "__match_args__",
+    *["__replace__"] * (sys.version_info >= (3, 13)),
+)
+_OF_INSTANCES: Final = ("__dict__", "__weakref__")  # classes with slots have none of them
+
+
+def _slotted(
+    cls: type, frozen: bool = False, eq: bool = True, repr: bool = True, kw_only: bool = False
+) -> type:
+    written = {name: value for name, value in vars(cls).items() if name not in _OF_INSTANCES}
+    if "__eq__" in written and written["__hash__"] is None:  # which Python put there
+        del written["__hash__"]
+    source = _Source(written, {"frozen": frozen, "eq": eq, "repr": repr, "kw_only": kw_only})
+    names = [*_NAMES, *["__repr__"] * repr, *["__eq__", "__hash__"] * eq]
+    body: dict[str, Any] = {name: _Later(source) for name in names}
+    if frozen:
+        body |= _FROZEN
+    elif eq:
+        body["__hash__"] = None
+    own = [name for name, kind in get_annotations(cls).items() if "ClassVar" not in str(kind)]
+    inherited = {slot for base in cls.__mro__[1:] for slot in vars(base).get("__slots__", ())}
+    body["__slots__"] = tuple(name for name in own if name not in inherited)
+    body |= {name: value for name, value in written.items() if name not in own}
+    source.slotted = _again(cls, body)
+    return source.slotted
+
+
+def _again(cls: type, body: dict[str, Any]) -> type:
+    copy: type = type(cls)(cls.__name__, cls.__bases__, body)
+    copy.__qualname__ = cls.__qualname__
+    return copy
+
+
+class _Source:
+    """A class as it was written, and what is made of it.
+
+    Args:
+        body: its attributes, without slots.
+        options: of the dataclass.
+    """
+
+    __slots__ = ("_body", "_options", "_twin", "slotted")
+    slotted: type
+
+    def __init__(self, body: dict[str, Any], options: dict[str, bool]) -> None:
+        self._body = body
+        self._options = options
+        self._twin: type | None = None
+
+    def attribute(self, name: str) -> Any:
+        """An attribute that `dataclasses` would have added."""
+        if name == "__init__":
+            own = [*self._fields()]
+            return _init(self.slotted, own, self._options["frozen"], self._options["kw_only"])
+        if self._twin is None:
+            self._twin = standard(**self._options)(_again(self.slotted, {**self._body}))
+        return vars(self._twin)[name]
+
+    def _fields(self) -> Iterator[Field[Any]]:
+        for name, kind in get_annotations(self.slotted).items():
+            if "ClassVar" in str(kind):
+                continue
+            value = self._body.get(name, MISSING)
+            part: Field[Any] = value if isinstance(value, Field) else field(default=value)
+            part.name, part.type = name, kind
+            yield part
+
+
+class _Later:
+    """An attribute of a class that is made when it is first asked for."""
+
+    __slots__ = ("_name", "_source")
+    _name: str
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        value = self._source.attribute(self._name)
+        setattr(self._source.slotted, self._name, value)
+        return value.__get__(instance, owner) if isinstance(value, FunctionType) else value
+
+
+def _set_attribute(record: Any, name: str, value: object) -> None:
+    if _is_fixed(record, name):
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+    object.__setattr__(record, name, value)
+
+
+def _delete_attribute(record: Any, name: str) -> None:
+    if _is_fixed(record, name):
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+    object.__delattr__(record, name)
+
+
+def _is_fixed(record: Any, name: str) -> bool:
+    """A class that inherits from a frozen one may have attributes of its own."""
+    return "__dataclass_fields__" in vars(type(record)) or name in record.__dataclass_fields__
+
+
+def _get_state(record: Any) -> list[Any]:
+    return [getattr(record, part.name) for part in fields(record)]
+
+
+def _set_state(record: Any, state: Iterable[Any]) -> None:
+    for part, value in zip(fields(record), state, strict=True):
+        object.__setattr__(record, part.name, value)
+
+
+_FROZEN: Final = {
+    "__setattr__": _set_attribute,
+    "__delattr__": _delete_attribute,
+    "__getstate__": _get_state,
+    "__setstate__": _set_state,
+}
+
+
+class _Absent:
+    """The default of a parameter whose value a factory makes."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+def _init(cls: type, own: Iterable[Field[Any]], frozen: bool, kw_only: bool) -> FunctionType:
+    """The `__init__` of a class.
+
+    Args:
+        own: the fields that the class itself names.
+    """
+    bases = [base for base in cls.__mro__[:0:-1] if is_dataclass(base)]
+    parts = {part.name: part for base in bases for part in fields(base)}
+    parts |= {part.name: part for part in own}
+    by_name = {  # these come last
+        name: kw_only if part.kw_only is MISSING else part.kw_only for name, part in parts.items()
+    }
+    constants: dict[str, Any] = {"_absent": _Absent(), "_set": object.__setattr__}
+    parameters, lines, kinds = ["self"], [], {}
+    for name in sorted(parts, key=by_name.__getitem__):
+        part = parts[name]
+        parameter = value = name
+        if part.default is not MISSING:
+            constants[default := f"_default_{name}"] = part.default
+            parameter, value = f"{name}={default}", name if part.init else default
+        elif part.default_factory is not MISSING:
+            constants[make := f"_make_{name}"] = part.default_factory
+            parameter = f"{name}=_absent"
+            value = f"{make}() if {name} is _absent else {name}" if part.init else f"{make}()"
+        if part.init:
+            if by_name[name] and "*" not in parameters:
+                parameters.append("*")
+            parameters.append(parameter)
+            kinds[name] = part.type
+        elif value == name:  # it has no value until the class sets one
+            continue
+        lines.append(f"_set(self, {name!r}, {value})" if frozen else f"self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        lines.append("self.__post_init__()")
+    code = f"def __init__({', '.join(parameters)}):\n  " + "\n  ".join(lines or ["pass"])
+    source = f"def within({', '.join(constants)}):\n {code}\n return __init__"
+    module, local = sys.modules.get(cls.__module__), dict[str, Any]()
+    exec(source, vars(module) if module else {}, local)
+    method: FunctionType = local["within"](**constants)
+    method.__qualname__ = f"{cls.__qualname__}.__init__"
+    method.__annotations__ = {**kinds, "return": None}
+    return method
