@@ -46,14 +46,14 @@ def _slotted(
     written = {name: value for name, value in vars(cls).items() if name not in _OF_INSTANCES}
     if "__eq__" in written and written["__hash__"] is None:  # which Python put there
         del written["__hash__"]
-    source = _Source(written, {"frozen": frozen, "eq": eq, "repr": repr, "kw_only": kw_only})
+    own = [name for name, kind in get_annotations(cls).items() if "ClassVar" not in str(kind)]
+    source = _Source(written, own, {"frozen": frozen, "eq": eq, "repr": repr, "kw_only": kw_only})
     names = [*_NAMES, *["__repr__"] * repr, *["__eq__", "__hash__"] * eq]
     body: dict[str, Any] = {name: _Later(source) for name in names}
     if frozen:
         body |= _FROZEN
     elif eq:
         body["__hash__"] = None
-    own = [name for name, kind in get_annotations(cls).items() if "ClassVar" not in str(kind)]
     inherited = {slot for base in cls.__mro__[1:] for slot in vars(base).get("__slots__", ())}
     body["__slots__"] = tuple(name for name in own if name not in inherited)
     body |= {name: value for name, value in written.items() if name not in own}
@@ -68,37 +68,45 @@ def _again(cls: type, body: dict[str, Any]) -> type:
 
 
 class _Source:
-    """A class as it was written, and what is made of it.
+    """A class as it was written, of which its methods are made.
 
     Args:
         body: its attributes, without slots.
+        own: names of the fields that it adds to those of its bases.
         options: of the dataclass.
+
+    Attributes:
+        slotted: the class with slots.
     """
 
-    __slots__ = ("_body", "_options", "_twin", "slotted")
+    __slots__ = ("_body", "_options", "_own", "slotted")
     slotted: type
 
-    def __init__(self, body: dict[str, Any], options: dict[str, bool]) -> None:
+    def __init__(self, body: dict[str, Any], own: list[str], options: dict[str, bool]) -> None:
         self._body = body
+        self._own = own
         self._options = options
-        self._twin: type | None = None
 
     def attribute(self, name: str) -> Any:
         """An attribute that `dataclasses` would have added."""
         if name == "__init__":
-            own = [*self._fields()]
-            return _init(self.slotted, own, self._options["frozen"], self._options["kw_only"])
-        if self._twin is None:
-            self._twin = standard(**self._options)(_again(self.slotted, {**self._body}))
-        return vars(self._twin)[name]
+            return _init(self.slotted, self._fields(), self._options)
+        options = dict(self._options)
+        if name != "__dataclass_params__":  # it says all of them; else few functions are compiled
+            is_hash, inherits = name == "__hash__", any(map(is_dataclass, self.slotted.__bases__))
+            options["frozen"] &= is_hash or inherits
+            options["eq"] = is_hash or name == "__eq__"
+            options["repr"] = name == "__repr__"
+            options["init"] = False
+        twin: type = standard(**options)(_again(self.slotted, {**self._body}))
+        return vars(twin)[name]
 
     def _fields(self) -> Iterator[Field[Any]]:
-        for name, kind in get_annotations(self.slotted).items():
-            if "ClassVar" in str(kind):
-                continue
+        kinds = get_annotations(self.slotted)
+        for name in self._own:
             value = self._body.get(name, MISSING)
             part: Field[Any] = value if isinstance(value, Field) else field(default=value)
-            part.name, part.type = name, kind
+            part.name, part.type = name, kinds[name]
             yield part
 
 
@@ -161,12 +169,14 @@ class _Absent:
         return "<factory>"
 
 
-def _init(cls: type, own: Iterable[Field[Any]], frozen: bool, kw_only: bool) -> FunctionType:
+def _init(cls: type, own: Iterable[Field[Any]], options: dict[str, bool]) -> FunctionType:
     """The `__init__` of a class.
 
     Args:
-        own: the fields that the class itself names.
+        own: the fields that it adds to those of its bases.
+        options: of the dataclass.
     """
+    frozen, kw_only = options["frozen"], options["kw_only"]
     bases = [base for base in cls.__mro__[:0:-1] if is_dataclass(base)]
     parts = {part.name: part for base in bases for part in fields(base)}
     parts |= {part.name: part for part in own}
