@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from alance.datasets import Dataset
+    from alance.ops.cleanup import after as cleanup_after
     from alance.ops.cleanup import policy as cleanup_policy
     from alance.ops.cleanup.policy import AutoCleanupConfig
     from alance.ops.index import extend as index_extend
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from alance.ops.version.options import CommitArguments
 else:
     auto_compact = Deferred("alance.ops.upkeep.auto_compact")
+    cleanup_after = Deferred("alance.ops.cleanup.after")
     cleanup_policy = Deferred("alance.ops.cleanup.policy")
     compact = Deferred("alance.ops.upkeep.compact")
     compact_plan = Deferred("alance.ops.upkeep.compact_plan")
@@ -170,14 +172,14 @@ class Optimize:
 
         Args: see `CommitArguments`.
         """
-        await self._dataset._load(cleanup_policy)
+        await self._dataset._load(cleanup_after)
         keys = self._auto_cleanup_keys()
         if not keys:
             return self._dataset
         return await self._dataset.update_config(dict.fromkeys(keys), **commit)
 
     def _auto_cleanup_keys(self) -> list[str]:
-        return [key for key in self._dataset.config if key.startswith(cleanup_policy.AUTO)]
+        return [key for key in self._dataset.config if key.startswith(cleanup_after.AUTO)]
 
     async def optimize_indices(
         self,

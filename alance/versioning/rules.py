@@ -8,10 +8,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
+from alance.deferred import Deferred
 from alance.errors import RetryableConflictError
 from alance.format.table.apply import apply, manifest_bytes
 from alance.format.table.apply_state import DEFAULT, Settings
-from alance.format.table.conflicts import Rebased, fragments_to_merge, rebase
 from alance.io.tasks import all_of
 from alance.records import dataclass
 from alance.versioning.load import AS_FAST
@@ -22,13 +22,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from alance.format.proto import table_pb2
+    from alance.format.table import conflicts
     from alance.format.table.conflict_case import Rows
+    from alance.format.table.conflicts import Rebased
     from alance.format.table.deletions import DeletionVector
     from alance.format.table.lineage import Lineage
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
     from alance.io.engine import Engine
     from alance.versioning.table import Table
+else:
+    conflicts = Deferred("alance.format.table.conflicts")
 
 
 class Rules(Protocol):
@@ -95,14 +99,17 @@ class TableRules:
         Cost: a GET for the deletion vector of each fragment that both have deleted rows of, and
         one for the transaction of a version that does not hold it.
         """
+        await self.engine.pool.load(conflicts)
         theirs = await load_transaction(self.engine, self.table, newer)
         fragment_ids: tuple[int, ...] = ()
         if theirs is not None:
-            fragment_ids = fragments_to_merge(
+            fragment_ids = conflicts.fragments_to_merge(
                 ours, theirs, base=base, newer=newer, deleted=self.deleted
             )
         vectors = await self._vectors(newer, fragment_ids) if fragment_ids else None
-        return rebase(ours, theirs, base=base, newer=newer, deleted=self.deleted, vectors=vectors)
+        return conflicts.rebase(
+            ours, theirs, base=base, newer=newer, deleted=self.deleted, vectors=vectors
+        )
 
     async def _vectors(
         self, newer: Manifest, fragment_ids: tuple[int, ...]

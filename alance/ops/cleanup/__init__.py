@@ -4,5 +4,5 @@ The lowest room: `version` commits, and a commit may be followed by a cleanup.
 
 Where to change what:
     which versions go: `policy`; which files are whose: `files`, both pure
-    the steps, deletion, and what is done after a commit: `cleanup`
+    the steps and deletion: `cleanup`; what is done after a commit: `after`
 """

@@ -27,7 +27,6 @@ from alance.io.readahead import grouped
 from alance.io.tasks import all_of
 from alance.ops.cleanup import files
 from alance.ops.cleanup.policy import (
-    AutoCleanup,
     CleanupCandidateFile,
     CleanupExplanation,
     CleanupPolicy,
@@ -46,7 +45,6 @@ from alance.versioning.load import (
     load_manifest,
     read_manifests,
 )
-from alance.versioning.outcome import mark_as_open
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.format.table.refs import BranchContents, TagContents
     from alance.io.engine import Engine
-    from alance.session import Session
     from alance.versioning.table import Table
 
     ObjectsOf: TypeAlias = Callable[[Manifest], Awaitable[Collection[str]]]
@@ -467,27 +464,3 @@ async def _made_meanwhile(engine: Engine, table: Table, contents: _Contents) -> 
 def _name(file: CleanupCandidateFile) -> str:
     owner = files.owner_of(file.path)
     return file.path if owner is None else owner[1]
-
-
-async def clean_after(session: Session, table: Table, manifest: Manifest) -> None:
-    """Clean up after a version that is a multiple of `lance.auto_cleanup.interval`.
-
-    The version before it stays, whatever its age, so that who has it open can go on. Tagged
-    versions stay. What fails is logged: the version is made, and the next cleanup finds the rest.
-
-    Cost: nothing, unless a cleanup is due: then that of `cleanup`.
-    """
-    try:
-        auto = AutoCleanup.of(manifest.config)
-        if auto is not None and auto.is_due(manifest.version):
-            policy = replace(auto.policy, seen_from=manifest.version - 1)
-            # By the URI of a branch, too: the tags that name its versions are with the table.
-            own = table.seen_by(manifest.branch)
-            objects = await session._object_reader(own)
-            rate = auto.rate
-            await cleanup(session.engine, own, policy, objects=objects, delete_rate_limit=rate)
-    except Exception:
-        _log.warning("cleanup after version %d of %s", manifest.version, table.uri, exc_info=True)
-    except BaseException as error:
-        mark_as_open(error)  # whoever is cancelled here must not take the version for not made
-        raise

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 from alance.checks import check_count, check_counts, public_arguments
 from alance.errors import InvalidInputError
+from alance.ops.cleanup.after import AUTO, INTERVAL
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from alance.format.table.refs import TagContents
 
 DEFAULT_AGE: Final = timedelta(days=14)
-AUTO: Final = "lance.auto_cleanup."
 LONGEST_S: Final = 1e12  # of a duration; 30 000 years
 Kind: TypeAlias = Literal[
     "data", "transaction", "index", "deletion", "manifest", "temporary_manifest", "temporary"
@@ -282,7 +282,7 @@ def configured(options: AutoCleanupConfig) -> dict[str, str]:
         )
     for name, value in options.items():
         check_count(f"auto_cleanup_options: {name}", value, least[name])
-    config = {f"{AUTO}interval": str(options["interval"])}
+    config = {INTERVAL: str(options["interval"])}
     if "older_than_seconds" in options:
         config[f"{AUTO}older_than"] = f"{options['older_than_seconds']}s"
     if "retain_versions" in options:
@@ -310,7 +310,7 @@ class AutoCleanup:
         Raises:
             InvalidInputError: a value that is no such value.
         """
-        interval = config.get(f"{AUTO}interval")
+        interval = config.get(INTERVAL)
         if interval is None:
             return None
         older_than = config.get(f"{AUTO}older_than")

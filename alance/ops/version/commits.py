@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from alance.errors import RetryableConflictError
 from alance.format.table.naming import NamingScheme
 from alance.format.table.transaction import Transaction
-from alance.ops.cleanup.cleanup import clean_after
+from alance.ops.cleanup.after import clean_after
 from alance.ops.version.options import CommitOptions
 from alance.ops.version.snapshot import Snapshot
 from alance.records import dataclass

@@ -27,7 +27,7 @@ from alance.format.schema import Schema
 from alance.format.table.operations import Append
 from alance.format.table.transaction import Transaction
 from alance.ops.blobs.arrow import may_be_blobs
-from alance.ops.cleanup.cleanup import clean_after
+from alance.ops.cleanup.after import clean_after
 from alance.ops.version.commits import manifests_of
 from alance.ops.version.snapshot import Snapshot
 from alance.ops.write.append import SMALL_BYTES, append_to, commit_append, queue_of, summary_of

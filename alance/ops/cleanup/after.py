@@ -1,0 +1,51 @@
+"""Cleanup after a commit, of tables whose configuration asks for it."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from alance.deferred import Deferred
+from alance.versioning.outcome import mark_as_open
+
+if TYPE_CHECKING:
+    from alance.format.table.manifest import Manifest
+    from alance.ops.cleanup import cleanup, policy
+    from alance.session import Session
+    from alance.versioning.table import Table
+else:
+    cleanup = Deferred("alance.ops.cleanup.cleanup")
+    policy = Deferred("alance.ops.cleanup.policy")
+
+AUTO: Final = "lance.auto_cleanup."  # how the keys of the configuration begin
+INTERVAL: Final = f"{AUTO}interval"
+_log: Final = logging.getLogger(__name__)
+
+
+async def clean_after(session: Session, table: Table, manifest: Manifest) -> None:
+    """Clean up after a version that is a multiple of `lance.auto_cleanup.interval`.
+
+    The version before it stays, whatever its age, so that who has it open can go on. Tagged
+    versions stay. What fails is logged: the version is made, and the next cleanup finds the rest.
+
+    Cost: nothing, unless a cleanup is due: then that of `cleanup`.
+    """
+    if INTERVAL not in manifest.config:
+        return
+    try:
+        await session.engine.pool.load(cleanup, policy)
+        auto = policy.AutoCleanup.of(manifest.config)
+        if auto is not None and auto.is_due(manifest.version):
+            chosen = replace(auto.policy, seen_from=manifest.version - 1)
+            # By the URI of a branch, too: the tags that name its versions are with the table.
+            own = table.seen_by(manifest.branch)
+            objects = await session._object_reader(own)
+            await cleanup.cleanup(
+                session.engine, own, chosen, objects=objects, delete_rate_limit=auto.rate
+            )
+    except Exception:
+        _log.warning("cleanup after version %d of %s", manifest.version, table.uri, exc_info=True)
+    except BaseException as error:
+        mark_as_open(error)  # whoever is cancelled here must not take the version for not made
+        raise
