@@ -45,7 +45,7 @@ async def warm_up(*, session: Session | None = None) -> None:
         session: whose threads are started; None: the loop's own.
     """
     engine = (session or Session.of_loop()).engine
-    await engine.pool.load(*VERBS, *FILTER, LOOK_UP, *SQL, *GRAMMAR, ENGINE)
+    await engine.pool.load(*VERBS, *FILTER, LOOK_UP, *SQL, *GRAMMAR, *ENGINE)
     await engine.pool.run(_parse)
     await _start_threads(engine)
 

@@ -155,6 +155,111 @@ assert [name for name in heavy if name in sys.modules] == []
     run(program)
 
 
+# What a first use may load of alance: a module takes some 0.3 ms of processor time.
+FILTER_LOADS = """
+compute
+expr expr.arithmetic expr.arrow expr.build expr.casts expr.compare expr.exact expr.lexical
+expr.logic expr.nested expr.parameters expr.predicate expr.pruning expr.pruning_checks
+expr.pruning_sets expr.regex expr.simple expr.syntax expr.text expr.text_parts expr.tree expr.value_budget
+file.zones
+format.statistics
+ops.lookup ops.lookup.work ops.read.pruning
+"""
+APPEND_LOADS = """
+compute
+file.blob_placer file.budgets file.here file.page_writer file.small_batches file.waiting file.writer
+format.encode format.encode.arrays format.encode.base format.encode.blobs format.encode.container
+format.encode.encodings format.encode.fixed format.encode.fullzip format.encode.leaves
+format.encode.levels format.encode.options format.encode.page_inputs format.encode.pages
+format.encode.planar format.encode.rows format.encode.small_file format.encode.statistics
+format.encode.strings format.encode.values
+format.proto.encodings_v2_0_pb2 format.proto.encodings_v2_3_pb2
+format.statistics
+format.table.apply format.table.apply_columns format.table.apply_meta format.table.apply_rows
+format.table.apply_state format.table.drafted format.table.lineage format.table.operations
+format.table.operations_meta format.table.row_ids_encode format.table.transaction format.table.wire
+ops.blobs ops.blobs.arrow ops.blobs.files
+ops.cleanup ops.cleanup.after
+ops.version.commits
+ops.write ops.write.annotations ops.write.append ops.write.append_by_uri ops.write.bases
+ops.write.files ops.write.options ops.write.sources ops.write.write
+versioning.commit versioning.commit_queue versioning.known_versions versioning.manifest_store
+versioning.outcome versioning.rules versioning.settle versioning.tokens versioning.waiting_append
+writing
+"""
+FIRST = """
+    batch = pa.ipc.open_file(root + "/rows").get_batch(0)
+    t = await alance.dataset(root + "/t")
+    before = set(sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "loads"),
+    [
+        ('await t.to_table(filter="v > 5")', FILTER_LOADS),
+        ("await t.insert(batch)", APPEND_LOADS),
+        ('await alance.write_dataset(batch, root + "/t", mode="append")', APPEND_LOADS),
+    ],
+    ids=["filter", "insert", "append"],
+)
+def test_a_first_use_loads_few_modules(call: str, loads: str, tmp_path: Path) -> None:
+    """Let a rare path import what it needs where it begins, rather than add its module here."""
+    rows = pa.table({"id": range(9), "v": [float(n) for n in range(9)], "t": ["t"] * 9})
+    sync.write_dataset(rows, tmp_path / "t")
+    with pa.ipc.new_file(tmp_path / "rows", rows.schema) as file:
+        file.write_table(rows)
+    program = f"""
+import alance, asyncio, sys
+import pyarrow as pa
+root = {str(tmp_path)!r}
+async def main():
+{FIRST}
+    {call}
+    print(*(sys.modules.keys() - before))
+asyncio.run(main())
+"""
+    loaded = {name for name in run(program).split() if name.startswith("alance.")}
+    assert loaded - {f"alance.{name}" for name in loads.split()} == set()
+
+
+def test_a_first_use_compiles_few_functions(tmp_path: Path) -> None:
+    """Dataclasses compile a method when it is first called; the rest are named tuples."""
+    rows = pa.table({"id": range(9), "v": [float(n) for n in range(9)]})
+    sync.write_dataset(rows, tmp_path / "t")
+    with pa.ipc.new_file(tmp_path / "rows", rows.schema) as file:
+        file.write_table(rows)
+    counts = run(
+        f"""
+import asyncio, sys
+import pyarrow as pa
+root = {str(tmp_path)!r}
+count = 0
+
+def note(event, args):
+    global count
+    count += event == "exec" and args[0].co_filename == "<string>"
+
+sys.addaudithook(note)
+import alance
+
+async def main():
+    print(count)
+    t = await alance.dataset(root + "/t")
+    await t.to_table(filter="v > 5")
+    print(count)
+    await t.insert(pa.ipc.open_file(root + "/rows").get_batch(0))
+    print(count)
+
+asyncio.run(main())
+"""
+    )
+    imported, filtered, inserted = map(int, counts.split())
+    assert imported < 150
+    assert filtered - imported < 80
+    assert inserted - filtered < 60
+
+
 def test_importing_the_blocking_face_loads_little_more() -> None:
     program = """
 import sys

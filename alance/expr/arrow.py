@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.expr.arrow_tokens import with_float_order
+from alance.deferred import Deferred
 from alance.expr.tree import FAILURES, Problem, one_line
 from alance.format.paths import join_path
 from alance.records import dataclass
@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-_QUOTED: Final = re.compile(r'"[^"]*"')
-_NESTED: Final = re.compile(r"FieldRef\.Nested\(((?:FieldRef\.Name\([^()]*\) ?)+)\)")
-_NAME: Final = re.compile(r"FieldRef\.Name\(([^()]*)\)")
-_ABSENT: Final = re.compile(r"^No match for (FieldRef\..*?\)+) in ")
+    from alance.expr import arrow_tokens
+else:
+    arrow_tokens = Deferred("alance.expr.arrow_tokens")
+
+_QUOTED: Final = r'"[^"]*"'
+_NESTED: Final = r"FieldRef\.Nested\(((?:FieldRef\.Name\([^()]*\) ?)+)\)"
+_NAME: Final = r"FieldRef\.Name\(([^()]*)\)"
+_ABSENT: Final = r"No match for (FieldRef\..*?\)+) in "
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class ArrowCondition:
         def type_of(part: pc.Expression) -> pa.DataType:
             return ArrowCondition(part).evaluate(empty).type
 
-        ordered = with_float_order(self.expression, schema, type_of)
+        ordered = arrow_tokens.with_float_order(self.expression, schema, type_of)
         return ArrowCondition(self.expression, ordered)
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
@@ -81,13 +85,13 @@ class ArrowCondition:
             Problem: it fails on the types of the schema, is no condition, or names by position.
         """
         text = str(self.expression)
-        if "FieldPath(" in _QUOTED.sub("", text):
+        if "FieldPath(" in re.sub(_QUOTED, "", text):
             raise Problem("columns by position; name them: pc.field('name')")
         try:
             values = self.evaluate(_empty(schema))
         except FAILURES as error:
-            absent = _ABSENT.match(str(error))
-            column = None if absent is None else join_path(_NAME.findall(absent[1]))
+            absent = re.match(_ABSENT, str(error))
+            column = None if absent is None else join_path(re.findall(_NAME, absent[1]))
             raise Problem(one_line(error), column=column) from error
         if not is_value and not pa.types.is_boolean(values.type):
             raise Problem(f"expected a condition, found {values.type}")
@@ -102,9 +106,9 @@ class ArrowCondition:
         """The fields of a column that are named, or the column where it is used whole."""
         if not pa.types.is_struct(field.type):
             return [field.name]
-        references = [_NAME.findall(nested) for nested in _NESTED.findall(text)]
+        references = [re.findall(_NAME, nested) for nested in re.findall(_NESTED, text)]
         paths = [names for names in references if names[0] == field.name]
-        is_whole = field.name in _NESTED.sub("", text)
+        is_whole = field.name in re.sub(_NESTED, "", text)
         if is_whole or not paths:
             return [field.name]
         only = pa.field(field.name, _only(field.type, [path[1:] for path in paths]))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from alance.deferred import Deferred
 from alance.expr import logic, nested, text
 from alance.expr.arithmetic import arithmetic, fitted, negative, number_literal
 from alance.expr.casts import cast
@@ -15,13 +16,15 @@ from alance.expr.nested import member
 from alance.expr.parameters import NOTHING, Parameters
 from alance.expr.syntax import Tree, is_kind
 from alance.expr.tree import Column, Literal, Node, Problem, plain_type, unknown
-from alance.expr.type_names import named_type
 from alance.format.numbers import as_scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from alance.expr import type_names
     from alance.expr.lexical import Source
+else:
+    type_names = Deferred("alance.expr.type_names")
 
 MAX_DEPTH: Final = 200
 
@@ -249,7 +252,7 @@ class Builder:
     def cast(self, tree: Tree) -> Node:
         """CAST, `::`, and typed literals such as date '2020-01-01'."""
         strict = tree.kind != "TryCast"
-        return cast(self.build(tree.first), named_type(tree.args["to"]), strict=strict)
+        return cast(self.build(tree.first), type_names.named_type(tree.args["to"]), strict=strict)
 
     def case(self, tree: Tree) -> Node:
         """CASE, of conditions or of values."""

@@ -34,7 +34,7 @@ MAX_CHARACTERS: Final = 4 << 20
 _TEXT: Final = "'(?:[^']|'')*+'"
 _WHOLE: Final = "-?[0-9]{1,18}+"
 WHOLE_LENGTH: Final = 18  # characters of a number that fits int64 for sure
-_PARTS: Final = re.compile("[.eE]")  # of numbers that are not whole
+_PARTS: Final = "[.eE]"  # of numbers that are not whole
 _NUMBER: Final = r"-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
 _BYTES: Final = "[xX]'(?:[0-9a-fA-F]{2})*+'"
 _LONG: Final = "|".join(
@@ -49,14 +49,12 @@ _CHAIN: Final = "|".join(
     rf"(?:=\s*+{item}(?:{_OR}(?P=name)\s*+=\s*+{item}){{{LONG_LIST - 1},}})"
     for item in (_TEXT, rf"{_WHOLE}(?![\w.])")
 )
-# Or what may hold the same characters and is no list: texts, names, comments.
-_LISTS: Final = re.compile(
-    rf"""{_TEXT} | "[^"]*+" | --[^\n]*+ | /\*.*?\*/
+# Or what may hold the same characters and is no list: texts, names, comments. Compiled by the
+# first long text, which takes a millisecond.
+_LISTS: Final = rf"""(?sx){_TEXT} | "[^"]*+" | --[^\n]*+ | /\*.*?\*/
       | \b[iI][nN]\s*+\(\s*+(?P<items>{_LONG})
       | (?:\A|\(|\b[oO][rR]\b)\s*+(?P<name>{_NAME})\s*+(?P<terms>{_CHAIN})
-        (?={_OR}|\s*+(?:\)|\Z)) | `[^`]*+`""",
-    re.DOTALL | re.VERBOSE,
-)
+        (?={_OR}|\s*+(?:\)|\Z)) | `[^`]*+`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ class Source:
     def _without_lists(self) -> str:
         """Replace each long list by one empty text, padded with spaces to the same length."""
         parts, end = [], 0
-        for match in _LISTS.finditer(self.text) if len(self.text) > 2 * LONG_LIST else ():
+        for match in re.finditer(_LISTS, self.text) if len(self.text) > 2 * LONG_LIST else ():
             kind = match.lastgroup
             if kind is None:
                 continue
@@ -128,7 +126,7 @@ class Source:
             return text_array(contents, pa.large_binary())
         if items[0] != "'":
             numbers = [item.strip() for item in items.split(",")]
-            if max(map(len, numbers)) > WHOLE_LENGTH or _PARTS.search(items):
+            if max(map(len, numbers)) > WHOLE_LENGTH or re.search(_PARTS, items):
                 return Digits(numbers, number_literal)
             return to_arrow(np.array(list(map(int, numbers)), np.int64))
         texts = [item[1:-1] for item in re.findall(_TEXT, items)]

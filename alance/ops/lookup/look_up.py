@@ -13,9 +13,9 @@ from functools import partial, reduce
 from operator import and_, or_
 from typing import TYPE_CHECKING, Final, cast
 
+from alance.deferred import Deferred
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, UnsupportedError
 from alance.expr.arrow import ArrowCondition
-from alance.expr.arrow_parts import implied_by
 from alance.expr.index_query import AllOf, Ask, question_of
 from alance.expr.logic import Junction
 from alance.expr.tree import FAILURES, Problem
@@ -31,13 +31,15 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.expr import Predicate
+    from alance.expr import Predicate, arrow_parts
     from alance.expr.index_query import Question
     from alance.expr.tree import Node
     from alance.ops.lookup.segments import Segment, Segments
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     ByPath = Mapping[tuple[str, ...], Sequence[Sequence[Segment]]]
+else:
+    arrow_parts = Deferred("alance.expr.arrow_parts")
 
 USEFUL_ROWS: Final = 16 << 10  # so many rows are worth a lookup whatever the table has
 USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
@@ -136,7 +138,9 @@ async def _asked(
         condition: Node | None
         is_same = True
         if isinstance(predicate.condition, ArrowCondition):
-            implied = implied_by(predicate.condition.expression, snapshot.schema.known_arrow())
+            implied = arrow_parts.implied_by(
+                predicate.condition.expression, snapshot.schema.known_arrow()
+            )
             condition, is_same = (implied.node, implied.is_true) if implied else (None, False)
         else:
             condition = cast("Node", predicate.condition)

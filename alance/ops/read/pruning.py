@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 
+from alance.deferred import Deferred
 from alance.errors import CorruptFileError
 from alance.expr.arrow import ArrowCondition
-from alance.expr.arrow_parts import implied_by
 from alance.expr.pruning import Zones, check_of, may_match, num_checks
 from alance.expr.tree import plain_type
 from alance.file.zones import read_zones
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.arrays import Int64s, Mask
-    from alance.expr import Predicate
+    from alance.expr import Predicate, arrow_parts
     from alance.expr.pruning import Check
     from alance.expr.tree import Column
     from alance.file.columns import States
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
     Spans = Sequence[tuple[int, int]]
+else:
+    arrow_parts = Deferred("alance.expr.arrow_parts")
 
 NO_FIELD: Final = -1
 # Asking takes 100 us a fragment, 300 at first: as long as decoding so many bytes, or checking so
@@ -63,7 +65,7 @@ async def pruner_of(
     def build() -> Pruner | None:
         condition: object = predicate.condition
         if isinstance(condition, ArrowCondition):
-            implied = implied_by(condition.expression, schema)
+            implied = arrow_parts.implied_by(condition.expression, schema)
             condition = implied and implied.node
         check = check_of(condition)
         return None if check is None else Pruner.of(check, snapshot.schema)

@@ -25,10 +25,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SQL: Final = ("alance.expr.lexical", "alance.expr.build")
-GRAMMAR: Final = ("alance.expr.grammar", "alance.expr.functions")  # of texts that are not simple
+GRAMMAR: Final = (  # of texts that are not simple
+    "alance.expr.grammar",
+    "alance.expr.functions",
+    "alance.expr.type_names",
+)
 FILTER: Final = ("alance.ops.read.pruning", "alance.expr.simple")
 LOOK_UP: Final = "alance.ops.lookup.look_up"
-ENGINE: Final = "pyarrow.acero"  # runs pyarrow expressions
+ENGINE: Final = ("pyarrow.acero", "alance.expr.arrow_parts")  # of pyarrow expressions
 ARROW: Final = "alance.compute"  # what puts rows in another order
 OLDER_FILES: Final = (
     "alance.file.v2_0_open",
@@ -72,7 +76,7 @@ async def load_readers(
         if any(isinstance(text, str | Bound) for text in texts):
             needed += SQL
         if not all(isinstance(text, str | Bound | Among) for text in texts):
-            needed.append(ENGINE)
+            needed += ENGINE
     if not _loaded.issuperset(needed):
         await snapshot.engine.pool.load(*needed)
         _loaded.update(needed)
