@@ -160,7 +160,8 @@ FILTER_LOADS = """
 compute
 expr expr.arithmetic expr.arrow expr.build expr.casts expr.compare expr.exact expr.lexical
 expr.logic expr.nested expr.parameters expr.predicate expr.pruning expr.pruning_checks
-expr.pruning_sets expr.regex expr.simple expr.syntax expr.text expr.text_parts expr.tree expr.value_budget
+expr.pruning_sets expr.regex expr.simple expr.syntax expr.text expr.text_parts expr.tree
+expr.value_budget
 file.zones
 format.statistics
 ops.lookup ops.lookup.work ops.read.pruning
