@@ -93,11 +93,11 @@ class _Source:
             return _init(self.slotted, self._fields(), self._options)
         options = dict(self._options)
         if name != "__dataclass_params__":  # it says all of them; else few functions are compiled
-            is_hash, inherits = name == "__hash__", any(map(is_dataclass, self.slotted.__bases__))
-            options["frozen"] &= is_hash or inherits
-            options["eq"] = is_hash or name == "__eq__"
-            options["repr"] = name == "__repr__"
+            options["frozen"] &= any(map(is_dataclass, self.slotted.__bases__))
             options["init"] = False
+            options["eq"] = name == "__eq__"
+            options["repr"] = name == "__repr__"
+            options["unsafe_hash"] = name == "__hash__"  # it is the one of frozen classes
         twin: type = standard(**options)(_again(self.slotted, {**self._body}))
         return vars(twin)[name]
 
