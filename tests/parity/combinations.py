@@ -53,7 +53,7 @@ def covering(cases: list[Case], seed: int = 0) -> list[Case]:
     return chosen
 
 
-def traced(case: Case, call: int) -> AbstractContextManager[object]:
-    """What is around a call: a trace, or nothing."""
-    is_traced = case.traced == "always" or (case.traced != "never" and call % 2)
+def traced(which: str, call: int) -> AbstractContextManager[object]:
+    """What is around a call: a trace, or nothing; `which` calls are traced is one of TRACES."""
+    is_traced = which == "always" or (which != "never" and call % 2)
     return alance.trace() if is_traced else nullcontext()

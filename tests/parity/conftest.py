@@ -12,10 +12,11 @@ import pytest
 from obstore.store import MemoryStore
 
 import alance
+from tests.parity.stored import Stored, Writer
 from tests.parity.tables import write_table
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from lance import LanceDataset
 
@@ -28,6 +29,7 @@ class Tables:
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
         self._memories: dict[str, MemoryStore] = {}
+        self._stored: dict[str, Stored] = {}
 
     def path(self, version: str, size: str, history: str) -> Path:
         """The folder of a table, which is written when first asked for."""
@@ -45,6 +47,28 @@ class Tables:
     def theirs(self, path: Path) -> LanceDataset:
         """The table as pylance opens it."""
         return lance.dataset(path)
+
+    async def stored(self, case: Mapping[str, str]) -> Stored:
+        """A table with its model, which is written when first asked for."""
+        names = [case[name] for name in ("version", "kind", "shape", "history", "writer")]
+        name = f"stored {' '.join(names)}.lance"
+        if name not in self._stored:
+            path = Path(self.lab.root) / "lab" / name
+            self._stored[name] = await Writer(path, dict(case)).write()
+            self.lab.rescan()
+        return self._stored[name]
+
+    async def file(
+        self, table: Path, place: str, path: str, session: alance.Session
+    ) -> alance.FileReader:
+        """A data file, by its path in a table, as alance opens it there."""
+        if place == "local":
+            return await alance.FileReader.open(table / path, session=session)
+        if place == "lab":
+            options = self.lab.lance_options()
+            uri = f"s3://lab/{table.name}/{path}"
+            return await alance.FileReader.open(uri, storage_options=options, session=session)
+        return await alance.FileReader.open(f"t/{path}", store=self._memory(table), session=session)
 
     @asynccontextmanager
     async def ours(self, path: Path, place: str) -> AsyncIterator[alance.Dataset]:

@@ -41,7 +41,7 @@ async def check(tables: Tables, case: Case, folder: Path) -> None:
     async with tables.ours(path, case.place) as dataset:
         if case.traced == "every other call":  # after a scan, by what that has learned
             await dataset.to_table(["key"])
-        with traced(case, 1):
+        with traced(case.traced, 1):
             await dataset.optimize.compact_files(**options)
     lance.dataset(other).optimize.compact_files(**options)
     ours, theirs = content(tables.theirs(path), case), content(tables.theirs(other), case)

@@ -47,7 +47,7 @@ async def check(tables: Tables, case: Case, count: int) -> None:
         async with tables.ours(path, case.place) as dataset:
             for call, seed in enumerate(CALLS[type(read)]):
                 places, answer = answers.of(read, seed)
-                with traced(case, call):
+                with traced(case.traced, call):
                     result = await read.ours(dataset, places)
                 try:
                     assert_same(result, answer)
@@ -55,7 +55,7 @@ async def check(tables: Tables, case: Case, count: int) -> None:
                     error.add_note(f"call {call + 1} of {read}")
                     raise
     async with tables.ours(path, case.place) as dataset:
-        with traced(case, 1):
+        with traced(case.traced, 1):
             results = await asyncio.gather(
                 *(read.ours(dataset, answers.of(read, 0)[0]) for read in reads)
             )

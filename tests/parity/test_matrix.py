@@ -1,0 +1,99 @@
+"""Every way to read gives the rows that were written: tables of each file version and of columns of
+each kind, by either writer, with a history, wherever they lie, traced or not, cold or warm.
+"""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from tests.parity.columns import KINDS
+from tests.parity.combinations import PLACES, TRACES, traced
+from tests.parity.pairs import all_cases, pairs_of, pairwise
+from tests.parity.stored import FILES, HISTORIES
+from tests.parity.tables import VERSIONS
+from tests.parity.ways import WAYS, Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tests.parity.conftest import Tables
+
+pytestmark = pytest.mark.filterwarnings("ignore:file version 2.3 is unstable")
+
+DIMENSIONS: Final = {
+    "version": VERSIONS,
+    "kind": KINDS,
+    "shape": tuple(FILES),
+    "history": HISTORIES,
+    "writer": ("alance", "pylance"),
+    "place": PLACES,
+    "traced": TRACES,
+    # a session that knows nothing; one that was asked the same of others rows; one for all ways
+    "session": ("cold", "warm", "shared"),
+}
+REFUSED: Final = frozenset(
+    frozenset(pair)
+    for pair in (
+        (("version", "0.1"), ("kind", "special")),  # has neither blobs nor packed structs
+        (("version", "0.1"), ("kind", "no members")),  # cannot be read by either
+        (("writer", "pylance"), ("kind", "no members")),  # does not write them in lists
+    )
+)
+CHOSEN: Final = pairwise(DIMENSIONS, REFUSED)
+SHARES: Final = {
+    "small": 1,
+    "many": 2,
+    "large": 3,
+}  # of the ways: a table is read by each so many-th
+
+
+async def check(tables: Tables, case: Mapping[str, str], ways: Sequence[str]) -> None:
+    model = await tables.stored(case)
+    rng = random.Random(str(case))
+    names = rng.sample(ways, len(ways))
+    calls = {"cold": 1, "warm": 2, "shared": 1}[case["session"]]
+    sessions = [names] if case["session"] == "shared" else [[name] for name in names]
+    for several in sessions:
+        async with tables.ours(model.path, case["place"]) as dataset:
+            open_file = partial(tables.file, model.path, case["place"], session=dataset.session)
+            for name in several:
+                for call in range(calls):
+                    reading = Reading(dataset, model, rng, open_file)
+                    try:
+                        with traced(case["traced"], names.index(name) + call):
+                            await WAYS[name](reading)
+                    except BaseException as error:
+                        error.add_note(f"call {call + 1} of {name!r} of {case}")
+                        raise
+
+
+def label(case: Mapping[str, str]) -> str:
+    return ", ".join(case.values())
+
+
+@pytest.mark.parametrize("number", range(len(CHOSEN)), ids=lambda number: label(CHOSEN[number]))
+async def test_all_ways_give_the_rows(tables: Tables, number: int) -> None:
+    case = CHOSEN[number]
+    share = SHARES[case["shape"]]
+    await check(tables, case, [*WAYS][number % share :: share])
+
+
+def test_chosen_tables_have_every_pair() -> None:
+    chosen = set().union(*map(pairs_of, CHOSEN))
+    values = [(name, value) for name, several in DIMENSIONS.items() for value in several]
+    pairs = {frozenset((a, b)) for a in values for b in values if a[0] != b[0]}
+    assert chosen == pairs - REFUSED
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_all_ways_give_the_rows_of_all_tables(
+    tables: Tables, version: str, kind: str
+) -> None:
+    for case in all_cases({**DIMENSIONS, "version": (version,), "kind": (kind,)}, REFUSED):
+        await check(tables, case, [*WAYS])
