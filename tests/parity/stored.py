@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import lance
@@ -13,13 +14,21 @@ import alance
 from alance import operations
 from tests.parity.columns import columns
 from tests.reference.compare import assert_same
+from tests.reference.shapes import table_of_all_shapes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-# Rows of each file: small ones are read whole, large ones have several pages a column.
-FILES: Final = {"small": (120, 100, 80), "large": (1500, 300), "many": (7,) * 24}
+# Rows of each file: small ones are read whole, large ones have several pages a column; a page of
+# long ones is read in parts.
+FILES: Final = {
+    "small": (120, 100, 80),
+    "large": (1500, 300),
+    "many": (7,) * 24,
+    "long": (36_000, 4000),
+}
+MOST_ROWS: Final = 1800  # but of long ones
 HISTORIES: Final = ("plain", "deleted", "widened", "indexed")
 NUM_ADDED: Final = 40
 UNREADABLE: Final = {("no members", history) for history in HISTORIES} | {("deep", "widened")}
@@ -77,9 +86,18 @@ def first_rows(kind: str, version: str, shape: str) -> pa.Table:
 
 
 def _columns_of(kind: str, version: str, count: int) -> tuple[list[pa.Field], list[Any]]:
-    most = columns(kind, version, max(sum(sizes) for sizes in FILES.values()))
+    if kind == "long":
+        shapes = _long_columns(count)
+        shapes = shapes.drop_columns(["gaps"]) if version == "0.1" else shapes
+        return list(shapes.schema), shapes.columns
+    most = columns(kind, version, MOST_ROWS)
     table = own(most, 0, count)
     return list(table.schema), table.columns
+
+
+@lru_cache(maxsize=1)
+def _long_columns(count: int) -> pa.Table:
+    return table_of_all_shapes(count).drop_columns(["number"])
 
 
 def own(table: pa.Table, start: int, count: int) -> pa.Table:

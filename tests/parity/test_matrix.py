@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from tests.parity.columns import KINDS
 from tests.parity.combinations import PLACES, TRACES, traced
 from tests.parity.pairs import all_cases, pairs_of, pairwise
-from tests.parity.stored import FILES, HISTORIES
+from tests.parity.stored import HISTORIES
 from tests.parity.tables import VERSIONS
 from tests.parity.ways import WAYS, Reading
 
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:file version 2.3 is unstable")
 DIMENSIONS: Final = {
     "version": VERSIONS,
     "kind": KINDS,
-    "shape": tuple(FILES),
+    "shape": ("small", "large", "many"),
     "history": HISTORIES,
     "writer": ("alance", "pylance"),
     "place": PLACES,
@@ -77,9 +78,39 @@ def label(case: Mapping[str, str]) -> str:
 
 @pytest.mark.parametrize("number", range(len(CHOSEN)), ids=lambda number: label(CHOSEN[number]))
 async def test_all_ways_give_the_rows(tables: Tables, number: int) -> None:
-    case = CHOSEN[number]
-    share = SHARES[case["shape"]]
-    await check(tables, case, [*WAYS][number % share :: share])
+    await check(tables, CHOSEN[number], ways_of(number))
+
+
+def ways_of(number: int) -> list[str]:
+    """The ways by which a chosen table is read."""
+    share = SHARES[CHOSEN[number]["shape"]]
+    return [*WAYS][number % share :: share]
+
+
+# Of pages that are read in parts: what the chunks, rows and levels of a page are found by.
+LONG_WAYS: Final = [
+    *("part", "filter", "filter then columns", "limit of filter", "order", "rows of keys"),
+    *("file", "fragment", "rows with their ids"),
+    *(name for name in WAYS if name.startswith("take") and not name.endswith(": all")),
+]
+LONG: Final = [
+    {
+        "version": version,
+        "kind": "long",
+        "shape": "long",
+        "history": HISTORIES[number % len(HISTORIES)],
+        "writer": writer,
+        "place": PLACES[number % len(PLACES)],
+        "traced": "every other call",
+        "session": "shared",
+    }
+    for number, (version, writer) in enumerate(product(VERSIONS, DIMENSIONS["writer"]))
+]
+
+
+@pytest.mark.parametrize("number", range(len(LONG)), ids=lambda number: label(LONG[number]))
+async def test_rows_of_large_pages(tables: Tables, number: int) -> None:
+    await check(tables, LONG[number], LONG_WAYS[number % 2 :: 2])
 
 
 def test_chosen_tables_have_every_pair() -> None:
@@ -87,6 +118,17 @@ def test_chosen_tables_have_every_pair() -> None:
     values = [(name, value) for name, several in DIMENSIONS.items() for value in several]
     pairs = {frozenset((a, b)) for a in values for b in values if a[0] != b[0]}
     assert chosen == pairs - REFUSED
+
+
+def test_each_way_reads_tables_with_each_value() -> None:
+    read = {
+        (way, value)
+        for number, case in enumerate(CHOSEN)
+        for way in ways_of(number)
+        for value in case.items()
+    }
+    values = [(name, value) for name, several in DIMENSIONS.items() for value in several]
+    assert read == set(product(WAYS, values))
 
 
 @pytest.mark.soak
