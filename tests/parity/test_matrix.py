@@ -137,5 +137,7 @@ def test_each_way_reads_tables_with_each_value() -> None:
 async def test_all_ways_give_the_rows_of_all_tables(
     tables: Tables, version: str, kind: str
 ) -> None:
-    for case in all_cases({**DIMENSIONS, "version": (version,), "kind": (kind,)}, REFUSED):
-        await check(tables, case, [*WAYS])
+    """By a third of the ways each, in turn."""
+    dimensions = {**DIMENSIONS, "version": (version,), "kind": (kind,)}
+    for number, case in enumerate(all_cases(dimensions, REFUSED)):
+        await check(tables, case, [*WAYS][(number + number // 3) % 3 :: 3])
