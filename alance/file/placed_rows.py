@@ -24,7 +24,7 @@ from alance.format.layouts.paged_rows import PagedRows, PlacedRows
 from alance.format.plans import PLANS_A_TURN, TURN, together
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from alance.arrays import Int64s
     from alance.file.columns import States
@@ -165,13 +165,21 @@ class _Asked(NamedTuple):
                     is_whole = leaf.column.container.is_whole
                     other = at if leaf.leaf.multiplier != 1 else None
                     batches.setdefault((first, last, is_whole, other), []).append(at)
-        step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
-        every = [
-            _Batch(everywhere[first : first + step], 0, len(self.ends))
-            for first in range(0, len(everywhere), step)
-        ]
+        every = [_Batch(leaves, 0, len(self.ends)) for leaves in self._whole_fields(everywhere)]
         partial = [_Batch(leaves, first, last) for (first, last, *_), leaves in batches.items()]  # type: ignore[arg-type]
         return every + partial
+
+    def _whole_fields(self, leaves: Sequence[int]) -> Iterator[Sequence[int]]:
+        """Cut leaves into batches between fields, since a field is decoded from one plan."""
+        step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
+        inner = {at for form in self.tables[0].forms for at in form.leaves[1:]}
+        first = 0
+        while first < len(leaves):
+            last = first + step
+            while last < len(leaves) and leaves[last] in inner:
+                last += 1
+            yield leaves[first:last]
+            first = last
 
     def place(self, batch: _Batch) -> _kernels.RowPlan:
         """Where rows are, as far as their tables know."""

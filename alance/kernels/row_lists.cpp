@@ -2,6 +2,7 @@
 #include "row_page.hpp"
 
 #include <algorithm>
+#include <iterator>
 
 namespace alance {
 
@@ -18,13 +19,8 @@ int64_t counted(const uint16_t* levels, int64_t count, const Which& which) {
   return all;
 }
 
-int highest(const uint16_t* levels, int64_t count) {
-  uint16_t top = 0;
-  for (int64_t i = 0; i < count; ++i) top = std::max(top, levels[i]);
-  return top;
-}
+}  // namespace
 
-// The levels of a chunk, all 0 where there are none.
 const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
                           std::vector<uint16_t>& levels) {
   levels.resize(static_cast<size_t>(count + kLevelSlack));
@@ -34,8 +30,6 @@ const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
     read_levels(kind, bits, part, count, levels.data());
   return levels.data();
 }
-
-}  // namespace
 
 void RowPage::keep_lists(Kept first_values, const PageKind& kind) {
   if (values_ == Values::zipped || kind.reps <= 0 || kind.reps > static_cast<int>(Nulls::blocks) ||
@@ -68,6 +62,8 @@ void RowPage::decode_lists(const Chunk& chunk, const int64_t* rows, int64_t coun
   if (entries != 0 && (reps[0] == begin) == carries(chunk.number))
     fail(reps[0] == begin ? "begins with a row, expected the rest of one"
                           : "begins inside a row, expected a new one");
+  const auto begins = [=](uint16_t rep) { return rep == begin; };
+  const auto is_shown = [=](uint16_t def) { return def <= shown; };
   Walk walk;
   int64_t row = first_rows_.data()[chunk.number] - 1, value = 0, k = 0, e = 0;
   bool taking = open;
@@ -75,28 +71,44 @@ void RowPage::decode_lists(const Chunk& chunk, const int64_t* rows, int64_t coun
     if (!taking) {  // over entries of which no wanted row begins
       for (const int64_t step : kSteps)
         while (e + step <= entries) {
-          const int64_t begun = counted(reps + e, step, [=](uint16_t rep) { return rep == begin; });
+          const int64_t begun = counted(reps + e, step, begins);
           if (row + begun >= rows[k]) break;
           row += begun;
-          value += counted(defs + e, step, [=](uint16_t def) { return def <= shown; });
+          value += counted(defs + e, step, is_shown);
           e += step;
         }
+      for (; e < entries && !(reps[e] == begin && ++row == rows[k]); ++e) value += is_shown(defs[e]);
       if (e == entries) break;
+      ++k;
     }
-    const bool is_visible = defs[e] <= shown;
-    if (reps[e] == begin) {
-      taking = k < count && rows[k] == ++row;
-      k += taking;
-      if (!taking && k == count) break;
+    // The entries of this row, and of wanted rows right behind it.
+    int64_t stop = e + 1;
+    if (count - k == rows_until(chunk.number) - 1 - row) {
+      const int64_t begun = counted(reps + stop, entries - stop, begins);
+      row += begun;
+      if (begun < count - k) break;
+      k = count;
+      stop = entries;
     }
-    if (taking) {
-      sink.rep.push_back(reps[e]);
-      sink.def.push_back(defs[e]);
-      if (is_visible && defs[e] != 0) sink.null();
-      if (defs[e] == 0) emit(chunk, value, walk, sink);
+    for (; stop < entries; ++stop) {
+      if (reps[stop] != begin) continue;
+      if (k == count || rows[k] != row + 1) break;
+      ++row;
+      ++k;
     }
-    value += is_visible;
-    ++e;
+    sink.rep.insert(sink.rep.end(), reps + e, reps + stop);
+    sink.def.insert(sink.def.end(), defs + e, defs + stop);
+    const int64_t num_shown = counted(defs + e, stop - e, is_shown);
+    const uint16_t* levels = defs + e;
+    if (num_shown != stop - e) {
+      sink.visible.clear();
+      std::copy_if(defs + e, defs + stop, std::back_inserter(sink.visible), is_shown);
+      levels = sink.visible.data();
+    }
+    emit_values(chunk, value, num_shown, levels, walk, sink);
+    value += num_shown;
+    e = stop;
+    taking = false;
   }
   if (k < count) fail(text(row + 1) + " rows begin up to its end, expected more");
 }

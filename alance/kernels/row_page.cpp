@@ -6,6 +6,12 @@ namespace alance {
 
 using namespace cells;
 
+namespace {
+
+constexpr int64_t kRun = 32;  // neighbours; fewer are decoded one by one
+
+}  // namespace
+
 RowPage::RowPage(std::shared_ptr<ChunkTable> table, int64_t start, int64_t size,
                  int64_t num_rows, const PageKind& kind, std::shared_ptr<const Symbols> symbols)
     : RowPage(Kept(table->rows()), Kept(table->first_bytes), start, size, num_rows, kind) {
@@ -178,15 +184,42 @@ void RowPage::decode(int64_t number, Part bytes, const int64_t* rows, int64_t co
   const Chunk chunk = open_chunk(number, bytes);
   if (max_rep_ != 0) return decode_lists(chunk, rows, count, open, sink);
   cells::Walk levels, values;
-  for (int64_t k = 0; k < count; ++k) {
-    const int64_t i = rows[k] - first_rows_.data()[number];
-    const uint64_t level = level_at(nulls_, level_bits_, chunk.nulls, chunk.entries, i, levels);
-    if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(level));
-    if (level != 0)
-      absent(level, sink);
-    else
-      emit(chunk, i, values, sink);
+  const int64_t origin = first_rows_.data()[number];
+  const uint16_t* all = nullptr;  // levels of the chunk
+  for (int64_t k = 0, end = 0; k < count; k = end) {
+    for (end = k + 1; end < count && rows[end] == rows[end - 1] + 1;) ++end;
+    if (end - k < kRun) {
+      for (int64_t at = k; at < end; ++at) {
+        const int64_t i = rows[at] - origin;
+        const uint64_t level = level_at(nulls_, level_bits_, chunk.nulls, chunk.entries, i, levels);
+        if (sink.with_levels) sink.def.push_back(static_cast<uint16_t>(level));
+        if (level != 0)
+          absent(level, sink);
+        else
+          emit(chunk, i, values, sink);
+      }
+      continue;
+    }
+    if (all == nullptr) {
+      all = levels_of(nulls_, level_bits_, chunk.nulls, chunk.entries, sink.chunk_def);
+      if (const int top = highest(all, chunk.entries); top > max_level_)
+        absent(static_cast<uint64_t>(top), sink);
+    }
+    const uint16_t* own = all + (rows[k] - origin);
+    if (sink.with_levels) sink.def.insert(sink.def.end(), own, own + (end - k));
+    emit_run(chunk, rows[k] - origin, end - k, own, sink);
   }
+}
+
+// Values one by one, or as a run where they are many; null where their level is not 0.
+void RowPage::emit_values(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                          cells::Walk& walk, Sink& sink) const {
+  if (count >= kRun) return emit_run(chunk, first, count, levels, sink);
+  for (int64_t i = 0; i < count; ++i)
+    if (levels[i] == 0)
+      emit(chunk, first + i, walk, sink);
+    else
+      sink.null();
 }
 
 void RowPage::absent(uint64_t level, Sink& sink) const {

@@ -2,6 +2,7 @@
 // decoded without the others. A chunk may have 4096 values, so decoding all of it for one row would
 // take most of the time of a take.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <vector>
@@ -34,7 +35,7 @@ struct Sink {
   std::vector<int64_t> offsets;
   std::vector<uint8_t> valid;  // 1 is valid
   std::vector<uint16_t> rep, def;
-  std::vector<uint16_t> chunk_rep, chunk_def;  // of the chunk that is decoded, with lists
+  std::vector<uint16_t> chunk_rep, chunk_def, visible;  // of the chunk that is decoded
   bool has_nulls = false;
 
   // Makes it empty, for about so many rows of values of a width.
@@ -73,11 +74,45 @@ struct Sink {
     offsets.push_back(static_cast<int64_t>(bytes.size()));
     if (!with_levels) valid.push_back(1);
   }
+
+  // Makes room for values of a width; their validity is told by `end_run`.
+  uint8_t* begin_run(int64_t count) {
+    const size_t used = bytes.size();
+    bytes.resize(used + static_cast<size_t>(count * width));
+    return bytes.data() + used;
+  }
+  // Appends neighbouring strings with offsets that begin anywhere.
+  template <typename Load>
+  void string_run(const uint8_t* from, int64_t size, int64_t count, const Load& offset) {
+    const int64_t before = static_cast<int64_t>(bytes.size()) - int64_t{offset(0)};
+    bytes.insert(bytes.end(), from, from + size);
+    const size_t used = offsets.size();
+    offsets.resize(used + static_cast<size_t>(count));
+    int64_t* out = offsets.data() + used;
+    for (int64_t i = 0; i < count; ++i) out[i] = int64_t{offset(i + 1)} + before;
+  }
+  // `levels`: of the values that were appended, not 0 of nulls; null: all are valid.
+  void end_run(const uint16_t* levels, int64_t count) {
+    has_nulls |= levels != nullptr;
+    if (with_levels) return;
+    const size_t used = valid.size();
+    valid.resize(used + static_cast<size_t>(count), 1);
+    for (int64_t i = 0; levels && i < count; ++i) valid[used + static_cast<size_t>(i)] = levels[i] == 0;
+  }
 };
 
 // All levels of a chunk; there is room for `kLevelSlack` more.
 void read_levels(Nulls kind, int bits, Part part, int64_t count, uint16_t* out);
 constexpr int64_t kLevelSlack = 1024;
+
+// The same in a buffer that is used again; all 0 where the chunk has none.
+const uint16_t* levels_of(Nulls kind, int bits, Part part, int64_t count,
+                          std::vector<uint16_t>& levels);
+inline int highest(const uint16_t* levels, int64_t count) {
+  uint16_t top = 0;
+  for (int64_t i = 0; i < count; ++i) top = std::max(top, levels[i]);
+  return top;
+}
 
 class RangeSink;
 template <typename Offset>
@@ -207,6 +242,15 @@ class RowPage {
   void absent(uint64_t level, Sink& sink) const;
   void emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const;
   void emit_string(Part values, int64_t count, int64_t i, Sink& sink) const;
+  void emit_values(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                   cells::Walk& walk, Sink& sink) const;
+  void emit_run(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                Sink& sink) const;
+  template <typename Offset>
+  bool emit_strings(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                    Sink& sink) const;
+  void emit_items(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                  Sink& sink) const;
   void emit_bits(uint64_t value, Sink& sink) const;
   void emit_item(uint64_t index, Sink& sink) const;
 

@@ -152,6 +152,93 @@ void RowPage::read_nulls(const std::vector<Slice>& slices, RangeSink& sink) cons
   }
 }
 
+// Appends neighbouring values of a chunk; null, and of zeros, where their level is not 0.
+void RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                       Sink& sink) const {
+  if (count > chunk.values - first)
+    corrupt("value " + text(first + count - 1) + " of a chunk of " + text(chunk.values));
+  if (highest(levels, count) == 0) levels = nullptr;
+  if (items_kind_ != Items::none) {
+    emit_items(chunk, first, count, levels, sink);
+  } else if (sink.width == 0) {
+    const bool is_done = bits_ == 32 ? emit_strings<int32_t>(chunk, first, count, levels, sink)
+                                     : emit_strings<int64_t>(chunk, first, count, levels, sink);
+    if (!is_done) return;
+  } else {
+    uint8_t* out = sink.begin_run(count);
+    if (bits_ == 1) {
+      check_flat(chunk);
+      for (int64_t i = 0; i < count; ++i)
+        out[i] = chunk.first.data[(first + i) / 8] >> ((first + i) % 8) & 1;
+    } else {
+      read_words({chunk, first, first + count}, out);
+    }
+    for (int64_t i = 0; levels && i < count; ++i)
+      if (levels[i] != 0) std::fill_n(out + i * sink.width, sink.width, uint8_t{0});
+  }
+  sink.end_run(levels, count);
+}
+
+// Strings of a chunk; false where they were given one by one, since nulls among them have bytes.
+template <typename Offset>
+bool RowPage::emit_strings(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                           Sink& sink) const {
+  constexpr int64_t kWord = sizeof(Offset);
+  const Part values = chunk.first;
+  string_span<Offset>(values.data, values.size, chunk.values);
+  const uint8_t* offsets = values.data + kWord * first;
+  if (!rises<Offset>(offsets, count)) corrupt("variable: offsets decrease");
+  const auto offset = [&](int64_t i) { return load<Offset>(offsets + kWord * i); };
+  const int64_t begin = offset(0), end = offset(count);
+  if (begin < kWord * (chunk.values + 1) || end > values.size)
+    corrupt("variable: values from " + text(begin) + " to " + text(end) + " in a chunk of " +
+            text(values.size) + " bytes");
+  bool are_empty = true;
+  for (int64_t i = 0; levels && i < count; ++i)
+    are_empty &= levels[i] == 0 || offset(i) == offset(i + 1);
+  if (!are_empty) {
+    for (int64_t i = 0; i < count; ++i)
+      if (levels[i] == 0)
+        emit_string(values, chunk.values, first + i, sink);
+      else
+        sink.null();
+    return false;
+  }
+  if (symbols_) {
+    const std::vector<fsst::Stream> stream{{values.data + begin, values.data + end, offsets, count}};
+    auto decoded = fsst::decode_streams<Offset>(symbols_->table, symbols_->num_codes, stream, count,
+                                                values.data + values.size);
+    sink.string_run(decoded.bytes.data(), decoded.size, count,
+                    [&](int64_t i) { return decoded.offsets[i]; });
+  } else {
+    sink.string_run(values.data + begin, end - begin, count, offset);
+  }
+  return true;
+}
+
+// The items that indices of a chunk mean.
+void RowPage::emit_items(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+                         Sink& sink) const {
+  const auto is_valid = [=](int64_t i) { return levels == nullptr || levels[i] == 0; };
+  Owned<uint8_t> words(count * (bits_ / 8));
+  read_words({chunk, first, first + count}, words.data());
+  with_word(words.data(), [&](auto* indices) {
+    dictionary::settle(indices, count, num_items_, is_valid);
+    const auto expand = [&](const auto* offsets) {
+      const dictionary::Strings items(offsets, num_items_, items_.data(),
+                                      static_cast<int64_t>(items_.size()));
+      auto [starts, bytes] = items.template expand<int64_t>(indices, count, is_valid);
+      sink.string_run(bytes.data(), starts[count], count, [&](int64_t i) { return starts[i]; });
+    };
+    if (items_kind_ == Items::strings_32) return expand(offsets_32_.data());
+    if (items_kind_ == Items::strings_64) return expand(offsets_64_.data());
+    uint8_t* out = sink.begin_run(count);
+    if (num_items_) dictionary::gather(items_.data(), item_width_, indices, count, out);
+    for (int64_t i = 0; i < count; ++i)
+      if (!is_valid(i)) std::fill_n(out + i * item_width_, item_width_, uint8_t{0});
+  });
+}
+
 void RowPage::check_flat(const Chunk& chunk) const {
   if (chunk.first.size != bytes_of_bits(chunk.values * bits_))
     corrupt("flat: " + text(chunk.first.size) + " bytes of " + text(chunk.values) + " values");
