@@ -18,7 +18,7 @@ from alance import _kernels
 from alance.errors import AlanceError
 from alance.format.layouts import MAX_SHARED_BYTES, mini_block, page_layout
 from alance.format.layouts.miniblock_task import TOO_MANY, AlikePages, Joined, decode_together
-from alance.format.plans import answered, cut
+from alance.format.plans import ByteRange, NotAtHand, answered, cut
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
     from alance.format.layouts.miniblock import MiniBlockPage
+    from alance.format.plans import Extent
 
 
 class PageTables(NamedTuple):
@@ -122,6 +123,26 @@ class FilePages:
             lambda ranges: [cut(span, content.content, content.first) for span in ranges],
         )
         return task.decode()
+
+    def cut(self, extents: Sequence[Extent]) -> list[memoryview]:
+        """Return the bytes of extents that lie in the contents.
+
+        Raises:
+            NotAtHand: bytes that no content has.
+        """
+        return [
+            self._cut(extent)
+            if isinstance(extent, ByteRange)
+            else memoryview(b"".join(map(self._cut, extent.ranges())))
+            for extent in extents
+        ]
+
+    def _cut(self, extent: ByteRange) -> memoryview:
+        for content in self.contents:
+            end = content.first + len(content.content)
+            if content.path == extent.path and content.first <= extent.start and extent.stop <= end:
+                return cut(extent, content.content, content.first)
+        raise NotAtHand
 
     def gather(self, buffers: Int64s, contents: Int64s) -> Joined:
         """Buffers end to end, each of the content of a number."""

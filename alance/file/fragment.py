@@ -22,6 +22,7 @@ from alance.file.ranged import NO_ROWS, RangedRows, loads_of_range, read_ranges
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows
 from alance.format.plans import PLANS_A_TURN, TURN, all_read, joined_spans, together
+from alance.format.schema import Schema
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from alance.format.layouts.base import DecodeTask, PageValues
     from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Pieces, Plan, Reader
-    from alance.format.schema import Schema
 
     Found: TypeAlias = list[DecodeTask] | PagedRows | FieldRows | LeafPages | Parts
 
@@ -221,6 +221,19 @@ class OpenFragment:
     def tables(self) -> PageTables:
         """What is known of the pages."""
         return PageTables(self.schema.fields, self.leaves)
+
+    @cached_property
+    def nested(self) -> OpenFragment | None:
+        """The nested fields whose arrays kernels make, as a fragment; None without any."""
+        numbers = [
+            number for form in self.tables.forms if len(form.tree) > 1 for number in form.leaves
+        ]
+        if not numbers:
+            return None
+        fields = tuple([form.field for form in self.tables.forms if len(form.tree) > 1])
+        ids = tuple([self.leaf_ids[number] for number in numbers])
+        leaves = tuple([self.leaves[number] for number in numbers])
+        return OpenFragment(Schema(fields, {}), self.num_rows, leaves, ids)
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
         """Plan single rows, with all that is to be read for them; see `take_rows`."""

@@ -15,7 +15,7 @@ from alance.errors import CorruptFileError
 from alance.file.columns import OpenColumn
 from alance.file.file_pages import Content, FilePages
 from alance.file.fragment import FragmentTask
-from alance.file.joined_rows import JoinedRows, joined
+from alance.file.joined_rows import JoinedNested, JoinedRows, joined
 from alance.format.coalesce import coalesce
 from alance.format.plans import ByteRange
 
@@ -58,8 +58,11 @@ def read_together(fragments: Sequence[OpenFragment]) -> Plan[FragmentTask]:
     pages = yield from _with_contents([*chain.from_iterable(columns)], kernel)
     num_rows = sum(fragment.num_rows for fragment in fragments)
     in_files = [[column.column.index for column in of_leaf] for of_leaf in columns]
-    part, leaves = joined(fragments[0].schema, fields, in_files, pages, num_rows)
-    ranged = JoinedRows([part] if part else [], num_rows)
+    nested = fragments[0].nested if len(fragments) == 1 and num_rows else None
+    beside = () if nested is None else nested.leaf_ids
+    part, leaves = joined(fragments[0].schema, fields, in_files, pages, num_rows, beside)
+    of_nested = None if nested is None else JoinedNested(nested, pages)
+    ranged = JoinedRows([part] if part else [], num_rows, of_nested)
     return FragmentTask(fragments[0].schema, num_rows, leaves, ranged)
 
 

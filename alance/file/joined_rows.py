@@ -15,14 +15,16 @@ import pyarrow as pa
 from alance.file.batches import completed
 from alance.file.fragment import FragmentTask
 from alance.file.ranged_columns import NO_FORM, imported, range_form, stored_schema
+from alance.file.recall import OwnStates
 from alance.format.layouts import whole_form
+from alance.format.plans import all_read, answered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from alance import _kernels
     from alance.file.file_pages import FilePages
-    from alance.file.fragment import Found
+    from alance.file.fragment import Found, OpenFragment
     from alance.format.field import Field
     from alance.format.schema import Schema
 
@@ -102,16 +104,47 @@ class JoinedLeaves(NamedTuple):
         }
 
 
+class JoinedNested(NamedTuple):
+    """All rows of nested fields of one fragment, for a row plan.
+
+    A plan has a call for all leaves, where pages that are decoded leaf by leaf take some 380 calls
+    of Python each: 300 leaves of 2 000 rows take a fifth of the time. Several fragments would need
+    a table for each page, so their pages are joined instead.
+
+    Attributes:
+        fragment: of these fields alone.
+        pages: whose contents have all bytes of the fields.
+    """
+
+    fragment: OpenFragment
+    pages: FilePages
+
+    def take(self) -> FragmentTask:
+        """Plan the rows and cut their bytes; CPU work.
+
+        Raises:
+            CorruptFileError: bytes that contradict the format.
+        """
+        fragment = self.fragment
+        with fragment.tables.lock:
+            taking = fragment.take(np.arange(fragment.num_rows), OwnStates(), guess=False)
+            return answered(taking, self.pages.cut)
+
+
 class JoinedRows(NamedTuple):
     """All rows of some files: what the kernel decodes of them at once."""
 
     parts: Sequence[JoinedLeaves]
     num_rows: int
+    nested: JoinedNested | None = None
 
     @property
     def num_bytes(self) -> int:
         """Bytes of the files that are decoded."""
-        return sum(len(content.content) for part in self.parts for content in part.pages.contents)
+        pages = [part.pages for part in self.parts]
+        if not pages and self.nested is not None:
+            pages = [self.nested.pages]
+        return sum(len(content.content) for own in pages for content in own.contents)
 
     def batch(
         self, schema: Schema, column: Callable[[Field], pa.Array | None]
@@ -119,6 +152,12 @@ class JoinedRows(NamedTuple):
         """The batch of a schema; see `RangedRows.batch`."""
         batches: list[tuple[Sequence[Field], pa.RecordBatch]] = []
         leaves: dict[int, Found] = {}
+        of_nested: frozenset[int] = frozenset()
+        if self.nested is not None:
+            task = self.nested.take()
+            batches += [(own.fields, own.decode(all_read, task.schema)) for own in task.columns]
+            leaves |= task.leaves
+            of_nested = frozenset([field.id for field in task.schema.fields])
         for part in self.parts:
             batch = part.decode()
             if batch is None:
@@ -129,7 +168,11 @@ class JoinedRows(NamedTuple):
         return completed(
             schema,
             batches,
-            lambda field: single.column(field) if field.id in leaves else column(field),
+            lambda field: (
+                single.column(field)
+                if field.id in leaves or field.id in of_nested
+                else column(field)
+            ),
         )
 
 
@@ -139,12 +182,14 @@ def joined(
     columns: Sequence[Sequence[int]],
     pages: FilePages,
     num_rows: int,
+    beside: Collection[int] = (),
 ) -> tuple[JoinedLeaves | None, dict[int, Found]]:
     """What the kernel decodes of the leaves of files at once, and the pages of the others.
 
     Args:
         fields: of the leaves that have pages.
         columns: of each, its number in each file.
+        beside: ids of leaves that are decoded elsewhere.
     """
     forms = LeafForms.of(schema, fields)
     pages_as = [*map(whole_form, pages.kernel.descriptions)]
@@ -153,6 +198,7 @@ def joined(
     leaves: dict[int, Found] = {
         fields[number].id: pages.leaf(number, fields[number], columns[number])
         for number in sorted(others)
+        if fields[number].id not in beside
     }
     if not numbers:
         return None, leaves
