@@ -53,11 +53,6 @@ def forms_of(fields: Iterable[Field], leaves: Sequence[OpenLeaf]) -> Iterator[Fi
             yield FieldForm(field, tree, [*map(numbers.__getitem__, ids)], widths, texts)
 
 
-def is_nested_form(field: Field) -> bool:
-    """True for a list or struct whose arrays kernels make."""
-    return len(field.derive("form", _told)[0]) > 1
-
-
 def _told(field: Field) -> _Told:
     """What the schema says: nodes, ids, widths and texts; `_NOT_MADE` of other fields."""
     nodes = [*_nodes(field)]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import completed, empty_columns, in_order, leaf_bytes, one_array
 from alance.file.columns import OpenColumn
+from alance.file.field_forms import forms_of
 from alance.file.leaves import OpenLeaf, Parts
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
 from alance.file.open import ColumnsOf, FileOf, open_columns_of, open_files
@@ -222,18 +223,20 @@ class OpenFragment:
         """What is known of the pages."""
         return PageTables(self.schema.fields, self.leaves)
 
-    @cached_property
+    @property
     def nested(self) -> OpenFragment | None:
-        """The nested fields whose arrays kernels make, as a fragment; None without any."""
-        numbers = [
-            number for form in self.tables.forms if len(form.tree) > 1 for number in form.leaves
-        ]
-        if not numbers:
+        """The nested fields whose arrays kernels make, as a new fragment; None without any.
+
+        It knows nothing of the pages yet, and leaves what it learns of them to nobody.
+        """
+        forms = [form for form in forms_of(self.schema.fields, self.leaves) if len(form.tree) > 1]
+        if not forms:
             return None
-        fields = tuple([form.field for form in self.tables.forms if len(form.tree) > 1])
+        numbers = [number for form in forms for number in form.leaves]
         ids = tuple([self.leaf_ids[number] for number in numbers])
         leaves = tuple([self.leaves[number] for number in numbers])
-        return OpenFragment(Schema(fields, {}), self.num_rows, leaves, ids)
+        schema = Schema(tuple([form.field for form in forms]), {})
+        return OpenFragment(schema, self.num_rows, leaves, ids)
 
     def take(self, rows: Int64s, states: States, *, guess: bool = True) -> Plan[FragmentTask]:
         """Plan single rows, with all that is to be read for them; see `take_rows`."""

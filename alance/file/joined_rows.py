@@ -125,10 +125,8 @@ class JoinedNested(NamedTuple):
         Raises:
             CorruptFileError: bytes that contradict the format.
         """
-        fragment = self.fragment
-        with fragment.tables.lock:
-            taking = fragment.take(np.arange(fragment.num_rows), OwnStates(), guess=False)
-            return answered(taking, self.pages.cut)
+        rows = np.arange(self.fragment.num_rows)
+        return answered(self.fragment.take(rows, OwnStates(), guess=False), self.pages.cut)
 
 
 class JoinedRows(NamedTuple):
