@@ -45,7 +45,8 @@ def test_no_kernels_but_these_read_files_or_folders() -> None:
 
 def test_the_kernels_that_read_files_know_nothing_of_the_format() -> None:
     included = re.findall(r'#include "([^"]+)"', code_of(PACKAGE / "kernels" / "pieces.cpp"))
-    assert set(included) == {"owned.hpp", "positions.hpp", "source.hpp"}
+    assert set(included) == {"coalesce.hpp", "owned.hpp", "positions.hpp", "source.hpp"}
+    assert '#include "' not in code_of(PACKAGE / "kernels" / "coalesce.hpp")
     assert '#include "' not in code_of(PACKAGE / "kernels" / "positions.hpp")
     included = re.findall(r'#include "([^"]+)"', code_of(PACKAGE / "kernels" / "folders.cpp"))
     assert included == ["owned.hpp"]

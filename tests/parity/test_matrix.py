@@ -45,11 +45,6 @@ REFUSED: Final = frozenset(
     )
 )
 CHOSEN: Final = pairwise(DIMENSIONS, REFUSED)
-SHARES: Final = {
-    "small": 1,
-    "many": 2,
-    "large": 3,
-}  # of the ways: a table is read by each so many-th
 
 
 async def check(tables: Tables, case: Mapping[str, str], ways: Sequence[str]) -> None:
@@ -76,15 +71,26 @@ def label(case: Mapping[str, str]) -> str:
     return ", ".join(case.values())
 
 
+def ways_of_tables() -> list[list[str]]:
+    """Ways by which each chosen table is read: few, but each way reads tables with each value."""
+    ways: list[list[str]] = [[] for _ in CHOSEN]
+    for turn, way in enumerate(WAYS):
+        unread = {pair for case in CHOSEN for pair in case.items()}
+        order = [(turn + number) % len(CHOSEN) for number in range(len(CHOSEN))]
+        while unread:
+            added = [len(unread & CHOSEN[number].items()) for number in order]
+            number = order[added.index(max(added))]
+            ways[number].append(way)
+            unread -= CHOSEN[number].items()
+    return ways
+
+
+WAYS_OF: Final = ways_of_tables()
+
+
 @pytest.mark.parametrize("number", range(len(CHOSEN)), ids=lambda number: label(CHOSEN[number]))
 async def test_all_ways_give_the_rows(tables: Tables, number: int) -> None:
-    await check(tables, CHOSEN[number], ways_of(number))
-
-
-def ways_of(number: int) -> list[str]:
-    """The ways by which a chosen table is read."""
-    share = SHARES[CHOSEN[number]["shape"]]
-    return [*WAYS][number % share :: share]
+    await check(tables, CHOSEN[number], WAYS_OF[number])
 
 
 # Of pages that are read in parts: what the chunks, rows and levels of a page are found by.
@@ -124,7 +130,7 @@ def test_each_way_reads_tables_with_each_value() -> None:
     read = {
         (way, value)
         for number, case in enumerate(CHOSEN)
-        for way in ways_of(number)
+        for way in WAYS_OF[number]
         for value in case.items()
     }
     values = [(name, value) for name, several in DIMENSIONS.items() for value in several]
