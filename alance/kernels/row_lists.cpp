@@ -85,8 +85,10 @@ void RowPage::decode_lists(const Chunk& chunk, const int64_t* rows, int64_t coun
     int64_t stop = e + 1;
     if (count - k == rows_until(chunk.number) - 1 - row) {
       const int64_t begun = counted(reps + stop, entries - stop, begins);
+      if (begun != count - k)
+        fail(text(row + 1 + begun) + " rows begin up to its end, expected " +
+             text(row + 1 + count - k));
       row += begun;
-      if (begun < count - k) break;
       k = count;
       stop = entries;
     }
