@@ -202,19 +202,18 @@ void RowPage::decode(int64_t number, Part bytes, const int64_t* rows, int64_t co
     }
     if (all == nullptr) {
       all = levels_of(nulls_, level_bits_, chunk.nulls, chunk.entries, sink.chunk_def);
-      if (const int top = highest(all, chunk.entries); top > max_level_)
-        absent(static_cast<uint64_t>(top), sink);
+      check_level(static_cast<uint64_t>(highest(all, chunk.entries)));
     }
     const uint16_t* own = all + (rows[k] - origin);
     if (sink.with_levels) sink.def.insert(sink.def.end(), own, own + (end - k));
-    emit_run(chunk, rows[k] - origin, end - k, own, sink);
+    emit_values(chunk, rows[k] - origin, end - k, own, values, sink);
   }
 }
 
 // Values one by one, or as a run where they are many; null where their level is not 0.
 void RowPage::emit_values(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                           cells::Walk& walk, Sink& sink) const {
-  if (count >= kRun) return emit_run(chunk, first, count, levels, sink);
+  if (count >= kRun && emit_run(chunk, first, count, levels, sink)) return;
   for (int64_t i = 0; i < count; ++i)
     if (levels[i] == 0)
       emit(chunk, first + i, walk, sink);
@@ -222,9 +221,13 @@ void RowPage::emit_values(const Chunk& chunk, int64_t first, int64_t count, cons
       sink.null();
 }
 
-void RowPage::absent(uint64_t level, Sink& sink) const {
+void RowPage::check_level(uint64_t level) const {
   if (level > static_cast<uint64_t>(max_level_))
     corrupt("definition level " + std::to_string(level) + ", the layers use " + text(max_level_));
+}
+
+void RowPage::absent(uint64_t level, Sink& sink) const {
+  check_level(level);
   sink.null();
 }
 

@@ -239,12 +239,13 @@ class RowPage {
   void decode_lists(const Chunk& chunk, const int64_t* rows, int64_t count, bool open,
                     Sink& sink) const;
   void decode_zipped(Part bytes, Sink& sink) const;
+  void check_level(uint64_t level) const;
   void absent(uint64_t level, Sink& sink) const;
   void emit(const Chunk& chunk, int64_t i, cells::Walk& walk, Sink& sink) const;
   void emit_string(Part values, int64_t count, int64_t i, Sink& sink) const;
   void emit_values(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                    cells::Walk& walk, Sink& sink) const;
-  void emit_run(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+  bool emit_run(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                 Sink& sink) const;
   template <typename Offset>
   bool emit_strings(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,

@@ -152,8 +152,9 @@ void RowPage::read_nulls(const std::vector<Slice>& slices, RangeSink& sink) cons
   }
 }
 
-// Appends neighbouring values of a chunk; null, and of zeros, where their level is not 0.
-void RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
+// Appends neighbouring values of a chunk; null, and of zeros, where their level is not 0. False where
+// they have to be given one by one: nulls among strings have bytes.
+bool RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                        Sink& sink) const {
   if (count > chunk.values - first)
     corrupt("value " + text(first + count - 1) + " of a chunk of " + text(chunk.values));
@@ -161,9 +162,9 @@ void RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
   if (items_kind_ != Items::none) {
     emit_items(chunk, first, count, levels, sink);
   } else if (sink.width == 0) {
-    const bool is_done = bits_ == 32 ? emit_strings<int32_t>(chunk, first, count, levels, sink)
-                                     : emit_strings<int64_t>(chunk, first, count, levels, sink);
-    if (!is_done) return;
+    if (!(bits_ == 32 ? emit_strings<int32_t>(chunk, first, count, levels, sink)
+                      : emit_strings<int64_t>(chunk, first, count, levels, sink)))
+      return false;
   } else {
     uint8_t* out = sink.begin_run(count);
     if (bits_ == 1) {
@@ -177,9 +178,10 @@ void RowPage::emit_run(const Chunk& chunk, int64_t first, int64_t count, const u
       if (levels[i] != 0) std::fill_n(out + i * sink.width, sink.width, uint8_t{0});
   }
   sink.end_run(levels, count);
+  return true;
 }
 
-// Strings of a chunk; false where they were given one by one, since nulls among them have bytes.
+// Strings of a chunk; false as of `emit_run`.
 template <typename Offset>
 bool RowPage::emit_strings(const Chunk& chunk, int64_t first, int64_t count, const uint16_t* levels,
                            Sink& sink) const {
@@ -193,17 +195,8 @@ bool RowPage::emit_strings(const Chunk& chunk, int64_t first, int64_t count, con
   if (begin < kWord * (chunk.values + 1) || end > values.size)
     corrupt("variable: values from " + text(begin) + " to " + text(end) + " in a chunk of " +
             text(values.size) + " bytes");
-  bool are_empty = true;
   for (int64_t i = 0; levels && i < count; ++i)
-    are_empty &= levels[i] == 0 || offset(i) == offset(i + 1);
-  if (!are_empty) {
-    for (int64_t i = 0; i < count; ++i)
-      if (levels[i] == 0)
-        emit_string(values, chunk.values, first + i, sink);
-      else
-        sink.null();
-    return false;
-  }
+    if (levels[i] != 0 && offset(i) != offset(i + 1)) return false;
   if (symbols_) {
     const std::vector<fsst::Stream> stream{{values.data + begin, values.data + end, offsets, count}};
     auto decoded = fsst::decode_streams<Offset>(symbols_->table, symbols_->num_codes, stream, count,
