@@ -7,6 +7,7 @@ one. Whole leaves of plain values are decoded by one call, see `joined_rows`.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -137,11 +138,18 @@ class FilePages:
             for extent in extents
         ]
 
+    @cached_property
+    def _begins(self) -> list[tuple[str, int, int]]:
+        """Path, first byte and number of each content, in order."""
+        return sorted((path, first, at) for at, (path, _, _, first) in enumerate(self.contents))
+
     def _cut(self, extent: ByteRange) -> memoryview:
-        for content in self.contents:
-            end = content.first + len(content.content)
-            if content.path == extent.path and content.first <= extent.start and extent.stop <= end:
-                return cut(extent, content.content, content.first)
+        place = bisect_left(self._begins, (extent.path, extent.start + 1)) - 1
+        if place >= 0:
+            path, first, number = self._begins[place]
+            content = self.contents[number].content
+            if path == extent.path and extent.stop <= first + len(content):
+                return cut(extent, content, first)
         raise NotAtHand
 
     def gather(self, buffers: Int64s, contents: Int64s) -> Joined:

@@ -17,7 +17,7 @@ from alance.file.fragment import FragmentTask
 from alance.file.ranged_columns import NO_FORM, imported, range_form, stored_schema
 from alance.file.recall import OwnStates
 from alance.format.layouts import whole_form
-from alance.format.plans import all_read, answered
+from alance.format.plans import answered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -119,14 +119,15 @@ class JoinedNested(NamedTuple):
     fragment: OpenFragment
     pages: FilePages
 
-    def take(self) -> FragmentTask:
-        """Plan the rows and cut their bytes; CPU work.
+    def decode(self) -> pa.RecordBatch:
+        """Plan the rows, cut their bytes and decode them; CPU work.
 
         Raises:
             CorruptFileError: bytes that contradict the format.
         """
         rows = np.arange(self.fragment.num_rows)
-        return answered(self.fragment.take(rows, OwnStates(), guess=False), self.pages.cut)
+        taking = self.fragment.take(rows, OwnStates(), guess=False)
+        return answered(taking, self.pages.cut).decode()
 
 
 class JoinedRows(NamedTuple):
@@ -150,12 +151,8 @@ class JoinedRows(NamedTuple):
         """The batch of a schema; see `RangedRows.batch`."""
         batches: list[tuple[Sequence[Field], pa.RecordBatch]] = []
         leaves: dict[int, Found] = {}
-        of_nested: frozenset[int] = frozenset()
         if self.nested is not None:
-            task = self.nested.take()
-            batches += [(own.fields, own.decode(all_read, task.schema)) for own in task.columns]
-            leaves |= task.leaves
-            of_nested = frozenset([field.id for field in task.schema.fields])
+            batches.append((self.nested.fragment.schema.fields, self.nested.decode()))
         for part in self.parts:
             batch = part.decode()
             if batch is None:
@@ -166,11 +163,7 @@ class JoinedRows(NamedTuple):
         return completed(
             schema,
             batches,
-            lambda field: (
-                single.column(field)
-                if field.id in leaves or field.id in of_nested
-                else column(field)
-            ),
+            lambda field: single.column(field) if field.id in leaves else column(field),
         )
 
 

@@ -172,6 +172,9 @@ class _Asked(NamedTuple):
     def _whole_fields(self, leaves: Sequence[int]) -> Iterator[Sequence[int]]:
         """Cut leaves into batches between fields, since a field is decoded from one plan."""
         step = max(1, PLACED_AT_ONCE // max(1, len(self.rows)))
+        if 0 < len(leaves) <= step:
+            yield leaves
+            return
         inner = {at for form in self.tables[0].forms for at in form.leaves[1:]}
         first = 0
         while first < len(leaves):
