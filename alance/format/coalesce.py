@@ -22,12 +22,12 @@ NO_LIMIT: Final = (1 << 64) - 1
 
 
 def is_range(start: int, stop: int) -> bool:
-    """Whether these can be bytes of an object, read into memory."""
+    """True if an object can have these bytes, and memory can hold them."""
     return 0 <= start <= stop <= MAX_STOP and stop - start <= MAX_RANGE_BYTES
 
 
 def are_ranges(starts: Int64s, stops: Int64s) -> bool:
-    """Like `is_range`, of all."""
+    """True if all pairs are ranges; see `is_range`."""
     is_inside = (starts >= 0).all() and (starts <= stops).all() and (stops <= MAX_STOP).all()
     return bool(is_inside and (stops - starts <= MAX_RANGE_BYTES).all())
 

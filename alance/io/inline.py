@@ -328,7 +328,7 @@ def _note_pieces(
 ) -> None:
     for path, (first, end) in zip(pieces.paths, pairwise([0, *pieces.ends]), strict=True):
         starts, stops = pieces.starts[first:end].tolist(), pieces.stops[first:end].tolist()
-        asked = [*zip(starts, stops, strict=True)]
+        ranges = [*zip(starts, stops, strict=True)]
         trace.record(
             [recorder],
             "get",
@@ -336,7 +336,7 @@ def _note_pieces(
             (starts[0], stops[-1]),
             [reason],
             begun,
-            num_bytes=sum(stop - start for start, stop in coalesce(asked, PIECES_GAP).spans),
-            asked=asked,
+            num_bytes=sum(stop - start for start, stop in coalesce(ranges, PIECES_GAP).spans),
+            asked=ranges,
             callers=callers,
         )

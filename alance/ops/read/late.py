@@ -292,13 +292,13 @@ class SplitReader:
         if isinstance(task, TakenRows):
             is_little = task.num_bytes <= INLINE_BYTES
         inline = is_little and self._is_quick
-        kept = await self._run(lambda: row_filter.run(task), inline=inline)
-        if kept is None:
+        filtered = await self._run(lambda: row_filter.run(task), inline=inline)
+        if filtered is None:
             reading = read_splits(self.plan.first_schema, [split], guess=False)
             (read,) = await self.snapshot.engine.drive(reading, "scan", bulk=True)
-            kept = await self._run(lambda: row_filter.run(read))
-        assert kept is not None
-        return kept
+            filtered = await self._run(lambda: row_filter.run(read))
+        assert filtered is not None
+        return filtered
 
     async def _late_rows(self, split: Split, rows: Int64s | None) -> list[LateRows]:
         """The rows that were kept, by fragment, which is opened with its late columns.
