@@ -637,6 +637,10 @@ class RowTable:
 
 class RowPlan:
     @property
+    def is_ranges(self) -> bool: ...
+    @property
+    def num_rows(self) -> int: ...
+    @property
     def unknown(self) -> list[tuple[int, int]]: ...
     @property
     def num_groups(self) -> int: ...
@@ -651,9 +655,19 @@ class RowPlan:
         self, first: int, last: int, /
     ) -> tuple[list[int], list[int], npt.NDArray[np.int64], npt.NDArray[np.int64], int]: ...
     def num_bytes(self, first: int, last: int, /) -> int: ...
+    # Where the pieces of each file end, and these: what is not held of the plan. `files`: of each
+    # table of the plan, the number of its file among those held.
+    def missing(
+        self, held: Sequence[HeldFile], files: Sequence[int], max_gap_bytes: int
+    ) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
 
 def plan_rows(
     columns: Sequence[Sequence[RowTable]], rows: npt.NDArray[np.int64], ends: Sequence[int]
+) -> RowPlan: ...
+
+# The spans (start, stop) of table t end at `ends[t]`. Pages that are not known are left out.
+def plan_spans(
+    columns: Sequence[Sequence[RowTable]], spans: Sequence[tuple[int, int]], ends: Sequence[int]
 ) -> RowPlan: ...
 
 # --- row_batch.cpp ---
@@ -1152,42 +1166,6 @@ def based_fragments(content: bytes, base: int | None) -> bytes: ...
 def row_id_ranges(
     content: bytes, stops: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]: ...
-
-# --- row_range.cpp ---
-
-# Of columns that all have the rows `start` to `stop`: widths of values, 0 for bits, -4 or -8 for
-# strings with offsets of as many bytes; and whether these are UTF-8.
-class RangePlan:
-    def __init__(
-        self,
-        tables: Sequence[RowTable],
-        widths: Sequence[int],
-        texts: Sequence[bool],
-        spans: Sequence[tuple[int, int]],
-    ) -> None: ...
-    @property
-    def unknown(self) -> list[tuple[int, int]]: ...
-    @property
-    def others(self) -> list[int]: ...
-    @property
-    def ranges(
-        self,
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
-    @property
-    def num_bytes(self) -> int: ...
-    # Where the pieces of each file end, and these: what is not held of the pages.
-    def missing(
-        self, held: Sequence[HeldFile], files: npt.NDArray[np.int64], max_gap_bytes: int
-    ) -> tuple[list[int], npt.NDArray[np.int64], npt.NDArray[np.int64]]: ...
-    def page(self, number: int, /) -> object: ...
-
-class RangeBatch:
-    def __init__(self) -> None: ...
-    @property
-    def address(self) -> int: ...
-    @property
-    def page(self) -> int: ...
-    def read(self, plan: RangePlan, files: npt.NDArray[np.int64], source: Source) -> bool: ...
 
 # --- graph.cpp ---
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.batches import completed, empty_columns, in_order, leaf_bytes, one_array
 from alance.file.columns import OpenColumn
-from alance.file.field_forms import forms_of
 from alance.file.leaves import OpenLeaf, Parts
 from alance.file.older import holds_packed_lists, is_older, merged, open_older, refuse_mixed
 from alance.file.open import ColumnsOf, FileOf, open_columns_of, open_files
 from alance.file.page_tables import PageTables
 from alance.file.placed_rows import fetch_placed, placed_rows
-from alance.file.ranged import NO_ROWS, RangedRows, loads_of_range, read_ranges
+from alance.file.ranged import loads_of_range, read_ranges
 from alance.format.layouts.fields import LeafColumn, assemble, leaf_columns
 from alance.format.layouts.paged_rows import PagedRows
 from alance.format.plans import PLANS_A_TURN, TURN, all_read, joined_spans, together
@@ -58,13 +57,15 @@ class FragmentTask(NamedTuple):
     schema: Schema
     num_rows: int
     leaves: dict[int, Found]  # by field id of the leaf; of files of 2.0: of the schema's field
-    ranged: RangedRows | JoinedRows = NO_ROWS  # of other leaves, neighbouring rows
-    columns: Sequence[PlacedColumns] = ()  # of other leaves, single rows
+    columns: Sequence[PlacedColumns] = ()  # of other leaves
+    joined: JoinedRows | None = None  # of other leaves, whole files
 
     @property
     def num_bytes(self) -> int:
         """Encoded bytes to decode."""
-        at_once = self.ranged.num_bytes + sum([columns.num_bytes for columns in self.columns])
+        at_once = sum([columns.num_bytes for columns in self.columns])
+        if self.joined is not None:
+            at_once += self.joined.num_bytes
         return at_once + sum(map(encoded_bytes, self.leaves.values()))
 
     @property
@@ -72,23 +73,21 @@ class FragmentTask(NamedTuple):
         """Rows whose bytes are still to be read, each once."""
         placed: dict[int, PlacedRows] = {}
         for columns in self.columns:
-            if columns.placed.content is None:
+            if not columns.placed.is_read:
                 placed[id(columns.placed)] = columns.placed
         for rows in self.leaves.values():
             for part in _parts(rows):
-                if isinstance(part, PagedRows) and part.placed.content is None:
+                if isinstance(part, PagedRows) and not part.placed.is_read:
                     placed[id(part.placed)] = part.placed
         return [*placed.values()]
 
     @property
     def unread_pieces(self) -> list[Pieces]:
         """The bytes that are still to be read; of parts of a task, those of their fields."""
-        columns = [own for own in self.columns if own.placed.content is None]
+        columns = [own for own in self.columns if not own.placed.is_read]
         rows = [part for own in self.leaves.values() for part in _parts(own)]
         return [own.placed.pieces_of_columns(own.columns) for own in columns] + [
-            part.pieces
-            for part in rows
-            if isinstance(part, PagedRows) and part.placed.content is None
+            part.pieces for part in rows if isinstance(part, PagedRows) and not part.placed.is_read
         ]
 
     def decode(self, read: Reader = all_read, order: Int64s | None = None) -> pa.RecordBatch:
@@ -104,11 +103,17 @@ class FragmentTask(NamedTuple):
         if not self.schema.fields:
             return empty_columns(self.num_rows if order is None else len(order))
         column = partial(self.column, read=read)
-        if not self.columns:
-            batch = self.ranged.batch(self.schema, column)
+        if self.joined is not None:
+            batch = self.joined.batch(self.schema, column)
             assert batch is not None
             return in_order(batch, order)
-        decoded = [(own.fields, own.decode(read, self.schema, order)) for own in self.columns]
+        decoded = []
+        for own in self.columns:
+            if own.placed.plan.is_ranges:
+                batch = in_order(own.decode(read, self.schema), order)
+            else:
+                batch = own.decode(read, self.schema, order)
+            decoded.append((own.fields.fields, batch))
         batch = completed(self.schema, decoded, lambda field: in_order(column(field), order))
         assert batch is not None
         return batch
@@ -225,11 +230,11 @@ class OpenFragment:
 
     @property
     def nested(self) -> OpenFragment | None:
-        """The nested fields whose arrays kernels make, as a new fragment; None without any.
+        """The nested fields whose arrays the kernel builds, as a new fragment; None without any.
 
         It knows nothing of the pages yet, and leaves what it learns of them to nobody.
         """
-        forms = [form for form in forms_of(self.schema.fields, self.leaves) if len(form.tree) > 1]
+        forms = [form for form in self.tables.forms.forms if len(form.tree) > 1]
         if not forms:
             return None
         numbers = [number for form in forms for number in form.leaves]
@@ -281,13 +286,15 @@ class OpenFragment:
             ranged = yield from read_ranges(self, parts, states)
         # Columns of which it was learned meanwhile that the kernel does not take them.
         ids = {leaf.leaf.field.id for leaf in beside}
-        left = [leaf for leaf in self._others(ranged[0].numbers) if leaf.leaf.field.id not in ids]
+        numbers = ranged[0].fields.leaves if ranged else ()
+        left = [leaf for leaf in self._others(numbers) if leaf.leaf.field.id not in ids]
         if left:
             more = yield from together([self._read(left, spans, states) for spans in parts])
             leaves = [{**own, **later} for own, later in zip(leaves, more, strict=True)]
+        columns = [(own,) for own in ranged] if ranged else [()] * len(parts)
         return [
             FragmentTask(self.schema, sum(stop - start for start, stop in spans), own, rows)
-            for spans, own, rows in zip(parts, leaves, ranged, strict=True)
+            for spans, own, rows in zip(parts, leaves, columns, strict=True)
         ]
 
     def leaves_of(self, ids: Iterable[int]) -> list[OpenLeaf]:
@@ -297,7 +304,7 @@ class OpenFragment:
 
     def leaves_beside(self) -> list[OpenLeaf]:
         """The leaves whose ranges of rows the kernel does not take."""
-        return self._others(self.tables.ranged.numbers)
+        return self._others(self.tables.ranged.fields.leaves)
 
     def _others(self, numbers: Iterable[int]) -> list[OpenLeaf]:
         left_out = frozenset(numbers)
@@ -348,7 +355,7 @@ def take_rows(
     """
     placed = yield from placed_rows(fragments, rows, ends, states, guess=guess)
     return [
-        FragmentTask(schema, rows_of.num_rows, rows_of.leaves, columns=rows_of.columns)
+        FragmentTask(schema, rows_of.num_rows, rows_of.leaves, rows_of.columns)
         for rows_of in placed
     ]
 

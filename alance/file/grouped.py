@@ -63,7 +63,7 @@ def read_together(fragments: Sequence[OpenFragment]) -> Plan[FragmentTask]:
     part, leaves = joined(fragments[0].schema, fields, in_files, pages, num_rows, beside)
     of_nested = None if nested is None else JoinedNested(nested, pages)
     ranged = JoinedRows([part] if part else [], num_rows, of_nested)
-    return FragmentTask(fragments[0].schema, num_rows, leaves, ranged)
+    return FragmentTask(fragments[0].schema, num_rows, leaves, joined=ranged)
 
 
 def _open_column(fragment: OpenFragment, number: int) -> OpenColumn:

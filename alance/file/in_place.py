@@ -7,13 +7,14 @@ bytes that the page cache lacks. If the cache lacks most of a file, reading ahea
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from alance.errors import AlanceError
-from alance.file.batches import empty_columns
+from alance.file.batches import completed, empty_columns
 from alance.file.fragment import FragmentTask
 from alance.file.ranged import place_range
 from alance.file.recall import PATIENCE, OwnStates
@@ -24,10 +25,11 @@ from alance.io import files, trace
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
+    from alance import _kernels
     from alance.file.fragment import Found, OpenFragment
     from alance.file.recall import ScanStates
     from alance.format.field import Field
@@ -65,20 +67,34 @@ class LocalRows:
         try:
             with self.fragment.tables.lock:  # what one thread learns the others need not
                 placing = place_range(self.fragment, self.start, self.stop, OwnStates(states.own))
-                ranged = answered(placing, self._read)
+                columns = answered(placing, self._read)
+            decoded = []
+            if columns is not None:
+                decoded.append((columns.fields.fields, columns.decode(self._reader, schema)))
         except NotAtHand:
             return None
-        opened = [self.files.get(path) for path in ranged.columns.paths]
-        source = files.source([file for file in opened if file is not None], patience=PATIENCE)
-        if None in opened:
-            return None
+        return completed(schema, decoded, self._column)
+
+    @contextmanager
+    def _reader(
+        self, paths: Sequence[str], pieces: Callable[[], Pieces]
+    ) -> Iterator[_kernels.Source]:
+        """Bring bytes of the open files to the kernel; see `Reader`.
+
+        Raises:
+            NotAtHand: a file is not open, cannot be read, or has waited for the disk too often.
+        """
+        source = files.source([*map(self._file, paths)], patience=PATIENCE)
         begun = trace.now()
-        batch = ranged._replace(source=source).batch(schema, self._column)
-        if batch is not None:
-            for extent in ranged.ranges() if self.note.recorder is not None else ():
+        try:
+            yield source
+        except OSError:
+            raise NotAtHand from None
+        finally:
+            self.states.were_held(source.reads - source.waits, source.waits)
+        if self.note.recorder is not None:
+            for extent in pieces().ranges():
                 self.note.read(extent, begun)
-        states.were_held(source.reads - source.waits, source.waits)
-        return batch
 
     def _column(self, field: Field) -> pa.Array | None:
         ids = {leaf.field.id for leaf in leaf_columns(field)}

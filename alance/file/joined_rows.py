@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from alance.file.batches import completed
+from alance.file.field_forms import NO_FORM, FieldForms, plain_form
 from alance.file.fragment import FragmentTask
-from alance.file.ranged_columns import NO_FORM, imported, range_form, stored_schema
 from alance.file.recall import OwnStates
 from alance.format.layouts import whole_form
 from alance.format.plans import answered
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from alance import _kernels
+    from alance.file.field_forms import FieldForm
     from alance.file.file_pages import FilePages
     from alance.file.fragment import Found, OpenFragment
     from alance.format.field import Field
@@ -33,11 +34,13 @@ class LeafForms(NamedTuple):
     """Leaves of a schema, and how the kernel makes arrays of them.
 
     Attributes:
-        widths: as in `RangedColumns`; `NO_FORM`: it makes none.
+        forms: of each leaf; None if the kernel makes no array of it alone.
+        widths: as in `FieldForm`; `NO_FORM`: there is no form.
         texts: whether values are UTF-8.
     """
 
     fields: Sequence[Field]
+    forms: Sequence[FieldForm | None]
     widths: Sequence[int]
     texts: Sequence[bool]
 
@@ -47,8 +50,11 @@ class LeafForms(NamedTuple):
 
         def make() -> LeafForms:
             top = {field.id for field in schema.fields}
-            forms = [range_form(field) if field.id in top else (NO_FORM, False) for field in fields]
-            return cls(fields, [width for width, _ in forms], [is_text for _, is_text in forms])
+            forms = [plain_form(field) if field.id in top else None for field in fields]
+            widths = [NO_FORM if form is None else form.widths[0] for form in forms]
+            return cls(
+                fields, forms, widths, [form is not None and form.texts[0] for form in forms]
+            )
 
         return schema.remember((cls, tuple([field.id for field in fields])), make)
 
@@ -92,9 +98,9 @@ class JoinedLeaves(NamedTuple):
             )
         except (ValueError, OverflowError):
             return None
+        decoded = FieldForms.of([form for at in self.numbers if (form := forms.forms[at])])
         schema = pa.schema([field.to_arrow() for field in self.fields])
-        widths = [forms.widths[number] for number in self.numbers]
-        return imported(kernel.address, schema, stored_schema(schema, widths))
+        return decoded.imported(kernel.address, schema)
 
     def singly(self) -> dict[int, Found]:
         """The pages of the leaves, by field id."""
@@ -125,9 +131,8 @@ class JoinedNested(NamedTuple):
         Raises:
             CorruptFileError: bytes that contradict the format.
         """
-        rows = np.arange(self.fragment.num_rows)
-        taking = self.fragment.take(rows, OwnStates(), guess=False)
-        return answered(taking, self.pages.cut).decode()
+        reading = self.fragment.read(0, self.fragment.num_rows, OwnStates())
+        return answered(reading, self.pages.cut).decode()
 
 
 class JoinedRows(NamedTuple):
@@ -148,7 +153,11 @@ class JoinedRows(NamedTuple):
     def batch(
         self, schema: Schema, column: Callable[[Field], pa.Array | None]
     ) -> pa.RecordBatch | None:
-        """The batch of a schema; see `RangedRows.batch`."""
+        """The batch of a schema; None if a column is None.
+
+        Args:
+            column: gives each column that is not here.
+        """
         batches: list[tuple[Sequence[Field], pa.RecordBatch]] = []
         leaves: dict[int, Found] = {}
         if self.nested is not None:

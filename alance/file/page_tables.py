@@ -10,10 +10,9 @@ import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from alance.file.columns import OpenColumn
-from alance.file.field_forms import forms_of
+from alance.file.field_forms import FieldForms, forms_of, with_tables
 from alance.file.new_pages import NewPages
 from alance.file.open import from_content
-from alance.file.ranged_columns import RangedColumns
 from alance.file.recall import kept_by
 from alance.format.layouts.miniblock import MiniBlockState
 from alance.format.layouts.paged_rows import takes_rows
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
     from alance._kernels import RowTable
     from alance.file.columns import States
-    from alance.file.field_forms import FieldForm
     from alance.file.leaves import OpenLeaf
+    from alance.format.container import Container
     from alance.format.field import Field
     from alance.format.layouts.base import PageState
     from alance.format.layouts.paged_rows import RowPage
@@ -81,8 +80,8 @@ class PageTables:
         self.is_simple = len(kept) < 2 and all(leaf.leaf.multiplier == 1 for leaf in leaves)
         self.has_grown = True
         self.lock = threading.Lock()
-        self._ranged: RangedColumns | None = None
-        self._forms: Sequence[FieldForm] | None = None
+        self._ranged: RangeTables | None = None
+        self._forms: FieldForms | None = None
         self._by_field: Mapping[int, OpenLeaf] | None = None
         self._left_out = NONE_LEFT_OUT
 
@@ -105,23 +104,50 @@ class PageTables:
         return self._by_field
 
     @property
-    def forms(self) -> Sequence[FieldForm]:
-        """The fields that kernels make arrays of."""
+    def forms(self) -> FieldForms:
+        """The fields whose arrays the kernel builds."""
         if self._forms is None:
-            self._forms = [*forms_of(self._fields, self.leaves)]
+            self._forms = forms_of(self._fields, self.leaves)
         return self._forms
 
     @property
-    def ranged(self) -> RangedColumns:
-        """The leaves whose neighbouring rows the kernel takes, as far as it is known."""
-        ranged = self._ranged
-        if ranged is None:
-            tables = [
-                None if number in self._left_out else table
-                for number, table in enumerate(self.tables)
-            ]
-            ranged = self._ranged = RangedColumns.of(self.leaves, tables)
-        return ranged
+    def ranged(self) -> RangeTables:
+        """The fields of which the kernel takes neighbouring rows, as far as it is known."""
+        if self._ranged is None:
+            forms = with_tables(self.forms, {*self.placed}.difference(self._left_out))
+            fields = forms.only([not form.is_viewed for form in forms.forms])
+            self._ranged = RangeTables.of(fields, self)
+        return self._ranged
+
+
+class RangeTables(NamedTuple):
+    """Fields of which the kernel takes neighbouring rows, and the tables of their leaves.
+
+    Attributes:
+        tables: of each leaf its table, as a list.
+        paths: of the file of each leaf.
+        columns: the number of each leaf in `tables`.
+        containers: the files.
+    """
+
+    fields: FieldForms
+    tables: Sequence[Sequence[RowTable]]
+    paths: Sequence[str]
+    columns: Sequence[int]
+    containers: Sequence[Container]
+
+    @classmethod
+    def of(cls, fields: FieldForms, pages: PageTables) -> RangeTables:
+        """The tables of fields, all of which are there."""
+        tables = [table for at in fields.leaves if (table := pages.tables[at]) is not None]
+        containers = [pages.containers[at] for at in fields.leaves]
+        return cls(
+            fields,
+            [[table] for table in tables],
+            [container.path for container in containers],
+            range(len(tables)),
+            [*{container.path: container for container in containers}.values()],
+        )
 
 
 def _numbers(tables: Sequence[RowTable | None]) -> list[int]:

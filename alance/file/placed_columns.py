@@ -1,10 +1,9 @@
-"""Single rows of many fields, nested ones too: one record batch by one call of the kernel."""
+"""Rows of whole fields, nested ones too: one record batch by one call of the kernel."""
 
 from __future__ import annotations
 
-from itertools import chain, compress, islice, repeat
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from itertools import compress
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -12,48 +11,36 @@ from alance import _kernels
 from alance.errors import AlanceError, BatchTooLargeError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from alance.arrays import Int64s
-    from alance.file.field_forms import FieldForm
-    from alance.format.field import Field
+    from alance.file.field_forms import FieldForms
     from alance.format.layouts.paged_rows import PlacedRows
     from alance.format.plans import Pieces, Reader
     from alance.format.schema import Schema
 
 GOES_ON: Final = 1  # of the kernel: there are shares that are not decoded
-_TREE, _LEAVES, _WIDTHS, _TEXTS = map(attrgetter, ("tree", "leaves", "widths", "texts"))
-T = TypeVar("T")
 
 
 class PlacedColumns(NamedTuple):
-    """Columns of rows that were placed: all leaves of some fields of the schema.
+    """Rows that were placed, of all leaves of some fields of the schema.
 
     Attributes:
         columns: the numbers of the leaves in the plan, field by field.
     """
 
     placed: PlacedRows
-    forms: Sequence[FieldForm]
+    fields: FieldForms
     columns: Sequence[int]
-
-    @property
-    def fields(self) -> list[Field]:
-        """The fields, in the order of the schema."""
-        return [form.field for form in self.forms]
-
-    @property
-    def are_plain(self) -> bool:
-        """Whether each column is a field."""
-        return sum(map(len, map(_TREE, self.forms))) == len(self.columns)
 
     @property
     def sizes(self) -> dict[int, int]:
         """Encoded bytes by field id."""
-        of_columns, sizes = self.placed.plan.column_bytes, dict[int, int]()
-        for form, column in zip(self._each(self.forms), self.columns, strict=True):
-            sizes[form.field.id] = sizes.get(form.field.id, 0) + of_columns[column]
-        return sizes
+        of_columns, columns = self.placed.plan.column_bytes, iter(self.columns)
+        return {
+            form.field.id: sum([of_columns[next(columns)] for _ in form.leaves])
+            for form in self.fields.forms
+        }
 
     @property
     def num_bytes(self) -> int:
@@ -61,29 +48,26 @@ class PlacedColumns(NamedTuple):
         sizes = self.placed.plan.column_bytes
         return sum([sizes[column] for column in self.columns])
 
-    def field_of(self, place: int) -> Field:
-        """The field of a column, by its place among these."""
-        return next(islice(self._each(self.forms), place, None)).field
-
     def only(self, ids: Collection[int]) -> PlacedColumns:
-        """Those of some fields."""
-        kept = [form.field.id in ids for form in self.forms]
-        columns = [*compress(self.columns, self._each(kept))]
-        return PlacedColumns(self.placed, [*compress(self.forms, kept)], columns)
+        """The rows of some fields."""
+        return self._marked([form.field.id in ids for form in self.fields.forms])
 
     def fitting(self) -> PlacedColumns:
-        """Those whose pages have the values that their types say."""
-        numbers = self.placed.plan.fitting(self._all(_TREE), self.columns, self._all(_WIDTHS))
-        if len(numbers) == len(self.forms):
+        """The fields whose pages have the values that their types say."""
+        _, trees, _, widths, _ = self.fields
+        numbers = self.placed.plan.fitting(trees, self.columns, widths)
+        if len(numbers) == len(self.fields.forms):
             return self
-        return self.only({self.forms[number].field.id for number in numbers})
+        return self._marked([number in {*numbers} for number in range(len(self.fields.forms))])
 
-    def _each(self, values: Iterable[T]) -> Iterator[T]:
-        """What is of each field, for each of its columns."""
-        return chain.from_iterable(map(repeat, values, map(len, map(_LEAVES, self.forms))))
-
-    def _all(self, part: attrgetter[Sequence[Any]]) -> list[Any]:
-        return [*chain.from_iterable(map(part, self.forms))]
+    def _marked(self, keep: Sequence[bool]) -> PlacedColumns:
+        of_leaves = [
+            is_kept
+            for form, is_kept in zip(self.fields.forms, keep, strict=True)
+            for _ in form.leaves
+        ]
+        columns = [*compress(self.columns, of_leaves)]
+        return PlacedColumns(self.placed, self.fields.only(keep), columns)
 
     def decode(self, read: Reader, schema: Schema, order: Int64s | None = None) -> pa.RecordBatch:
         """The values, in the order of the rows, or in another one.
@@ -91,7 +75,7 @@ class PlacedColumns(NamedTuple):
         Args:
             read: brings what was not read before.
             schema: of the rows; of its fields these are some, or all, in their order.
-            order: the rows that are wanted, by their numbers among these.
+            order: of single rows: which of them to give, by number.
 
         Raises:
             CorruptFileError: the bytes contradict the format.
@@ -104,9 +88,9 @@ class PlacedColumns(NamedTuple):
 
     def shares(self, count: int, schema: Schema, order: Int64s | None) -> list[ColumnsShare]:
         """The same for so many threads, each of which decodes about as many bytes; several only
-        of rows that were not read before, of columns that `are_plain`.
+        of single rows that were not read before, of columns that `are_plain`.
         """
-        trees, widths, texts = map(self._all, (_TREE, _WIDTHS, _TEXTS))
+        _, trees, _, widths, texts = self.fields
         batch = _kernels.RowBatch(trees, self.columns, widths, texts, order, count)
         return [ColumnsShare(self, schema, batch, number) for number in range(count)]
 
@@ -125,32 +109,40 @@ class ColumnsShare(NamedTuple):
         Arguments and errors are those of `PlacedColumns.decode`.
         """
         columns = self.columns
-        placed, plan = columns.placed, columns.placed.plan
-        content = placed.content
+        plan = columns.placed.plan
         try:
-            if content is not None:
-                self.batch.decode(plan, content)
-            else:
-                with read(placed.paths, self._pieces) as source:
-                    state = self.batch.read(plan, source, self.number)
-                    if not state:
-                        raise OSError  # the reader knows which
-                if state == GOES_ON:
-                    return None
+            if not self._decode(plan, read):
+                return None
         except OverflowError as error:
-            raise BatchTooLargeError(f"{error}: take fewer rows at once") from error
+            raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
         except AlanceError:
             raise
         except ValueError as error:
             page, column = self.batch.place(self.number)
             failure = plan.page(page).place.corrupt(str(error))
-            failure.add_note(f"in field {columns.field_of(column).name!r}")
+            failure.add_note(f"in field {columns.fields.field_of(column).name!r}")
             raise failure from error
-        if len(columns.forms) == len(self.schema.fields):
+        if len(columns.fields.forms) == len(self.schema.fields):
             arrow = self.schema.read_arrow()
         else:
-            arrow = pa.schema([field.to_arrow() for field in columns.fields])
-        return pa.RecordBatch._import_from_c(self.batch.address, arrow)
+            arrow = pa.schema([field.to_arrow() for field in columns.fields.fields])
+        return columns.fields.imported(self.batch.address, arrow)
+
+    def _decode(self, plan: _kernels.RowPlan, read: Reader) -> bool:
+        """Decode the share; False if others are not decoded yet."""
+        placed = self.columns.placed
+        if placed.content is not None:
+            self.batch.decode(plan, placed.content)
+            return True
+        if placed.files is not None:
+            if not self.batch.read(plan, _kernels.HeldSource(placed.files), self.number):
+                raise ValueError("bytes that the file has not")
+            return True
+        with read(placed.paths, self._pieces) as source:
+            state = self.batch.read(plan, source, self.number)
+            if not state:
+                raise OSError  # the reader knows which
+        return state != GOES_ON
 
     def _pieces(self) -> Pieces:
         """What is read; the first share tells it of all."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from alance import _kernels
 from alance.errors import CorruptFileError
+from alance.file.field_forms import with_tables
 from alance.file.leaves import Parts
 from alance.file.open import bytes_at_hand, from_content
 from alance.file.page_tables import Hole, fill_known, learn
@@ -175,7 +176,7 @@ class _Asked(NamedTuple):
         if 0 < len(leaves) <= step:
             yield leaves
             return
-        inner = {at for form in self.tables[0].forms for at in form.leaves[1:]}
+        inner = {at for form in self.tables[0].forms.forms for at in form.leaves[1:]}
         first = 0
         while first < len(leaves):
             last = first + step
@@ -200,12 +201,10 @@ class _Asked(NamedTuple):
         if batch.first or batch.last != len(self.ends) or not len(self.rows):
             return None
         place = {at: column for column, at in enumerate(batch.leaves)}
-        forms = self.tables[0].forms
-        if len(place) < len(self.leaves):
-            forms = [form for form in forms if place.keys() >= {*form.leaves}]
-        columns = [place[at] for form in forms for at in form.leaves]
-        fitting = PlacedColumns(placed, forms, columns).fitting()
-        return fitting if fitting.forms else None
+        fields = with_tables(self.tables[0].forms, place.keys())
+        columns = [*map(place.__getitem__, fields.leaves)]
+        fitting = PlacedColumns(placed, fields, columns).fitting()
+        return fitting if fitting.columns else None
 
     def placed(self, batch: _Batch, plan: _kernels.RowPlan) -> PlacedRows:
         """Rows that were placed, with their bytes where small files are kept whole."""
@@ -289,7 +288,7 @@ def _rows_of(asked: _Asked, states: States, guess: bool) -> Plan[FoundRows]:
     if others:
         reading: list[Plan[Any]] = [*others.values()]
         if guess:
-            reading.append(fetch_placed([rows for rows in placed if rows.content is None]))
+            reading.append(fetch_placed([rows for rows in placed if not rows.is_read]))
         parts.update(zip(others, (yield from together(reading)), strict=False))
     per_leaf: dict[int, list[Found]] = {}
     for at, first in sorted(parts):

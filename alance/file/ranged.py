@@ -1,9 +1,9 @@
-"""Ranges of rows of an open fragment: all columns of plain values by one call of the kernel.
+"""Ranges of rows of an open fragment: all fields that the kernel knows by one call of it.
 
 A scan reads a fragment in parts, and a lookup some pages of an index. The columns' page tables say
 which bytes a part needs, and one more kernel call makes a record batch of them. So a part costs the
-same in Python for any number of columns. What the kernel does not handle (nested fields, constant
-pages, older files) is planned and decoded beside it, column by column.
+same in Python for any number of columns. What the kernel does not handle (constant pages, large
+values, older files) is planned and decoded beside it, column by column.
 """
 
 from __future__ import annotations
@@ -11,31 +11,26 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from alance import _kernels
-from alance.errors import AlanceError, BatchTooLargeError
-from alance.file.batches import completed
+from alance.errors import AlanceError, CorruptFileError
 from alance.file.columns import OpenColumn
 from alance.file.page_tables import Hole, fill_known, learn
-from alance.file.ranged_columns import NO_COLUMNS, imported
+from alance.file.placed_columns import PlacedColumns
 from alance.format.layouts.miniblock import MiniBlockPage
 from alance.format.layouts.miniblock_chunks import CHUNKS
-from alance.format.layouts.paged_rows import RowPage
+from alance.format.layouts.paged_rows import PlacedRows
 from alance.format.layouts.place import fetch
 from alance.format.plans import ByteRange, Pieces, joined_spans, together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Iterator, Sequence
 
     from alance.file.columns import States
     from alance.file.fragment import OpenFragment
-    from alance.file.ranged_columns import RangedColumns
-    from alance.format.field import Field
+    from alance.file.page_tables import RangeTables
     from alance.format.plans import Plan
-    from alance.format.schema import Schema
 
 LEARNED_AT_ONCE: Final = 64  # pages: a millisecond or two
 FEW_PIECES: Final = 16  # as many as a read answers on the loop
@@ -44,110 +39,46 @@ MOST_BYTES: Final = 4 << 20  # of a range: what lies in two requests is copied o
 PADDING: Final = 64  # bytes: no file has more between neighbouring pages
 
 
-class RangedRows(NamedTuple):
-    """Ranges of rows of columns, and how they become arrays.
-
-    Attributes:
-        plan: None: there are no columns.
-        source: brings bytes of the files of the columns, by their numbers.
-    """
-
-    columns: RangedColumns
-    plan: _kernels.RangePlan | None
-    source: _kernels.Source | None
-
-    @property
-    def numbers(self) -> Sequence[int]:
-        """Of the leaves that are here."""
-        return self.columns.numbers
-
-    @property
-    def num_bytes(self) -> int:
-        """Encoded bytes."""
-        return 0 if self.plan is None else self.plan.num_bytes
-
-    def ranges(self) -> Sequence[ByteRange]:
-        """Where the bytes of each page of the plan are."""
-        return () if self.plan is None else self.columns.ranges(self.plan)
-
-    def batch(
-        self, schema: Schema, column: Callable[[Field], pa.Array | None]
-    ) -> pa.RecordBatch | None:
-        """The batch of a schema; None where a source of files fails or a column is None.
-
-        Args:
-            column: gives each column that is not here.
-
-        Raises:
-            CorruptFileError: bytes that contradict the format.
-            UnsupportedError: more bytes of strings than 32-bit offsets can say.
-        """
-        if self.plan is None:
-            return completed(schema, (), column)
-        ranged = self._decode(self.plan)
-        if ranged is None:
-            return None
-        fields = [leaf.leaf.field for leaf in self.columns.leaves]
-        return completed(schema, [(fields, ranged)], column)
-
-    def _decode(self, plan: _kernels.RangePlan) -> pa.RecordBatch | None:
-        batch = _kernels.RangeBatch()
-        assert self.source is not None
-        try:
-            if not batch.read(plan, self.columns.files, self.source):
-                if not isinstance(self.source, _kernels.HeldSource):
-                    return None
-                raise ValueError("bytes that the file has not")
-        except OverflowError as error:
-            raise BatchTooLargeError(f"{error}: read fewer rows at once") from error
-        except ValueError as error:
-            page = plan.page(batch.page)
-            assert isinstance(page, RowPage)
-            failure = page.place.corrupt(str(error))
-            leaf = self.columns.leaves[int(plan.ranges[0][batch.page])]
-            failure.add_note(f"in field {leaf.leaf.field.name!r}")
-            raise failure from error
-        return imported(batch.address, self.columns.schema, self.columns.stored)
-
-
 class PageBytes:
     """What was read of the pages of some files; each part is asked for once."""
 
-    def __init__(self) -> None:
-        self._files: dict[str, _kernels.HeldFile] = {}
+    def __init__(self, tables: RangeTables) -> None:
+        self._tables = tables
+        self._files = [
+            _kernels.HeldFile([0], [container.content])
+            if container.is_whole
+            else _kernels.HeldFile([], [])
+            for container in tables.containers
+        ]
+        self._by_path = {
+            container.path: file
+            for container, file in zip(tables.containers, self._files, strict=True)
+        }
 
-    def source(self, columns: RangedColumns) -> _kernels.HeldSource:
-        """What brings the bytes of the files of columns, by their numbers."""
-        return _kernels.HeldSource(self._of(columns))
-
-    def _of(self, columns: RangedColumns) -> list[_kernels.HeldFile]:
-        files = []
-        for path in columns.paths:
-            file = self._files.get(path)
-            if file is None:
-                container = columns.containers[path]
-                begins, contents = [], []
-                if container.is_whole:
-                    begins, contents = [0], [container.content]
-                file = self._files[path] = _kernels.HeldFile(begins, contents)
-            files.append(file)
-        return files
+    def of(self, tables: RangeTables) -> list[_kernels.HeldFile]:
+        """The files of the columns of tables, which are all of these files."""
+        return [*map(self._by_path.__getitem__, tables.paths)]
 
     def add(self, path: str, start: int, content: memoryview) -> None:
         """Keep bytes of a file that is not kept whole."""
-        file = self._files.setdefault(path, _kernels.HeldFile([], []))
-        file.add(start, content)
+        self._by_path[path].add(start, content)
 
-    def read(self, columns: RangedColumns, plan: _kernels.RangePlan) -> Plan[None]:
+    def read(self, plan: _kernels.RowPlan, tables: RangeTables) -> Plan[None]:
         """Plan the bytes of pages that are not here yet: one round. Few or large pieces are used
         where they were read; of many small ones, which would each cost what a request costs, one
         buffer a file is asked for.
+
+        Args:
+            tables: of the plan.
         """
-        ends, starts, stops = plan.missing(self._of(columns), columns.files, PADDING)
+        containers = self._tables.containers
+        numbers = dict(zip(self._by_path, range(len(containers)), strict=True))
+        files = [*map(numbers.__getitem__, tables.paths)]
+        ends, starts, stops = plan.missing(self._files, files, PADDING)
         by_path = [
-            (path, starts[first:end], stops[first:end])
-            for path, (first, end) in zip(columns.paths, pairwise([0, *ends]), strict=True)
-            if first < end and not columns.containers[path].is_whole
+            (container.path, starts[first:end], stops[first:end])
+            for container, (first, end) in zip(containers, pairwise([0, *ends]), strict=True)
+            if first < end and not container.is_whole
         ]
         if not by_path:
             return
@@ -159,30 +90,55 @@ class PageBytes:
                 for begin in range(start, stop, MOST_BYTES)
             ]
             for part, content in zip(parts, (yield parts), strict=True):
-                self._files[part.path].add(part.start, content)
+                self._by_path[part.path].add(part.start, content)
         else:
             contents = yield [Pieces.of(*of_file) for of_file in by_path]
             for content, (path, first, last) in zip(contents, by_path, strict=True):
-                self._files[path].add_pieces(first, last, content)
+                self._by_path[path].add_pieces(first, last, content)
 
 
-NO_ROWS: Final = RangedRows(NO_COLUMNS, None, None)
+def _placed(
+    fragment: OpenFragment, spans: Sequence[tuple[int, int]]
+) -> tuple[RangeTables, _kernels.RowPlan] | None:
+    """Where ranges of rows are, as far as the tables know; None if the kernel takes no fields.
+
+    Args:
+        spans: ascending, none of them empty.
+
+    Raises:
+        CorruptFileError: pages that contradict each other.
+    """
+    while spans and (tables := fragment.tables.ranged).fields.forms:
+        plan, fields = _plan(tables, spans), tables.fields
+        numbers = plan.fitting(fields.trees, tables.columns, fields.widths)
+        if len(numbers) == len(fields.forms):
+            return tables, plan
+        others = {*range(len(fields.forms))}.difference(numbers)
+        fragment.tables.leave_out([at for other in others for at in fields.forms[other].leaves])
+    return None
 
 
-def place_range(fragment: OpenFragment, start: int, stop: int, states: States) -> Plan[RangedRows]:
-    """Plan where neighbouring rows are, without their bytes.
+def _plan(tables: RangeTables, spans: Sequence[tuple[int, int]]) -> _kernels.RowPlan:
+    try:
+        return _kernels.plan_spans(tables.tables, spans, [len(spans)])
+    except ValueError as error:
+        paths = ", ".join(container.path for container in tables.containers)
+        raise CorruptFileError(f"{paths}: {error}") from error
+
+
+def place_range(
+    fragment: OpenFragment, start: int, stop: int, states: States
+) -> Plan[PlacedColumns | None]:
+    """Plan where neighbouring rows are, without their bytes. Returns None if the kernel takes none.
 
     Cost: no round where the pages are known, else one.
     """
-    while start < stop and (columns := fragment.tables.ranged).numbers:
-        plan = columns.plan([(start, stop)])
-        if plan.unknown:
-            yield from learn(_holes(fragment, plan, states), states)
-        elif plan.others:
-            fragment.tables.leave_out(columns.numbers[at] for at in plan.others)
-        else:
-            return RangedRows(columns, plan, None)
-    return NO_ROWS
+    while placed := _placed(fragment, [(start, stop)] if start < stop else ()):
+        tables, plan = placed
+        if not plan.unknown:
+            return PlacedColumns(PlacedRows(plan, tables.paths), tables.fields, tables.columns)
+        yield from learn(_holes(fragment, tables, plan, states), states)
+    return None
 
 
 def loads_of_range(
@@ -196,9 +152,9 @@ def loads_of_range(
     Args:
         parts: ascending, none of them empty.
     """
-    columns = fragment.tables.ranged
-    if parts and columns.numbers:
-        holes = _holes(fragment, columns.plan(joined_spans(parts)), states)
+    placed = _placed(fragment, joined_spans(parts))
+    if placed is not None:
+        holes = _holes(fragment, *placed, states)
         large = [hole for hole in holes if not _is_small(hole, parts)]
         for first in range(0, len(large), LEARNED_AT_ONCE):
             yield learn(large[first : first + LEARNED_AT_ONCE], states)
@@ -207,11 +163,10 @@ def loads_of_range(
 def loads_of_all(fragment: OpenFragment, states: States) -> list[Plan[None]]:
     """Plans of what must be known of all pages, small ones too, before any rows can be placed: at
     most one round for all."""
-    columns = fragment.tables.ranged
-    spans = [(0, fragment.num_rows)]
-    if not fragment.num_rows or not columns.numbers:
+    placed = _placed(fragment, [(0, fragment.num_rows)] if fragment.num_rows else ())
+    if placed is None:
         return []
-    holes = _holes(fragment, columns.plan(spans), states)
+    holes = _holes(fragment, *placed, states)
     return [
         learn(holes[first : first + LEARNED_AT_ONCE], states)
         for first in range(0, len(holes), LEARNED_AT_ONCE)
@@ -220,44 +175,49 @@ def loads_of_all(fragment: OpenFragment, states: States) -> list[Plan[None]]:
 
 def read_ranges(
     fragment: OpenFragment, parts: Sequence[Sequence[tuple[int, int]]], states: States
-) -> Plan[list[RangedRows]]:
+) -> Plan[list[PlacedColumns] | None]:
     """Plan ranges of rows with their bytes, in parts that are decoded one by one. A small page
-    inside of them all is read once, as a whole.
+    inside of them all is read once, as a whole. Returns None if the kernel takes no fields.
 
     Cost: one round where `loads_of_range` told of the pages, else two.
 
     Args:
         parts: the ranges of each; all of them ascending, none of them empty.
     """
-    content, spans = PageBytes(), joined_spans(chain.from_iterable(parts))
-    while spans and (columns := fragment.tables.ranged).numbers:
-        plan = columns.plan(spans)
-        holes = _holes(fragment, plan, states)
-        if holes:
-            loads, large = [content.read(columns, plan)], []
-            for hole in holes:
+    content: PageBytes | None = None
+    spans = joined_spans(chain.from_iterable(parts))
+    while placed := _placed(fragment, spans):
+        tables, plan = placed
+        if content is None:
+            content = PageBytes(tables)
+        if plan.unknown:
+            loads, large = [content.read(plan, tables)], []
+            for hole in _holes(fragment, tables, plan, states):
                 if _is_small(hole, spans):
                     loads.append(_read_whole(hole, content))
                 else:
                     large.append(hole)
             if large:
                 loads.append(learn(large, states))
-            yield from together(loads)
-        elif plan.unknown:
-            continue  # the caches knew them
-        elif plan.others:
-            fragment.tables.leave_out(columns.numbers[at] for at in plan.others)
-        else:
-            yield from content.read(columns, plan)
-            plans = [plan] if len(parts) == 1 else [*map(columns.plan, parts)]
-            return [RangedRows(columns, of_part, content.source(columns)) for of_part in plans]
-    return [NO_ROWS] * len(parts)
+            if len(loads) > 1:  # else the caches knew the pages
+                yield from together(loads)
+            continue
+        yield from content.read(plan, tables)
+        files = content.of(tables)
+        plans = [plan] if len(parts) == 1 else [_plan(tables, of_part) for of_part in parts]
+        return [
+            PlacedColumns(PlacedRows(own, tables.paths, files), tables.fields, tables.columns)
+            for own in plans
+        ]
+    return None
 
 
-def _holes(fragment: OpenFragment, plan: _kernels.RangePlan, states: States) -> list[Hole]:
+def _holes(
+    fragment: OpenFragment, tables: RangeTables, plan: _kernels.RowPlan, states: States
+) -> list[Hole]:
     """The pages that neither the tables nor the caches know."""
-    numbers = fragment.tables.ranged.numbers
-    holes = [Hole(fragment.tables, numbers[column], page) for column, page in plan.unknown]
+    leaves = tables.fields.leaves
+    holes = [Hole(fragment.tables, leaves[column], page) for column, page in plan.unknown]
     return fill_known(holes, states)
 
 

@@ -62,9 +62,10 @@ class TakenRows(NamedTuple):
         None where a column is not plain, or was read.
         """
         columns = [own for task in self.tasks for own in task.columns]
-        if len(self.tasks) > 1 or len(columns) != 1 or columns[0].placed.content is not None:
+        if len(self.tasks) > 1 or len(columns) != 1 or columns[0].placed.is_read:
             return []
-        if len(columns[0].columns) != len(self.schema.fields) or not columns[0].are_plain:
+        are_all = len(columns[0].columns) == len(self.schema.fields)
+        if not are_all or not columns[0].fields.are_plain:
             return []
         return columns[0].shares(count, self.schema, order)
 

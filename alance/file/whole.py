@@ -125,7 +125,7 @@ class WholeFragments(NamedTuple):
             part, others = joined(self.schema, fields, columns, pages, num_rows)
             parts += [part] if part else []
             leaves |= others
-        return [FragmentTask(self.schema, num_rows, leaves, JoinedRows(parts, num_rows))]
+        return [FragmentTask(self.schema, num_rows, leaves, joined=JoinedRows(parts, num_rows))]
 
     def _one_by_one(self, fragments: Sequence[FragmentFiles]) -> Iterator[FragmentTask]:
         """The rows of fragments of any kind, opened one by one."""

@@ -48,7 +48,6 @@ void register_bitmaps(nb::module_& m);
 void register_take(nb::module_& m);
 void register_row_table(nb::module_& m);
 void register_row_batch(nb::module_& m);
-void register_row_range(nb::module_& m);
 void register_place_rows(nb::module_& m);
 void register_expand(nb::module_& m);
 void register_utf8(nb::module_& m);
@@ -128,7 +127,6 @@ NB_MODULE(_alance_kernels, m) {
   register_take(m);
   register_row_table(m);
   register_row_batch(m);
-  register_row_range(m);
   register_place_rows(m);
   register_expand(m);
   register_utf8(m);

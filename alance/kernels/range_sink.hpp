@@ -156,6 +156,8 @@ class RangeColumns {
   }
   void add(RangeSink& column) { batch_->add(column.finish(*batch_)); }
 
+  // For columns that are made elsewhere, in their turn.
+  arrow::Batch& memory() { return *batch_; }
   std::unique_ptr<arrow::Batch> batch() { return std::move(batch_); }
 
  private:

@@ -1,4 +1,4 @@
-// Single rows of many columns as one record batch, in one call, whatever the number of columns.
+// Rows of many columns as one record batch, in one call, whatever the number of columns.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
@@ -21,8 +21,18 @@ namespace {
 class Groups {
  public:
   virtual ~Groups() = default;
-  // Null: they cannot be read.
+  // The pieces of a group, end to end. Null: they cannot be read.
   virtual const uint8_t* bring(const RowPlan& plan, size_t group) = 0;
+  // The pieces of a group one by one, wherever they are. False: they cannot be read.
+  virtual bool bring_pieces(const RowPlan& plan, size_t group, std::vector<Part>& parts) {
+    const uint8_t* bytes = bring(plan, group);
+    parts.clear();
+    for (size_t i = plan.first_piece(group); bytes && i < plan.groups[group].pieces_end; ++i) {
+      parts.push_back({bytes, plan.pieces[i].stop - plan.pieces[i].start});
+      bytes += parts.back().size;
+    }
+    return bytes != nullptr;
+  }
 };
 
 // All are in memory, one behind the other.
@@ -52,6 +62,18 @@ class Read : public Groups {
                         plan.groups[group].bytes_end - plan.first_byte(group));
   }
 
+  // No copy of what the source has in memory.
+  bool bring_pieces(const RowPlan& plan, size_t group, std::vector<Part>& parts) override {
+    parts.clear();
+    for (size_t i = plan.first_piece(group); i < plan.groups[group].pieces_end; ++i) {
+      const Piece& piece = plan.pieces[i];
+      const uint8_t* bytes = source_.view(piece);
+      if (bytes == nullptr) return Groups::bring_pieces(plan, group, parts);
+      parts.push_back({bytes, piece.stop - piece.start});
+    }
+    return true;
+  }
+
  private:
   Source& source_;
 };
@@ -67,7 +89,7 @@ class Order {
       if (rows_[i] < 0 || rows_[i] >= num_decoded) corrupt("row batch: order of other rows");
   }
   // The items of some lists of so many, all of whose offsets are known; `lists`: in their order.
-  Order(const Order& lists, const std::vector<int64_t>& offsets) : size_(offsets.back()) {
+  Order(const Order& lists, const Growing<int64_t>& offsets) : size_(offsets.back()) {
     if (lists.is_as_decoded()) return;
     for (int64_t i = 0; i < lists.size(); ++i)
       for (int64_t at = offsets[lists[i]]; at < offsets[lists[i] + 1]; ++at) own_.push_back(at);
@@ -89,55 +111,75 @@ class Order {
   std::vector<int64_t> own_;
 };
 
+// Bytes of 0 or 1 as bits.
+Owned<uint8_t> packed(const uint8_t* bytes, int64_t count) {
+  Owned<uint8_t> bits((count + 7) / 8);
+  const int64_t whole = count / 8;
+  for (int64_t i = 0; i < whole; ++i)
+    bits[i] = static_cast<uint8_t>(load<uint64_t>(bytes + 8 * i) * 0x0102040810204080 >> 56);
+  for (int64_t i = 8 * whole; i < count; ++i)
+    bits[i / 8] = static_cast<uint8_t>((i % 8 ? bits[i / 8] : 0) | bytes[i] << (i % 8));
+  return bits;
+}
+
 // The decoded rows of a column: those of some sinks, one behind the other.
 class Decoded {
  public:
   // `rows`: how many are to be there.
-  Decoded(std::vector<Sink*> sinks, int64_t rows) {
+  Decoded(const std::vector<Sink*>& sinks, int64_t rows) {
     size_t first = 0;
     for (Sink* sink : sinks) {
-      parts_.push_back({sink, first});
+      parts_.push_back({sink, sink->has_nulls ? sink->valid.data() : nullptr, first});
       first += sink->valid.size();
     }
     if (static_cast<int64_t>(first) != rows)
       corrupt("a column of " + std::to_string(first) + " rows");
+    size_ = rows;
   }
+  // The values of slots.
+  Decoded(Sink& sink, const nests::Depth& slots)
+      : parts_{{&sink, slots.valid(), 0}}, size_(slots.count()) {}
 
   bool has_nulls() const {
     return std::any_of(parts_.begin(), parts_.end(),
-                       [](const Part& part) { return part.sink->has_nulls; });
+                       [](const Part& part) { return part.valid != nullptr; });
   }
-  bool is_valid(size_t row) const { return at(row, &Sink::valid) != 0; }
-  // A byte a row.
-  uint8_t at(size_t row, std::vector<uint8_t> Sink::*values) const {
-    const auto& [sink, first] = part_of(row);
-    return (sink->*values)[row - first];
+  uint8_t is_valid(size_t row) const {
+    const Part& part = part_of(row);
+    return part.valid == nullptr || part.valid[row - part.first];
   }
   // A value of so many bytes.
   const uint8_t* value(size_t row, size_t width) const {
-    const auto& [sink, first] = part_of(row);
-    return sink->bytes.data() + (row - first) * width;
+    const Part& part = part_of(row);
+    return part.sink->bytes.data() + (row - part.first) * width;
   }
   std::pair<const uint8_t*, const uint8_t*> string(size_t row) const {
-    const auto& [sink, first] = part_of(row);
-    const int64_t* offset = sink->offsets.data() + (row - first);
-    return {sink->bytes.data() + offset[0], sink->bytes.data() + offset[1]};
+    const Part& part = part_of(row);
+    const int64_t* offset = part.sink->offsets.data() + (row - part.first);
+    return {part.sink->bytes.data() + offset[0], part.sink->bytes.data() + offset[1]};
   }
-  // The values of all rows, end to end.
-  Owned<uint8_t> bytes() const {
+  // The only sink; null: there are several.
+  Sink* single() const { return parts_.size() == 1 ? parts_[0].sink : nullptr; }
+  const uint8_t* validity() const { return parts_[0].valid; }
+  // The values of all rows, end to end; they are given away.
+  Owned<uint8_t> bytes() {
+    if (Sink* sink = single()) return sink->bytes.release();
     size_t size = 0;
     for (const Part& part : parts_) size += part.sink->bytes.size();
     Owned<uint8_t> copy(static_cast<int64_t>(size));
     uint8_t* to = copy.data();
     for (const Part& part : parts_)
-      to = std::copy(part.sink->bytes.begin(), part.sink->bytes.end(), to);
+      to = std::copy_n(part.sink->bytes.data(), part.sink->bytes.size(), to);
     return copy;
   }
   void check_text() const {
-    for (const auto& [sink, first] : parts_) {
-      const size_t count = sink->valid.size();
-      if (are_utf8(sink->offsets.data(), static_cast<int64_t>(count), sink->bytes.data())) continue;
-      for (size_t row = first; row < first + count; ++row)
+    for (size_t i = 0; i < parts_.size(); ++i) {
+      const Part& part = parts_[i];
+      const size_t last = i + 1 < parts_.size() ? parts_[i + 1].first : static_cast<size_t>(size_);
+      if (are_utf8(part.sink->offsets.data(), static_cast<int64_t>(last - part.first),
+                   part.sink->bytes.data()))
+        continue;
+      for (size_t row = part.first; row < last; ++row)
         if (const auto [begin, end] = string(row); is_valid(row) && !is_utf8(begin, end))
           corrupt("value " + std::to_string(row) + " of the rows read is no UTF-8");
     }
@@ -146,7 +188,8 @@ class Decoded {
  private:
   struct Part {
     Sink* sink;
-    size_t first;  // row
+    const uint8_t* valid;  // a byte a row; null: all are
+    size_t first;          // row
   };
 
   const Part& part_of(size_t row) const {
@@ -156,22 +199,25 @@ class Decoded {
   }
 
   std::vector<Part> parts_;
+  int64_t size_;
 };
 
 // A column as Arrow lays it out, of the values and validity of decoded rows.
 class Column {
  public:
-  Column(const Decoded& rows, const RangeForm& form, const Order& order, arrow::Batch& batch)
-      : rows_(rows), form_(form), order_(order), batch_(batch) {}
+  Column(Decoded rows, const RangeForm& form, const Order& order, arrow::Batch& batch)
+      : rows_(std::move(rows)), form_(form), order_(order), batch_(batch) {}
 
   arrow::Column finish() {
     arrow::Column column{order_.size(), 0, {nullptr}};
     if (rows_.has_nulls()) {
       for (int64_t i = 0; i < order_.size(); ++i) column.num_nulls += !rows_.is_valid(order_[i]);
-      column.buffers[0] = bits(&Sink::valid);
+      column.buffers[0] =
+          bits(rows_.validity(), [this](size_t row) { return rows_.is_valid(row); });
     }
     if (form_.width == 0) {
-      column.buffers.push_back(bits(&Sink::bytes));
+      const uint8_t* bytes = rows_.single() ? rows_.single()->bytes.data() : nullptr;
+      column.buffers.push_back(bits(bytes, [this](size_t row) { return *rows_.value(row, 1); }));
     } else if (!form_.is_string()) {
       column.buffers.push_back(values());
     } else {
@@ -183,12 +229,13 @@ class Column {
   }
 
  private:
-  const void* bits(std::vector<uint8_t> Sink::*values) {
-    Owned<uint8_t> packed((order_.size() + 7) / 8);
-    std::fill_n(packed.data(), packed.size(), uint8_t{0});
-    for (int64_t i = 0; i < order_.size(); ++i)
-      packed[i / 8] |= static_cast<uint8_t>((rows_.at(order_[i], values) != 0) << (i % 8));
-    return batch_.keep(std::move(packed));
+  // `whole`: the bytes of all rows where there is one sink, which `at` gives one by one.
+  template <typename At>
+  const void* bits(const uint8_t* whole, const At& at) {
+    if (order_.is_as_decoded() && rows_.single()) return batch_.keep(packed(whole, order_.size()));
+    Owned<uint8_t> bytes(order_.size());
+    for (int64_t i = 0; i < order_.size(); ++i) bytes[i] = at(order_[i]);
+    return batch_.keep(packed(bytes.data(), order_.size()));
   }
 
   const void* values() {
@@ -231,13 +278,19 @@ class Column {
   // Offsets of the strings; notes how many bytes they are.
   template <typename Offset>
   const void* offsets() {
-    num_bytes_ = 0;
-    for (int64_t i = 0; i < order_.size(); ++i) num_bytes_ += size(i);
+    const Sink* whole = order_.is_as_decoded() ? rows_.single() : nullptr;
+    num_bytes_ = whole ? whole->offsets.back() : 0;
+    if (!whole)
+      for (int64_t i = 0; i < order_.size(); ++i) num_bytes_ += size(i);
     if (num_bytes_ > std::numeric_limits<Offset>::max())
       throw std::overflow_error("strings of too many bytes for their offsets");
     Owned<Offset> ends(order_.size() + 1);
     ends[0] = 0;
-    for (int64_t i = 0; i < order_.size(); ++i) ends[i + 1] = static_cast<Offset>(ends[i] + size(i));
+    if (whole)
+      for (int64_t i = 1; i <= order_.size(); ++i)
+        ends[i] = static_cast<Offset>(whole->offsets[static_cast<size_t>(i)]);
+    else
+      for (int64_t i = 0; i < order_.size(); ++i) ends[i + 1] = static_cast<Offset>(ends[i] + size(i));
     return batch_.keep(std::move(ends));
   }
 
@@ -247,7 +300,7 @@ class Column {
     return end - begin;
   }
 
-  const Decoded& rows_;
+  Decoded rows_;
   const RangeForm& form_;
   const Order& order_;
   int64_t num_bytes_ = 0;
@@ -264,13 +317,11 @@ class Nested {
     std::vector<nests::Depth> depths;  // the innermost first
 
     // Once it is decoded: its values are those of its slots.
-    void finish() {
-      const size_t slots = depths[0].valid.size();
+    void check() const {
+      const size_t slots = static_cast<size_t>(depths[0].count());
       if (form.is_string() ? sink.offsets.size() != slots + 1
                            : sink.bytes.size() != slots * static_cast<size_t>(sink.width))
         corrupt("values of other slots");
-      sink.valid = depths[0].valid;
-      sink.has_nulls = depths[0].has_nulls;
     }
     // From the outside.
     const nests::Depth& at(size_t depth) const { return depths[depths.size() - 1 - depth]; }
@@ -278,8 +329,8 @@ class Nested {
 
   // The field whose nodes begin at one.
   Nested(const nests::Trees& trees, size_t node) : trees_(trees), first_(node) {
-    std::vector<nests::Depth> above;
-    add_leaves(node, above);
+    std::vector<bool> are_lists;
+    add_leaves(node, are_lists);
   }
 
   std::vector<Leaf> leaves;  // with their depths; to be decoded
@@ -290,13 +341,18 @@ class Nested {
   }
 
  private:
-  void add_leaves(size_t& node, std::vector<nests::Depth>& above) {
-    if (above.size() == nests::kMostLayers) corrupt("row batch: fields too deep");
+  // `are_lists`: of the nodes above, from the outside.
+  void add_leaves(size_t& node, std::vector<bool>& are_lists) {
+    if (are_lists.size() == nests::kMostLayers) corrupt("row batch: fields too deep");
     const int kind = trees_[node++];
-    above.insert(above.begin(), nests::Depth{kind < 0});
-    if (kind == nests::kLeaf) leaves.push_back({.depths = above});
-    for (size_t i = 0; i < nests::num_children(kind); ++i) add_leaves(node, above);
-    above.erase(above.begin());
+    are_lists.push_back(kind < 0);
+    if (kind == nests::kLeaf) {
+      Leaf& leaf = leaves.emplace_back();
+      leaf.depths.reserve(are_lists.size());
+      for (size_t i = are_lists.size(); i-- > 0;) leaf.depths.emplace_back(are_lists[i]);
+    }
+    for (size_t i = 0; i < nests::num_children(kind); ++i) add_leaves(node, are_lists);
+    are_lists.pop_back();
   }
 
   // The field that begins at a node, whose leaves begin at `leaf`; both are moved behind it.
@@ -305,12 +361,12 @@ class Nested {
     const size_t end = nests::end_of(trees_, node), first = leaf;
     const size_t last = first + nests::num_leaves(trees_, node, end);
     for (size_t i = first; i < last; ++i)
-      if (const auto own = static_cast<int64_t>(leaves[i].at(depth).valid.size()); own != num_slots)
+      if (const int64_t own = leaves[i].at(depth).count(); own != num_slots)
         corrupt(std::to_string(own) + " slots, expected " + std::to_string(num_slots));
     const int kind = trees_[node++];
     if (kind == nests::kLeaf) {
       Leaf& own = leaves[leaf++];
-      return Column(Decoded({&own.sink}, num_slots), own.form, order, batch).finish();
+      return Column(Decoded(own.sink, own.depths[0]), own.form, order, batch).finish();
     }
     arrow::Column column{order.size(), 0, {nullptr}};
     if (kind > 0) {
@@ -319,9 +375,11 @@ class Nested {
         column.children.push_back(column_of(node, leaf, depth + 1, num_slots, order, batch));
       return column;
     }
-    const std::vector<int64_t>& offsets = leaves[first].at(depth).offsets;
+    const Growing<int64_t>& offsets = leaves[first].at(depth).offsets();
     for (size_t i = first + 1; i < last; ++i)
-      if (leaves[i].at(depth).offsets != offsets) corrupt("its leaves disagree on its lists");
+      if (!std::equal(offsets.data(), offsets.data() + offsets.size(),
+                      leaves[i].at(depth).offsets().data()))
+        corrupt("its leaves disagree on its lists");
     add_validity(depth, first, first + 1, order, column, batch);
     const Order items(order, offsets);
     column.buffers.push_back(kind == nests::kList ? ends<int32_t>(offsets, order, items, batch)
@@ -335,20 +393,19 @@ class Nested {
   void add_validity(size_t depth, size_t first, size_t last, const Order& order,
                     arrow::Column& column, arrow::Batch& batch) const {
     for (size_t i = first; i < last; ++i)
-      if (!leaves[i].at(depth).has_nulls) return;
-    Owned<uint8_t> bits((order.size() + 7) / 8);
-    std::fill_n(bits.data(), bits.size(), uint8_t{0});
-    for (int64_t i = 0; i < order.size(); ++i) {
-      uint8_t is_valid = 0;
-      for (size_t j = first; j < last; ++j) is_valid |= leaves[j].at(depth).valid[order[i]];
-      column.num_nulls += !is_valid;
-      bits[i / 8] |= static_cast<uint8_t>(is_valid << (i % 8));
+      if (!leaves[i].at(depth).has_nulls()) return;
+    Owned<uint8_t> valid(order.size());
+    std::fill_n(valid.data(), valid.size(), uint8_t{0});
+    for (size_t j = first; j < last; ++j) {
+      const uint8_t* own = leaves[j].at(depth).valid();
+      for (int64_t i = 0; i < order.size(); ++i) valid[i] |= own[order[i]];
     }
-    column.buffers[0] = batch.keep(std::move(bits));
+    for (int64_t i = 0; i < order.size(); ++i) column.num_nulls += !valid[i];
+    column.buffers[0] = batch.keep(packed(valid.data(), order.size()));
   }
 
   template <typename Offset>
-  static const void* ends(const std::vector<int64_t>& offsets, const Order& lists,
+  static const void* ends(const Growing<int64_t>& offsets, const Order& lists,
                           const Order& items, arrow::Batch& batch) {
     if (items.size() > std::numeric_limits<Offset>::max())
       throw std::overflow_error("items of too many lists for their offsets");
@@ -363,15 +420,15 @@ class Nested {
   size_t first_;
 };
 
-// Fields of a plan as one struct array, for `RecordBatch._import_from_c`.
+// The rows of a plan as one struct array, for `RecordBatch._import_from_c`.
 class RowBatch : public arrow::Exported {
  public:
   enum State : int { kFailed, kGoesOn, kDone };
 
   // `trees`: of fields, whose leaves are `columns` of the plan and fit (`RowPlan.fitting`) these
-  // widths; `texts`: are they UTF-8? `order`: the plan's rows that are wanted, by number; without it all, in the order of the plan.
-  // `shares`: of the groups of each column, that are decoded by a thread each; one where there are
-  // nested fields.
+  // widths; `texts`: are they UTF-8? `order`: rows of the plan, if these are single ones, by number;
+  // without it all, in the order of the plan. `shares`: of the groups of each column, that are decoded
+  // by a thread each; one where there are nested fields or ranges of rows.
   RowBatch(nests::Trees trees, std::vector<size_t> columns, const std::vector<int64_t>& widths,
            const std::vector<bool>& texts, std::optional<In<int64_t>> order, size_t shares)
       : trees_(std::move(trees)),
@@ -429,7 +486,9 @@ class RowBatch : public arrow::Exported {
         corrupt("row batch: rows of another form");
     Share& share = shares_[number];
     share.is_begun = true;
+    if (plan.is_ranges && (order_ || shares_.size() > 1)) corrupt("row batch: ranges in another order");
     nb::gil_scoped_release release;
+    if (plan.is_ranges) return run_ranges(plan, groups, share);
     if (shares_.size() == 1) return run_alone(plan, groups, share);
     share.sinks.resize(columns_.size());
     for (share.column = 0; share.column < columns_.size(); ++share.column)
@@ -461,20 +520,76 @@ class RowBatch : public arrow::Exported {
         ++share.column;
         continue;
       }
-      Nested nested(trees_, node);
-      const size_t first = share.column;
-      for (size_t i = 0; i < nested.leaves.size(); ++i) {
-        share.column = first + i;
-        Nested::Leaf& leaf = nested.leaves[i];
-        leaf.form = forms_[share.column];
-        if (!decode_column(plan, groups, 0, leaf.sink, &leaf.depths)) return kFailed;
-        leaf.finish();
-      }
-      batch->add(nested.column(plan.num_rows, order, *batch));
-      ++share.column;
+      std::optional<arrow::Column> column = nested_column(plan, groups, share, node, order, *batch);
+      if (!column) return kFailed;
+      batch->add(*std::move(column));
     }
     give(std::move(batch));
     return kDone;
+  }
+
+  // Columns of plain values are decoded into memory of their size, all of them into one block.
+  State run_ranges(const RowPlan& plan, Groups& groups, Share& share) {
+    RangeColumns columns(plan.num_rows);
+    share.column = 0;
+    for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
+      end = nests::end_of(trees_, node);
+      if (trees_[node] == nests::kLeaf)
+        columns.place(forms_[share.column], has_nulls(plan, columns_[share.column]));
+      share.column += nests::num_leaves(trees_, node, end);
+    }
+    columns.allocate();
+    const Order order(order_, plan.num_rows);
+    std::vector<Part> bytes;
+    share.column = 0;
+    for (size_t node = 0, end = 0; node < trees_.size(); node = end) {
+      end = nests::end_of(trees_, node);
+      if (trees_[node] != nests::kLeaf) {
+        auto column = nested_column(plan, groups, share, node, order, columns.memory());
+        if (!column) return kFailed;
+        columns.memory().add(*std::move(column));
+        continue;
+      }
+      RangeSink sink = columns.next();
+      const size_t column = columns_[share.column];
+      for (size_t group = plan.first_group(column); group < plan.columns[column]; ++group) {
+        const size_t first = plan.first_part(group);
+        share.page = plan.parts[first].hit;
+        if (!groups.bring_pieces(plan, group, bytes)) return kFailed;
+        for (size_t i = first; i < plan.groups[group].parts_end; ++i) {
+          const RowPlan::Part& part = plan.parts[i];
+          share.page = part.hit;
+          plan.hits[part.hit].kernel->decode_range(part.first, part.last, bytes[i - first], sink);
+        }
+      }
+      columns.add(sink);
+      ++share.column;
+    }
+    give(columns.batch());
+    return kDone;
+  }
+
+  static bool has_nulls(const RowPlan& plan, size_t column) {
+    for (size_t i = plan.first_part(plan.first_group(column)); i < plan.first_part(plan.columns[column]); ++i)
+      if (plan.hits[plan.parts[i].hit].kernel->has_nulls()) return true;
+    return false;
+  }
+
+  // The field whose nodes begin at one; nothing where its bytes cannot be read.
+  std::optional<arrow::Column> nested_column(const RowPlan& plan, Groups& groups, Share& share,
+                                             size_t node, const Order& order, arrow::Batch& batch) {
+    Nested nested(trees_, node);
+    const size_t first = share.column;
+    for (size_t i = 0; i < nested.leaves.size(); ++i) {
+      share.column = first + i;
+      Nested::Leaf& leaf = nested.leaves[i];
+      leaf.form = forms_[share.column];
+      if (!decode_column(plan, groups, 0, leaf.sink, &leaf.depths)) return std::nullopt;
+      leaf.check();
+    }
+    arrow::Column column = nested.column(plan.num_rows, order, batch);
+    ++share.column;
+    return column;
   }
 
   // Decodes the groups of a column that are a share's: about as many bytes for each. `depths`: of a
@@ -485,18 +600,46 @@ class RowBatch : public arrow::Exported {
     const RangeForm& form = forms_[share.column];
     const size_t column = columns_[share.column];
     const size_t first = cut(plan, column, number), last = cut(plan, column, number + 1);
-    int64_t num_rows = 0;
-    for (size_t group = first; group < last; ++group) num_rows += plan.groups[group].num_rows;
-    sink.clear(form.is_string() ? 0 : std::max<int64_t>(form.width, 1), num_rows);
+    const int64_t num_values = this->num_values(plan, first, last);
+    sink.clear(form.is_string() ? 0 : std::max<int64_t>(form.width, 1), num_values);
+    if (form.is_string()) {
+      sink.offsets.reserve(static_cast<size_t>(num_values) + 1);
+      sink.bytes.reserve(static_cast<size_t>(plan.first_byte(last) - plan.first_byte(first)));
+    }
     sink.with_levels = depths != nullptr;
+    const auto done = [&](const RowPlan::Part& part) {
+      if (depths) nests::unravel(plan.hits[part.hit].layers, sink.rep, sink.def, *depths);
+    };
+    std::vector<Part> pieces;
     for (size_t group = first; group < last; ++group) {
-      const uint8_t* bytes = groups.bring(plan, group);
-      if (bytes == nullptr) return false;
-      take_group(plan, group, bytes, sink, share.page);
-      const bool is_run = group + 1 == last || plan.layers(group + 1) != plan.layers(group);
-      if (depths && is_run) nests::unravel(plan.layers(group), sink.rep, sink.def, *depths);
+      if (!plan.is_ranges) {
+        const uint8_t* bytes = groups.bring(plan, group);
+        if (bytes == nullptr) return false;
+        take_group(plan, group, bytes, sink, share.page, done);
+        continue;
+      }
+      if (!groups.bring_pieces(plan, group, pieces)) return false;
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        const RowPlan::Part& part = plan.parts[plan.first_part(group) + i];
+        share.page = part.hit;
+        const uint8_t* bytes = pieces[i].data;
+        take_part(plan, part, bytes, bytes + pieces[i].size, sink, done);
+      }
     }
     return true;
+  }
+
+  // Room for the values of groups: of ranges those of all chunks, of single rows one each.
+  static int64_t num_values(const RowPlan& plan, size_t first, size_t last) {
+    int64_t count = 0;
+    for (size_t group = first; group < last && !plan.is_ranges; ++group)
+      count += plan.groups[group].num_rows;
+    for (size_t i = plan.first_part(first); plan.is_ranges && i < plan.first_part(last); ++i) {
+      const RowPage& page = *plan.hits[plan.parts[i].hit].kernel;
+      for (const needs::Need& need : needs::needs_of(page, plan.rows_of(plan.parts[i])))
+        count += page.num_values(need.chunk);
+    }
+    return count;
   }
 
   // The first group of a share.

@@ -46,8 +46,8 @@ void RowPage::keep_lists(Kept first_values, const PageKind& kind) {
   max_visible_ = kind.max_visible;
 }
 
-void RowPage::decode_lists(const Chunk& chunk, const int64_t* rows, int64_t count, bool open,
-                           Sink& sink) const {
+void RowPage::decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink& sink) const {
+  const int64_t count = rows.count;
   const auto fail = [&](const std::string& what) {
     corrupt("chunk " + text(chunk.number) + ": " + what);
   };
@@ -98,8 +98,8 @@ void RowPage::decode_lists(const Chunk& chunk, const int64_t* rows, int64_t coun
       ++row;
       ++k;
     }
-    sink.rep.insert(sink.rep.end(), reps + e, reps + stop);
-    sink.def.insert(sink.def.end(), defs + e, defs + stop);
+    sink.rep.append(reps + e, static_cast<size_t>(stop - e));
+    sink.def.append(defs + e, static_cast<size_t>(stop - e));
     const int64_t num_shown = counted(defs + e, stop - e, is_shown);
     const uint16_t* levels = defs + e;
     if (num_shown != stop - e) {

@@ -20,15 +20,14 @@ struct Run {
   ByteRange bytes;
 };
 
-inline std::vector<Need> needs_of(const RowPage& page, const int64_t* rows, int64_t first, int64_t last) {
+inline std::vector<Need> needs_of(const RowPage& page, const Rows& rows) {
   std::vector<Need> needs;
   int64_t chunk = 0;
   bool open = false;
-  for (int64_t i = first; open || i < last;) {
+  for (int64_t i = 0; open || i < rows.count;) {
     chunk = open ? chunk + 1 : page.chunk_of(rows[i], chunk);
     const int64_t behind = page.rows_until(chunk);
-    int64_t next = i;
-    while (next < last && rows[next] < behind) ++next;
+    const int64_t next = rows.reaching(behind, i);
     needs.push_back({chunk, i, next, open});
     // A row may end in a later chunk only if no other begins behind it in this one: so may the last
     // wanted row that begins here, or the open one, where none begins here at all.

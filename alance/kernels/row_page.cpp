@@ -168,8 +168,7 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes) const {
     parts[i] = {bytes.data + position, size};
     position += (size + 7) / 8 * 8;
   }
-  const int64_t* before = max_rep_ != 0 ? first_values_.data() : first_rows_.data();
-  const int64_t values = before[number + 1] - before[number];
+  const int64_t values = num_values(number);
   const int64_t entries = num_levels ? load<uint16_t>(bytes.data) : values;
   if (max_rep_ == 0 && entries != values)
     fail(text(entries) + " levels, expected " + text(values));
@@ -178,16 +177,15 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes) const {
           parts[num_levels], parts[num_buffers - 1]};
 }
 
-void RowPage::decode(int64_t number, Part bytes, const int64_t* rows, int64_t count, bool open,
-                     Sink& sink) const {
+void RowPage::decode(int64_t number, Part bytes, const Rows& rows, bool open, Sink& sink) const {
   if (values_ == Values::zipped) return decode_zipped(bytes, sink);
   const Chunk chunk = open_chunk(number, bytes);
-  if (max_rep_ != 0) return decode_lists(chunk, rows, count, open, sink);
+  if (max_rep_ != 0) return decode_lists(chunk, rows, open, sink);
   cells::Walk levels, values;
   const int64_t origin = first_rows_.data()[number];
   const uint16_t* all = nullptr;  // levels of the chunk
-  for (int64_t k = 0, end = 0; k < count; k = end) {
-    for (end = k + 1; end < count && rows[end] == rows[end - 1] + 1;) ++end;
+  for (int64_t k = 0, end = 0; k < rows.count; k = end) {
+    end = rows.run_end(k);
     if (end - k < kRun) {
       for (int64_t at = k; at < end; ++at) {
         const int64_t i = rows[at] - origin;
@@ -205,7 +203,7 @@ void RowPage::decode(int64_t number, Part bytes, const int64_t* rows, int64_t co
       check_level(static_cast<uint64_t>(highest(all, chunk.entries)));
     }
     const uint16_t* own = all + (rows[k] - origin);
-    if (sink.with_levels) sink.def.insert(sink.def.end(), own, own + (end - k));
+    if (sink.with_levels) sink.def.append(own, static_cast<size_t>(end - k));
     emit_values(chunk, rows[k] - origin, end - k, own, values, sink);
   }
 }
@@ -301,11 +299,10 @@ void RowPage::emit_string(Part values, int64_t count, int64_t i, Sink& sink) con
   const uint64_t size =
       fsst::decoded_size(symbols_->table, values.data + start, values.data + stop);
   if (size >= fsst::INVALID) corrupt("fsst: a code without a symbol");
-  const size_t used = sink.bytes.size();
-  sink.bytes.resize(used + static_cast<size_t>(size) + fsst::MAX_SYMBOL);
+  uint8_t* room = sink.bytes.extend(static_cast<size_t>(size) + fsst::MAX_SYMBOL);
   const uint8_t* end = fsst::decode(symbols_->table, values.data + start, values.data + stop,
-                                    values.data + values.size, sink.bytes.data() + used);
-  sink.bytes.resize(static_cast<size_t>(end - sink.bytes.data()));
+                                    values.data + values.size, room);
+  sink.bytes.shrink(static_cast<size_t>(end - sink.bytes.data()));
   sink.string_ends();
 }
 

@@ -10,6 +10,7 @@
 #include "cells.hpp"
 #include "chunk_table.hpp"
 #include "fsst.hpp"
+#include "growing.hpp"
 #include "owned.hpp"
 
 namespace alance {
@@ -27,19 +28,42 @@ inline bool values_fit(Values values, int bits, int64_t width) {
 using cells::Nulls;
 using cells::Part;
 
+// Rows of a page in ascending order: a list of numbers, or neighbours.
+struct Rows {
+  const int64_t* numbers;  // null: neighbours
+  int64_t first, count;    // the first of neighbours
+
+  int64_t operator[](int64_t i) const { return numbers ? numbers[i] : first + i; }
+  // Behind the last of the neighbours that begin at `i`.
+  int64_t run_end(int64_t i) const {
+    if (numbers == nullptr) return count;
+    for (++i; i < count && numbers[i] == numbers[i - 1] + 1;) ++i;
+    return i;
+  }
+  // The first from `i` on that is not below a row.
+  int64_t reaching(int64_t row, int64_t i) const {
+    if (numbers == nullptr) return std::clamp(row - first, i, count);
+    while (i < count && numbers[i] < row) ++i;
+    return i;
+  }
+  Rows part(int64_t begin, int64_t end) const {
+    return {numbers ? numbers + begin : nullptr, first + begin, end - begin};
+  }
+};
+
 // Where decoded entries go: values of one width or strings, end to end, and what is absent.
 struct Sink {
   int64_t width = 0;           // bytes of a value; 0: strings
   bool with_levels = false;    // levels are given, instead of validity
-  std::vector<uint8_t> bytes;
-  std::vector<int64_t> offsets;
-  std::vector<uint8_t> valid;  // 1 is valid
-  std::vector<uint16_t> rep, def;
+  Growing<uint8_t> bytes;
+  Growing<int64_t> offsets;
+  Growing<uint8_t> valid;  // 1 is valid
+  Growing<uint16_t> rep, def;
   std::vector<uint16_t> chunk_rep, chunk_def, visible;  // of the chunk that is decoded
   bool has_nulls = false;
 
-  // Makes it empty, for about so many rows of values of a width.
-  void clear(int64_t new_width, int64_t num_rows) {
+  // Makes it empty, for about so many values of a width.
+  void clear(int64_t new_width, int64_t num_values) {
     width = new_width;
     bytes.clear();
     offsets.clear();
@@ -50,23 +74,23 @@ struct Sink {
     if (width == 0)
       offsets.push_back(0);
     else
-      bytes.reserve(static_cast<size_t>(product(num_rows, width, "row sink")));
+      bytes.reserve(static_cast<size_t>(product(num_values, width, "row sink")));
   }
 
   void null() {
     if (width != 0)
-      bytes.resize(bytes.size() + static_cast<size_t>(width));
+      bytes.fill(static_cast<size_t>(width), 0);
     else
       offsets.push_back(static_cast<int64_t>(bytes.size()));
     has_nulls = true;
     if (!with_levels) valid.push_back(0);
   }
   void value(const uint8_t* from) {
-    bytes.insert(bytes.end(), from, from + width);
+    bytes.append(from, static_cast<size_t>(width));
     if (!with_levels) valid.push_back(1);
   }
   void string(const uint8_t* from, int64_t size) {
-    bytes.insert(bytes.end(), from, from + size);
+    bytes.append(from, static_cast<size_t>(size));
     string_ends();
   }
   // The bytes of a string were appended.
@@ -76,28 +100,21 @@ struct Sink {
   }
 
   // Makes room for values of a width; their validity is told by `end_run`.
-  uint8_t* begin_run(int64_t count) {
-    const size_t used = bytes.size();
-    bytes.resize(used + static_cast<size_t>(count * width));
-    return bytes.data() + used;
-  }
+  uint8_t* begin_run(int64_t count) { return bytes.extend(static_cast<size_t>(count * width)); }
   // Appends neighbouring strings with offsets that begin anywhere.
   template <typename Load>
   void string_run(const uint8_t* from, int64_t size, int64_t count, const Load& offset) {
     const int64_t before = static_cast<int64_t>(bytes.size()) - int64_t{offset(0)};
-    bytes.insert(bytes.end(), from, from + size);
-    const size_t used = offsets.size();
-    offsets.resize(used + static_cast<size_t>(count));
-    int64_t* out = offsets.data() + used;
+    bytes.append(from, static_cast<size_t>(size));
+    int64_t* out = offsets.extend(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) out[i] = int64_t{offset(i + 1)} + before;
   }
   // `levels`: of the values that were appended, not 0 of nulls; null: all are valid.
   void end_run(const uint16_t* levels, int64_t count) {
     has_nulls |= levels != nullptr;
     if (with_levels) return;
-    const size_t used = valid.size();
-    valid.resize(used + static_cast<size_t>(count), 1);
-    for (int64_t i = 0; levels && i < count; ++i) valid[used + static_cast<size_t>(i)] = levels[i] == 0;
+    uint8_t* out = valid.extend(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i) out[i] = levels == nullptr || levels[i] == 0;
   }
 };
 
@@ -185,18 +202,27 @@ class RowPage {
   bool carries(int64_t chunk) const { return max_rep_ != 0 && carries_[chunk] != 0; }
   // Where a chunk begins in the buffer.
   int64_t begin_of(int64_t chunk) const;
+  // Values of a chunk, those of nulls included.
+  int64_t num_values(int64_t chunk) const {
+    if (values_ == Values::zipped) return 1;
+    const int64_t* before = max_rep_ != 0 ? first_values_.data() : first_rows_.data();
+    return before[chunk + 1] - before[chunk];
+  }
   // The row behind the last that begins in a chunk, and the first that does.
   int64_t rows_until(int64_t chunk) const;
   int64_t rows_from(int64_t chunk) const;
   // Decodes ascending rows that begin in a chunk into the sink; `open`: and first the rest of the
   // row that began before it.
-  void decode(int64_t chunk, Part bytes, const int64_t* rows, int64_t count, bool open,
-              Sink& sink) const;
+  void decode(int64_t chunk, Part bytes, const Rows& rows, bool open, Sink& sink) const;
   void check_rows(const int64_t* rows, int64_t count) const;
-  // Where the bytes of neighbouring rows lie in the buffer, of a page without lists: begin and end.
+  // Where the bytes of neighbouring rows, at least one, lie in the buffer: begin and end.
   std::pair<int64_t, int64_t> bytes_of(int64_t first, int64_t last) const {
     const int64_t begin = chunk_of(first, 0);
-    return {begin_of(begin), begin_of(chunk_of(last - 1, begin) + 1)};
+    int64_t chunk = chunk_of(last - 1, begin);
+    bool goes_on = rows_until(chunk) == last;  // the last row may, in chunks where no other begins
+    while (++chunk < num_chunks_ && goes_on && carries(chunk))
+      goes_on = rows_until(chunk) == rows_from(chunk);
+    return {begin_of(begin), begin_of(chunk)};
   }
   // Decodes neighbouring rows, at least one, from these bytes; of a page without lists.
   void decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;
@@ -236,8 +262,7 @@ class RowPage {
 
   void check_indices() const;
   Chunk open_chunk(int64_t number, Part bytes) const;
-  void decode_lists(const Chunk& chunk, const int64_t* rows, int64_t count, bool open,
-                    Sink& sink) const;
+  void decode_lists(const Chunk& chunk, const Rows& rows, bool open, Sink& sink) const;
   void decode_zipped(Part bytes, Sink& sink) const;
   void check_level(uint64_t level) const;
   void absent(uint64_t level, Sink& sink) const;

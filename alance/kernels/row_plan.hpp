@@ -1,6 +1,7 @@
-// Where single rows of the columns of many files are. Its groups are pieces of files that are read
-// together and decoded in one go, with the pages and rows that each of them has. It is a few flat
-// arrays, because a take of many fragments would otherwise make an object for each page.
+// Where rows of the columns of many files are: single rows, or ranges of neighbours. Its groups are
+// pieces of files that are read together and decoded in one go, with the pages and rows that each of
+// them has. It is a few flat arrays, because a take of many fragments would otherwise make an object
+// for each page.
 #pragma once
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace alance {
 
 class RowPlan {
  public:
-  // Rows of a page, as positions in the list of all rows.
+  // Rows of a page: of single rows, positions in the list of all; of ranges, neighbours of the page.
   struct Part {
     size_t hit;
     int64_t first, last;
@@ -30,8 +31,10 @@ class RowPlan {
   };
   struct Unknown {
     size_t table, page;
+    bool operator==(const Unknown&) const = default;
   };
 
+  bool is_ranges = false;
   int64_t num_rows = 0;
   std::vector<int64_t> rows;  // counted from the first of their page, column by column
   std::vector<Hit> hits;
@@ -40,12 +43,16 @@ class RowPlan {
   std::vector<Piece> pieces;
   std::vector<Group> groups;
   std::vector<size_t> columns;   // where the groups of each end
-  std::vector<Unknown> unknown;  // where there are any, the groups are not complete
+  std::vector<Unknown> unknown;  // pages that groups lack; of single rows there are no groups then
 
   size_t first_group(size_t column) const { return column ? columns[column - 1] : 0; }
   size_t first_part(size_t group) const { return group ? groups[group - 1].parts_end : 0; }
   size_t first_piece(size_t group) const { return group ? groups[group - 1].pieces_end : 0; }
   int64_t first_byte(size_t group) const { return group ? groups[group - 1].bytes_end : 0; }
+  // The rows of a part, counted from the first of their page.
+  Rows rows_of(const Part& part) const {
+    return {is_ranges ? nullptr : rows.data() + part.first, part.first, part.last - part.first};
+  }
   // The layers of the pages of a group.
   nests::Layers layers(size_t group) const { return hits[parts[first_part(group)].hit].layers; }
   // Whether all values of a column are of a width as of `RangeForm`. Of a field of its own, a row is

@@ -1,9 +1,12 @@
-// Where single rows of many files are: the pages of one column of each file, and the bytes of the
-// chunks that hold the rows, in one call.
+// Where rows of many files are: the pages of one column of each file, and the bytes of the chunks that
+// hold the rows, in one call.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 
+#include "held.hpp"
+#include "lists.hpp"
 #include "row_needs.hpp"
 #include "row_plan.hpp"
 #include "row_table.hpp"
@@ -17,11 +20,41 @@ constexpr int64_t kGroup = 160 << 10;
 
 using Tables = std::vector<const RowTable*>;
 
+// Rows from the first to behind the last.
+using Span = std::pair<int64_t, int64_t>;
+
 class Planner {
  public:
+  // Of single rows.
   Planner(const int64_t* rows, int64_t count, size_t num_columns) : rows_(rows) {
     plan.num_rows = count;
     plan.rows.resize(static_cast<size_t>(count) * num_columns);
+  }
+  // Of so many rows in ranges.
+  explicit Planner(int64_t count) {
+    plan.num_rows = count;
+    plan.is_ranges = true;
+  }
+
+  // The rows of a span, which are of a table of the column that has no end yet. The bytes of a page
+  // are read at once; all of a column are a group.
+  void add(const RowTable& table, size_t number, const Span& span) {
+    const std::vector<int64_t>& bounds = table.first_rows();
+    if (span.second > bounds.back()) corrupt("plan_spans: rows of no page");
+    auto above = std::upper_bound(bounds.begin(), bounds.end(), span.first);
+    for (int64_t row = span.first; row < span.second; ++above) {
+      const size_t page = static_cast<size_t>(above - bounds.begin()) - 1;
+      const int64_t last = std::min(span.second, *above);
+      if (last == row) continue;  // of no rows
+      const RowTable::Entry& entry = table.entry(page);
+      if (entry.kernel == nullptr) {
+        const RowPlan::Unknown hole{number, page};  // maybe that of the span before
+        if (plan.unknown.empty() || plan.unknown.back() != hole) plan.unknown.push_back(hole);
+      } else {
+        add_page(number, page, entry, row - bounds[page], last - bounds[page]);
+      }
+      row = last;
+    }
   }
 
   // Rows `first` to `last`, which are of a table of the column that has no end yet; the column's
@@ -49,11 +82,43 @@ class Planner {
 
   void end_column() { plan.columns.push_back(plan.groups.size()); }
 
+  // The plan, with the pages that keep its kernels alive.
+  template <typename PageOf>
+  RowPlan finish(const PageOf& page_of) {
+    plan.pages.reserve(plan.hits.size());
+    for (size_t c = 0, part = 0; c < plan.columns.size(); ++c) {
+      const size_t end = plan.first_part(plan.columns[c]);
+      for (; part < end; ++part) {
+        const RowPlan::Hit& hit = plan.hits[plan.parts[part].hit];
+        if (plan.parts[part].hit == plan.pages.size()) plan.pages.push_back(page_of(c, hit));
+      }
+    }
+    return std::move(plan);
+  }
+
   RowPlan plan;
 
  private:
+  void add_page(size_t number, size_t page, const RowTable::Entry& entry, int64_t first,
+                int64_t last) {
+    const auto [begin, end] = entry.kernel->bytes_of(first, last);
+    const int64_t start = entry.kernel->start();
+    if (plan.groups.size() == plan.first_group(plan.columns.size()))
+      plan.groups.push_back(
+          {plan.parts.size(), plan.pieces.size(), plan.first_byte(plan.groups.size()), 0, 0});
+    plan.parts.push_back({plan.hits.size(), first, last});
+    plan.hits.push_back({number, page, entry.kernel, entry.layers});
+    plan.pieces.push_back({number, start + begin, start + end});
+    RowPlan::Group& group = plan.groups.back();
+    group.parts_end = plan.parts.size();
+    group.pieces_end = plan.pieces.size();
+    group.bytes_end += end - begin;
+    group.num_rows += last - first;
+  }
+
   void add_pieces(size_t number, const RowPage* page, int kind, int64_t first, int64_t last) {
-    const std::vector<needs::Need> needs = needs::needs_of(*page, plan.rows.data(), first, last);
+    const Rows rows{plan.rows.data() + first, 0, last - first};
+    const std::vector<needs::Need> needs = needs::needs_of(*page, rows);
     for (const needs::Run& run : needs::runs_of(*page, needs, {0, kGroup})) {
       const int64_t start = page->start() + run.bytes.start, stop = page->start() + run.bytes.stop;
       if (!joins(number, kind, start, stop - start))
@@ -63,9 +128,9 @@ class Planner {
       const size_t hit = plan.hits.size() - 1;
       const size_t parts_before = plan.first_part(plan.groups.size() - 1);
       if (plan.parts.size() > parts_before && plan.parts.back().hit == hit)
-        plan.parts.back().last = run.last;
+        plan.parts.back().last = first + run.last;
       else
-        plan.parts.push_back({hit, run.first, run.last});
+        plan.parts.push_back({hit, first + run.first, first + run.last});
       plan.pieces.push_back({number, start, stop});
       group.parts_end = plan.parts.size();
       group.pieces_end = plan.pieces.size();
@@ -85,7 +150,7 @@ class Planner {
     return plan.pieces.back().table != number || start >= plan.pieces.back().stop;
   }
 
-  const int64_t* rows_;
+  const int64_t* rows_ = nullptr;
 };
 
 // The same rows of several columns, each of as many tables: those of table t end at `ends[t]` in
@@ -119,18 +184,60 @@ RowPlan plan_rows(const std::vector<Tables>& columns, const In<int64_t>& rows,
     nb::gil_scoped_release release;
     run();
   }
-  RowPlan plan = std::move(planner.plan);
-  if (!plan.unknown.empty()) return plan;
-  plan.pages.reserve(plan.hits.size());
-  for (size_t c = 0, part = 0; c < columns.size(); ++c) {
-    const size_t end = plan.first_part(plan.columns[c]);
-    for (; part < end; ++part) {
-      const RowPlan::Hit& hit = plan.hits[plan.parts[part].hit];
-      if (plan.parts[part].hit == plan.pages.size())
-        plan.pages.push_back(columns[c][hit.table % ends.size()]->entry(hit.page).page);
+  if (!planner.plan.unknown.empty()) return std::move(planner.plan);
+  return planner.finish([&](size_t column, const RowPlan::Hit& hit) {
+    return columns[column][hit.table % ends.size()]->entry(hit.page).page;
+  });
+}
+
+// Ranges of rows of several columns, each of as many tables: the spans of table t end at `ends[t]` in
+// `spans`; those of a table ascend, and none is empty. Pages that are not known are left out.
+RowPlan plan_spans(const std::vector<Tables>& columns, const std::vector<Span>& spans,
+                   const std::vector<size_t>& ends) {
+  for (const Tables& tables : columns)
+    if (ends.size() != tables.size()) corrupt("plan_spans: arrays of unequal length");
+  int64_t count = 0;
+  for (size_t t = 0, at = 0; t < ends.size(); ++t) {
+    if (ends[t] < at || ends[t] > spans.size()) corrupt("plan_spans: ends of spans");
+    for (int64_t last = 0; at < ends[t]; last = spans[at++].second) {
+      if (spans[at].first < last || spans[at].second <= spans[at].first ||
+          __builtin_add_overflow(count, spans[at].second - spans[at].first, &count))
+        corrupt("plan_spans: no rows");
     }
   }
-  return plan;
+  if (spans.size() != (ends.empty() ? 0 : ends.back())) corrupt("plan_spans: spans of no table");
+  Planner planner(count);
+  for (size_t c = 0; c < columns.size(); ++c) {
+    for (size_t t = 0, at = 0; t < ends.size(); ++t)
+      for (; at < ends[t]; ++at) planner.add(*columns[c][t], c * ends.size() + t, spans[at]);
+    planner.end_column();
+  }
+  return planner.finish([&](size_t column, const RowPlan::Hit& hit) {
+    return columns[column][hit.table % ends.size()]->entry(hit.page).page;
+  });
+}
+
+// What is not held of a plan: coalesced pieces, file by file, and where those of each end. `files`: of
+// each table of the plan, the number of its file among those held.
+nb::tuple missing_of(const RowPlan& plan, const std::vector<const HeldFile*>& held,
+                     const std::vector<size_t>& files, uint64_t max_gap_bytes) {
+  std::vector<std::vector<ByteRange>> pieces(held.size());
+  for (const Piece& piece : plan.pieces) {
+    if (piece.table >= files.size() || files[piece.table] >= held.size())
+      corrupt("row plan: files of other tables");
+    const size_t file = files[piece.table];
+    if (!held[file]->holds(piece.start, piece.stop)) pieces[file].push_back({piece.start, piece.stop});
+  }
+  std::vector<int64_t> starts, stops;
+  nb::list ends;
+  for (const auto& own : pieces) {
+    for (const auto& [start, stop] : coalesce(own, {max_gap_bytes}).spans) {
+      starts.push_back(start);
+      stops.push_back(stop);
+    }
+    ends.append(stops.size());
+  }
+  return nb::make_tuple(ends, numpy_of(starts), numpy_of(stops));
 }
 
 // The pieces of some groups: the tables that they are of, where those of each end, starts, stops and
@@ -225,6 +332,8 @@ void register_row_table(nanobind::module_& m) {
       .def("set", &RowTable::set, nb::arg("number"), nb::arg("kernel"), nb::arg("page"),
            nb::arg("kind"), nb::arg("layers"));
   nb::class_<RowPlan>(m, "RowPlan")
+      .def_ro("is_ranges", &RowPlan::is_ranges)
+      .def_ro("num_rows", &RowPlan::num_rows)
       .def_prop_ro("unknown", &unknown_of)
       .def_prop_ro("num_groups", [](const RowPlan& plan) { return plan.groups.size(); })
       .def_prop_ro("column_bytes", &column_bytes)
@@ -232,6 +341,8 @@ void register_row_table(nanobind::module_& m) {
       .def("page", &page_of)
       .def("column", &column_of)
       .def("pieces", &pieces_of)
-      .def("num_bytes", &bytes_of);
+      .def("num_bytes", &bytes_of)
+      .def("missing", &missing_of, nb::arg("held"), nb::arg("files"), nb::arg("max_gap_bytes"));
   m.def("plan_rows", &plan_rows, nb::arg("columns"), nb::arg("rows"), nb::arg("ends"));
+  m.def("plan_spans", &plan_spans, nb::arg("columns"), nb::arg("spans"), nb::arg("ends"));
 }

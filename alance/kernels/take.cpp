@@ -27,7 +27,7 @@ class RowSink {
     check_span(begin, size, static_cast<int64_t>(content.size()), "row sink");
     const uint8_t* bytes = content.data() + begin;
     nb::gil_scoped_release release;
-    for (size_t group = first; group < last; ++group) take_group(plan, group, bytes, sink_, page_);
+    for (size_t group = first; group < last; ++group) take_group(plan, group, bytes, sink_, page_, [](const RowPlan::Part&) {});
   }
 
   // Appends the rows of some groups, each of which a source brings when it is decoded: while the
@@ -41,7 +41,7 @@ class RowSink {
           source.read(plan.pieces.data() + piece, plan.groups[group].pieces_end - piece,
                       plan.groups[group].bytes_end - plan.first_byte(group));
       if (bytes == nullptr) return false;
-      take_group(plan, group, bytes, sink_, page_);
+      take_group(plan, group, bytes, sink_, page_, [](const RowPlan::Part&) {});
     }
     return true;
   }
@@ -51,16 +51,21 @@ class RowSink {
 
   // Values (bytes), offsets (None: values of one width), and with levels repetition and definition
   // levels, else None and validity (a byte a row; None: all valid).
-  nb::tuple finish() const {
+  nb::tuple finish() {
     const nb::object none = nb::none();
-    const nb::object bytes = nb::cast(numpy_of(sink_.bytes));
-    const nb::object offsets = sink_.width != 0 ? none : nb::cast(numpy_of(sink_.offsets));
-    if (sink_.with_levels)
-      return nb::make_tuple(bytes, offsets, numpy_of(sink_.rep), numpy_of(sink_.def));
-    return nb::make_tuple(bytes, offsets, none, sink_.has_nulls ? nb::cast(numpy_of(sink_.valid)) : none);
+    const nb::object bytes = given(sink_.bytes);
+    const nb::object offsets = sink_.width != 0 ? none : given(sink_.offsets);
+    if (sink_.with_levels) return nb::make_tuple(bytes, offsets, given(sink_.rep), given(sink_.def));
+    return nb::make_tuple(bytes, offsets, none, sink_.has_nulls ? given(sink_.valid) : none);
   }
 
  private:
+  template <typename T>
+  static nb::object given(Growing<T>& values) {
+    const auto size = static_cast<int64_t>(values.size());
+    return nb::cast(values.release().numpy(size));
+  }
+
   Sink sink_;
   size_t page_ = 0;
 };

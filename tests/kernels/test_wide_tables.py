@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    import numpy.typing as npt
 
 NAMES = st.sampled_from(["a", "b", "a.b", "ü", "", "a\0b"])
 TYPES = st.sampled_from(
@@ -289,29 +288,60 @@ def test_ranges_of_rows_lie_in_any_buffers() -> None:
         np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
     )
     table.set(0, page, page, 0, True)
-    plan = _kernels.RangePlan([table, table], [1, 1], [False, False], [(1, 3)])
-    columns, starts, stops = plan.ranges
-    assert (columns.tolist(), starts.tolist(), stops.tolist()) == ([0, 1], [0, 0], [16, 16])
-    assert plan.num_bytes == 32
+    plan = _kernels.plan_spans([[table], [table]], [(1, 3)], [1])
+    tables, ends, starts, stops, num_bytes = plan.pieces(0, plan.num_groups)
+    assert (tables, ends) == ([0, 1], [1, 2])
+    assert (starts.tolist(), stops.tolist(), num_bytes) == ([0, 0], [16, 16], 32)
+    assert (plan.is_ranges, plan.num_rows, plan.unknown) == (True, 2, [])
     chunk = b"\0\0\x04\0\0\0\0\0" + bytes([5, 6, 7, 8, 0, 0, 0, 0])
     other = chunk.replace(bytes([5, 6, 7, 8]), bytes([1, 2, 3, 4]))
     whole = _kernels.HeldFile([0], [memoryview(chunk + b"..")])
     halves = _kernels.HeldFile([8, 0], [memoryview(other)[8:], memoryview(other)[:8]])
-    batch = _kernels.RangeBatch()
-    assert batch.read(plan, np.array([1, 0]), _kernels.HeldSource([whole, halves]))
+
+    def batch() -> _kernels.RowBatch:
+        return _kernels.RowBatch([0, 0], [0, 1], [1, 1], [False, False])
+
+    both = batch()
+    assert both.read(plan, _kernels.HeldSource([halves, whole])) == 2
     schema = pa.schema([("a", pa.uint8()), ("b", pa.int8())])
-    rows = pa.RecordBatch._import_from_c(batch.address, schema)
+    rows = pa.RecordBatch._import_from_c(both.address, schema)
     assert rows.to_pydict() == {"a": [2, 3], "b": [6, 7]}
+    both.decode(plan, memoryview(other + chunk))
+    assert pa.RecordBatch._import_from_c(both.address, schema) == rows
     short = _kernels.HeldFile([0], [memoryview(chunk)[:-1]])
-    assert not _kernels.RangeBatch().read(plan, np.array([0, 0]), _kernels.HeldSource([short]))
+    assert batch().read(plan, _kernels.HeldSource([short, short])) == 0
     with pytest.raises(ValueError, match="a piece that is none"):
-        _kernels.RangeBatch().read(plan, np.array([0, -1]), _kernels.HeldSource([whole]))
-    for read in (
-        lambda files: _kernels.RangeBatch().read(plan, files, _kernels.HeldSource([])),
-        lambda files: plan.missing([], files, 0),
+        batch().read(plan, _kernels.HeldSource([whole]))
+    with pytest.raises(ValueError, match="files of other tables"):
+        plan.missing([whole], [0], 0)
+    for order, shares in ((np.array([0]), 1), (None, 2)):
+        ordered = _kernels.RowBatch([0, 0], [0, 1], [1, 1], [False, False], order, shares)
+        with pytest.raises(ValueError, match="ranges in another order"):
+            ordered.read(plan, _kernels.HeldSource([whole, whole]))
+    for spans, ends, message in (
+        ([(0, 5)], [1], "rows of no page"),
+        ([(1, 1)], [1], "no rows"),
+        ([(2, 3), (1, 2)], [2], "no rows"),
+        ([(0, 1)], [2], "ends of spans"),
+        ([(0, 1), (1, 2)], [1], "spans of no table"),
+        ([(0, 1)], [1, 1], "unequal length"),
     ):
-        with pytest.raises(ValueError, match="files of other columns"):
-            read(np.array([0]))
+        with pytest.raises(ValueError, match=message):
+            _kernels.plan_spans([[table]], spans, ends)
+
+
+def test_pages_that_are_not_known_are_left_out_of_ranges() -> None:
+    table = _kernels.RowTable(np.array([0, 4, 4, 8], np.int64))
+    page = _kernels.RowPage(
+        np.array([0, 4], np.int64), np.array([0, 16], np.int64), 0, 16, 4, 0, 8, 0, 0, 0, False
+    )
+    table.set(0, page, page, 0, True)
+    plan = _kernels.plan_spans([[table, table]], [(1, 3), (3, 5), (5, 6), (0, 4)], [3, 4])
+    assert plan.unknown == [(0, 2)]
+    tables, ends, *_, num_bytes = plan.pieces(0, plan.num_groups)
+    assert (tables, ends, num_bytes) == ([0, 1], [2, 3], 48)
+    assert plan.fitting([0], [0], [1]) == [0]
+    assert plan.fitting([0], [0], [2]) == []
 
 
 def test_pages_that_lie_backwards_or_over_others_are_read_from_their_places(
@@ -328,12 +358,13 @@ def test_pages_that_lie_backwards_or_over_others_are_read_from_their_places(
             False,
         )  # fmt: skip
         table.set(number, page, page, 0, True)
-    plan, batch = _kernels.RangePlan([table], [1], [False], [(0, 20)]), _kernels.RangeBatch()
+    plan = _kernels.plan_spans([[table]], [(0, 20)], [1])
+    batch = _kernels.RowBatch([0], [0], [1], [False])
     path = tmp_path / "file"
     path.write_bytes(content)
     with path.open("rb") as file:
         source = _kernels.FileSource([file.fileno()], 4096)
-        assert batch.read(plan, np.array([0]), source)
+        assert batch.read(plan, source)
     rows = pa.RecordBatch._import_from_c(batch.address, pa.schema([("a", pa.uint8())]))
     assert rows["a"].to_pylist() == [4, 5, 6, 7, 0, 1, 2, 3, *[8, 9, 10, 11] * 2, 0, 1, 2, 3]
 
@@ -348,11 +379,11 @@ def test_missing_bytes_of_ranges_are_few_pieces() -> None:
         )  # fmt: skip
         table.set(0, page, page, 0, True)
         tables.append(table)
-    plan = _kernels.RangePlan(tables, [1] * 4, [False] * 4, [(0, 4)])
-    nothing, files = _kernels.HeldFile([], []), np.zeros(4, np.int64)
+    plan = _kernels.plan_spans([[table] for table in tables], [(0, 4)], [1])
+    nothing, files = _kernels.HeldFile([], []), [0] * 4
 
     def missing(
-        held: list[_kernels.HeldFile], files: npt.NDArray[np.int64], gap: int
+        held: list[_kernels.HeldFile], files: list[int], gap: int
     ) -> tuple[list[int], list[tuple[int, int]]]:
         ends, starts, stops = plan.missing(held, files, gap)
         return ends, list(zip(starts.tolist(), stops.tolist(), strict=True))
@@ -361,13 +392,12 @@ def test_missing_bytes_of_ranges_are_few_pieces() -> None:
     assert missing([nothing], files, 8) == ([2], [(0, 56), (100, 116)])
     first = _kernels.HeldFile([0], [memoryview(bytes(16))])
     assert missing([first], files, 0) == ([3], [(16, 32), (40, 56), (100, 116)])
-    assert missing([first, nothing], np.array([0, 1, 0, 1]), 60) == (
+    assert missing([first, nothing], [0, 1, 0, 1], 60) == (
         [1, 3],
         [(40, 56), (16, 32), (100, 116)],
     )
-    for number in (-1, 2):
-        with pytest.raises(ValueError, match="no such file"):
-            plan.missing([first, nothing], np.array([0, 0, 0, number]), 0)
+    with pytest.raises(ValueError, match="files of other tables"):
+        plan.missing([first, nothing], [0, 0, 0, 2], 0)
 
 
 def test_a_field_is_made_once() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import alance
 from alance.errors import CorruptFileError
 from alance.file.fragment import FragmentTask
-from alance.file.ranged import RangedRows
+from alance.file.placed_columns import ColumnsShare
 from alance.format.schema import Schema
 
 if TYPE_CHECKING:
@@ -159,9 +159,9 @@ async def test_a_part_is_one_call_of_the_kernel_whatever_the_number_of_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_columns: int
 ) -> None:
     calls = 0
-    decode = RangedRows._decode
+    decode = ColumnsShare.decode
 
-    def counted(self: RangedRows, *arguments: object) -> object:
+    def counted(self: ColumnsShare, *arguments: object) -> object:
         nonlocal calls
         calls += 1
         return decode(self, *arguments)  # type: ignore[arg-type]
@@ -171,7 +171,7 @@ async def test_a_part_is_one_call_of_the_kernel_whatever_the_number_of_columns(
 
     path = str(tmp_path / "t.lance")
     lance.write_dataset(numbers(num_columns), path, data_storage_version="2.1")
-    monkeypatch.setattr(RangedRows, "_decode", counted)
+    monkeypatch.setattr(ColumnsShare, "decode", counted)
     monkeypatch.setattr(FragmentTask, "column", never)
     dataset = await alance.dataset(path)
     batches = [batch async for batch in dataset.to_batches()]
@@ -191,6 +191,38 @@ async def test_lists_of_numbers_are_decoded_beside_numbers(
     lance.write_dataset(table, path, data_storage_version="2.1")
     monkeypatch.setattr(FragmentTask, "column", never)
     check(await scanned(path), table)
+
+
+async def test_maps_json_and_lists_of_vectors_are_decoded_beside_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*arguments: object) -> None:
+        raise AssertionError("a column was decoded by itself")
+
+    path, count = str(tmp_path / "t.lance"), 3 * ROWS
+    vector = pa.list_(pa.float32(), 4)
+    entries = [None if row % 7 == 0 else [(f"k{row}", row), ("", None)] for row in range(count)]
+    vectors = [None if row % 5 == 0 else [[float(row)] * 4] * (row % 3) for row in range(count)]
+    documents = [None if row % 3 == 0 else f'{{"a":{row}}}' for row in range(count)]
+    table = pa.table(
+        {
+            "id": range(count),
+            "map": pa.array(entries, pa.map_(pa.string(), pa.int64())),
+            "vectors": pa.array(vectors, pa.list_(vector)),
+            "struct": pa.array(
+                [None if row % 4 == 0 else {"v": [row] * 4} for row in range(count)],
+                pa.struct([("v", vector)]),
+            ),
+            "json": pa.array(documents, pa.json_()),
+        }
+    )
+    lance.write_dataset(table, path, data_storage_version="2.2")
+    monkeypatch.setattr(FragmentTask, "column", never)
+    check(await scanned(path), table)
+    rows = [count - 1, 0, 5, 5, 21]
+    async with alance.Session() as session:
+        taken = await (await alance.dataset(path, session=session)).take(rows)
+    check(taken, table.take(rows))
 
 
 async def test_columns_that_the_kernel_does_not_take_stand_beside_the_others(

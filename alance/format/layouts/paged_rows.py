@@ -52,7 +52,7 @@ class RowPage:
         kind = self.shape.kinds.get(key)
         if kind is None:
             layers = self.shape.layers
-            is_as_in_memory = self.decoded is None or (self.are_items and self.shape.is_plain)
+            is_as_in_memory = self.decoded is None or self.are_items
             code = sum(layer << 4 * depth for depth, layer in enumerate(layers))
             is_told = is_as_in_memory and len(layers) <= MOST_LAYERS
             kind = self.shape.kinds[key] = next(_NUMBERS), code if is_told else 0
@@ -64,16 +64,29 @@ class PlacedRows:
 
     Attributes:
         paths: of the files that the plan's tables are of.
-        content: the bytes of all pieces, one behind the other; None until they are read.
+        content: the bytes of all pieces, one behind the other; None if they are not read, or are
+            in `files`.
+        files: what is held of the file of each table.
     """
 
-    __slots__ = ("_pieces", "content", "paths", "plan")
+    __slots__ = ("_pieces", "content", "files", "paths", "plan")
 
-    def __init__(self, plan: _kernels.RowPlan, paths: Sequence[str]) -> None:
+    def __init__(
+        self,
+        plan: _kernels.RowPlan,
+        paths: Sequence[str],
+        files: Sequence[_kernels.HeldFile] | None = None,
+    ) -> None:
         self.plan = plan
         self.paths = paths
         self.content: memoryview | None = None
+        self.files = files
         self._pieces: Pieces | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """True if the bytes are in memory."""
+        return self.content is not None or self.files is not None
 
     @property
     def pieces(self) -> Pieces:
