@@ -59,36 +59,41 @@ async def dataset(
     default_scan_options: Mapping[str, Any] | None = None,
     **place: Unpack[TableArguments],
 ) -> Dataset:
-    """Open a dataset at its latest version, or the one asked for.
+    """Open a dataset at its latest version, or at a requested version.
 
-    Cost: one LIST and one GET; a version by number one GET; by tag one more; `asof` reads all
-    manifests at once.
+    Cost: one LIST and one GET; a version by number one GET; a tag one more GET; `asof` one LIST and
+    the GETs of all manifests, at once.
+
+    Example:
+
+        dataset = await alance.dataset("table", version=1)
 
     Args:
         uri: `s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://` or a path; with
-            `store`, a path inside it; or `s3+ddb://bucket/path?ddbTableName=table`, where
+            `store`, a path inside the store; or `s3+ddb://bucket/path?ddbTableName=table`, where
             DynamoDB keeps the versions.
         version: a number or a tag.
-        asof: the latest version made strictly before this time (ISO 8601 text or datetime;
+        asof: open the latest version made strictly before this time (ISO 8601 text or datetime;
             without zone: UTC).
-        store: an obstore store to use instead of opening one.
-        storage_options: as Lance and object_store know them (`aws_access_key_id`, `endpoint`, ...);
-            or a provider of credentials that expire, alone or as `credentials` among them: a
+        store: an obstore store to use instead of opening a new one.
+        storage_options: names as in Lance and object_store (`aws_access_key_id`, `endpoint`, ...);
+            or a provider of credentials that expire, alone or as `credentials` among the options: a
             function without arguments, async or not (docs/stores.md).
-        session: shared scheduler, cache and limits; by default the event loop's own.
-        manifest_store: keeps the versions, where the store of objects cannot create one only if
-            it is absent: an `ExternalStore`, such as `SqliteStore` and `DynamoDbStore`. All
-            writers of the table must use it.
-        commit_lock: for the same purpose: called with the version to be made, it gives a context
-            manager, async or not, that is held meanwhile.
+        session: scheduler, caches and limits to share; by default the session of the event loop.
+        manifest_store: an `ExternalStore` that keeps the versions, such as `SqliteStore` or
+            `DynamoDbStore`, for object stores without put-if-absent. All writers of the table must
+            use it.
+        commit_lock: a lock for the same purpose: a function that is called with the number of the
+            version to be made and returns a context manager, async or not, which is held during the
+            commit.
         default_scan_options: `columns` and fields of `ScanOptions` that `scanner`, `to_table` and
-            what else scans take where they are not given them; `schema` is that of such a scan.
-            Takes, counts and scans of a single fragment do not ask them. Other versions that the
-            dataset gives keep them.
+            other scans use unless the call sets them; `schema` is then the schema of such a scan.
+            Takes, counts and scans of a single fragment ignore them. Other versions checked out
+            from the dataset keep them.
 
     Raises:
-        NotFoundError: no dataset there, or no such version or tag.
-        UnsupportedError: the table uses a feature that this alance does not know.
+        NotFoundError: no dataset at `uri`, or no such version or tag.
+        UnsupportedError: the table uses a feature that this release of alance does not know.
         InvalidInputError: a bad URI or option.
     """
     defaults = checked_defaults(default_scan_options)
@@ -108,7 +113,7 @@ Session._object_reader = _object_reader
 
 
 class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
-    """One version of a dataset: an immutable snapshot, safe to share among tasks of its loop."""
+    """An immutable snapshot of one version of a dataset, safe to share among tasks of its loop."""
 
     __slots__ = ()
 
@@ -120,76 +125,80 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
     @property
     def uri(self) -> str:
-        """Where the dataset is, without credentials."""
+        """URI or path of the dataset, without credentials."""
         return self._snapshot.uri
 
     @property
     def version(self) -> int:
-        """The number of this version."""
+        """Number of this version."""
         return self._snapshot.manifest.version
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema; of what is scanned by default, with `default_scan_options`."""
+        """Arrow schema of the dataset, or of a default scan if `default_scan_options` are set."""
         if self._scan_defaults:
             return self.scanner().projected_schema
         return self._snapshot.schema.to_arrow()
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The top-level fields with their ids."""
+        """Top-level fields with their ids."""
         return self._snapshot.schema.fields
 
     @property
     def data_storage_version(self) -> FileVersion:
-        """The file version of new data."""
+        """File version of new data files."""
         return self._snapshot.manifest.data_storage_version
 
     @property
     def config(self) -> dict[str, str]:
-        """The table's configuration."""
+        """Configuration of the table; a copy."""
         return dict(self._snapshot.manifest.config)
 
     @property
     def metadata(self) -> dict[str, str]:
-        """The table's own metadata, free for users."""
+        """Metadata of the table, free for users; a copy."""
         return dict(self._snapshot.manifest.table_metadata)
 
     @property
     def timestamp(self) -> datetime | None:
-        """When this version was committed, UTC."""
+        """Time of the commit of this version, in UTC. None if the manifest has no time."""
         return self._snapshot.manifest.timestamp
 
     @property
     def branch(self) -> str | None:
-        """The branch of this version; None on main."""
+        """Name of the branch of this version. None on the main branch."""
         return self._snapshot.manifest.branch
 
     @property
     def has_stable_row_ids(self) -> bool:
-        """Whether row ids survive updates and compaction."""
+        """True if row ids survive updates and compaction."""
         return self._snapshot.manifest.has_stable_row_ids
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """What the call did that returned this dataset, such as `num_deleted_rows`; else empty."""
+        """Figures of the call that returned this dataset, such as `num_deleted_rows`; empty if
+        the call reports none.
+        """
         return self._snapshot.summary
 
     @property
     def session(self) -> Session:
-        """The session that this dataset reads through."""
+        """Session that this dataset reads through."""
         return self._snapshot.session
 
     @property
     def fragments(self) -> tuple[DatasetFragment, ...]:
-        """The fragments, in row order."""
+        """Handles of all fragments, in row order."""
         snapshot = self._snapshot
         return tuple(
             DatasetFragment(snapshot, position) for position in range(len(snapshot.handles))
         )
 
     def fragment(self, fragment_id: int) -> DatasetFragment:
-        """A fragment by id.
+        """Return the handle of a fragment.
+
+        Cost: no request.
 
         Raises:
             NotFoundError: no such fragment in this version.
@@ -197,13 +206,19 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         return DatasetFragment(self._snapshot, self._snapshot.position_of(fragment_id))
 
     async def take(self, indices: object, columns: Columns = None) -> pa.Table:
-        """Rows by position, in the order asked for, repeated as asked.
+        """Read rows by position, in the given order; repeated positions give repeated rows.
 
         Cost: one round of requests when warm (two for full-zip strings whose index is not cached).
 
+        Example:
+
+            rows = await dataset.take([7, 3, 7], ["id"])
+            assert rows["id"].to_pylist() == [7, 3, 7]
+
         Args:
             indices: positions from 0; a list, numpy or Arrow array of integers.
-            columns: names, paths (`a.b` keeps its parent) or output name -> SQL expression.
+            columns: names, paths (`a.b` keeps its parent) or a mapping of output names to SQL
+                expressions; None: all columns.
 
         Raises:
             InvalidInputError: a position beyond the end, or an unknown column.
@@ -211,29 +226,47 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         return await take(self._snapshot, indices, columns)
 
     async def explain_take(self, indices: object, columns: Columns = None) -> Explanation:
-        """The requests, bytes, rounds and pages that `take` would cost. `print` shows it as text.
+        """Return the requests, bytes, rounds and pages that `take` would cost. `print` shows them
+        as text.
 
-        Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
+        Cost: reads footers, page tables and deletion files that are not cached; caches nothing.
+
+        Args:
+            indices, columns: as for `take`.
 
         Raises:
-            InvalidInputError: a position that is not there, or an unknown column.
+            InvalidInputError: a position beyond the end, or an unknown column.
         """
         await self._load(explain)
         return await explain.explain_take(self._snapshot, indices, columns)
 
     async def take_rows(self, row_ids: object, columns: Columns = None) -> pa.Table:
-        """Rows by row id (`_rowid`), in the order asked for.
+        """Read rows by row id (`_rowid`), in the given order.
+
+        Cost: as `take`.
+
+        Args:
+            row_ids: a list, numpy or Arrow array of integers.
+            columns: as for `take`.
 
         Raises:
-            NotFoundError: a row id that no live row has.
+            NotFoundError: a row id without a live row.
+            InvalidInputError: an unknown column.
         """
         return await take_rows(self._snapshot, row_ids, columns)
 
     async def take_addresses(self, addresses: object, columns: Columns = None) -> pa.Table:
-        """Rows by address (`_rowaddr`), in the order asked for.
+        """Read rows by address (`_rowaddr`), in the given order.
+
+        Cost: as `take`.
+
+        Args:
+            addresses: a list, numpy or Arrow array of integers.
+            columns: as for `take`.
 
         Raises:
-            NotFoundError: no such fragment or row, or it is deleted.
+            NotFoundError: no such fragment or row, or a deleted row.
+            InvalidInputError: an unknown column.
         """
         return await take_addresses(self._snapshot, addresses, columns)
 
@@ -246,13 +279,27 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         addresses: Sequence[int] | None = None,
         buffer_size: int = BLOB_BYTES,
     ) -> list[BlobFile | None]:
-        """The blobs of a blob column as file-like objects, in the order asked for; None for nulls.
+        r"""Open the blobs of rows as file-like objects, in the given order.
 
-        Cost: as `take` of the column; each blob's bytes are read when asked for.
+        Cost: as `take` of the column; the bytes of a blob are read when its file is read.
+
+        Example:
+
+            photo, *_ = await images.take_blobs("photo", indices=[0])
+            assert await photo.read(4) == b"\xff\xd8\xff\xe0"
 
         Args:
             column: name, or dotted path of a blob inside of structs.
-            buffer_size: bytes that a read of fewer fetches, for those that follow.
+            indices, row_ids, addresses: the rows, by exactly one of the three.
+            buffer_size: least number of bytes to fetch at once; later reads of the same file use
+                the rest.
+
+        Returns:
+            A file for each row; None for a null blob.
+
+        Raises:
+            InvalidInputError: not a blob column, or a position beyond the end.
+            NotFoundError: a row id or address without a live row.
         """
         await self._load(blobs)
         return await blobs.take_blobs(
@@ -272,9 +319,19 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         row_ids: Sequence[int] | None = None,
         addresses: Sequence[int] | None = None,
     ) -> list[tuple[int, bytes | None]]:
-        """The addresses and the whole blobs of rows, in the order asked for; None for nulls.
+        """Read the whole blobs of rows, in the given order.
 
-        Cost: as `take` of the column, and one round for the bytes; near ones share a request.
+        Cost: as `take` of the column, and one round for the bytes; blobs near each other share a
+        request.
+
+        Args:
+            column, indices, row_ids, addresses: as for `take_blobs`.
+
+        Returns:
+            The address and the bytes of each row; None instead of bytes for a null blob.
+
+        Raises:
+            InvalidInputError, NotFoundError: as from `take_blobs`.
         """
         await self._load(blobs)
         return await blobs.read_blobs(
@@ -288,32 +345,52 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         *,
         selector: Literal["ids", "addresses", "indices"],
     ) -> list[tuple[int, int, bytes | None]]:
-        """Parts of the blobs of many rows: number of the request, address of the row, bytes.
+        """Read parts of the blobs of many rows.
 
-        In the order of the requests; None for null blobs, whatever part of them is asked for.
-
-        Cost: as `take` of the column, and one round for the bytes; near ones share a request.
-        Memory: the bytes asked for.
+        Cost: as `take` of the column, and one round for the bytes; parts near each other share a
+        request. Memory: the requested bytes.
 
         Args:
             column: name, or dotted path of a blob inside of structs.
-            requests: row, offset in its blob, length in bytes; a row may stand in several.
-            selector: what rows are: stable row ids, addresses, or positions in the table.
+            requests: triples of row, offset in its blob, and length in bytes; a row may stand in
+                several.
+            selector: kind of the rows in `requests`: stable row ids, addresses, or positions in the
+                table.
+
+        Returns:
+            Number of the request, address of the row, and bytes, in the order of `requests`; None
+            instead of bytes for a null blob, whatever part of it is requested.
 
         Raises:
-            InvalidInputError: no blob column, an unknown selector, or bytes that a blob has not.
-            NotFoundError: a row that is not there.
+            InvalidInputError: not a blob column, an unknown selector, or a range beyond the end of
+                a blob.
+            NotFoundError: no such row.
         """
         await self._load(blobs)
         return await blobs.read_blob_ranges(self._snapshot, column, requests, selector)
 
     def new_file_session(self) -> FileSession:
-        """The files of this branch's folder, by their paths in it. Sends no request."""
+        """Return a session for single files below this branch's folder, by relative path. Sends
+        no request.
+        """
         table = self._snapshot.table
         return file_session.FileSession(self._snapshot.session, table.store, table.key)
 
     def scanner(self, columns: Columns = None, **options: Unpack[ScanArguments]) -> Scanner:
-        """A scan to be run, counted or explained; options are the fields of `ScanOptions`."""
+        """Return a scan that can be run, counted or explained. Sends no request.
+
+        Example:
+
+            scan = dataset.scanner(["id"], filter="price > 5", limit=10)
+            print(await scan.explain())
+
+        Args:
+            columns: as for `take`.
+            options: the fields of `ScanOptions`.
+
+        Raises:
+            InvalidInputError: options that contradict each other or are out of range.
+        """
         settings: dict[str, Any] = {**self._scan_defaults, **options}
         usual = settings.pop("columns", None)
         return Scanner(
@@ -325,11 +402,45 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         columns: Columns = None,
         **options: Unpack[ScanArguments],
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Scan as a stream of batches; options are the fields of `ScanOptions`."""
+        """Scan as a stream of record batches, read ahead of the consumer. Close the iterator to
+        stop early.
+
+        Cost: one round of requests per span, run ahead within `io_buffer_bytes`; see
+        `Scanner.explain`.
+
+        Example:
+
+            async for batch in dataset.to_batches(["id"], filter="price > 5"):
+                print(batch.num_rows)
+
+        Args:
+            columns: as for `take`.
+            options: the fields of `ScanOptions`.
+
+        Raises:
+            InvalidInputError: an unknown column, a bad filter or option.
+            CorruptFileError: files that contradict the format.
+            StoreError: the store failed.
+        """
         return self.scanner(columns, **options).to_batches()
 
     async def to_table(self, columns: Columns = None, **options: Unpack[ScanArguments]) -> pa.Table:
-        """Scan into memory; options are the fields of `ScanOptions`."""
+        """Scan into memory.
+
+        Cost: as `to_batches`. Memory: the table and what is read ahead.
+
+        Example:
+
+            table = await dataset.to_table(["id", "price"], filter="id >= 90", limit=5)
+            assert table["id"].to_pylist() == [90, 91, 92, 93, 94]
+
+        Args:
+            columns: as for `take`.
+            options: the fields of `ScanOptions`.
+
+        Raises:
+            InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
+        """
         return await self.scanner(columns, **options).to_table()
 
     async def to_pandas(
@@ -339,35 +450,55 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         blob_mode: BlobMode = "lazy",
         **options: Unpack[PandasArguments],
     ) -> pd.DataFrame:
-        """Scan into a DataFrame of pandas, which has to be installed; see `Scanner.to_pandas`.
+        """Scan into a DataFrame of pandas; see `Scanner.to_pandas`.
+
+        Cost: as `to_table`.
 
         Args:
-            columns: names or paths, or SQL expressions by name; None: all.
-            blob_mode: `lazy` gives blobs as files, `bytes` as bytes, `descriptions` as what
-                `to_table` gives.
+            columns: as for `take`.
+            blob_mode: `lazy` gives blobs as files, `bytes` as bytes, `descriptions` as the values
+                that `to_table` gives.
             options: the fields of `ScanOptions`, and the arguments of pyarrow's `Table.to_pandas`.
+
+        Raises:
+            UnsupportedError: pandas is not installed.
+            InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
         """
         return await self._frame(lambda file: file, columns, blob_mode=blob_mode, **options)
 
     async def to_polars(
         self, columns: Columns = None, **options: Unpack[ScanArguments]
     ) -> pl.DataFrame:
-        """Scan into a DataFrame of Polars, which has to be installed; see `Scanner.to_polars`."""
+        """Scan into a DataFrame of Polars; see `Scanner.to_polars`.
+
+        Cost: as `to_table`.
+
+        Args:
+            columns: as for `take`.
+            options: the fields of `ScanOptions`.
+
+        Raises:
+            UnsupportedError: Polars is not installed.
+            InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
+        """
         return await self.scanner(columns, **options).to_polars()
 
     async def stats(
         self, *, small_rows: int = SMALL_ROWS, with_column_bytes: bool = False
     ) -> DatasetStats:
-        """What the version consists of: rows, deleted rows, fragments, files, bytes, indices.
+        """Count the rows, deleted rows, fragments, files, bytes and indices of this version.
 
-        Cost: nothing is read but what the manifest does not tell: a HEAD for a file whose size it
-        lacks, as those of old releases do, a GET for a deletion file of unknown count.
-        The bytes of columns take a GET for each data file that is not open, two where it has
+        Cost: no request for facts that the manifest records. Otherwise a HEAD for each file of
+        unknown size (files of old releases) and a GET for each deletion file of unknown count.
+        `with_column_bytes` adds a GET for each data file that is not open, two for a file of
         hundreds of columns.
 
         Args:
-            small_rows: fragments of fewer rows are counted as small.
-            with_column_bytes: also tell the bytes of each column.
+            small_rows: fragments of fewer rows count as small.
+            with_column_bytes: report the bytes of each column as well.
+
+        Raises:
+            StoreError: the store failed.
         """
         await self._load(stats)
         return await stats.dataset_stats(
@@ -377,12 +508,23 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     async def count_rows(
         self, filter: str | pc.Expression | None = None, *, params: Params = None
     ) -> int:
-        """The number of rows, or of those for which the filter is true.
+        """Count the rows, or the rows for which a filter is true.
 
-        Cost: without a filter nothing is read (deletion files of unknown count apart).
+        Cost: without a filter no request (a GET for each deletion file of unknown count apart);
+        with a filter a scan of its columns, or an index alone if it answers the filter.
+
+        Example:
+
+            assert await dataset.count_rows() == 100
+            assert await dataset.count_rows("price < ?", params=[5]) == 50
 
         Args:
-            params: values for the `?` of the filter's text, in their order, or by name for `:name`.
+            filter: SQL text or a pyarrow expression; None: all rows.
+            params: values for the `?` of the filter's text, in their order, or a mapping for
+                `:name`.
+
+        Raises:
+            InvalidInputError: a bad filter, an unknown column, or wrong parameters.
         """
         options = ScanOptions(filter=filter, params=params)
         return await count.count_scanned(self._snapshot, options)
@@ -395,27 +537,57 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         memory_bytes: int = GROUP_BYTES,
         **options: Unpack[ScanArguments],
     ) -> pa.Table:
-        """Aggregates of the rows of a scan, or of each group of them; see `Scanner.aggregate`.
+        """Aggregate the rows of a scan, or each group of rows; see `Scanner.aggregate`.
 
-            await dataset.aggregate({"n": "count(*)", "total": "sum(price)"}, ["kind"])
+        Cost: a scan of the columns that the aggregates, groups and filter use. Memory:
+        `memory_bytes`.
+
+        Example:
+
+            totals = await dataset.aggregate({"n": "count(*)", "total": "sum(price)"}, ["kind"])
 
         Args:
+            aggregates: SQL aggregates by the names of the output columns.
+            group_by: as `columns` of `take`; None: one group of all rows.
+            memory_bytes: bound of the groups held in memory.
             options: the fields of `ScanOptions`, such as `filter`.
+
+        Raises:
+            InvalidInputError: an unknown column or aggregate, or groups beyond `memory_bytes`.
         """
         scanner = self.scanner(**options)
         return await scanner.aggregate(aggregates, group_by, memory_bytes=memory_bytes)
 
     async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
-        """The first rows."""
+        """Read the first rows.
+
+        Cost: as `to_table` with a limit.
+
+        Args:
+            num_rows: number of rows at most.
+            columns: as for `take`.
+        """
         return await self.to_table(columns, limit=num_rows)
 
     async def sample(
         self, num_rows: int, columns: Columns = None, *, seed: int | None = None
     ) -> pa.Table:
-        """Different rows drawn at random, in dataset order.
+        """Read distinct rows drawn at random, in dataset order.
+
+        Cost: as `take` of as many rows.
+
+        Example:
+
+            rows = await dataset.sample(10, ["id"], seed=1)
+            assert rows.num_rows == 10
+
+        Args:
+            num_rows: number of rows.
+            columns: as for `take`.
+            seed: the same seed gives the same rows of the same version; None: a new draw each time.
 
         Raises:
-            InvalidInputError: more rows than there are.
+            InvalidInputError: `num_rows` is larger than the number of rows.
         """
         await self._load("numpy.random")
         return await sample(self._snapshot, num_rows, columns, seed=seed)

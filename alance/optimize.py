@@ -203,7 +203,7 @@ class Optimize:
           to more than four times the rows for which centroids were computed, centroids and codes
           are computed again, and all vectors of the segment are read.
 
-        `summary` has `indices`, the number of new segments, and `warnings`.
+        `summary` has `segments_added`, the number of new segments, and `warnings`.
 
         If the table was compacted with `defer_index_remap`, all indices are first rewritten with
         the new addresses of their rows, whatever `index_names` says. This makes a version of its

@@ -1,4 +1,4 @@
-"""Types of values as DataFusion has them: the common one of two, lossless casts to it, and CAST."""
+"""Type conversion as in DataFusion: the common type of two, lossless conversion to it, and CAST."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from alance.format.numbers import as_scalar, to_arrow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_PRECISION: Final = 76
+MAX_PRECISION: Final = 76  # digits of a decimal256
 _TRUTHS: Final = {
     **dict.fromkeys(("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"), True),
     **dict.fromkeys(("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"), False),
@@ -24,21 +24,21 @@ _UNITS: Final = ("s", "ms", "us", "ns")
 _SIGNED: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _UNSIGNED: Final = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
 _INTEGER_DIGITS: Final = {8: 3, 16: 5, 32: 10, 64: 20}
-_EXACT_WHOLE: Final = 1 << 53  # float64 has all whole numbers up to here, and
-_EXACT_POWER: Final = 22  # all powers of ten up to this one
+_EXACT_WHOLE: Final = 1 << 53  # float64 holds all integers up to this one
+_EXACT_POWER: Final = 22  # float64 holds all powers of ten up to this exponent
 # The offset from UTC at the end of a timestamp as text.
 _OFFSET: Final = r"\d[T ]\d.*([Zz]|[+-]\d\d(:?\d\d)?)\s*$"
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Whether values are character strings."""
+    """True for types of text: string, large_string and string_view."""
     return bool(
         pa.types.is_string(type_) or pa.types.is_large_string(type_) or _is_view(type_, "string")
     )
 
 
 def is_bytes(type_: pa.DataType) -> bool:
-    """Whether values are byte strings."""
+    """True for types of byte strings, of fixed size as well."""
     return bool(
         pa.types.is_binary(type_)
         or pa.types.is_large_binary(type_)
@@ -48,19 +48,19 @@ def is_bytes(type_: pa.DataType) -> bool:
 
 
 def is_number(type_: pa.DataType) -> bool:
-    """Whether values are integers, floats or decimals."""
+    """True for integers, floats and decimals."""
     return bool(
         pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
     )
 
 
 def is_moment(type_: pa.DataType) -> bool:
-    """Whether values are dates or timestamps."""
+    """True for dates and timestamps."""
     return bool(pa.types.is_date(type_) or pa.types.is_timestamp(type_))
 
 
 def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """The type in which values of two types meet; None where there is none."""
+    """Return the type to which values of two types are converted. Returns None if there is none."""
     if left.equals(right) or pa.types.is_null(right):
         return left
     if pa.types.is_null(left):
@@ -81,7 +81,7 @@ def common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 
 def common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """The type in which two numbers meet: floats win, then decimals, then the wider integer."""
+    """Return the common type of two numbers: floats win, then decimals, then the wider integer."""
     if pa.types.is_floating(left) or pa.types.is_floating(right):
         floats = [t for t in (left, right) if pa.types.is_floating(t)]
         if pa.types.is_decimal(left) or pa.types.is_decimal(right):
@@ -104,17 +104,17 @@ def common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def as_decimal(type_: pa.DataType) -> pa.DataType:
-    """The decimal type that holds all values of an integer or decimal type."""
+    """Return the decimal type that holds all values of an integer or decimal type."""
     if pa.types.is_decimal(type_):
         return type_
     return pa.decimal128(_INTEGER_DIGITS[type_.bit_width], 0)
 
 
 def convert(node: Node, type_: pa.DataType) -> Node:
-    """The node's values in a type that `common_type` gave.
+    """Convert a node to a type that `common_type` returned.
 
     Raises:
-        Problem: the values of a literal do not fit.
+        Problem: a literal does not fit the type.
     """
     if node.type.equals(type_):
         return node
@@ -124,7 +124,7 @@ def convert(node: Node, type_: pa.DataType) -> Node:
 
 
 def widen(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast without loss, save to floats; a clock's reading becomes what it shows in the zone."""
+    """Cast without loss, except to floats. A local time becomes an instant in the type's zone."""
     if pa.types.is_decimal(type_) and pa.types.is_integer(values.type):
         values = pc.cast(values, as_decimal(values.type))
     if pa.types.is_timestamp(type_) and type_.tz is not None and _is_clock(values.type):
@@ -135,11 +135,11 @@ def widen(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def to_floats(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Numbers as the floats that are nearest to them.
+    """Cast numbers to the nearest floats.
 
     pyarrow's own cast multiplies a decimal by an inexact power of ten: 1.5 may become
-    1.5000000000000002. A quotient of two numbers that a float64 holds exactly is the nearest one;
-    other decimals go by their text.
+    1.5000000000000002. The quotient of two numbers that float64 holds exactly is the nearest float;
+    other decimals are converted to text and parsed.
     """
     source = values.type
     if not pa.types.is_decimal(source):
@@ -160,10 +160,10 @@ def to_floats(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def unify(*nodes: Node) -> tuple[Node, ...]:
-    """The nodes converted to their common type.
+    """Convert nodes to their common type.
 
     Raises:
-        Problem: they have none.
+        Problem: the nodes have no common type.
     """
     type_ = nodes[0].type
     for node in nodes[1:]:
@@ -195,10 +195,10 @@ def _is_view(type_: pa.DataType, kind: str) -> bool:
 
 
 def cast(node: Node, type_: pa.DataType, *, strict: bool = True) -> Node:
-    """CAST, or with `strict=False` TRY_CAST: null where a value cannot be cast.
+    """CAST, or with `strict=False` TRY_CAST, which returns null for a value that cannot be cast.
 
     Raises:
-        Problem: there is no such cast, or a literal that cannot be cast.
+        Problem: there is no such cast, or a literal cannot be cast.
     """
     if isinstance(node, Literal) and pa.types.is_null(node.type):
         return Literal(as_scalar(None, type_))
@@ -220,7 +220,7 @@ def cast(node: Node, type_: pa.DataType, *, strict: bool = True) -> Node:
 
 
 def widened(values: pa.Array, type_: pa.DataType, strict: bool = True) -> pa.Array:
-    """Values cast to a type; where not strict, null for those that cannot be."""
+    """Cast values; with `strict=False`, values that cannot be cast become null."""
     if strict:
         return _cast(values, type_)
     try:
@@ -234,7 +234,7 @@ def widened(values: pa.Array, type_: pa.DataType, strict: bool = True) -> pa.Arr
 
 
 def text_of(values: pa.Array) -> pa.Array:
-    """Values as text, in DataFusion's forms: `1.0`, `2021-01-01T10:00:00.500`, `true`."""
+    """Format values as text as DataFusion does: `1.0`, `2021-01-01T10:00:00.500`, `true`."""
     type_ = values.type
     if is_text(type_):
         return values
@@ -284,7 +284,7 @@ def _cast(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _rounded(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Numbers rounded half away from zero to the scale of a decimal type, and cast."""
+    """Round numbers half away from zero to the scale of a decimal type, and cast them."""
     source = values.type
     if pa.types.is_integer(source):
         values = pc.cast(values, pa.decimal128(20, 0))
@@ -302,7 +302,7 @@ def _rounded(values: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _whole_numbers(values: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Booleans as 0 and 1; dates, times and durations as the number that is stored."""
+    """Cast booleans to 0 and 1; dates, times and durations to the integer that they store."""
     if pa.types.is_boolean(values.type):
         return pc.cast(values, type_)
     width = values.type.bit_width

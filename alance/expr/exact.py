@@ -1,4 +1,4 @@
-"""Literals against columns of a fixed scale, without rounding or wrapping.
+"""Exact comparison of literals with columns of a fixed scale, without rounding or wrapping.
 
 Integers, decimals, dates, times, timestamps and durations are whole multiples of a unit within
 bounds. A literal is an exact fraction of the same quantity, so a comparison with one that lies
@@ -36,8 +36,8 @@ PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 EPOCH: Final = date(1970, 1, 1).toordinal()
 MAX_EXPONENT: Final = 400  # beyond all column types; keeps `1e999999999` from being written out
 
-# Of a million digits a fraction takes minutes. This many tell a number from all values of columns:
-# rounding that way never gives a value that the number is not.
+# A fraction of a million digits takes minutes. This many digits tell a number from all values of a
+# column: ROUND_05UP never rounds a number to a value that it does not equal.
 _FEW_DIGITS: Final = Context(prec=3 * MAX_EXPONENT, rounding=ROUND_05UP)
 _EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
@@ -51,13 +51,13 @@ _TIME: Final = re.compile(r"\s*(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,18}))?)?\s
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The whole numbers that a type stores and what one of them is worth.
+    """Integers that a type stores, and the unit that they count.
 
     Attributes:
-        quantity: "number", "moment", "time" or "duration"; only equal ones compare.
-        unit: the worth of one, in numbers or seconds.
-        low: the smallest whole number stored.
-        high: the largest whole number stored.
+        quantity: "number", "moment", "time" or "duration"; only equal quantities compare.
+        unit: value of the stored integer 1, as a number or in seconds.
+        low: the smallest integer that the type stores.
+        high: the largest integer that the type stores.
     """
 
     quantity: str
@@ -68,27 +68,28 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Digits:
-    """Many finite numbers as they are written, from which literals are made only where they must.
+    """A long list of finite numbers as written; literals are built only if needed.
 
     Attributes:
-        texts: the numbers.
-        literal: makes the literal of one.
+        texts: the written numbers.
+        literal: builds the literal of a written number.
     """
 
     texts: Sequence[str]
     literal: Callable[[str], Literal]
 
     def literals(self) -> list[Literal]:
-        """All of them as literals."""
+        """Return all numbers as literals."""
         return list(map(self.literal, self.texts))
 
     def floats(self) -> Float64s:
-        """Their nearest values in 64 bits."""
+        """Return the nearest float64 of each number."""
         return np.array(list(map(float, self.texts)), np.float64)
 
     def wholes(self, type_: pa.DataType) -> list[int]:
-        """As whole numbers of the scale of `type_`, an integer or a decimal, those that are some
-        and within its bounds.
+        """Return the integers that store the numbers in `type_`, an integer or decimal type.
+
+        Numbers that the type does not hold exactly are omitted.
         """
         scale = scale_of(type_)
         assert scale is not None
@@ -104,9 +105,9 @@ class Digits:
         return wholes
 
 
-@lru_cache(maxsize=64)  # asked for once a literal, of which there may be 100 000
+@lru_cache(maxsize=64)  # types; called once a literal, of which a text may have 100,000
 def scale_of(type_: pa.DataType) -> Scale | None:
-    """The scale of a type; None for floats, text and the rest."""
+    """Return the scale of a type. Returns None for floats, text and all other types."""
     if pa.types.is_integer(type_):
         bits = type_.bit_width
         if pa.types.is_signed_integer(type_):
@@ -133,12 +134,12 @@ def scale_of(type_: pa.DataType) -> Scale | None:
 
 
 def scalar_of(type_: pa.DataType, whole: int) -> pa.Scalar:
-    """The scalar of a type with a scale that stores this whole number."""
+    """Return the scalar that stores an integer in a type with a scale."""
     return as_scalar(whole, type_)
 
 
 def exact_value(literal: Literal, type_: pa.DataType) -> Fraction | float | None:
-    """The value of a literal on the scale of `type_`.
+    """Return the exact value of a literal in the quantity of `type_`.
 
     Returns:
         A fraction or an infinity; a NaN, which sorts above all numbers, is returned as infinity.
@@ -163,7 +164,7 @@ def exact_value(literal: Literal, type_: pa.DataType) -> Fraction | float | None
 
 
 def number_value(literal: Literal) -> Fraction | float | None:
-    """The exact worth of a numeric literal, as `exact_value` gives it."""
+    """Return the exact value of a numeric literal, as `exact_value` does for numbers."""
     if literal.digits is not None:
         return _fraction(Decimal(literal.digits))
     value = literal.value
@@ -192,12 +193,15 @@ def in_zone_of(values: Moments, type_: pa.DataType) -> Moments:
 
 
 def timestamp_literal(text: str, unit: str | None = None) -> Literal:
-    """The literal of `timestamp '...'`: microseconds, or nanoseconds where the text has them.
+    """Parse the text of `timestamp '...'`.
 
-    With an offset in the text it is an instant (zone UTC), else a reading of a clock.
+    A text with an offset from UTC is an instant (zone UTC), another one is a local time.
+
+    Args:
+        unit: unit of the type; None for microseconds, or nanoseconds if the text needs them.
 
     Raises:
-        Problem: not a date and time.
+        Problem: the text is not a date and time, or does not fit the unit.
     """
     seconds, has_zone = moment_seconds(text)
     if unit is None:
@@ -209,20 +213,20 @@ def timestamp_literal(text: str, unit: str | None = None) -> Literal:
 
 
 def date_literal(text: str) -> Literal:
-    """The literal of `date '...'`; a time of day is cut off.
+    """Parse the text of `date '...'`; a time of day is cut off.
 
     Raises:
-        Problem: not a date.
+        Problem: the text is not a date.
     """
     seconds, _ = moment_seconds(text)
     return Literal(as_scalar(math.floor(seconds / DAY), pa.date32()))
 
 
 def time_literal(text: str) -> Literal:
-    """The literal of `time '...'`.
+    """Parse the text of `time '...'`, to nanoseconds.
 
     Raises:
-        Problem: not a time of day.
+        Problem: the text is not a time of day.
     """
     match = _TIME.fullmatch(text)
     seconds = _time_seconds(*match.groups()) if match else Fraction(DAY)
@@ -232,10 +236,10 @@ def time_literal(text: str) -> Literal:
 
 
 def moment_seconds(text: str) -> tuple[Fraction, bool]:
-    """Seconds since 1970 and whether the text has an offset from UTC.
+    """Return the seconds since 1970, and True if the text has an offset from UTC.
 
     Raises:
-        Problem: not a date, or a date and time.
+        Problem: the text is neither a date nor a date and time.
     """
     match = _MOMENT.fullmatch(text)
     if match is None:

@@ -1,7 +1,7 @@
-"""Values for the parameters of SQL text: `?` in their order, or `:name`.
+"""Values for the parameters of SQL text: `?` by position, or `:name`.
 
-A value means what it would mean as a literal of the text: a number is compared exactly, whatever
-the column's type; None is NULL. Lists stand after IN alone.
+A value means the same as a literal in the text: a number is compared exactly, whatever the column's
+type; None is NULL. A list is allowed only after IN.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ if TYPE_CHECKING:
 
 Items: TypeAlias = "Sequence[Literal] | pa.Array | Digits"
 NOTHING: Final = Literal(as_scalar(None, pa.null()))
-LONG_LIST: Final = 64  # so many values are an array; see `lexical`
+LONG_LIST: Final = 64  # values; longer lists become one array instead of literals, see `lexical`
 
 
 class Parameters:
-    """The values that are given for the parameters of a text.
+    """Values for the parameters of a text.
 
     Args:
-        source: the text, parsed.
-        values: by place, or by name; None: there are none.
+        source: the parsed text.
+        values: a sequence by position or a mapping by name; None for no values.
 
     Raises:
-        InvalidInputError: too many or too few of them, names that the text has not, or lacks.
+        InvalidInputError: the number of values is wrong, a name has no value, or a value has a name
+            that is not in the text.
     """
 
     def __init__(
@@ -77,10 +78,10 @@ class Parameters:
             raise InvalidInputError(f"params: {unknown[0]!r}, the {source.what} has no such name")
 
     def literal(self, tree: Tree) -> Literal:
-        """The value of a parameter.
+        """Return the value of a parameter as a literal.
 
         Raises:
-            Problem: a list, or what is no scalar.
+            Problem: the value is a list, or of a type that has no literal.
         """
         value = self._value(tree)
         if _is_list(value):
@@ -88,14 +89,14 @@ class Parameters:
         return literal_of(value, _name(tree))
 
     def is_list(self, tree: Tree) -> bool:
-        """Whether a parameter is a list."""
+        """True if the value of a parameter is a list."""
         return _is_list(self._value(tree))
 
     def items(self, tree: Tree) -> tuple[Items, bool]:
-        """The values of a parameter that is a list, and whether there is a null besides.
+        """Return the values of a list parameter without nulls, and True if it has nulls.
 
         Raises:
-            Problem: no list, or what is no list of scalars.
+            Problem: the value is not a list of scalars.
         """
         value = self._value(tree)
         if not _is_list(value):
@@ -116,16 +117,16 @@ def _is_list(value: object) -> bool:
 
 
 def items_of(value: object, name: str) -> tuple[Items, bool]:
-    """The values of a list, without nulls, and whether it has some.
+    """Return the values of a list without nulls, and True if it has nulls.
 
-    Many texts, bytes or whole numbers come as an array, others numbers by their digits: one of
-    them costs a tenth of a literal.
+    A list of more than `LONG_LIST` texts, bytes or integers becomes an array, and one of floats or
+    decimals becomes `Digits`: an item then costs a tenth of a literal.
 
     Args:
-        name: of the list, for messages.
+        name: the list's name in messages.
 
     Raises:
-        Problem: what is no list of scalars.
+        Problem: the list has items that are not scalars.
     """
     try:
         array = array_of(value)
@@ -146,7 +147,7 @@ def items_of(value: object, name: str) -> tuple[Items, bool]:
 
 
 def _digits(values: list[object]) -> Digits | None:
-    """Many floats, or decimals, that are finite; None: others, or few."""
+    """Return a long list of finite floats or decimals as digits. Returns None for other lists."""
     kinds = {type(value) for value in values} if len(values) > LONG_LIST else set()
     if kinds == {float} and all(map(math.isfinite, cast("list[float]", values))):
         return Digits(list(map(repr, values)), number_literal)
@@ -156,16 +157,18 @@ def _digits(values: list[object]) -> Digits | None:
 
 
 def _is_signed(values: pa.Array) -> bool:
-    """Whether whole numbers fit int64."""
+    """True if all integers fit int64."""
     most = pc.max(values).as_py() if pa.types.is_uint64(values.type) else 0
     return most is None or most <= INT64_MAX
 
 
 def array_of(values: object, least: int = LONG_LIST + 1) -> pa.Array | list[object]:
-    """Texts, bytes or whole numbers as an array; what else there is, or too few, as a list.
+    """Return texts, bytes or integers as an array; other values and short lists as a list.
+
+    Arrays of Arrow, and numpy arrays of integers, stay arrays of any length.
 
     Args:
-        least: how many of them make an array.
+        least: smallest number of Python values that become an array.
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -191,10 +194,10 @@ def array_of(values: object, least: int = LONG_LIST + 1) -> pa.Array | list[obje
 
 
 def literal_of(value: object, name: str) -> Literal:
-    """A value as a literal of the text would be; a scalar of Arrow has its own type.
+    """Return a Python value as the literal that the text would have; Arrow scalars keep their type.
 
     Raises:
-        Problem: no scalar.
+        Problem: the value is not a scalar.
     """
     try:
         if isinstance(value, np.datetime64 | np.timedelta64):
@@ -240,7 +243,7 @@ def _scalar(value: object) -> Literal | None:
 
 
 def _of_microseconds(span: timedelta, type_: pa.DataType) -> Literal:
-    """A moment or a duration; nanoseconds where there are some, as in those of pandas."""
+    """Return a timestamp, time or duration: in nanoseconds if a pandas value has any."""
     nanoseconds = getattr(span, "nanoseconds", 0)
     whole = span // timedelta(microseconds=1)
     if nanoseconds:
@@ -250,7 +253,7 @@ def _of_microseconds(span: timedelta, type_: pa.DataType) -> Literal:
 
 
 def _moment(value: np.datetime64 | np.timedelta64) -> Literal:
-    """A moment or a duration of numpy; units that Arrow has not become microseconds."""
+    """Return a numpy timestamp or duration; units that Arrow lacks become microseconds."""
     if np.isnat(value):
         return NOTHING
     unit, step = np.datetime_data(value.dtype)
@@ -262,9 +265,9 @@ def _moment(value: np.datetime64 | np.timedelta64) -> Literal:
 
 
 def _decimal(value: Decimal) -> Literal | None:
-    """A decimal in a type with its own scale; in a column of another one it is as exact."""
+    """Return a decimal in a type of its own scale; it compares exactly with any other scale."""
     sign, digits, exponent = value.as_tuple()
-    if not isinstance(exponent, int):  # no number
+    if not isinstance(exponent, int):  # NaN or infinity
         return None
     whole = int("".join(map(str, digits))) * 10 ** max(0, min(exponent, MAX_EXPONENT))
     scale = max(0, -exponent)

@@ -1,10 +1,10 @@
-"""Filters and computed columns, ready to be evaluated batch by batch.
+"""Compiled filters and computed columns, which are evaluated batch by batch.
 
-The parser of SQL is imported with the first text, which takes a tenth of a second: who must not
-wait for that imports `alance.expr.build` elsewhere before.
+The SQL parser is imported when the first text is parsed, which takes 0.1 s. A caller that must not
+wait, such as an event loop, imports `alance.expr.build` in another thread first.
 
-Whether a computed column can hold nulls is answered as DataFusion does, in which a table's other
-writers compute columns: operators give a null only for a null, functions may give one always.
+`is_nullable` follows DataFusion, with which other writers of the table compute columns: operators
+return null only if an operand is null, functions may return null for any arguments.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ ANSWERS: Final = ("is ",)  # IS NULL, IS TRUE, IS DISTINCT FROM
 
 
 class Evaluated(Protocol):
-    """Something that gives an array for a batch."""
+    """An expression that computes an array for a batch."""
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array | pa.Scalar:
-        """Its values for the rows of a batch."""
+        """Return the values of the rows of a batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +64,11 @@ class Predicate:
     """A condition on rows.
 
     Attributes:
-        text: as the caller wrote it.
-        columns: names, or dotted paths of nested fields, that it needs.
-        documents: of these, columns of JSON of which nothing is asked but values inside, so that
-            JSONB will do for text.
-        has_params: it has values besides the text; there may be many such filters of one text.
+        text: the SQL text or pyarrow expression that the caller wrote.
+        columns: names, or dotted paths of nested fields, that the condition reads.
+        documents: subset of `columns` that only JSON functions read, which take JSONB as well as
+            text.
+        has_params: True if the text has parameters, so that one text may stand for many filters.
     """
 
     text: str
@@ -79,20 +79,21 @@ class Predicate:
 
     @property
     def is_quick(self) -> bool:
-        """True if evaluation costs no more than comparisons of the columns' values. A small batch
-        is then filtered without a thread.
+        """True if evaluation costs no more than comparing the columns' values.
+
+        A small batch is then filtered on the calling thread.
         """
         return not isinstance(self.condition, ArrowCondition) and _is_quick(self.condition)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Where the condition is true; null where it is neither true nor false.
+        """Return the condition's value for each row: true, false or null.
 
         Args:
-            batch: has the columns needed, perhaps with fewer nested fields, and any others.
+            batch: contains at least `columns`; structs may lack nested fields that are not read.
 
         Raises:
-            InvalidInputError: values that the condition cannot take: a division by zero, text
-                that is no number.
+            InvalidInputError: the condition cannot be evaluated for a value: division by zero, or
+                a text that is not a number.
         """
         return _evaluated(self.condition, batch, f"filter {self.text!r}")
 
@@ -102,8 +103,8 @@ class Computed:
     """A column computed from others.
 
     Attributes:
-        text: as the caller wrote it.
-        columns: names, or dotted paths of nested fields, that it needs.
+        text: the SQL text or pyarrow expression that the caller wrote.
+        columns: names, or dotted paths of nested fields, that the expression reads.
     """
 
     text: str
@@ -111,26 +112,27 @@ class Computed:
     value: Evaluated
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """The values for the rows of a batch.
+        """Return the values of the rows of a batch.
 
         Raises:
-            InvalidInputError: values that the expression cannot take.
+            InvalidInputError: the expression cannot be evaluated for a value.
         """
         return _evaluated(self.value, batch, f"expression {self.text!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedFilter:
-    """The text of a filter, parsed: for any schema, and any values of its parameters."""
+    """A parsed filter, independent of the schema and of the values of its parameters."""
 
     source: Source
     tree: Tree
 
     @classmethod
     def of(cls, sql: str) -> ParsedFilter:
-        """
+        """Parse the SQL text of a filter.
+
         Raises:
-            InvalidInputError: no expression; says where.
+            InvalidInputError: the text is not an expression; the message has the position.
         """
         from alance.expr.lexical import Source
 
@@ -138,12 +140,12 @@ class ParsedFilter:
         return cls(source, source.parse())
 
     def predicate(self, schema: pa.Schema, params: Params = None) -> Predicate:
-        """The filter over a schema.
+        """Compile the filter for a schema.
 
         Raises:
-            InvalidInputError: no condition, an unknown column, types that do not compare, or
-                parameters without values; says where.
-            UnsupportedError: valid SQL that is not evaluated here.
+            InvalidInputError: the expression is not a condition, a column is unknown, types do not
+                compare, or a parameter has no value; the message has the position.
+            UnsupportedError: the text is valid SQL that alance does not evaluate.
         """
         node = _build(self.source, self.tree, schema, params)
         try:
@@ -156,16 +158,17 @@ class ParsedFilter:
 
 
 def parse_filter(sql: str, schema: pa.Schema, params: Params = None) -> Predicate:
-    """A filter from SQL text; see `ParsedFilter`."""
+    """Parse and compile the SQL text of a filter; errors as in `ParsedFilter`."""
     return ParsedFilter.of(sql).predicate(schema, params)
 
 
 def parse_projection(sql: str, schema: pa.Schema, params: Params = None) -> Computed:
-    """A computed column from SQL text.
+    """Parse and compile the SQL text of a computed column.
 
     Raises:
-        InvalidInputError: no expression, an unknown column, types that do not fit; says where.
-        UnsupportedError: valid SQL that is not evaluated here.
+        InvalidInputError: the text is not an expression, a column is unknown, or types do not fit;
+            the message has the position.
+        UnsupportedError: the text is valid SQL that alance does not evaluate.
     """
     from alance.expr.lexical import Source
 
@@ -175,10 +178,11 @@ def parse_projection(sql: str, schema: pa.Schema, params: Params = None) -> Comp
 
 
 def predicate_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Predicate:
-    """A filter from a pyarrow expression.
+    """Compile a filter from a pyarrow expression.
 
     Raises:
-        InvalidInputError: no expression, an unknown column, a column by position, or no boolean.
+        InvalidInputError: `expression` is not a pyarrow expression, a column is unknown or named by
+            position.
     """
     if not isinstance(expression, pc.Expression):
         raise InvalidInputError(
@@ -194,10 +198,11 @@ def predicate_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Predic
 
 
 def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Computed:
-    """A computed column from a pyarrow expression.
+    """Compile a computed column from a pyarrow expression.
 
     Raises:
-        InvalidInputError: no expression, an unknown column, or a column by position.
+        InvalidInputError: `expression` is not a pyarrow expression, or a column is unknown or named
+            by position.
     """
     if not isinstance(expression, pc.Expression):
         raise InvalidInputError(
@@ -228,7 +233,7 @@ def _build(source: Source, tree: Tree, schema: pa.Schema, params: Params) -> Nod
 
 
 def _columns(node: Node) -> tuple[str, ...]:
-    """The paths that a node needs; or the whole column where that is needed."""
+    """Return the paths that a node reads, without paths below a column that is read as a whole."""
     paths = dict.fromkeys(column_paths(node))
     whole = {path[0] for path in paths if len(path) == 1}
     names = [path[0] if path[0] in whole else join_path(path) for path in paths]
@@ -265,7 +270,7 @@ def _part(what: Evaluated, batch: pa.RecordBatch, where: str) -> pa.Array:
 
 
 def is_nullable(computed: Computed, schema: pa.Schema) -> bool:
-    """Whether a column computed from those of a schema can hold nulls."""
+    """True if a computed column may contain nulls."""
     value = computed.value
     if isinstance(value, ArrowCondition):
         return True

@@ -6,7 +6,7 @@ A `Literal` and a `LazyConstant` evaluate to a scalar, all other nodes to an arr
 length. Calls with constant arguments are folded when they are built, unless they may take long.
 The type of a call is found by running its function on empty arrays.
 
-What a call says of the order of values (`Meaning`) is for those who know bounds and no rows.
+A call may carry its `Meaning`, which pruning and indices read: they know bounds, not rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 Value: TypeAlias = "pa.Array | pa.Scalar"
-# What kernels and conversions raise over values that they cannot take.
+# Errors of kernels and conversions for values that they do not take.
 FAILURES = (pa.ArrowException, ValueError, TypeError, KeyError, IndexError, ArithmeticError)
 COMPARED: Final = frozenset(["=", "!=", "<", "<=", ">", ">="])  # their kernels take scalars
 _FALSE: Final = as_scalar(False)
@@ -37,8 +37,8 @@ class Problem(Exception):
     """Raised by the builders of nodes; the caller adds the position and picks the public error.
 
     Attributes:
-        unsupported: valid SQL that alance does not evaluate, rather than a mistake.
-        column: one that is not there; None: it is another problem.
+        unsupported: True if the SQL is valid but alance does not evaluate it.
+        column: name of a column that does not exist; None for other problems.
     """
 
     def __init__(
@@ -49,17 +49,17 @@ class Problem(Exception):
         self.column = column
 
     def public(self, message: str) -> Exception:
-        """The error that users see."""
+        """Return the error to raise to the caller of alance."""
         if self.column is not None:
             return ColumnNotFoundError(message, self.column)
         return (UnsupportedError if self.unsupported else InvalidInputError)(message)
 
 
-FEW_NAMES: Final = 12  # so many names of columns are listed in an error
+FEW_NAMES: Final = 12  # most column names that an error lists
 
 
 def unknown(kind: str, name: str, names: Iterable[str]) -> Problem:
-    """The problem of a name that is not there, with names that look like it."""
+    """Return the problem of an unknown name; its message suggests similar names."""
     from difflib import get_close_matches
 
     by_lower = {candidate.lower(): candidate for candidate in names}
@@ -75,18 +75,18 @@ def unknown(kind: str, name: str, names: Iterable[str]) -> Problem:
 
 
 class Node(Protocol):
-    """A part of an expression."""
+    """A node of a compiled expression."""
 
     @property
     def type(self) -> pa.DataType:
-        """The type of its values."""
+        """Type of the values."""
 
     @property
     def args(self) -> tuple[Node, ...]:
-        """The nodes that it is computed from."""
+        """Operands: the nodes that this node is computed from."""
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
-        """Its values for the rows of a batch."""
+        """Return the values of the rows of a batch."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,9 +94,9 @@ class Literal:
     """A constant.
 
     Attributes:
-        value: the scalar, of the type that the constant has by itself.
-        digits: a number as it was written: `1.1` against a decimal column is exactly 1.1.
-        name: text in double quotes, which are the quotes of names elsewhere; for messages.
+        value: the scalar, in the type that the constant has on its own.
+        digits: the number as written, so that `1.1` compares exactly with a decimal column.
+        name: the text, if it was in double quotes; elsewhere these quote names, as messages say.
     """
 
     value: pa.Scalar
@@ -120,8 +120,8 @@ class Column:
     """A column or a field of a struct column, by name: positions differ between batches.
 
     Attributes:
-        path: the column's name, then those of nested fields.
-        type: of the values; the storage type of an extension, the value type of a dictionary.
+        path: the column's name, then the names of nested fields.
+        type: type of the values: the storage type of an extension, the value type of a dictionary.
     """
 
     path: tuple[str, ...]
@@ -140,12 +140,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A function of other nodes' values; made by `call`, which folds constants and finds the type.
+    """A function of other nodes' values. Build it with `call`, which folds constants.
 
     Attributes:
-        name: for messages.
-        function: gets the arguments' values, at least one of them an array.
-        meaning: what it says of the order of values, where somebody noted it.
+        name: the function's name in messages.
+        function: called with the arguments' values, at least one of which is an array.
+        meaning: the condition in a form that pruning and indices understand; None if there is none.
         row_bytes: bytes of the literals among the arguments; each row's result may contain them.
     """
 
@@ -168,9 +168,8 @@ class Call:
         for arg in self.args:
             value = arg.evaluate(batch)
             if isinstance(arg, LazyConstant) and self.name not in COMPARED:
-                value = broadcast(
-                    value, batch.num_rows
-                )  # most functions take scalars of literals only
+                # Most functions take a scalar only if it is a literal's.
+                value = broadcast(value, batch.num_rows)
             values.append(value)
             if not isinstance(arg, Column) and not isinstance(value, pa.Scalar):
                 budget.charge(value.nbytes)
@@ -272,14 +271,14 @@ def len_of(value: Value) -> int:
 
 
 def _refuse_name(args: Iterable[Node]) -> None:
-    """A condition on a name in double quotes alone is never meant: it is the same for all rows."""
+    """Refuse text in double quotes as an operand of a constant condition: a column was meant."""
     for arg in args:
         if isinstance(arg, Literal) and arg.name is not None:
             raise Problem(f'"{arg.name}" is text; a column takes backticks: `{arg.name}`')
 
 
 def plain(array: pa.Array) -> pa.Array:
-    """An array without extension or dictionary around its values."""
+    """Return the storage of an extension array, and a dictionary array decoded; others as is."""
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
     if isinstance(array, pa.DictionaryArray):
@@ -291,7 +290,7 @@ def plain(array: pa.Array) -> pa.Array:
 
 
 def plain_type(type_: pa.DataType) -> pa.DataType:
-    """The type of `plain`'s result."""
+    """Return the type that `plain` gives to an array of `type_`."""
     if isinstance(type_, pa.BaseExtensionType):
         type_ = type_.storage_type
     if pa.types.is_dictionary(type_):
@@ -300,7 +299,7 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def column_paths(node: Node) -> Iterator[tuple[str, ...]]:
-    """The paths of all columns under a node, repeated as they are."""
+    """Yield the paths of all columns below a node, with repetitions."""
     if isinstance(node, Column):
         yield node.path
     for arg in node.args:
@@ -308,7 +307,7 @@ def column_paths(node: Node) -> Iterator[tuple[str, ...]]:
 
 
 def whole_paths(node: Node) -> Iterator[tuple[str, ...]]:
-    """The same without columns of which JSON functions read values inside."""
+    """Yield the paths of columns below a node, except columns that only a JSON function reads."""
     if isinstance(node, Column):
         yield node.path
     is_json = isinstance(node, Call) and node.name.startswith("json_")
@@ -318,12 +317,12 @@ def whole_paths(node: Node) -> Iterator[tuple[str, ...]]:
 
 
 def truly(answers: Value) -> Value:
-    """Where answers are true: false where they are null."""
+    """Replace nulls by false."""
     return pc.fill_null(answers, _FALSE)
 
 
 def broadcast(value: Value, num_rows: int) -> pa.Array:
-    """A value as an array of `num_rows`."""
+    """Return an array as is, and a scalar repeated `num_rows` times."""
     if not isinstance(value, pa.Scalar):
         return value
     if not is_fixed(value.type):
@@ -332,14 +331,14 @@ def broadcast(value: Value, num_rows: int) -> pa.Array:
 
 
 def one_line(error: BaseException) -> str:
-    """The first line of an error's text, short."""
+    """Return the first line of an error's text, at most 200 characters."""
     lines = str(error).splitlines()
     return lines[0][:200] if lines else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """One of = != < <= > >= of two nodes."""
+    """The condition `left op right`; `op` is = != < <= > or >=."""
 
     op: str
     left: Node
@@ -348,7 +347,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Membership:
-    """Whether a node is one of some literals, or of the values of an array, none of them null."""
+    """The condition that a node equals one of `items`, none of which is null."""
 
     node: Node
     items: tuple[Literal, ...] | pa.Array
@@ -356,10 +355,11 @@ class Membership:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """True at most for text that begins so, and has some parts; null where the text is null.
+    """A necessary condition on matching texts: their prefix, and parts that they contain.
 
     Attributes:
-        parts: texts that it has, in whatever case; of several ways to match each way's.
+        prefix: text at the start of every match.
+        parts: for each alternative of the pattern, texts that its matches contain in any case.
     """
 
     node: Node
@@ -369,10 +369,10 @@ class Pattern:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnyItem:
-    """True of the lists with an item that a condition is true of; null of a null list.
+    """The condition that a list has an item for which a condition is true; null for a null list.
 
     Attributes:
-        condition: on the column that `item_of` gives.
+        condition: condition on the column that `item_of` returns.
     """
 
     node: Node
@@ -380,17 +380,17 @@ class AnyItem:
 
 
 def item_of(lists: Node) -> Column:
-    """A column of the items of lists, one by one."""
+    """Return a column node for the single items of lists."""
     return Column(("item",), plain_type(lists.type.value_type))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JsonValue:
-    """The value at a path of a JSON document; null where there is none.
+    """The value at a path of a JSON document; null if the document has no such path.
 
     Attributes:
-        steps: down from the document: to the member of a name, or to the item of an index.
-        is_scalar: as a number, text or boolean; else its JSON text.
+        steps: path from the root; each step is a member's name or an item's index.
+        is_scalar: True for a number, text or boolean; False for the value's JSON text.
     """
 
     node: Node
@@ -402,7 +402,7 @@ Meaning: TypeAlias = Comparison | Membership | Pattern | AnyItem | JsonValue
 
 
 def meaning(node: Node, what: Meaning) -> Node:
-    """The node, with what it means where it is a call."""
+    """Return a copy of a call that carries its meaning; other nodes are returned as is."""
     if type(node) is not Call:
         return node
     return replace(node, meaning=what)

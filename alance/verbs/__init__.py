@@ -1,4 +1,8 @@
-"""The verbs that make a new version, by what they change: one-line calls into `ops`."""
+"""Methods of `Dataset` grouped by subject (rows, columns, indices, versions, upkeep, search).
+
+Each method is a one-line call into `ops`, which it imports on first use; no logic belongs here. May
+import `ops` and below (layer 8 of docs/architecture.md).
+"""
 
 from alance.verbs.columns import ColumnVerbs
 from alance.verbs.indices import IndexVerbs
@@ -10,11 +14,11 @@ __all__ = ["Verbs"]
 
 
 class Verbs(RowVerbs, ColumnVerbs, MetadataVerbs, VersionVerbs, UpkeepVerbs, IndexVerbs):
-    """What changes a dataset: each verb gives the dataset of the version that it made.
+    """Methods that change a dataset; each returns the dataset of the version that it makes.
 
-    The version is that of this handle with the change, on top of whatever others have committed
-    meanwhile; where that cannot be, there is a `CommitConflictError`, and a
-    `RetryableConflictError` where the same call on the latest version may succeed.
+    The new version is this handle's version with the change, on top of whatever others have
+    committed since. If that is impossible, the method raises a `CommitConflictError`, or a
+    `RetryableConflictError` if the same call on the latest version may succeed.
     """
 
     __slots__ = ()

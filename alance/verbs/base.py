@@ -1,4 +1,4 @@
-"""What all groups of verbs stand on: a version of a dataset in hand."""
+"""Base class of all groups of verbs: a handle of one version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Handle:
-    """One version of a dataset."""
+    """Handle of one version of a dataset."""
 
     __slots__ = ("_scan_defaults", "_snapshot")
 
@@ -22,7 +22,9 @@ class Handle:
         self._scan_defaults = scan_defaults or {}
 
     def _on(self, snapshot: Snapshot) -> Self:
-        """Another version of the same dataset, scanned alike; this very object if it is in hand."""
+        """Return a handle of another version with the same scan defaults; `self` if it is the
+        same version.
+        """
         return self if snapshot is self._snapshot else type(self)(snapshot, self._scan_defaults)
 
     if not TYPE_CHECKING:  # a type checker finds missing attributes by itself
@@ -33,5 +35,5 @@ class Handle:
             raise no_attribute(type(self), name)
 
     async def _load(self, *modules: str | ModuleType) -> None:
-        """Import what a verb needs beyond reading, in the pool; see `DecodePool.load`."""
+        """Import modules of a verb in the pool; see `DecodePool.load`."""
         await self._snapshot.engine.pool.load(*modules)

@@ -1,4 +1,4 @@
-"""Verbs that change columns."""
+"""Methods that change columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ else:
 
 
 class ColumnVerbs(Handle):
-    """Add, alter and drop columns; join others."""
+    """Add, alter, drop, replace and join columns."""
 
     __slots__ = ()
 
@@ -40,27 +40,32 @@ class ColumnVerbs(Handle):
     ) -> Self:
         """Add columns.
 
-        Each fragment gets one more data file with the new columns; those that it has stay as they
-        are. A struct that exists gets the fields that it has not yet.
+        Each fragment gets one more data file with the new columns; existing files stay as they are.
+        An existing struct gets the fields that it lacks.
 
         Cost: a scan of the columns that are read, the new files, and two rounds for the commit;
-        columns of nulls cost the commit alone. Where others add rows meanwhile, only their
+        columns of nulls cost the commit alone. If others append rows meanwhile, only the new
         fragments are computed again.
+
+        Example:
+
+            dataset = await dataset.add_columns({"double": "price * 2"})
 
         Args:
             transforms: one of
-                - SQL text or a pyarrow expression by the new column's name;
-                - a function, async or not, that is called with a batch of live rows and gives a
+                - a mapping of the new column's name to SQL text or a pyarrow expression;
+                - a function, async or not, that is called with a batch of live rows and returns a
                   batch, table or frame of as many rows; see `alance.batch_udf`;
-                - rows: one for each live row of the table, in its order, as `write_dataset` takes
-                  them;
-                - a pyarrow Field, a list of them, or a Schema: columns of nulls.
-            read_columns: that the function gets; None: all. `_rowid` and `_rowaddr` may be there.
-            batch_size: rows that are computed at once at most.
+                - rows: a row for each live row of the table, in its order, in any form that
+                  `write_dataset` accepts;
+                - a pyarrow Field, a list of Fields, or a Schema: columns of nulls.
+            read_columns: columns that the function gets, `_rowid` and `_rowaddr` included; None:
+                all.
+            batch_size: most rows that are computed at once.
 
         Raises:
-            InvalidInputError: a column that exists, bad SQL, rows too many or too few, values
-                that do not fit. The table is as it was, the new files are removed.
+            InvalidInputError: a column that exists, bad SQL, too many or too few rows, values that
+                do not fit. The table is unchanged, and the new files are removed.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_add)
@@ -81,18 +86,23 @@ class ColumnVerbs(Handle):
     ) -> Self:
         """Change names, nullability and types of columns.
 
-        Names and nullability change the schema alone, after a scan for nulls where they become
-        forbidden. A cast writes the column anew under a new field id, in one more file a fragment.
+        Cost: a change of names and nullability is a commit, after a scan for nulls if nulls become
+        forbidden. A cast writes the column again under a new field id, in one more file per
+        fragment.
+
+        Example:
+
+            dataset = await dataset.alter_columns({"path": "price", "name": "cost"})
 
         Args:
-            alterations: mappings with `path` (`a` or `a.b`, as of before all changes) and one or
-                more of `name`, `nullable` (bool) and `data_type` (a pyarrow type).
+            alterations: mappings with `path` (`a` or `a.b`, as before all changes) and at least one
+                of `name`, `nullable` (bool) and `data_type` (a pyarrow type).
 
         Raises:
             InvalidInputError: no such column, a name that is taken, nulls in a column that would
-                forbid them, a value that the new type cannot hold (fractions of floats become
-                shorter without an error), an index on a column that is cast; a cast and a column
-                that forbids nulls in one call. The table is as it was.
+                forbid them, a value that the new type cannot hold (fractions of floats are
+                shortened without an error), an index on a column that is cast, or a cast together
+                with a column that forbids nulls. The table is unchanged.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_alter)
@@ -104,13 +114,21 @@ class ColumnVerbs(Handle):
         columns: Sequence[str],
         **commit: Unpack[CommitArguments],
     ) -> Self:
-        """Drop columns, or fields of structs (`a.b`).
+        """Drop columns, or fields of structs (`a.b`), and their indices.
 
-        Only the schema changes: compaction and cleanup free the space. Indices of the columns go
-        with them. Cost: two rounds of requests.
+        Only the schema changes: compaction and cleanup free the space.
+
+        Cost: two rounds of requests.
+
+        Example:
+
+            dataset = await dataset.drop_columns(["kind"])
+
+        Args:
+            columns: names or dotted paths.
 
         Raises:
-            InvalidInputError: no such column, or none would be left.
+            InvalidInputError: no such column, or no column would remain.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_alter)
@@ -126,18 +144,20 @@ class ColumnVerbs(Handle):
     ) -> Self:
         """Add the columns of other data, joined by a key: a left join.
 
-        A row gets the values of the last row of the data that has its key, or nulls; a null key is
-        equal to a null key. Cost: a scan of the key column, the new files, and two rounds for the
-        commit; the data is held in memory.
+        A row gets the values of the last row of the data with its key, or nulls; null keys are
+        equal.
+
+        Cost: a scan of the key column, the new files, and two rounds for the commit. Memory: the
+        data.
 
         Args:
-            data: anything that `write_dataset` takes; all its columns but the key are added.
-            left_on: the key column of the table; `_rowid` and `_rowaddr` are some, too.
-            right_on: that of the data; None: the same name.
+            data: anything that `write_dataset` accepts; all its columns but the key are added.
+            left_on: key column of the table, or `_rowid` or `_rowaddr`.
+            right_on: key column of the data; None: the same name.
 
         Raises:
-            InvalidInputError: a column that exists, a key that is not there or of another type,
-                rows without a match for a column that is not nullable. The table is as it was.
+            InvalidInputError: a column that exists, a key that is missing or of another type, rows
+                without a match for a column that is not nullable. The table is unchanged.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_join)
@@ -153,20 +173,21 @@ class ColumnVerbs(Handle):
         batch_size: int | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
-        """Give columns that exist other values, in all rows.
+        """Replace the values of existing columns in all rows.
 
-        New files take the place of the old values; the other columns are not touched. Indices of
-        the columns no longer cover the fragments. Cost: a scan of the columns that are read, the
-        new files, and two rounds for the commit.
+        New files take the place of the old values; other columns are not touched. Indices of the
+        replaced columns no longer cover the fragments.
+
+        Cost: a scan of the columns that are read, the new files, and two rounds for the commit.
 
         Args:
-            transforms: what `add_columns` takes; values are cast to the columns' types.
-            read_columns: that the function gets; None: all.
-            batch_size: rows that are computed at once at most.
+            transforms: as for `add_columns`; values are cast to the columns' types.
+            read_columns: columns that the function gets; None: all.
+            batch_size: most rows that are computed at once.
 
         Raises:
-            InvalidInputError: a column that does not exist, values that its type cannot hold, rows
-                too many or too few. The table is as it was.
+            InvalidInputError: a column that does not exist, values that its type cannot hold, too
+                many or too few rows. The table is unchanged.
             CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(columns_add)

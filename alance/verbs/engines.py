@@ -1,4 +1,4 @@
-"""Verbs that hand a dataset to other engines."""
+"""Methods that hand a dataset to other engines."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ else:
 
 
 class EngineVerbs(Handle):
-    """SQL, and a dataset as what DuckDB, Polars and others read; see docs/engines.md."""
+    """SQL by DuckDB, and datasets that DuckDB, Polars and others read; see docs/engines.md."""
 
     __slots__ = ()
 
@@ -39,23 +39,26 @@ class EngineVerbs(Handle):
         tables: Mapping[str, object] | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> pa.Table:
-        """The result of a query in SQL, run by DuckDB in a thread; the dataset is `dataset`.
+        """Run a SQL query by DuckDB, in a thread; the dataset is the table `dataset`.
 
-        Cost: that of a scan of the columns and the filters that DuckDB pushes down for each place
-        where a dataset stands in the query. Memory: the result, and what DuckDB needs, which
-        `settings` bound.
+        Cost: for each place where a dataset stands in the query, a scan of the columns and filters
+        that DuckDB pushes down. Memory: the result, and DuckDB's own, bounded by `settings`.
+
+        Example:
+
+            counts = await dataset.sql("select kind, count(*) n from dataset group by kind")
 
         Args:
-            query: in DuckDB's SQL, such as `select kind, count(*) from dataset group by kind`.
-            params: values for its `?` in their order, or by name for `$name`.
-            tables: other tables by the names that the query has for them: datasets, Arrow tables
-                and readers, frames of pandas and Polars.
+            query: in DuckDB's SQL.
+            params: values for its `?` in their order, or a mapping for `$name`.
+            tables: other tables by their names in the query: datasets, Arrow tables and readers,
+                frames of pandas and Polars.
             settings: of DuckDB, such as `{"memory_limit": "1GB", "threads": 2}`. Queries reach
-                tables alone; `{"enable_external_access": True}` lets them read files, too.
+                tables only; `{"enable_external_access": True}` lets them read files as well.
 
         Raises:
             InvalidInputError: bad SQL, an unknown column, values that do not cast, a table or a
-                setting that DuckDB does not take; and whatever scans raise.
+                setting that DuckDB refuses; and whatever scans raise.
             UnsupportedError: DuckDB is not installed.
         """
         await self._load(sql, blob_bytes)
@@ -70,7 +73,8 @@ class EngineVerbs(Handle):
         tables: Mapping[str, object] | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """The result of a query as a stream of batches; arguments and errors are those of `sql`.
+        """Run a SQL query by DuckDB as a stream of batches; arguments, cost and errors are as for
+        `sql`.
 
         A result without rows is one empty batch. Closing the iterator ends the query.
         """
@@ -81,20 +85,24 @@ class EngineVerbs(Handle):
                 yield batch
 
     async def to_arrow_dataset(self) -> pa.dataset.Dataset:
-        """This version as a pyarrow dataset, for engines that read these: DuckDB, Polars, ...
+        """Return this version as a pyarrow dataset for engines that read these: DuckDB, Polars, ...
 
-        The columns and filters that they ask for are those of a scan, which runs in this event
-        loop: it has to go on meanwhile, so call engines by `asyncio.to_thread`. Blob columns are
-        given as their bytes. Nothing is read yet.
+        The engine's columns and filters become a scan in this event loop. The loop has to keep
+        running meanwhile, so call engines by `asyncio.to_thread`. Blob columns are given as their
+        bytes.
+
+        Cost: no request before the engine reads.
         """
         await self._load(arrow, blob_bytes)
         return arrow.ArrowDataset(cast("Dataset", self))
 
     async def to_polars_lazy(self) -> pl.LazyFrame:
-        """This version as a lazy frame of Polars; nothing is read before it is collected.
+        """Return this version as a lazy frame of Polars.
 
-        Columns, limits and what can be said of a predicate are those of a scan, which runs in
-        this event loop: collect by `await frame.collect_async()`, or in a thread.
+        Columns, limits and those predicates that SQL can express become a scan in this event loop:
+        collect by `await frame.collect_async()`, or in a thread.
+
+        Cost: no request before the frame is collected.
 
         Raises:
             UnsupportedError: Polars is not installed.

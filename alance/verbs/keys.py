@@ -1,4 +1,4 @@
-"""Verbs that read rows by their keys."""
+"""Methods that read rows by their keys."""
 
 from __future__ import annotations
 
@@ -23,31 +23,41 @@ else:
 
 
 class KeyVerbs(Handle):
-    """Rows by key: a scan with a filter `column IN keys`, and so by an index where there is one."""
+    """Look up rows by key: a scan with the filter `column IN keys`, by an index if the column
+    has one.
+    """
 
     __slots__ = ()
 
     async def get(
         self, key: object, column: KeyColumn = None, columns: Columns = None
     ) -> dict[str, Any] | None:
-        """The row with a key, as a dict of Python values by column; None where there is none.
+        """Look up the row with a key.
 
-        Callers that wait at the same time are one lookup: some hundred of them cost the requests
-        of one, and one of them that is cancelled leaves the others alone.
+        Concurrent callers share one lookup: hundreds of them cost the requests of one. A cancelled
+        caller does not disturb the others.
 
         Cost: by a B-tree or bitmap index on the column one round of requests when warm, for the
-        row; cold at most four. Without an index a scan of the column; `explain_get` tells.
+        row; at most four rounds cold. Without an index a scan of the column; see `explain_get`.
+
+        Example:
+
+            row = await dataset.get(7, "id")
+            assert row["price"] == 0.7
 
         Args:
-            key: a value of the column's kind; of several columns a tuple. One that the column
-                cannot hold, as None, or 300 in a column of int8, is no row's.
-            column: name or path of the key's column, or several; None: the table's primary key.
-                Integers, text, bytes (and UUIDs), decimals, dates and times.
+            key: a value of the column's kind; for several columns a tuple. A key that the column
+                cannot hold, such as None or 300 in a column of int8, matches no row.
+            column: name or path of the key column, or several; None: the table's primary key.
+                Integers, text, bytes (and UUIDs), decimals, dates and times can be keys.
             columns: as for `to_table`.
 
+        Returns:
+            Python values by column. None if no row has the key.
+
         Raises:
-            InvalidInputError: a key of another kind, an unknown column, one whose values are no
-                keys (floats, booleans, lists); several rows with the key.
+            InvalidInputError: a key of another kind, an unknown column, a column whose values
+                cannot be keys (floats, booleans, lists), or several rows with the key.
             StoreError: the store failed.
         """
         await self._load(lookups)
@@ -59,13 +69,18 @@ class KeyVerbs(Handle):
     async def get_arrow(
         self, key: object, column: KeyColumn = None, columns: Columns = None
     ) -> pa.Table | None:
-        """The row with a key as an Arrow table of one row; None if there is no such row.
+        """Look up the row with a key, as an Arrow table of one row.
 
         Use it instead of `get` for values that Python cannot hold exactly, such as years beyond
         9999 and nanoseconds.
 
+        Cost: as `get`.
+
         Args:
             key, column, columns: as for `get`.
+
+        Returns:
+            None if no row has the key.
 
         Raises:
             InvalidInputError, StoreError: as from `get`.
@@ -81,18 +96,24 @@ class KeyVerbs(Handle):
         *,
         missing: Missing = "error",
     ) -> pa.Table:
-        """The rows with some keys, in the order of these, repeated as they are.
+        """Look up the rows with many keys, in the order of the keys; repeated keys give repeated
+        rows.
 
-        Cost: that of `get`: one lookup for all.
+        Cost: as `get`, one lookup for all keys.
+
+        Example:
+
+            rows = await dataset.get_many([3, 1], "id", missing="skip")
+            assert rows["id"].to_pylist() == [3, 1]
 
         Args:
-            keys: a list, or an Arrow or numpy array; of several columns a list of tuples.
+            keys: a list, or an Arrow or numpy array; for several columns a list of tuples.
             column, columns: as for `get`.
-            missing: what becomes of a key that no row has: `error`; `skip` leaves it out; `null`
-                gives a row of nulls in its place, and so as many rows as keys.
+            missing: how to treat a key without a row: `error`; `skip` leaves it out; `null` gives a
+                row of nulls in its place, so the result has a row for each key.
 
         Raises:
-            RowNotFoundError: keys that no row has, which its attribute `keys` names all.
+            RowNotFoundError: keys without a row; the attribute `keys` lists all of them.
             InvalidInputError: as from `get`.
         """
         await self._load(lookups)
@@ -101,10 +122,13 @@ class KeyVerbs(Handle):
     async def explain_get(
         self, key: object, column: KeyColumn = None, columns: Columns = None
     ) -> Explanation:
-        """What `get` would ask of the store, before it does, and which index it would ask. Print it
-        for a text.
+        """Return the requests that `get` would send, and the index that it would ask. `print` shows
+        them.
 
-        Cost: that of `Scanner.explain`.
+        Cost: as `Scanner.explain`.
+
+        Args:
+            key, column, columns: as for `get`.
 
         Raises:
             InvalidInputError: as from `get`.

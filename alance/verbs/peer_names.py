@@ -1,4 +1,6 @@
-"""What the error for a missing attribute of a dataset says if pylance has one of that name."""
+"""Error for a missing attribute of a dataset, with a hint if pylance has an attribute of that
+name.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ COUNTERPARTS: Final = {
 
 
 def no_attribute(kind: type, name: str) -> AttributeError:
-    """The error for an attribute that datasets do not have."""
+    """Return the error for an attribute that datasets lack."""
     hint = ""
     if name in COUNTERPARTS:
         hint = f"; its counterpart is `{COUNTERPARTS[name]}`, see docs/from-pylance.md"

@@ -157,7 +157,7 @@ class RowVerbs(Handle):
         """Give rows new values, each computed from the row as it was.
 
         The rows move to new files at the end of the table. With stable row ids they keep their
-        `_rowid` and `_row_created_at_version`. `summary` has `num_rows_updated`. There is a new
+        `_rowid` and `_row_created_at_version`. `summary` has `num_updated_rows`. There is a new
         version even if that is 0.
 
         Cost: a scan of `where`'s columns, then of all columns of the rows that match; their new

@@ -1,4 +1,4 @@
-"""Verbs that search."""
+"""Methods that search."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ else:
 
 
 class SearchVerbs(Handle):
-    """The rows nearest to a vector, or that match words; see docs/search.md."""
+    """Find the rows nearest to a vector, or the best matches of words; see docs/search.md."""
 
     __slots__ = ()
 
@@ -44,29 +44,34 @@ class SearchVerbs(Handle):
         k: int = 10,
         **options: Unpack[SearchArguments],
     ) -> pa.Table:
-        """The k rows whose vectors are nearest to a query, nearest first.
+        """Find the k rows whose vectors are nearest to a query, nearest first.
 
-        The output has the columns asked for and `_distance` (float32), in the order of distance,
-        then row id. Null vectors, and those with NaN, are never found; nor are deleted rows.
+        The output has the requested columns and `_distance` (float32), ordered by distance, then
+        row id. Deleted rows, null vectors and vectors with NaN are never found.
 
-        Cost: with an index its heads, once (two rounds), then a round for the partitions searched
-        that are not in memory, and a take of the k rows. Without one a scan of the column: every
-        vector is compared; memory is that of a scan and of k rows.
+        Cost: with an index its heads, once (two rounds), then a round for the searched partitions
+        that are not in memory, and a take of the k rows. Without an index a scan of the column:
+        every vector is compared; memory is that of a scan and of k rows.
+
+        Example:
+
+            nearest = await dataset.nearest("vector", [0.0] * 8, k=3, columns=["id"])
+            assert nearest.num_rows == 3
 
         Args:
             column: name or dotted path of a column of fixed-size lists of float16, bfloat16,
                 float32, float64 or uint8, or of lists of such vectors.
-            query: as many numbers as the vectors have. Of two dimensions it is a batch: the first
-                column of the output is then `query_index` (int32), with k rows for each. Where
-                rows are lists of vectors, two dimensions are one query of several vectors, whose
-                distance from a row is the sum of those of each from the nearest of the row; and
-                three are a batch.
+            query: as many numbers as the vectors have. Two dimensions are a batch of queries: the
+                first column of the output is then `query_index` (int32), with k rows for each
+                query. If rows are lists of vectors, two dimensions are one query of several
+                vectors, whose distance from a row is the sum over these vectors of the distance to
+                the row's nearest vector; three dimensions are a batch.
             options: see `alance.types.SearchArguments`.
 
         Raises:
             InvalidInputError: no column of vectors; a query of another dimension or with NaN;
                 numbers out of range; a bad filter or column.
-            CorruptFileError: files that contradict the format, or an index.
+            CorruptFileError: files, or an index, that contradict the format.
         """
         await self._load(search)
         columns, asked = search_options.asked_by(column, query, k, options)
@@ -79,13 +84,18 @@ class SearchVerbs(Handle):
         k: int = 10,
         **options: Unpack[SearchArguments],
     ) -> pa.Table:
-        """The k nearest rows of each of some queries, found in one go.
+        """Find the k nearest rows of each of several queries, in one search.
 
-        As `nearest` of a matrix: the first column is `query_index` (int32). Vectors and partitions
-        are read once for all queries.
+        The output is as from `nearest` with a matrix: the first column is `query_index` (int32).
+
+        Cost: as `nearest`; vectors and partitions are read once for all queries.
+
+        Args:
+            column, k, options: as for `nearest`.
+            queries: a matrix, a query per row; for lists of vectors a list of matrices.
 
         Raises:
-            InvalidInputError: as `nearest`; queries that are no matrix.
+            InvalidInputError: as from `nearest`; `queries` is not a matrix.
         """
         await self._load(search)
         columns, asked = search_options.asked_by(column, queries, k, options)
@@ -101,27 +111,32 @@ class SearchVerbs(Handle):
         k: int = 10,
         **options: Unpack[TextSearchArguments],
     ) -> pa.Table:
-        """The k rows whose texts match a query best, by BM25.
+        """Find the k rows whose texts match a query best, by BM25.
 
-        The output has the columns asked for and `_score` (float32), in the order of score, then
-        row id. Deleted rows are never given, but count in scores until the index is made anew.
+        The output has the requested columns and `_score` (float32), ordered by score, then row id.
+        Deleted rows are never found, but count in scores until the index is rebuilt.
 
         Cost: with an inverted index its heads, once (two rounds), then a round for the posting
-        lists that are not in memory, and a take of the k rows. Rows without an index are read.
-        Memory: the tokens and 12 bytes a document of the index, as far as the search cache keeps
-        them; 8 bytes a row that matches, where not the best alone are asked for.
+        lists that are not in memory, and a take of the k rows. Rows outside of the index are
+        scanned. Memory: the index's tokens and 12 bytes per document, as far as the search cache
+        keeps them; 8 bytes per matching row if more than the best rows are requested.
+
+        Example:
+
+            best = await dataset.search_text("quick fox", k=3, columns=["id"])
 
         Args:
-            query: a text, of which any word will do; a text in double quotes, a phrase; or a
-                `MatchQuery`, `PhraseQuery`, `MultiMatchQuery`, `CombinedFieldsQuery`, `BoostQuery`
-                or `BooleanQuery`.
+            query: a text, of which any word matches; a text in double quotes, which is a phrase; or
+                a `MatchQuery`, `PhraseQuery`, `MultiMatchQuery`, `CombinedFieldsQuery`,
+                `BoostQuery` or `BooleanQuery`.
+            k: number of rows at most.
             options: see `alance.types.TextSearchArguments`.
 
         Raises:
-            InvalidInputError: no column to search; a phrase where the index has no positions; a
-                bad filter or column.
-            UnsupportedError: the index has a tokenizer or a format that is not known here.
-            CorruptFileError: files that contradict the format, or an index.
+            InvalidInputError: no column to search; a phrase on an index without positions; a bad
+                filter or column.
+            UnsupportedError: the index has an unknown tokenizer or format.
+            CorruptFileError: files, or an index, that contradict the format.
         """
         await self._load(text_search)
         columns, asked = text_options.asked_by(query, k, options)
@@ -136,29 +151,36 @@ class SearchVerbs(Handle):
         combine: Combine = "rrf",
         **options: Unpack[HybridArguments],
     ) -> pa.Table:
-        """The k most relevant rows of two searches at once: by words, and by a vector.
+        """Find the k most relevant rows of two searches at once: by words, and by a vector.
 
         Each search gives its best `candidates`; `combine` makes one ranking of them. The output has
-        the columns asked for, `_relevance_score`, `_score` and `_distance` (float32; the last two
-        null where a search did not give the row), in the order of relevance, then row id.
+        the requested columns, `_relevance_score`, `_score` and `_distance` (float32; the last two
+        null if the search did not give the row), ordered by relevance, then row id.
 
         Cost: the requests of `search_text` and `nearest` side by side, in as many rounds as the
-        longer of the two needs; a filter is asked once. The columns of the k rows are taken once.
+        longer of the two; a filter is evaluated once. The columns of the k rows are taken once.
+
+        Example:
+
+            best = await dataset.search(text="fox", vector=[0.0] * 8, k=3, columns=["id"])
 
         Args:
-            text: as for `search_text`; vector: a query, as for `nearest`.
+            text: as for `search_text`.
+            vector: a query, as for `nearest`.
+            k: number of rows at most.
             combine: "rrf": the sum of 1 / (60 + rank) over the searches that gave the row;
                 `{"text": w, "vector": v}`: weighted scores, in each search 1 for its first
-                candidate, 0 for its last and for rows that it did not give; or a function of a
-                table with a row for each candidate, `_rowid`, `_score`, `_distance`, `_score_rank`
-                and `_distance_rank` (from 1), which gives as many numbers, more being better. It
-                runs in a thread, or as a coroutine.
+                candidate, 0 for its last and for rows that it did not give; or a function, run in a
+                thread or as a coroutine, of a table with a row per candidate (`_rowid`, `_score`,
+                `_distance`, and the ranks `_score_rank` and `_distance_rank` from 1) that returns a
+                number per candidate, more being better.
             options: see `alance.types.HybridArguments`.
 
         Raises:
             InvalidInputError: as from `search_text` and `nearest`; several columns of vectors and
-                none named; fewer candidates than k; bad weights; what a function gave.
-            CorruptFileError: files that contradict the format, or an index.
+                no choice among them; fewer candidates than k; bad weights; a bad result of the
+                function.
+            CorruptFileError: files, or an index, that contradict the format.
         """
         await self._load(hybrid)
         asked = hybrid.Hybrid(self._snapshot, text, vector, k, combine, options)
@@ -173,9 +195,16 @@ class SearchVerbs(Handle):
         combine: Combine = "rrf",
         **options: Unpack[HybridArguments],
     ) -> Explanation:
-        """What `search` asks of indices and of the store, before the columns of the rows.
+        """Return the requests to indices and store that `search` would send before the take of its
+        rows.
 
-        Cost: that of `Scanner.explain`, for both searches.
+        Cost: as `Scanner.explain`, for both searches.
+
+        Args:
+            text, vector, k, combine, options: as for `search`.
+
+        Raises:
+            InvalidInputError: as from `search`.
         """
         await self._load(hybrid)
         asked = hybrid.Hybrid(self._snapshot, text, vector, k, combine, options)

@@ -1,4 +1,4 @@
-"""Verbs that look after a table's files, and what is told of it: configuration and metadata."""
+"""Methods that maintain a table's files, configuration and metadata."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ else:
     place = Deferred("alance.ops.upkeep.place")
     validate = Deferred("alance.ops.upkeep.validate")
 
-SHOWN_FILES: Final = 1000
+SHOWN_FILES: Final = 1000  # files in an explanation of a cleanup, by default
 
 
 class UpkeepVerbs(Handle):
-    """Compaction, cleanup, validation."""
+    """Compact, clean up and validate."""
 
     __slots__ = ()
 
     @property
     def optimize(self) -> Optimize:
-        """Compaction: `await dataset.optimize.compact_files()`."""
+        """Compaction and upkeep of indices: `await dataset.optimize.compact_files()`."""
         return Optimize(cast("Dataset", self))
 
     async def cleanup_old_versions(
@@ -62,36 +62,43 @@ class UpkeepVerbs(Handle):
     ) -> CleanupStats:
         """Remove old versions, and the files that no version needs any more.
 
-        What is given counts together: a version goes if it matches all of it. The latest version
-        stays, those that are tagged, and those that branches were made from; files stay that any
-        version needs, of branches below and detached ones too. Versions that shallow clones
-        read stay, too: alance notes its clones by tags; for a clone that pylance made, tag the
-        version. Files that no version names may belong to a writer at work: they go when they are
-        seven days old. Unfinished multipart uploads are not seen; let a lifecycle rule of the
-        bucket end them.
+        A version is removed if it matches all given conditions. The latest version stays, as do
+        tagged versions and versions that branches were made from; files stay if any version needs
+        them, including versions of branches and detached ones. Versions that shallow clones read
+        stay as well: alance marks its clones by tags; for a clone made by pylance, tag the version.
+        A file that no version names may belong to a running writer: it is removed when it is seven
+        days old. Unfinished multipart uploads are not seen; let a lifecycle rule of the bucket end
+        them.
 
-        Cost: a LIST of each folder; a GET for each version of the table and of the branches
-        below; three more LISTs; the deletions, where the store can a thousand a request. Where rows
-        name objects that the table keeps (managed blobs), a LIST of `_blobs`, and a scan of the
-        descriptions in each fragment of these versions, once.
+        Cost: a LIST of each folder; a GET for each version of the table and of its branches; three
+        more LISTs; the deletions, a thousand per request if the store can. If rows name objects
+        that the table keeps (managed blobs), a LIST of `_blobs`, and a scan of the descriptions in
+        each fragment of these versions, once.
+
+        Example:
+
+            from datetime import timedelta
+
+            stats = await dataset.cleanup_old_versions(timedelta(days=7))
 
         Args:
-            older_than: age of versions by the time in their manifest; two weeks where neither
-                this nor another condition is given.
-            retain_versions: the last so many stay.
-            older_than_version: versions before this one.
-            versions: only these numbers.
-            delete_unverified: files of no version go whatever their age. Only where nobody else
-                writes to the table: what others are writing would go, too.
+            older_than: least age of a removed version, by the time in its manifest; two weeks if no
+                condition is given.
+            retain_versions: number of latest versions that stay.
+            older_than_version: remove only versions before this number.
+            versions: remove only these numbers.
+            delete_unverified: also remove files of no version that are younger than seven days.
+                Only safe while nobody else writes to the table: files of running writers would go
+                as well.
             error_if_tagged_old_versions: False: tagged versions that match stay without an error.
-            delete_rate_limit: files deleted a second, at most.
+            delete_rate_limit: files deleted per second, at most.
             delete_concurrency: requests for deletion at once; 4 by default.
-            dry_run: count only.
+            dry_run: only count.
 
         Raises:
-            InvalidInputError: tags name versions that match, or an argument out of its range.
+            InvalidInputError: tags name versions that match, or an argument is out of its range.
             CorruptFileError, UnsupportedError: a manifest cannot be read; nothing is removed.
-            StoreError: the store failed. No version is without its files.
+            StoreError: the store failed. Every remaining version still has its files.
         """
         if dry_run:
             explained = self.explain_cleanup_old_versions(older_than, retain_versions, **others)
@@ -118,19 +125,19 @@ class UpkeepVerbs(Handle):
         max_files: int = SHOWN_FILES,
         **others: Unpack[PolicyArguments],
     ) -> CleanupExplanation:
-        """What `cleanup_old_versions` would remove, and why other versions stay.
+        """Return what `cleanup_old_versions` would remove, and why other versions stay.
 
         Cost: a LIST of each folder of the table, and a GET for each version of it and of its
         branches.
 
         Args:
-            include_files: list the files, too.
-            max_files: so many of them.
-            others: those of `cleanup_old_versions`.
+            include_files: list the files as well.
+            max_files: number of listed files at most.
+            others: as for `cleanup_old_versions`.
 
         Raises:
             InvalidInputError: tags name versions that match.
-            CorruptFileError, UnsupportedError: a manifest that cannot be read.
+            CorruptFileError, UnsupportedError: a manifest cannot be read.
             StoreError: the store failed.
         """
         await self._load(cleanup, cleanup_policy, managed)
@@ -153,23 +160,23 @@ class UpkeepVerbs(Handle):
         min_version: int | None = None,
         progress: Callable[[int, int], object] | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """The files that the versions of this branch name, a batch a version, the newest first.
+        """List the files that the versions of this branch name, a batch per version, newest first.
 
-        Columns: `version` (int64); `base_uri`, where the file is; `path` below it; `type`:
-        `manifest`, `data file`, `deletion file`, `transaction file` or `index file`. A file stands
-        beside each version that names it. Blobs beside a data file are not named by versions.
+        Columns: `version` (int64); `base_uri`, the folder of the file; `path` below it; `type`:
+        `manifest`, `data file`, `deletion file`, `transaction file` or `index file`. A file appears
+        once for each version that names it. Versions do not name blobs beside a data file.
 
         Cost: a LIST, and a GET for each version, 16 at once; a LIST for each segment of an index
-        whose record names no files, as those of old writers.
+        whose record does not name its files (old writers).
 
         Args:
             min_version: leave out versions before this one.
-            progress: told how many manifests were read, and how many there are.
+            progress: called with the number of manifests read, and their total.
 
         Raises:
             InvalidInputError: a negative `min_version`.
             NotFoundError: the table is gone.
-            CorruptFileError, UnsupportedError: a manifest that cannot be read.
+            CorruptFileError, UnsupportedError: a manifest cannot be read.
         """
         await self._load(tracked)
         snapshot = self._snapshot
@@ -180,13 +187,13 @@ class UpkeepVerbs(Handle):
 
     @outermost
     async def all_files(self) -> AsyncIterator[pa.RecordBatch]:
-        """The files below this branch's folder, whether a version names them or not.
+        """List all files below this branch's folder, named by a version or not.
 
         Columns: `base_uri`, `path` below it, `size_bytes` (int64), `last_modified` (UTC, to the
-        microsecond). Files of other branches are in the folder of the main one; files at other
-        base paths are left out.
+        microsecond). The folder of the main branch has the files of other branches too; files at
+        other base paths are left out.
 
-        Cost: a LIST of the folder, a request for each 1 000 files.
+        Cost: a LIST of the folder, a request per 1 000 files.
 
         Raises:
             StoreError: the store failed.
@@ -198,36 +205,38 @@ class UpkeepVerbs(Handle):
                 yield batch
 
     async def validate(self) -> None:
-        """Check that this version is what the format says.
+        """Check this version against the format.
 
-        Looked at are: fields, fragments and their ids; of each data file that it is there, its
-        size, footer and version, and the rows of its columns; deletion files, their rows and
-        counts; row ids and versions of rows, their numbers and that no two live rows share an id;
-        indices, what they cover, and the sizes of their files; the objects that hold blobs of live
-        rows. Other values are not read, nor are rows of a MemWAL, for which a warning is logged.
+        Checked are: fields, fragments and their ids; existence, size, footer, version and column
+        row counts of each data file; deletion files, their rows and counts; row ids and row
+        versions: their numbers, and that live rows have distinct ids; indices, their coverage and
+        the sizes of their files; the objects that hold blobs of live rows. Other values are not
+        read, nor are rows of a MemWAL, for which a warning is logged.
 
-        Cost: one GET a data file (two where a footer is larger than 64 KiB), one a deletion file,
-        a HEAD an index file, or a LIST for a segment whose files are not listed; a scan of the
-        descriptions of blobs, and a HEAD or LIST for their objects. Only that scan uses caches.
+        Cost: one GET per data file (two for a footer larger than 64 KiB), one per deletion file, a
+        HEAD per index file, or a LIST for a segment whose record does not name its files; a scan of
+        the descriptions of blobs, and a HEAD or LIST for their objects. Only that scan uses caches.
 
         Raises:
-            CorruptFileError: with all findings, one a line.
+            CorruptFileError: with all findings, one per line.
             StoreError: the store failed.
         """
         await self._load(validate)
         await validate.validate(self._snapshot)
 
     async def migrate_manifest_paths_v2(self) -> None:
-        """Rename the manifests of this branch to names by which one LIST finds the latest.
+        """Rename the manifests of this branch to V2 names, by which one LIST finds the latest
+        version.
 
-        Not while others use the table: until it is done, the table has names of both kinds, and
-        opening its latest version fails. An interrupted call is finished by calling again, on
-        this dataset or one opened by the number of a version. Without V1 names nothing is done.
+        Do not run it while others use the table: until it is done, the table has names of both
+        kinds, and opening its latest version fails. To finish an interrupted call, call again, on
+        this dataset or on one opened by the number of a version. Nothing is done if the table has
+        no V1 names.
 
-        Cost: a LIST, and two requests for each version.
+        Cost: a LIST, and two requests per version.
 
         Raises:
-            UnsupportedError: a table whose versions an external store keeps.
+            UnsupportedError: the table's versions are kept by an external store.
             StoreError: the store failed; call again.
         """
         await self._load(place)
@@ -235,12 +244,12 @@ class UpkeepVerbs(Handle):
 
 
 class MetadataVerbs(Handle):
-    """Configuration; metadata of the table, of its schema, of fields.
+    """Change the configuration, and the metadata of the table, its schema and its fields.
 
-    In all of them a value of None deletes its key, and `replace` empties the map first. Others
-    may change other keys at the same time; of two that change one key, and of two that change the
-    schema's metadata or that of one field, the later one gets a CommitConflictError. Cost: two
-    rounds of requests.
+    A value of None deletes its key; `replace` empties the map first. Concurrent changes of
+    different keys get along. Of two concurrent changes of the same key, of the schema's metadata,
+    or of one field's metadata, the later one gets a CommitConflictError. Cost of each: two rounds
+    of requests.
     """
 
     __slots__ = ()
@@ -254,14 +263,29 @@ class MetadataVerbs(Handle):
     ) -> Self:
         """Change the table's configuration.
 
+        Cost: a commit.
+
+        Args:
+            values: new values by key; None deletes a key.
+            replace: remove all other keys.
+
         Raises:
-            InvalidInputError: keys or values that are no text.
+            InvalidInputError: keys or values that are not text.
             CommitConflictError: another commit has changed one of the keys.
         """
         return await self._updated("config_updates", values, replace, commit)
 
     async def delete_config_keys(self, keys: Sequence[str]) -> Self:
-        """Delete keys of the table's configuration; those that are not there are no error."""
+        """Delete keys of the table's configuration; missing keys are ignored.
+
+        Cost: a commit.
+
+        Args:
+            keys: a list of keys.
+
+        Raises:
+            CommitConflictError: another commit has changed one of the keys.
+        """
         await self._load(config)
         return await self.update_config(config.deleted(keys))
 
@@ -274,8 +298,14 @@ class MetadataVerbs(Handle):
     ) -> Self:
         """Change the table's own metadata, which is free for users.
 
+        Cost: a commit.
+
+        Args:
+            values: new values by key; None deletes a key.
+            replace: remove all other keys.
+
         Raises:
-            InvalidInputError: keys or values that are no text.
+            InvalidInputError: keys or values that are not text.
             CommitConflictError: another commit has changed one of the keys.
         """
         return await self._updated("table_metadata_updates", values, replace, commit)
@@ -289,31 +319,37 @@ class MetadataVerbs(Handle):
     ) -> Self:
         """Change the metadata of the schema.
 
+        Cost: a commit.
+
+        Args:
+            values: new values by key; None deletes a key.
+            replace: remove all other keys.
+
         Raises:
-            InvalidInputError: keys or values that are no text.
+            InvalidInputError: keys or values that are not text.
             CommitConflictError: another commit has changed the schema's metadata.
         """
         return await self._updated("schema_metadata_updates", values, replace, commit)
 
     @property
     def base_paths(self) -> dict[int, DatasetBasePath]:
-        """The folders elsewhere that may hold data files of the table, by id."""
+        """Folders outside of the table's own that may hold its data files, by id; a copy."""
         return dict(self._snapshot.manifest.base_paths)
 
     async def add_bases(
         self, new_bases: Iterable[DatasetBasePath], **commit: Unpack[CommitArguments]
     ) -> Self:
-        """Name folders elsewhere to which data files may go: `target_bases` of writes.
+        """Register folders for data files outside of the table's own; see `target_bases` of writes.
 
-        Cost: a commit. The folders are not looked at, and hold nothing until files go there.
+        Cost: a commit. The folders are not accessed before files are written to them.
 
         Args:
-            new_bases: local paths become absolute; an id of 0 is given.
+            new_bases: local paths become absolute; an id of 0 is replaced by a new one.
 
         Raises:
-            InvalidInputError: a name, path or id that is there already, a path within the table's
-                folder, or one of no store that is known.
-            CommitConflictError: a concurrent commit has added such a one.
+            InvalidInputError: a name, path or id that exists already, a path within the table's
+                folder, or a path of an unknown store.
+            CommitConflictError: a concurrent commit has added the same name, path or id.
         """
         await self._load(bases)
         return self._on(await bases.add_bases(self._snapshot, new_bases, CommitOptions(**commit)))
@@ -339,13 +375,15 @@ class MetadataVerbs(Handle):
     ) -> Self:
         """Change the metadata of fields.
 
+        Cost: a commit.
+
         Args:
-            fields: values by the field's name or path (`a.b`).
-            replace: of each field named, the metadata is emptied first; others keep theirs.
+            fields: values by the field's name or path (`a.b`); a value of None deletes its key.
+            replace: empty the metadata of each named field first; other fields keep theirs.
 
         Raises:
-            InvalidInputError: no such field; keys or values that are no text; a field of a
-                primary or clustering key would change its role.
+            InvalidInputError: no such field; keys or values that are not text; a change of the role
+                of a field of a primary or clustering key.
             CommitConflictError: another commit has changed one of the fields' metadata.
         """
         await self._load(config)

@@ -1,4 +1,4 @@
-"""Versions of a dataset: looking at them, going to them, naming them, going back."""
+"""Methods for the versions of a dataset: list, open, name, compare, restore, branch and clone."""
 
 from __future__ import annotations
 
@@ -34,34 +34,48 @@ else:
 
 
 class VersionVerbs(Handle):
-    """Versions, tags, branches and clones."""
+    """Work with versions, tags, branches and clones."""
 
     __slots__ = ()
 
     @property
     def tags(self) -> Tags:
-        """The tags of the dataset."""
+        """Tags of the dataset: `await dataset.tags.create("monday", 3)`."""
         return refs.Tags(self._snapshot)
 
     @property
     def branches(self) -> Branches:
-        """The branches of the dataset; `checkout_branch` opens one."""
+        """Branches of the dataset; `checkout_branch` opens one."""
         return refs.Branches(self._snapshot)
 
     async def versions(self) -> list[VersionInfo]:
-        """All versions, oldest first. Cost: one LIST and all manifests at once."""
+        """List all versions, oldest first.
+
+        Cost: one LIST, and the GETs of all manifests at once.
+        """
         return await opening.versions(self._snapshot)
 
     async def latest_version(self) -> int:
-        """The number of the latest version on this branch. Cost: one LIST."""
+        """Return the number of the latest version on this branch.
+
+        Cost: one LIST.
+        """
         return await opening.latest_version(self._snapshot)
 
     async def checkout_version(self, version: Reference) -> Self:
-        """Another version. Cost: one GET; for a tag or a branch one more.
+        """Open another version.
+
+        Cost: one GET; for a tag or a branch one more.
+
+        Example:
+
+            first = await dataset.checkout_version(1)
+            assert first.version == 1
 
         Args:
-            version: a number on this branch, a tag, or a branch and a number: `("dev", 3)`; None
-                for the main branch, None for the latest version of a branch.
+            version: a number on this branch, a tag, or a pair of branch and number, such as
+                `("dev", 3)`; in the pair, None stands for the main branch and for the latest
+                version.
 
         Raises:
             NotFoundError: no such version, tag or branch.
@@ -70,14 +84,21 @@ class VersionVerbs(Handle):
         return self._on(snapshot)
 
     async def checkout_latest(self) -> Self:
-        """The latest version on this branch; this very dataset if it is. Cost: a LIST, a GET."""
+        """Open the latest version on this branch; returns this dataset itself if it is the latest.
+
+        Cost: a LIST, and a GET for a version that is not cached.
+        """
         latest = await opening.checkout(self._snapshot, None)
         return self._on(latest)
 
     async def checkout_branch(self, branch: str | None, version: int | None = None) -> Self:
-        """A version of another branch, the latest by default; None or `main`: the main branch.
+        """Open a version of another branch, the latest by default.
 
         Cost: one GET for the branch's record, one LIST and one GET; by number without the LIST.
+
+        Args:
+            branch: name; None or `main`: the main branch.
+            version: number on that branch; None: the latest.
 
         Raises:
             NotFoundError: no such branch, or no such version on it.
@@ -86,13 +107,28 @@ class VersionVerbs(Handle):
         return self._on(snapshot)
 
     async def read_transaction(self, version: int | None = None) -> Transaction | None:
-        """The transaction that made a version (this one by default); None where none was kept."""
+        """Return the transaction that made a version.
+
+        Cost: one GET, and one for the manifest of another version; none if the manifest holds it.
+
+        Args:
+            version: None: this version.
+
+        Returns:
+            None if the version has no transaction on record.
+        """
         return await opening.read_transaction(self._snapshot, version)
 
     async def get_transactions(self, recent: int = 10) -> list[Transaction | None]:
-        """The transactions of this version and those before it, newest first.
+        """Return the transactions of this version and the versions before it, newest first.
 
-        Cost: one LIST, and all manifests at once; None where a version kept none.
+        Cost: one LIST, and the GETs of all manifests at once.
+
+        Args:
+            recent: number of versions at most.
+
+        Returns:
+            A list with None for each version without a transaction on record.
         """
         await self._load(delta)
         return await delta.recent_transactions(self._snapshot, recent)
@@ -104,15 +140,16 @@ class VersionVerbs(Handle):
         begin_version: int | None = None,
         end_version: int | None = None,
     ) -> DatasetDelta:
-        """What changed between two versions: rows inserted, updated and deleted, transactions.
+        """Compare two versions: rows inserted, updated and deleted, and transactions. Sends no
+        request.
 
         Args:
-            compared_against: the changes after this version up to that of the dataset; or
-            begin_version, end_version: after the one, up to the other.
+            compared_against: the changes after this version, up to the version of the dataset.
+            begin_version, end_version: instead: the changes after the first, up to the second.
 
         Raises:
-            InvalidInputError: neither or both of these; versions that do not ascend, or later
-                ones than this dataset is.
+            InvalidInputError: neither or both forms are used; versions that do not ascend, or that
+                are later than this dataset.
         """
         return delta.delta(self._snapshot, compared_against, begin_version, end_version)
 
@@ -121,20 +158,26 @@ class VersionVerbs(Handle):
         version: Reference | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
-        """Make a version the newest one: its rows, schema and configuration under a new number.
+        """Commit an old version as the newest: its rows, schema and configuration under a new
+        number.
 
-        Row, field and fragment ids that were given since are not given again.
+        Ids of rows, fields and fragments that were assigned since are not assigned again.
 
-        Cost: a LIST and a GET for the latest version; a GET for another version than this one;
-        then two rounds.
+        Cost: a LIST and a GET for the latest version; a GET for a version other than this one; then
+        two rounds.
+
+        Example:
+
+            dataset = await (await dataset.delete("true")).restore(1)
+            assert await dataset.count_rows() == 100
 
         Args:
-            version: a number on this branch, or a tag of it; None: this very version.
+            version: a number on this branch, or a tag of it; None: this version.
 
         Raises:
             NotFoundError: no such version or tag.
-            InvalidInputError: a version of another branch, or one that differs in what cannot
-                be changed, such as stable row ids.
+            InvalidInputError: a version of another branch, or one that differs in a property that
+                cannot change, such as stable row ids.
             CommitConflictError: the schema was changed meanwhile.
         """
         await self._load(restore)
@@ -148,20 +191,29 @@ class VersionVerbs(Handle):
         *,
         metadata: Mapping[str, str] | None = None,
     ) -> Self:
-        """Make a branch and open it; what is inserted into it the main branch does not see.
+        """Make a branch and open it; its rows are then independent of this branch.
 
-        No data is copied. Cost: a HEAD and a GET of the manifest; PUTs of the branch's record, of
-        the transaction and of the manifest, and a LIST. A cancelled call still makes the branch.
+        No data is copied. A cancelled call still makes the branch.
+
+        Cost: a HEAD and a GET of the manifest; PUTs of the branch's record, of the transaction and
+        of the manifest, and a LIST.
+
+        Example:
+
+            dev = await dataset.create_branch("dev")
+            dev = await dev.delete("id < 50")
+            assert (await dev.count_rows(), await dataset.count_rows()) == (50, 100)
 
         Args:
             name: letters, digits, `.`, `-` and `_`, in segments between `/`.
-            reference: a number on this branch, a tag, or a branch (None: main) and a number
-                (None: the latest); None: this very version.
+            reference: a number on this branch, a tag, or a pair of branch (None: main) and number
+                (None: the latest); None: this version.
+            metadata: recorded with the branch.
 
         Raises:
             AlreadyExistsError: there is such a branch, or its folder has versions.
             NotFoundError: no such version, tag or branch.
-            InvalidInputError: no branch can have this name; a detached version.
+            InvalidInputError: not a valid name for a branch; a detached version.
         """
         await self._load(refs_write)
         options = CommitOptions()
@@ -181,26 +233,28 @@ class VersionVerbs(Handle):
     ) -> Self:
         """Make a new table of a version without copying its data, and open it.
 
-        The clone reads files in this dataset's folder. A tag `clone-...` there keeps the version,
-        so that neither cleanup nor `drop` removes the files. The tag's metadata has the URI of the
-        clone: delete the tag once the clone is gone. New files of the clone lie in its own folder.
+        The clone reads files in this dataset's folder. A tag `clone-...` there protects the
+        version, so that neither cleanup nor `drop` removes the files; its metadata has the URI of
+        the clone. Delete the tag once the clone is gone. New files of the clone lie in its own
+        folder.
 
-        Cost: a GET for a version that is not this one; a LIST and two PUTs; at the source two HEADs
+        Cost: a GET for a version other than this one; a LIST and two PUTs; at the source two HEADs
         and a PUT.
 
         Args:
             target_uri: path or URI of the new table.
-            reference: a number on this branch, a tag, or a branch (None: main) and a number
-                (None: the latest); None: this very version.
+            reference: a number on this branch, a tag, or a pair of branch (None: main) and number
+                (None: the latest); None: this version.
+            properties, message: recorded in the transaction.
             note_at_source: False puts no tag, for a source that cannot be written to. The clone
                 then breaks when the version is removed there.
-            store, storage_options: of the target; by default those of this dataset, where the
-                kind of store is the same.
+            store, storage_options: of the target; by default those of this dataset, for a store of
+                the same kind.
 
         Raises:
             AlreadyExistsError: there is a table at the target.
             NotFoundError: no such version, tag or branch.
-            UnsupportedError: no URI names the files of this dataset.
+            UnsupportedError: the files of this dataset have no URI.
             AccessError: the source refuses the PUT of the tag.
         """
         await self._load(clone)
@@ -228,25 +282,26 @@ class VersionVerbs(Handle):
     ) -> Self:
         """Copy a version to another place, which may be in another store, and open it there.
 
-        Its data, deletion and index files are copied as they are, then it is committed under its
-        number: the new table needs nothing of this one. Other versions, tags and branches are not
-        copied. A call that fails or is cancelled leaves files and no table; the same call copies
-        what is missing.
+        Data, deletion and index files are copied as they are; then the version is committed under
+        its number. The new table does not need this one. Other versions, tags and branches are not
+        copied. A call that fails or is cancelled leaves files but no table; the same call again
+        copies the missing files.
 
-        Cost: within a store a COPY for each file, by the store itself; else a GET for each 8 MiB
-        and an upload for each file, under the session's budget of bytes. A LIST of three folders
-        of the target; a GET for a version that is not this one; a LIST and two PUTs at the end.
+        Cost: within a store a COPY per file, by the store itself; else a GET per 8 MiB and an
+        upload per file, under the session's budget of bytes. A LIST of three folders of the target;
+        a GET for a version other than this one; a LIST and two PUTs at the end.
 
         Args:
             target_uri: path or URI of the new table.
-            reference: a number on this branch, a tag, or a branch (None: main) and a number
-                (None: the latest); None: this very version.
-            store, storage_options: of the target; by default those of this dataset, where the
-                kind of store is the same.
+            reference: a number on this branch, a tag, or a pair of branch (None: main) and number
+                (None: the latest); None: this version.
+            properties, message: recorded in the transaction.
+            store, storage_options: of the target; by default those of this dataset, for a store of
+                the same kind.
 
         Raises:
-            AlreadyExistsError: there is a table at the target, or another file of a name.
-            NotFoundError: no such version, tag or branch; a file of it is missing.
+            AlreadyExistsError: there is a table at the target, or another file of the same name.
+            NotFoundError: no such version, tag or branch; or one of its files is missing.
             UnsupportedError: data overlays, and blobs below base paths.
             StoreError: a store failed.
         """
