@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from alance.io.store import Store
 
 # Names that are a part of a path or of a host, wherever a store puts them.
-_NAME: Final = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]*")
-_HERE: Final = frozenset({"local", "memory"})
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]*")
+_LOCAL_KINDS: Final = frozenset({"local", "memory"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,13 @@ class Access:
 
     def covers(self, address: Address) -> bool:
         """Whether a place is in the scope of the table's own options; see the module."""
-        if self.kind in _HERE:
-            return address.kind in _HERE
+        if self.kind in _LOCAL_KINDS:
+            return address.kind in _LOCAL_KINDS
         if self.home is None or address.kind != self.kind:
             return False
         if self.kind == "http":
             return address.root.lower() == self.home.root.lower()
-        if not _NAME.fullmatch(address.container):
+        if not _PLAIN_NAME.fullmatch(address.container):
             return False
         return self.kind != "azure" or address.account.lower() in ("", self._account().lower())
 
@@ -133,7 +133,7 @@ class Access:
             return None
         shown = uri if "://" in uri else f"{address.root}{address.path}"
         example = f"storage_options={{{BASE_PREFIX + shown!r}: {{...}}}}"
-        if address.kind in _HERE:
+        if address.kind in _LOCAL_KINDS:
             raise AccessError(
                 f"{what}: a place on this machine, which a table elsewhere may not name; if it is "
                 f"meant to be read, pass {example.replace('...', '')}"
@@ -167,7 +167,9 @@ class Access:
     def _is_of_environment(self, address: Address) -> bool:
         """Whether the environment's credentials, if any, are for the server of a place."""
         if address.kind != "azure":
-            return address.kind in {*_HERE, "http"} or bool(_NAME.fullmatch(address.container))
+            return address.kind in {*_LOCAL_KINDS, "http"} or bool(
+                _PLAIN_NAME.fullmatch(address.container)
+            )
         account = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
         return address.account.lower() in ("", account.lower())
 

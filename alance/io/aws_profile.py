@@ -20,17 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from alance.errors import AccessError
-from alance.io.credentials import ANSWER_S, ProviderError, Renewed
+from alance.io.credentials import PROVIDER_ANSWER_S, ProviderError, Renewed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from alance.io.options import StoreOptions
 
-READ_AGAIN: Final = timedelta(minutes=15)  # files change where a login is renewed
+PROFILE_LIFETIME: Final = timedelta(minutes=15)  # files change where a login is renewed
 
 # Options, and variables, with which a store has credentials or needs none.
-_OPTIONS: Final = frozenset(
+_CREDENTIAL_OPTIONS: Final = frozenset(
     {
         "access_key_id",
         "secret_access_key",
@@ -41,19 +41,19 @@ _OPTIONS: Final = frozenset(
         "container_credentials_relative_uri",
     }
 )
-_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SKIP_SIGNATURE")
+_KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SKIP_SIGNATURE")
 # What a platform sets for its processes: before the profile that nobody has named.
-_PLATFORM: Final = (
+_PLATFORM_VARIABLES: Final = (
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 )
 # Keys of a profile whose credentials a service gives.
-_OF_SERVICES: Final = frozenset(
+_SERVICE_KEYS: Final = frozenset(
     {"role_arn", "sso_session", "sso_start_url", "web_identity_token_file", "login_session"}
 )
-_READ_HERE: Final = frozenset({"aws_access_key_id", "credential_process"})
-_REGION: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
+_LOCAL_KEYS: Final = frozenset({"aws_access_key_id", "credential_process"})
+_REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 class ProfileCredentials:
@@ -77,7 +77,7 @@ class ProfileCredentials:
         """
         name, files = self._key
         profile = _profiles(files).get(name, {})
-        if not _OF_SERVICES.isdisjoint(profile):
+        if not _SERVICE_KEYS.isdisjoint(profile):
             return self._of_a_service()
         if "aws_access_key_id" in profile:
             return _answer(
@@ -113,9 +113,13 @@ def with_profile(options: StoreOptions) -> StoreOptions:
     """
     own_config = dict(options.config)
     named = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
-    if options.renewed is not None or not _OPTIONS.isdisjoint(own_config) or _has(_KEYS):
+    if (
+        options.renewed is not None
+        or not _CREDENTIAL_OPTIONS.isdisjoint(own_config)
+        or _has(_KEY_VARIABLES)
+    ):
         return options
-    if named is None and _has(_PLATFORM):
+    if named is None and _has(_PLATFORM_VARIABLES):
         return options
     files = _files()
     profile = _profiles(files).get(named or "default")
@@ -123,10 +127,10 @@ def with_profile(options: StoreOptions) -> StoreOptions:
         if named is None:
             return options
         raise AccessError(f"AWS_PROFILE: no profile {named!r} in {files[0]} and {files[1]}")
-    if "region" in profile and "region" not in own_config and not _has(_REGION):
+    if "region" in profile and "region" not in own_config and not _has(_REGION_VARIABLES):
         config = {"region": profile["region"], **own_config}
         options = replace(options, config=tuple(sorted(config.items())))
-    if (_OF_SERVICES | _READ_HERE).isdisjoint(profile):
+    if (_SERVICE_KEYS | _LOCAL_KEYS).isdisjoint(profile):
         return options
     provider = ProfileCredentials(named or "default", files)
     return replace(options, renewed=Renewed.of("s3", provider))
@@ -194,7 +198,9 @@ def _of_process(command: str) -> Mapping[str, Any]:
 
     try:
         arguments = shlex.split(command, posix=os.name == "posix")
-        ended = subprocess.run(arguments, capture_output=True, timeout=ANSWER_S / 2, check=True)
+        ended = subprocess.run(
+            arguments, capture_output=True, timeout=PROVIDER_ANSWER_S / 2, check=True
+        )
         printed = json.loads(ended.stdout)
         expiry = printed.get("Expiration")
         return _answer(
@@ -214,5 +220,5 @@ def _answer(
         "access_key_id": key,
         "secret_access_key": secret,
         "session_token": token,
-        "expires_at": expiry or datetime.now(UTC) + READ_AGAIN,
+        "expires_at": expiry or datetime.now(UTC) + PROFILE_LIFETIME,
     }

@@ -1,10 +1,11 @@
-"""Finishes what a cancelled call leaves to be done, after its caller is free.
+"""Background cleanup: finishes the work that a cancelled call leaves behind.
 
 A cancelled call may leave things that take requests to remove: parts of an upload, or files that no
-version will name. It removes them itself, but its caller waits only `GRACE_S` for that in all. What
-takes longer, such as a store that does not answer, continues here. Whoever began it bounds its
-time, `MOST` bounds its number, and a session owns it: the end of the session waits for it briefly
-and then drops it. Nothing that continues here makes a version, a tag or a branch.
+version will name. It removes them itself, but its caller waits only `GRACE_S` for that in all.
+Work that takes longer, as on a store that does not answer, continues here. The caller bounds its
+time, `MAX_CLEANUPS` bounds the number of such works, and a session owns them: at its end it waits
+for them briefly and then drops them. No work that continues here makes a version, a tag or a
+branch.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ GRACE_S: Final = 0.4  # a caller that was cancelled is to be free within a secon
 # A file that is being synced and named cannot be called back; a busy disk may take seconds.
 LOCAL_GRACE_S: Final = 30.0
 DISCARD_S: Final = 120.0  # for the removal of what nobody needs; what stays, cleanup finds
-MOST: Final = 64  # of what goes on at once; the oldest is dropped for one more
+MAX_CLEANUPS: Final = 64  # of what goes on at once; the oldest is dropped for one more
 CLOSE_S: Final = 2.0  # for what goes on when the session ends
 
 # When the cancelled tasks of all loops began to wait for what they leave.
@@ -122,7 +123,7 @@ class Background:
         return len(self._left)
 
     def _leave(self, task: asyncio.Task[Any]) -> None:
-        if len(self._left) >= MOST:
+        if len(self._left) >= MAX_CLEANUPS:
             oldest = next(iter(self._left))
             del self._left[oldest]
             oldest.cancel()
@@ -157,7 +158,7 @@ def grace_of(store: Store) -> float:
     return GRACE_S if store.profile.is_remote else LOCAL_GRACE_S
 
 
-_EVER: Final = float("inf")
+_NO_LIMIT: Final = float("inf")
 
 
 async def ended_in_time(task: asyncio.Future[Any], grace_s: float) -> asyncio.CancelledError | None:
@@ -167,7 +168,7 @@ async def ended_in_time(task: asyncio.Future[Any], grace_s: float) -> asyncio.Ca
     cancelled: asyncio.CancelledError | None = None
     while not task.done() and (patience := _patience(grace_s)):
         try:
-            await asyncio.wait([task], timeout=None if patience == _EVER else patience)
+            await asyncio.wait([task], timeout=None if patience == _NO_LIMIT else patience)
         except asyncio.CancelledError as error:
             cancelled = error
     return cancelled
@@ -179,7 +180,7 @@ def _patience(grace_s: float) -> float:
     assert task is not None
     if not task.cancelling():
         _since.pop(task, None)
-        return _EVER
+        return _NO_LIMIT
     now = asyncio.get_running_loop().time()
     return max(0.0, _since.setdefault(task, now) + grace_s - now)
 

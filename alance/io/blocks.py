@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
     from alance.io.reads import Read
 
-BLOCK_BYTES: Final = 64 << 10
-MOST_ENDS: Final = 1 << 16  # of objects; some 10 MB
+CACHED_BLOCK_BYTES: Final = 64 << 10
+MAX_ENDS: Final = 1 << 16  # of objects; some 10 MB
 # Fewer bytes are copied: they may lie in a larger buffer of a connection.
 COPIED_BYTES: Final = 16 << 10
-ENTRY_BYTES: Final = 1 << 10  # of objects of Python for each buffer that is kept
+BLOCK_ENTRY_BYTES: Final = 1 << 10  # of objects of Python for each buffer that is kept
 
 
 class _Kept(NamedTuple):
@@ -46,12 +46,12 @@ class _Kept(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        return len(self.buffer) + ENTRY_BYTES
+        return len(self.buffer) + BLOCK_ENTRY_BYTES
 
     @property
     def numbers(self) -> range:
         """The blocks that it has bytes of."""
-        return range(self.begin // BLOCK_BYTES, -(-self.stop // BLOCK_BYTES))
+        return range(self.begin // CACHED_BLOCK_BYTES, -(-self.stop // CACHED_BLOCK_BYTES))
 
 
 class BlockCache:
@@ -87,7 +87,7 @@ class BlockCache:
         if stop > self._ends.get(location, 0):
             self._ends.pop(location, None)
             self._ends[location] = stop
-            if len(self._ends) > MOST_ENDS:
+            if len(self._ends) > MAX_ENDS:
                 del self._ends[next(iter(self._ends))]
 
     def widened(
@@ -101,9 +101,11 @@ class BlockCache:
         blocks = self._blocks.get(location, {})
         if not (blocks or everywhere):
             return starts, stops
-        firsts, ends = starts // BLOCK_BYTES, -(-stops // BLOCK_BYTES)
-        begins = firsts * BLOCK_BYTES
-        reach = np.maximum(stops, np.minimum(ends * BLOCK_BYTES, self._ends.get(location, 0)))
+        firsts, ends = starts // CACHED_BLOCK_BYTES, -(-stops // CACHED_BLOCK_BYTES)
+        begins = firsts * CACHED_BLOCK_BYTES
+        reach = np.maximum(
+            stops, np.minimum(ends * CACHED_BLOCK_BYTES, self._ends.get(location, 0))
+        )
         if everywhere:
             return begins, reach
         is_begun = np.array([number in blocks for number in firsts.tolist()])
@@ -120,7 +122,7 @@ class BlockCache:
         if not blocks:
             self.misses += len(starts)
             return None
-        firsts, lasts = starts // BLOCK_BYTES, (stops - 1) // BLOCK_BYTES
+        firsts, lasts = starts // CACHED_BLOCK_BYTES, (stops - 1) // CACHED_BLOCK_BYTES
         counts = lasts - firsts + 1
         steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         numbers, _ = distinct(np.repeat(firsts, counts) + steps)
@@ -151,7 +153,7 @@ class BlockCache:
 
     def put(self, location: str, begin: int, buffer: memoryview) -> None:
         """Keep bytes of an object, in the place of those that lie inside of them."""
-        if len(buffer) + ENTRY_BYTES > self.max_bytes:
+        if len(buffer) + BLOCK_ENTRY_BYTES > self.max_bytes:
             return
         if len(buffer) < COPIED_BYTES:
             buffer = memoryview(bytes(buffer))

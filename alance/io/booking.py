@@ -1,7 +1,7 @@
-"""Turns ranges that reads ask for into flights: joins those under way, and books new ones.
+"""Booking: turns requested ranges into flights, by joining flights under way or making new ones.
 
-It joins first, since a range that is on its way costs nothing more. Only the rest is merged, so
-that two callers of one turn never fetch the same bytes twice.
+Joining comes first, since a range that is on its way costs nothing more. Only the other ranges are
+merged, so two callers of one turn never fetch the same bytes twice.
 """
 
 from __future__ import annotations
@@ -23,14 +23,19 @@ if TYPE_CHECKING:
     from alance.io.profile import StoreProfile
     from alance.io.reads import Read
 
-MOST_IN_VAIN: Final = 64 << 20  # bytes between pieces of one turn, where requests would cost more
+# Bytes that a bulk read may read in gaps at take width even if it asks for fewer: 64 MiB cost less
+# than the requests that they save.
+MAX_GAP_TOTAL_BYTES: Final = 64 << 20
 
 
-class Asked(NamedTuple):
-    """Ranges of one object that a read asks for, none empty; shape (n,), n > 0.
+class RangeRequest(NamedTuple):
+    """Ranges of one object that a read asks for; at least one range, and none is empty.
 
     Attributes:
-        num_puts: of the block cache, when it had none of them; -1: it was not asked.
+        read: the read that waits for the bytes.
+        starts, stops: file offsets, shape (n,).
+        num_puts: value of `BlockCache.num_puts` when the block cache was last looked up for these
+            ranges; -1 if it was not.
     """
 
     read: Read
@@ -40,92 +45,115 @@ class Asked(NamedTuple):
 
 
 def book(
-    lane: Lane, path: str, asked: Sequence[Asked], *, bulk: bool, crowded: bool = False
+    lane: Lane, path: str, requests: Sequence[RangeRequest], *, bulk: bool, crowded: bool = False
 ) -> None:
-    """Flights for ranges of one object: joined where one is under way, else new ones, merged.
+    """Find or make the flights that bring the requested ranges of one object.
 
-    What the block cache has is answered at once, if takes ask.
+    Ranges of takes are first answered from the block cache, then ranges join flights under way.
+    The rest is merged into new flights. Each read of `requests` learns which flights to expect.
 
     Args:
-        asked: their reads are told which flights bring their ranges.
         bulk: merge over the wider gaps of scans.
-        crowded: many takes are waiting: read whole blocks.
+        crowded: many takes are waiting, so read whole blocks.
     """
+    # 1. The block cache. It was looked up when the requests came in; blocks may have come since.
     location, profile = lane.store.root + path, lane.store.profile
-    # They were asked for when the ranges came in: blocks may have come in between.
-    keep = profile.is_remote and any(own.read.takes for own in asked)
-    if keep:
-        asked = [left for own in asked if (left := from_blocks(lane.blocks, location, own))]
-    asked = [left for own in asked if (left := _joined(lane, location, path, own))]
-    if not asked:
+    caches = profile.is_remote and any(own.read.takes for own in requests)
+    if caches:
+        requests = [rest for own in requests if (rest := from_blocks(lane.blocks, location, own))]
+    # 2. Flights under way.
+    requests = [rest for own in requests if (rest := _joined(lane, location, path, own))]
+    if not requests:
         return
-    starts, stops = asked[0].starts, asked[0].stops
-    if len(asked) > 1:
-        starts = np.concatenate([own.starts for own in asked])
-        stops = np.concatenate([own.stops for own in asked])
-    if keep:
+    # 3. New flights for the rest.
+    starts, stops = requests[0].starts, requests[0].stops
+    if len(requests) > 1:
+        starts = np.concatenate([own.starts for own in requests])
+        stops = np.concatenate([own.stops for own in requests])
+    if caches:
         starts, stops = lane.blocks.widened(location, starts, stops, everywhere=crowded)
-    # What a crowd reads over, the next of it will ask for.
+    # Bytes in the gaps of a crowd are cached, and the next take of the crowd will ask for them.
     gap = profile.take_gap if crowded else lane.rate.gap(profile.take_gap)
     plan = _coalesced(profile, gap, starts, stops, bulk=bulk)
     flights = [
-        [lane.book(path, *piece, is_kept=keep) for piece in split(*span, profile.max_request_bytes)]
+        [
+            lane.book(path, *piece, is_cached=caches)
+            for piece in split(*span, profile.max_request_bytes)
+        ]
         for span in plan.spans
     ]
     first = 0
-    for own in asked:
+    for own in requests:
         owners = plan.owners[first : first + len(own.starts)]
         first += len(own.starts)
-        for owner in dict.fromkeys(owners):
-            for flight in flights[owner]:
-                # Of the flights of a long span it may need some.
-                if len(flights[owner]) == 1 or _overlaps(own, flight):
-                    own.read.expect(flight)
-        if own.read.is_watched:
-            for start, stop, owner in zip(
-                own.starts.tolist(), own.stops.tolist(), owners, strict=True
-            ):
-                _note(flights[owner], start, stop)
+        _expect(own, flights, owners)
+
+
+def _expect(
+    request: RangeRequest, flights: Sequence[Sequence[Flight]], owners: Sequence[int]
+) -> None:
+    """Let a read wait for the new flights that bring its ranges.
+
+    Args:
+        flights: the flights of each merged span.
+        owners: for each range of the request, the number of its span.
+    """
+    for owner in dict.fromkeys(owners):
+        for flight in flights[owner]:
+            # A long span has several flights, and the request may need only some of them.
+            if len(flights[owner]) == 1 or _overlaps(request, flight):
+                request.read.expect(flight)
+    if request.read.is_watched:
+        for start, stop, owner in zip(
+            request.starts.tolist(), request.stops.tolist(), owners, strict=True
+        ):
+            _note(flights[owner], start, stop)
 
 
 def _coalesced(
     profile: StoreProfile, take_gap: int, starts: Int64s, stops: Int64s, *, bulk: bool
 ) -> Coalesced:
-    """Ranges merged. A scan that asks for little pieces of pages would read most of the file in
-    vain, and hold it: then its gaps are those of a take, at last none that are longer than a piece.
+    """Merge ranges over the widest gap that does not waste too many bytes.
+
+    A scan that asks for small pieces of pages would read most of the file in its gaps, and hold
+    these bytes. So if the scan gap wastes more bytes than are asked for, the take gap is tried;
+    at last, no gap is wider than the mean range.
     """
     ranges = np.array((starts, stops)).T
-    num_asked, max_bytes = int((stops - starts).sum()), profile.max_request_bytes
-    gaps = [(profile.scan_gap, max_bytes), (take_gap, MOST_IN_VAIN)] if bulk else []
-    for gap, in_vain in gaps:
+    num_bytes, max_bytes = int((stops - starts).sum()), profile.max_request_bytes
+    gaps = [(profile.scan_gap, max_bytes), (take_gap, MAX_GAP_TOTAL_BYTES)] if bulk else []
+    for gap, max_wasted in gaps:
         plan = coalesce(ranges, gap, max_bytes)
         num_read = sum([stop - start for start, stop in plan.spans])
-        if num_read <= num_asked + max(num_asked, in_vain):
+        if num_read <= num_bytes + max(num_bytes, max_wasted):
             return plan
-    gap = min(take_gap, num_asked // len(ranges)) if bulk else take_gap
+    gap = min(take_gap, num_bytes // len(ranges)) if bulk else take_gap
     return coalesce(ranges, gap, max_bytes)
 
 
-def _overlaps(asked: Asked, flight: Flight) -> bool:
-    return bool(((asked.starts < flight.stop) & (asked.stops > flight.start)).any())
+def _overlaps(request: RangeRequest, flight: Flight) -> bool:
+    return bool(((request.starts < flight.stop) & (request.stops > flight.start)).any())
 
 
 def _note(flights: Sequence[Flight], start: int, stop: int) -> None:
-    """Note in flights what is asked of them, for traces."""
+    """Note in flights that a range was requested of them, for traces."""
     for flight in flights:
         if flight.start < stop and start < flight.stop:
-            flight.asked.append((max(start, flight.start), min(stop, flight.stop)))
+            flight.requested.append((max(start, flight.start), min(stop, flight.stop)))
 
 
-def _joined(lane: Lane, location: str, path: str, asked: Asked) -> Asked | None:
-    """Wait for flights under way that bring ranges; gives the others; None: there are none."""
-    read, starts, stops, _ = asked
+def _joined(lane: Lane, location: str, path: str, request: RangeRequest) -> RangeRequest | None:
+    """Let a read wait for flights under way that bring some of its ranges.
+
+    Returns the ranges that no flight brings, or None if there are none.
+    """
+    read, starts, stops, _ = request
     flights, places = lane.find(path, starts, stops)
     if read.recorder is not None:
         for place in places.tolist() if flights else [-1] * len(starts):
             trace.look("requests under way", hit=place >= 0, recorder=read.recorder)
     if not flights:
-        return asked
+        return request
     is_new = places < 0
     for place in sorted({*places[~is_new].tolist()}):
         read.expect(flights[place])
@@ -135,14 +163,17 @@ def _joined(lane: Lane, location: str, path: str, asked: Asked) -> Asked | None:
         ):
             if place >= 0:
                 _note([flights[place]], start, stop)
-    return Asked(read, starts[is_new], stops[is_new]) if is_new.any() else None
+    return RangeRequest(read, starts[is_new], stops[is_new]) if is_new.any() else None
 
 
-def from_blocks(blocks: BlockCache, location: str, asked: Asked) -> Asked | None:
-    """Answer what the block cache has of an object; gives what it has not, None if it has all."""
-    if asked.num_puts == blocks.num_puts:
-        return asked  # nothing came since it was asked
-    read, starts, stops, _ = asked
+def from_blocks(blocks: BlockCache, location: str, request: RangeRequest) -> RangeRequest | None:
+    """Answer ranges from the block cache.
+
+    Returns the ranges that the cache does not have, or None if it has them all.
+    """
+    if request.num_puts == blocks.num_puts:
+        return request  # nothing was put since the last lookup
+    read, starts, stops, _ = request
     is_missing = blocks.answer(location, starts, stops, read)
     if read.recorder is not None and blocks.num_bytes:
         for missing in [True] * len(starts) if is_missing is None else is_missing.tolist():
@@ -151,4 +182,4 @@ def from_blocks(blocks: BlockCache, location: str, asked: Asked) -> Asked | None
         if not is_missing.any():
             return None
         starts, stops = starts[is_missing], stops[is_missing]
-    return Asked(read, starts, stops, blocks.num_puts)
+    return RangeRequest(read, starts, stops, blocks.num_puts)

@@ -31,9 +31,11 @@ if TYPE_CHECKING:
     from alance.io.profile import Kind
 
 CREDENTIALS: Final = "credentials"  # the option
-RENEW_S: Final = 300.0  # before they expire, a quarter of their time at most, others are asked for
-ANSWER_S: Final = 60.0  # for a provider to answer
-AGAIN_S: Final = 10.0  # after a provider failed whose last answer is still good
+RENEW_BEFORE_S: Final = (
+    300.0  # before they expire, a quarter of their time at most, others are asked for
+)
+PROVIDER_ANSWER_S: Final = 60.0  # for a provider to answer
+PROVIDER_RETRY_S: Final = 10.0  # after a provider failed whose last answer is still good
 
 Answer: TypeAlias = Mapping[str, Any]
 _log: Final = logging.getLogger("alance.io")
@@ -50,7 +52,7 @@ StorageOptions: TypeAlias = Mapping[str, Any] | Provider
 
 # By kind of store: what obstore calls the parts of credentials, by the names of options. Of
 # alternatives the first that is there counts; the first name of each is needed.
-_PARTS: Final[Mapping[str, tuple[Mapping[str, str], ...]]] = {
+_CREDENTIAL_PARTS: Final[Mapping[str, tuple[Mapping[str, str], ...]]] = {
     "s3": (
         {
             "access_key_id": "access_key_id",
@@ -116,7 +118,7 @@ class Renewed:
                 f"storage option {CREDENTIALS!r}: expected a function without arguments, or an "
                 f"object with fetch_storage_options(), found {type(provider).__name__}"
             )
-        if kind not in _PARTS:
+        if kind not in _CREDENTIAL_PARTS:
             raise InvalidInputError(
                 f"storage option {CREDENTIALS!r}: {kind} stores have no credentials that expire; "
                 f"give default_headers"
@@ -143,7 +145,7 @@ class Renewed:
             answered = asyncio.wrap_future(under_way)
             answered.add_done_callback(seen)
             try:
-                async with asyncio.timeout(ANSWER_S):
+                async with asyncio.timeout(PROVIDER_ANSWER_S):
                     await asyncio.shield(answered)
             except TimeoutError:
                 self._forget(under_way)
@@ -165,7 +167,7 @@ class Renewed:
             if self._last is None or now >= until:
                 return None
             # obstore asks again then.
-            until = self._fresh_until if fresh else min(now + AGAIN_S, self._good_until)
+            until = self._fresh_until if fresh else min(now + PROVIDER_RETRY_S, self._good_until)
             expiry = None if until == float("inf") else datetime.fromtimestamp(until, UTC)
             return {**self._last, "expires_at": expiry}
 
@@ -188,7 +190,7 @@ class Renewed:
 
     async def _fetch(self, under_way: concurrent.futures.Future[None]) -> None:
         error: ProviderError | None = None
-        limit = asyncio.timeout(ANSWER_S)
+        limit = asyncio.timeout(PROVIDER_ANSWER_S)
         try:
             async with limit:
                 answer = await self._answer()
@@ -256,12 +258,12 @@ class Renewed:
             for key, value in answer.items()
             if key not in _EXPIRY and value is not None
         }
-        for parts in _PARTS[self._kind]:
+        for parts in _CREDENTIAL_PARTS[self._kind]:
             needed = [name for name in parts if name != "session_token"]
             if all(name in parameters for name in needed):
                 break
         else:
-            choices = " or ".join(", ".join(parts) for parts in _PARTS[self._kind])
+            choices = " or ".join(", ".join(parts) for parts in _CREDENTIAL_PARTS[self._kind])
             raise ProviderError(f"it did not give {choices}")
         if other := sorted(set(parameters) - set(parts)):
             raise ProviderError(
@@ -282,7 +284,7 @@ class Renewed:
         with self._lock:
             self._last = credential
             self._good_until = expiry
-            self._fresh_until = expiry - min(RENEW_S, (expiry - now) / 4)
+            self._fresh_until = expiry - min(RENEW_BEFORE_S, (expiry - now) / 4)
 
 
 def _run(call: concurrent.futures.Future[object], ask: Callable[[], object]) -> None:
@@ -296,7 +298,7 @@ def _run(call: concurrent.futures.Future[object], ask: Callable[[], object]) -> 
 
 
 def _no_answer() -> ProviderError:
-    return ProviderError(f"it gave no answer within {ANSWER_S:.0f} s")
+    return ProviderError(f"it gave no answer within {PROVIDER_ANSWER_S:.0f} s")
 
 
 def _expiry(answer: Answer) -> float:
@@ -323,7 +325,7 @@ def apart(kind: Kind, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
     """
     from alance.io.options import canonical
 
-    names = {name for parts in _PARTS.get(kind, ()) for name in parts}
+    names = {name for parts in _CREDENTIAL_PARTS.get(kind, ()) for name in parts}
     expiring = {
         key: value
         for key, value in options.items()

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from alance.io.registry import StoreRegistry
     from alance.io.store import Store
 
-HELD_BYTES: Final = 32 << 20  # of recalled objects in memory, besides those of the latest call
-PENDING_BYTES: Final = 16 << 20  # are written at once
-SOON_S: Final = 0.1  # a cold take ends within it: one write instead of one a round
-LATER_S: Final = 1.0  # between writes of a process that goes on learning
-JOB_FILES: Final = 32  # a thread's: 32 files take a millisecond or two from the page cache
+RECALLED_BYTES: Final = 32 << 20  # of recalled objects in memory, besides those of the latest call
+MAX_PENDING_BYTES: Final = 16 << 20  # are written at once
+FIRST_WRITE_S: Final = 0.1  # a cold take ends within it: one write instead of one a round
+NEXT_WRITE_S: Final = 1.0  # between writes of a process that goes on learning
+FILES_PER_LOAD: Final = 32  # a thread's: 32 files take a millisecond or two from the page cache
 
 
 @dataclass(slots=True)
@@ -95,7 +95,10 @@ class DiskCache:
         if not unknown:
             return
         unread = [*unknown.values()]
-        jobs = [unread[first : first + JOB_FILES] for first in range(0, len(unread), JOB_FILES)]
+        jobs = [
+            unread[first : first + FILES_PER_LOAD]
+            for first in range(0, len(unread), FILES_PER_LOAD)
+        ]
         keys = [[held.key for held in job] for job in jobs]
         executor = threads.executor()
         loaded = await asyncio.gather(
@@ -108,7 +111,7 @@ class DiskCache:
             self.forget(location)
             self._held[location] = held
             self._held_bytes += held.num_bytes
-        while self._held_bytes > HELD_BYTES and next(iter(self._held)) not in unknown:
+        while self._held_bytes > RECALLED_BYTES and next(iter(self._held)) not in unknown:
             self.forget(next(iter(self._held)))
 
     def get(self, location: str, start: int, stop: int) -> memoryview | None:
@@ -214,12 +217,14 @@ class DiskCache:
         self._pending_bytes += len(content)
         if self._saving is not None:
             return
-        if self._pending_bytes > PENDING_BYTES:
+        if self._pending_bytes > MAX_PENDING_BYTES:
             self._save()
         elif self._timer is None:
             loop = asyncio.get_running_loop()
             since = loop.time() - self._saved_at
-            self._timer = loop.call_later(SOON_S if since > LATER_S else LATER_S, self._save)
+            self._timer = loop.call_later(
+                FIRST_WRITE_S if since > NEXT_WRITE_S else NEXT_WRITE_S, self._save
+            )
 
     def _save(self) -> asyncio.Future[None]:
         """Begin to write what is pending."""
@@ -238,7 +243,7 @@ class DiskCache:
         loop = saving.get_loop()
         self._saving, self._saved_at = None, loop.time()
         if self._pending and self._timer is None:
-            self._timer = loop.call_later(LATER_S, self._save)
+            self._timer = loop.call_later(NEXT_WRITE_S, self._save)
 
 
 # One hop for all that a job does with files: `aiofiles.open` takes one for each call of a file.

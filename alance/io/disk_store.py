@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 Ranges: TypeAlias = "dict[tuple[int, int], memoryview]"  # content by (start, stop)
 
-FORMAT: Final = "v1"  # of files; another one gets a folder of its own
-MAGIC: Final = b"ALKEPT1\n"
-HEAD: Final = struct.Struct("<8s32sI")
-CRC: Final = struct.Struct("<I")
-ENTRY: Final = struct.Struct("<QQII")
-BLOCK: Final = 4096  # what a file's size is rounded up to by most file systems
-USED_AGAIN_S: Final = 60.0  # a use is noted at most so often
-LEFT_BEHIND_S: Final = 3600.0  # a temporary file as old belongs to a process that died
+STORE_FORMAT: Final = "v1"  # of files; another one gets a folder of its own
+ENTRY_MAGIC: Final = b"ALKEPT1\n"
+ENTRY_HEAD: Final = struct.Struct("<8s32sI")
+ENTRY_CRC: Final = struct.Struct("<I")
+RANGE_RECORD: Final = struct.Struct("<QQII")
+DISK_BLOCK_BYTES: Final = 4096  # what a file's size is rounded up to by most file systems
+TOUCH_EVERY_S: Final = 60.0  # a use is noted at most so often
+STALE_TEMPORARY_S: Final = 3600.0  # a temporary file as old belongs to a process that died
 _log: Final = logging.getLogger(__name__)
 
 
@@ -59,7 +59,7 @@ class DiskStore:
     """
 
     def __init__(self, folder: str | os.PathLike[str], max_bytes: int) -> None:
-        self._folder = Path(folder).expanduser().absolute() / FORMAT
+        self._folder = Path(folder).expanduser().absolute() / STORE_FORMAT
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._used: int | None = None  # bytes, when last counted and what was added; None: unknown
@@ -161,7 +161,7 @@ class DiskStore:
         ranges = _unpack(key, content)
         if ranges is None:
             _remove(path)
-        elif time.time() - about.st_mtime > USED_AGAIN_S:
+        elif time.time() - about.st_mtime > TOUCH_EVERY_S:
             with suppress(OSError):
                 os.utime(path)
         return ranges
@@ -223,10 +223,14 @@ class DiskStore:
                     about = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                if entry.name.endswith(".tmp") and time.time() - about.st_mtime > LEFT_BEHIND_S:
+                if entry.name.endswith(".tmp") and time.time() - about.st_mtime > STALE_TEMPORARY_S:
                     _remove(entry.path)
                 else:
-                    yield about.st_mtime, -(-about.st_size // BLOCK) * BLOCK, entry.path
+                    yield (
+                        about.st_mtime,
+                        -(-about.st_size // DISK_BLOCK_BYTES) * DISK_BLOCK_BYTES,
+                        entry.path,
+                    )
 
     def _switch_off(self, verb: str, error: OSError) -> None:
         if self.can_write:
@@ -240,35 +244,38 @@ def _remove(path: str | Path) -> None:
 
 
 def _file_bytes(ranges: Mapping[tuple[int, int], memoryview]) -> int:
-    inside = sum(len(content) + ENTRY.size for content in ranges.values())
-    return -(-(HEAD.size + CRC.size + inside) // BLOCK) * BLOCK
+    inside = sum(len(content) + RANGE_RECORD.size for content in ranges.values())
+    return -(-(ENTRY_HEAD.size + ENTRY_CRC.size + inside) // DISK_BLOCK_BYTES) * DISK_BLOCK_BYTES
 
 
 def _pack(key: bytes, ranges: Mapping[tuple[int, int], memoryview]) -> list[bytes | memoryview]:
     """The parts of a file, to be written one behind the other."""
-    head = HEAD.pack(MAGIC, key, len(ranges))
+    head = ENTRY_HEAD.pack(ENTRY_MAGIC, key, len(ranges))
     table = b"".join(
-        ENTRY.pack(start, stop, zlib.crc32(content), 0) for (start, stop), content in ranges.items()
+        RANGE_RECORD.pack(start, stop, zlib.crc32(content), 0)
+        for (start, stop), content in ranges.items()
     )
-    return [head, CRC.pack(zlib.crc32(table, zlib.crc32(head))), table, *ranges.values()]
+    return [head, ENTRY_CRC.pack(zlib.crc32(table, zlib.crc32(head))), table, *ranges.values()]
 
 
 def _unpack(key: bytes, content: bytes) -> Ranges | None:
     """The ranges of a file; None where it is not whole and right."""
-    table_start = HEAD.size + CRC.size
+    table_start = ENTRY_HEAD.size + ENTRY_CRC.size
     if len(content) < table_start:
         return None
-    magic, found_key, count = HEAD.unpack_from(content)
-    table_stop = table_start + count * ENTRY.size
-    if magic != MAGIC or found_key != key or table_stop > len(content):
+    magic, found_key, count = ENTRY_HEAD.unpack_from(content)
+    table_stop = table_start + count * RANGE_RECORD.size
+    if magic != ENTRY_MAGIC or found_key != key or table_stop > len(content):
         return None
     view = memoryview(content)
     table = view[table_start:table_stop]
-    if CRC.unpack_from(content, HEAD.size)[0] != zlib.crc32(table, zlib.crc32(view[: HEAD.size])):
+    if ENTRY_CRC.unpack_from(content, ENTRY_HEAD.size)[0] != zlib.crc32(
+        table, zlib.crc32(view[: ENTRY_HEAD.size])
+    ):
         return None
     ranges: Ranges = {}
     at = table_stop
-    for start, stop, checksum, _ in ENTRY.iter_unpack(table):
+    for start, stop, checksum, _ in RANGE_RECORD.iter_unpack(table):
         part = view[at : at + stop - start]
         if start > stop or len(part) != stop - start or zlib.crc32(part) != checksum:
             return None

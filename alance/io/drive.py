@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from alance.format.plans import Extent, Plan, T
 
-TURN_S: Final = 0.004  # of work that the loop does for one caller at a time
+PLAN_TURN_S: Final = 0.004  # of work that the loop does for one caller at a time
 
 
 async def drive(
@@ -92,7 +92,7 @@ async def _to_next_round(
 
 async def _pause(begun: float) -> float:
     """Let others run, if the loop has been held since `begun`; gives when it was taken again."""
-    if monotonic() - begun < TURN_S:
+    if monotonic() - begun < PLAN_TURN_S:
         return begun
     await asyncio.sleep(0)
     return monotonic()

@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from alance.io.profile import Kind, StoreProfile
 
 # obstore's names of the option, and of the variables of the environment that stand in for it.
-_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+_ENDPOINT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": ("endpoint_url_s3", "endpoint"),
     "gcs": ("base_url",),
     "azure": ("endpoint",),
 }
-_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
+_ENDPOINT_VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"),
     "gcs": ("GOOGLE_BASE_URL",),
     "azure": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
 }
-_CLOUDS: Final[Mapping[str, tuple[str, ...]]] = {
+_CLOUD_HOSTS: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": (".amazonaws.com", ".amazonaws.com.cn"),
     "gcs": (".googleapis.com",),
     "azure": (
@@ -40,7 +40,7 @@ _CLOUDS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 # Options that say which server and container is meant, in the words of object_store.
-_NAMING: Final = (
+_NAMING_OPTIONS: Final = (
     "account_name",
     "base_url",
     "bucket",
@@ -62,7 +62,7 @@ def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
         config: of a store object of obstore.
     """
     for _, server in _named(kind, config):
-        if not (urlsplit(server).hostname or "").endswith(_CLOUDS.get(kind, ())):
+        if not (urlsplit(server).hostname or "").endswith(_CLOUD_HOSTS.get(kind, ())):
             return server
         return None
     return None
@@ -101,12 +101,12 @@ def _named(kind: Kind, config: Mapping[str, object]) -> Iterator[tuple[str, str]
         config.get("use_emulator", os.environ.get("AZURE_STORAGE_USE_EMULATOR", ""))
     ):
         yield "storage option 'endpoint'", str(config.get("endpoint") or EMULATOR)
-    for name in _OPTIONS.get(kind, ()):
+    for name in _ENDPOINT_OPTIONS.get(kind, ()):
         if config.get(name):
             yield f"storage option {name!r}", str(config[name])
     if kind == "gcs" and (server := _in_key(config)):
         yield "service account key, gcs_base_url", server
-    for name in _VARIABLES.get(kind, ()):
+    for name in _ENDPOINT_VARIABLES.get(kind, ()):
         if os.environ.get(name):
             yield f"environment variable {name}", os.environ[name]
 
@@ -137,7 +137,7 @@ def lasting_name(root: str, profile: StoreProfile, objects: object) -> str | Non
     if not profile.is_remote:
         return None
     config: dict[str, object] = dict(getattr(objects, "config", None) or {})
-    named: dict[str, object] = {key: config[key] for key in _NAMING if key in config}
+    named: dict[str, object] = {key: config[key] for key in _NAMING_OPTIONS if key in config}
     named["url"] = str(getattr(objects, "url", ""))
     named["prefix"] = str(getattr(objects, "prefix", None) or "")
     named["key"] = _in_key(config)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Pieces
     from alance.io.store import Span
 
-ALIGNMENT: Final = 64  # of buffers in Lance files, and of the arrays that Arrow allocates
+BUFFER_ALIGNMENT: Final = 64  # of buffers in Lance files, and of the arrays that Arrow allocates
 ARENA_RANGE_BYTES: Final = 16 << 10  # smaller ranges share an allocation, which costs 1 us
 
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
@@ -131,7 +131,7 @@ class FileCache:
                     del self._files[path]
 
 
-FILES_AT_ONCE: Final = 128  # that one read holds open
+MAX_FILES_PER_READ: Final = 128  # that one read holds open
 PIECES_GAP: Final = 4 << 10  # bytes that are copied as fast as another call is made
 PIECES_DONE: Final = 0
 PIECES_SHORT: Final = -2
@@ -144,8 +144,8 @@ def allocate(ranges: Sequence[Span]) -> list[memoryview]:
     """
     if len(ranges) == 1:
         ((start, stop),) = ranges
-        own, address = _allocate(stop - start + ALIGNMENT)
-        skip = (start - address) % ALIGNMENT
+        own, address = _allocate(stop - start + BUFFER_ALIGNMENT)
+        skip = (start - address) % BUFFER_ALIGNMENT
         return [own[skip : skip + stop - start]]
     buffers = []
     arena, position, base = memoryview(b""), 0, 0
@@ -154,12 +154,12 @@ def allocate(ranges: Sequence[Span]) -> list[memoryview]:
         start, stop = span
         if not _is_small(span):
             own, address = _allocate(_room(span))
-            skip = (start - address) % ALIGNMENT
+            skip = (start - address) % BUFFER_ALIGNMENT
             buffers.append(own[skip : skip + stop - start])
             continue
         if not arena:
             (arena, base), position = _allocate(remaining), 0
-        position += (start - base - position) % ALIGNMENT
+        position += (start - base - position) % BUFFER_ALIGNMENT
         buffers.append(arena[position : position + stop - start])
         position += stop - start
     return buffers
@@ -170,7 +170,7 @@ def _is_small(span: Span) -> bool:
 
 
 def _room(span: Span) -> int:
-    return span[1] - span[0] + ALIGNMENT
+    return span[1] - span[0] + BUFFER_ALIGNMENT
 
 
 def _allocate(num_bytes: int) -> tuple[memoryview, int]:

@@ -1,4 +1,4 @@
-"""Reads that wait, the requests that serve them, and how many of those are under way.
+"""Flights and lanes: the requests that serve reads, and the limits of requests under way.
 
 A `Read` is what a caller awaits: the buffers of its ranges. A `Flight` is one request, which may
 serve ranges of several reads. A `Lane` sends the flights of one store, first come first served,
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from alance.io.reads import Read
     from alance.io.store import Store
 
-LONG_WAIT_S: Final = 5.0  # for a request's turn; more is told to the log
-SHARED_GROUP: Final = 4096  # of a store that shares a call among its threads
+LONG_WAIT_S: Final = 5.0  # a request that waits longer for its turn is logged as a warning
+MAX_SHARED_GROUP: Final = 4096  # ranges of one call to a store that shares it among its threads
 
 
 class Flight:
     """One request for a span of an object's bytes."""
 
     __slots__ = (
-        "asked",
         "begun",
         "buffer",
         "call",
-        "is_kept",
+        "is_cached",
         "is_shared",
         "is_traced",
         "lane",
         "path",
         "queued",
         "readers",
+        "requested",
         "start",
         "stop",
     )
@@ -62,8 +62,8 @@ class Flight:
         self.queued = trace.now()
         self.is_traced = False  # a reader has a recorder
         self.begun = 0.0
-        self.asked: list[tuple[int, int]] = []  # what its readers need of it, for traces
-        self.is_kept = False  # its blocks go into the block cache
+        self.requested: list[tuple[int, int]] = []  # what its readers need of it, for traces
+        self.is_cached = False  # its blocks go into the block cache
         self.is_shared = False  # several readers have asked for it
 
     @property
@@ -85,7 +85,7 @@ class Flight:
             num_bytes=num_bytes,
             ok=ok,
             queued=self.queued,
-            asked=self.asked,
+            asked=self.requested,
             callers=[name for read in readers for name in read.callers],
             retries=retries,
         )
@@ -99,8 +99,8 @@ class Call:
     def __init__(self, flights: list[Flight]) -> None:
         self.flights = flights
         self.num_bytes = sum(flight.num_bytes for flight in flights)
-        is_one = flights[0].lane.store.profile.shares_calls
-        self.num_requests = 1 if is_one else len(flights)
+        shares_calls = flights[0].lane.store.profile.shares_calls
+        self.num_requests = 1 if shares_calls else len(flights)
         self.landed_before = flights[0].lane.speed.landed
         self.future: asyncio.Future[Sequence[memoryview]] | None = None
 
@@ -130,19 +130,22 @@ class Lane:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits or is under way."""
+        """True if no flight waits or is under way."""
         return not self.calls and not self.air
 
     def readings(self) -> Iterator[Reading]:
-        """How long the queue is, and what is under way."""
+        """Readings of the queue, and of requests and bytes under way."""
         where = without_number(self.store.root)
         yield Reading("requests_waiting", where, len(self._waiting))
         yield Reading("requests_under_way", where, self._num_requests)
         yield Reading("bytes_under_way", where, self._num_bytes)
 
     def find(self, path: str, starts: Int64s, stops: Int64s) -> tuple[list[Flight], Int64s]:
-        """Flights to an object, and for each range the place of one that brings all of it; -1: none
-        does. Where there are no flights, the places say nothing.
+        """Find flights under way that cover ranges of an object.
+
+        Returns:
+            The flights to the object, and for each range the index of a flight that covers all of
+            it, or -1. The indices mean nothing if there are no flights.
         """
         if path not in self.air:
             return [], starts
@@ -158,13 +161,17 @@ class Lane:
         covers = (places >= 0) & (ends[places] >= stops)
         return flights, np.where(covers, np.array(farthest)[places], -1)
 
-    def book(self, path: str, start: int, stop: int, *, is_kept: bool = False) -> Flight:
-        """A new flight, at the end of the queue."""
+    def book(self, path: str, start: int, stop: int, *, is_cached: bool = False) -> Flight:
+        """Append a new flight to the queue.
+
+        Args:
+            is_cached: put its bytes into the block cache.
+        """
         if not self.air:
             self._burst = Burst(trace.now())
-        self._burst.ask(is_take=is_kept)
+        self._burst.ask(is_take=is_cached)
         flight = Flight(self, path, start, stop)
-        flight.is_kept = is_kept
+        flight.is_cached = is_cached
         self.air.setdefault(path, {})[start, stop] = flight
         self._waiting.append(flight)
         return flight
@@ -186,7 +193,7 @@ class Lane:
             self._start(Call(self._group()))
 
     def drop(self, flight: Flight) -> None:
-        """Nobody waits for a flight any more."""
+        """Drop a flight that no read waits for; cancel its call if the call serves no other."""
         self._landed(flight)
         call = flight.call
         if call is None or call.future is None:
@@ -195,12 +202,12 @@ class Lane:
             call.future.cancel()
 
     def _group(self) -> list[Flight]:
-        """The next flights that fit into one call: small ones of one object."""
+        """Take the next flights that fit into one call from the queue: small ones of one object."""
         profile, waiting = self.store.profile, self._waiting
         group = [waiting.popleft()]
         room = min(profile.group_size, self._max_requests - self._num_requests)
         if profile.shares_calls:
-            room = SHARED_GROUP
+            room = MAX_SHARED_GROUP
         while (
             waiting
             and len(group) < room
@@ -249,7 +256,8 @@ class Lane:
         self._num_requests -= call.num_requests
         self._num_bytes -= call.num_bytes
         for flight in call.flights:
-            self._landed(flight)  # first: who joined after its readers are told would never be told
+            # First: a read that joined after the readers were notified would wait for ever.
+            self._landed(flight)
         if done.cancelled():
             self._fail(call, asyncio.CancelledError())
         elif (error := done.exception()) is not None:
@@ -267,7 +275,7 @@ class Lane:
                 if flight.is_traced:
                     flight.record(len(buffer), retries=retries)
                 blocks.note_end(location, flight.stop)
-                if flight.is_kept:
+                if flight.is_cached:
                     blocks.put(location, flight.start, buffer)
                 readers, flight.readers = flight.readers, set()
                 for read in readers:
@@ -289,7 +297,7 @@ class Lane:
                     read.failed(error)
 
     def _landed(self, flight: Flight) -> None:
-        """The flight takes no more readers."""
+        """Remove the flight from the air, so that no read can join it."""
         flights = self.air.get(flight.path)
         if flights is not None and flights.get((flight.start, flight.stop)) is flight:
             del flights[flight.start, flight.stop]

@@ -1,7 +1,7 @@
-"""Reads answered on the event loop, and how the others are sorted: by object, or into jobs.
+"""Reads on the event loop of bytes in memory or the page cache; other reads are sorted by object.
 
-A hop to a thread costs more than a read of the page cache, so whatever does not block is read here.
-Small ranges of many objects become one job of a thread, since each job costs such a hop.
+A hop to a thread costs more than a read of the page cache, so reads that do not block are done
+here. Small ranges of many objects become one job of a thread, since each job costs a hop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from alance.errors import CorruptFileError
 from alance.format.coalesce import Coalesced, are_ranges, coalesce, is_range
 from alance.format.plans import Pieces
 from alance.io import trace
-from alance.io.booking import Asked
+from alance.io.booking import RangeRequest
 from alance.io.files import PIECES_GAP
 from alance.records import dataclass
 
@@ -29,20 +29,22 @@ if TYPE_CHECKING:
     from alance.io.registry import StoreRegistry
     from alance.io.store import PieceReader, Store
 
-    Asking: TypeAlias = tuple[int, Pieces, Pieces]  # a number in its read; inside of the store
-    # Of one object, and of each the number in its read and its place there.
+    PieceRequest: TypeAlias = tuple[
+        int, Pieces, Pieces
+    ]  # a number in its read; inside of the store
+    # Spans of one object; for each the number of its extent, and its place in the extent.
     _Spans: TypeAlias = tuple[list[tuple[int, int]], list[tuple[int, int]]]
 
 
-# Of one job of a thread that reads ranges of many objects, each of which has few.
-JOB_OBJECTS: Final = 64
-JOB_BYTES: Final = 8 << 20
-SMALL_BYTES: Final = 256 << 10  # asked of an object; what is larger has jobs of its own
-# From the page cache at 4 GB/s and 3 us a read: a millisecond or two of the loop. More goes to
-# threads, as does what a store has not at hand.
-INLINE_BYTES: Final = 8 << 20
-INLINE_RANGES: Final = 2048
-NOTHING: Final = memoryview(b"")
+# Upper bounds of one job of a thread that reads small ranges of many objects.
+MANY_JOB_OBJECTS: Final = 64
+MANY_JOB_BYTES: Final = 8 << 20
+SMALL_OBJECT_BYTES: Final = 256 << 10  # objects of which more is requested have jobs of their own
+# Upper bounds of a read on the loop: from the page cache, at 4 GB/s and 3 us a read, it takes a
+# millisecond or two. Larger reads go to threads.
+AT_HAND_BYTES: Final = 8 << 20
+AT_HAND_RANGES: Final = 2048
+EMPTY_BUFFER: Final = memoryview(b"")
 
 
 @dataclass(slots=True)
@@ -52,20 +54,20 @@ class ObjectRanges:
     spans: list[tuple[int, int]] = field(default_factory=list)
     pieces: list[tuple[Int64s, Int64s]] = field(default_factory=list)  # starts and stops
 
-    def asked(self, read: Read) -> Asked:
-        """All of them as arrays."""
+    def request(self, read: Read) -> RangeRequest:
+        """Return all ranges as arrays."""
         starts, stops = [[part[side] for part in self.pieces] for side in (0, 1)]
         if self.spans:
             bounds = np.array(self.spans, np.int64)
             starts.append(bounds[:, 0])
             stops.append(bounds[:, 1])
         if len(starts) == 1:
-            return Asked(read, starts[0], stops[0])
-        return Asked(read, np.concatenate(starts), np.concatenate(stops))
+            return RangeRequest(read, starts[0], stops[0])
+        return RangeRequest(read, np.concatenate(starts), np.concatenate(stops))
 
     @property
     def num_bytes(self) -> int:
-        """Bytes asked for."""
+        """Sum of the lengths of the ranges."""
         num_bytes = 0
         for start, stop in self.spans:
             num_bytes += stop - start
@@ -74,7 +76,7 @@ class ObjectRanges:
         return num_bytes
 
     def listed(self) -> list[tuple[int, int]]:
-        """All of them one by one."""
+        """Return all ranges as a list of (start, stop)."""
         singly = [zip(*map(np.ndarray.tolist, part), strict=True) for part in self.pieces]
         return [*self.spans, *chain.from_iterable(singly)]
 
@@ -82,26 +84,26 @@ class ObjectRanges:
 def at_hand(
     extents: Sequence[Extent], registry: StoreRegistry, reason: str
 ) -> list[memoryview] | None:
-    """The answers to ranges and pieces, where memory or the page cache has all of their bytes.
+    """Read ranges and pieces if memory or the page cache has all of their bytes.
 
-    None where one is to be waited for, or is none, and where the loop would be held for long.
+    Returns None if any range is invalid or not in memory, or if reading would block the loop.
 
     Raises:
-        CorruptFileError, NotFoundError, StoreError: of the store.
-        InvalidInputError: no store with this root was opened.
+        CorruptFileError, NotFoundError, StoreError: the store failed.
+        InvalidInputError: no store with this root is open.
     """
-    if not extents or len(extents) > INLINE_RANGES:
+    if not extents or len(extents) > AT_HAND_RANGES:
         return None
     first = extents[0]
     location = first.paths[0] if isinstance(first, Pieces) else first.path
     if not registry.resolve(location)[0].profile.answers_now:
         return None
     by_location: dict[str, _Spans] = {}
-    by_reader: dict[PieceReader, list[Asking]] = {}
+    by_reader: dict[PieceReader, list[PieceRequest]] = {}
     parts: list[list[memoryview]] = []
     num_ranges = num_bytes = 0
     for number, extent in enumerate(extents):
-        parts.append([NOTHING])
+        parts.append([EMPTY_BUFFER])
         if isinstance(extent, Pieces):
             reader, paths = registry.piece_reader(extent.paths)
             if reader is not None:
@@ -110,10 +112,10 @@ def at_hand(
                 )
                 continue
             num_ranges += len(extent.starts)
-            if num_ranges > INLINE_RANGES:
+            if num_ranges > AT_HAND_RANGES:
                 return None
             ranges = extent.ranges()
-            parts[number] = [NOTHING] * len(ranges)
+            parts[number] = [EMPTY_BUFFER] * len(ranges)
         else:
             ranges = [extent]
         for slot, (location, start, stop) in enumerate(ranges):
@@ -124,7 +126,7 @@ def at_hand(
                 spans.append((start, stop))
                 owners.append((number, slot))
                 num_bytes += stop - start
-    if num_bytes > INLINE_BYTES:
+    if num_bytes > AT_HAND_BYTES:
         return None
     note = Note.of_caller(reason)
     for location, (spans, owners) in by_location.items():
@@ -133,12 +135,12 @@ def at_hand(
             return None
         for (number, slot), buffer in zip(owners, buffers, strict=True):
             parts[number][slot] = buffer
-    for reader, asked in by_reader.items():
+    for reader, requests in by_reader.items():
         begun = trace.now()
-        contents = reader.pieces_now([inside for *_, inside in asked])
+        contents = reader.pieces_now([inside for *_, inside in requests])
         if contents is None:
             return None
-        for (number, pieces, _), content in zip(asked, contents, strict=True):
+        for (number, pieces, _), content in zip(requests, contents, strict=True):
             parts[number] = [content]
             note.read(pieces, begun)
     return [own[0] if len(own) == 1 else memoryview(b"".join(own)) for own in parts]
@@ -147,7 +149,7 @@ def at_hand(
 def _spans_now(
     location: str, spans: list[tuple[int, int]], registry: StoreRegistry, note: Note
 ) -> Sequence[memoryview] | None:
-    """Ranges of an object from memory or the page cache, if that has them all."""
+    """Read ranges of an object from memory or the page cache; None if some are not there."""
     store, path = registry.resolve(location)
     profile, begun = store.profile, trace.now()
     if not profile.answers_now:
@@ -164,14 +166,17 @@ def _spans_now(
 def sort_out(
     extents: Iterable[Extent], read: Read, registry: StoreRegistry
 ) -> dict[str, ObjectRanges]:
-    """What a read asks for, by object; of pieces of local files threads read each in one call.
+    """Group the ranges of a read by object.
+
+    Pieces of local files are not among them: threads begin to read these, each `Pieces` by one
+    call.
 
     Raises:
-        CorruptFileError: no range.
-        InvalidInputError: no store with this root was opened.
+        CorruptFileError: a range is invalid.
+        InvalidInputError: no store with this root is open.
     """
     by_object: dict[str, ObjectRanges] = {}
-    by_reader: dict[PieceReader, list[Asking]] = {}
+    by_reader: dict[PieceReader, list[PieceRequest]] = {}
     for number, extent in enumerate(extents):
         if isinstance(extent, Pieces):
             reader, paths = (None, ()) if read.is_part else registry.piece_reader(extent.paths)
@@ -191,13 +196,13 @@ def sort_out(
         if ranges is None:
             ranges = by_object[location] = ObjectRanges()
         ranges.spans.append((start, stop))
-    for reader, asked in by_reader.items():
-        _read_pieces(reader, asked, read)
+    for reader, requests in by_reader.items():
+        _read_pieces(reader, requests, read)
     return by_object
 
 
 def _sort_pieces(pieces: Pieces, by_object: dict[str, ObjectRanges]) -> None:
-    # Of many columns there are thousands of parts of few pieces: arrays are looked at as wholes.
+    # Many columns have thousands of parts of few pieces, so the arrays are checked as wholes.
     are_good = are_ranges(pieces.starts, pieces.stops)
     has_empty = bool((pieces.starts == pieces.stops).any())
     for path, (first, end) in zip(pieces.paths, pairwise((0, *pieces.ends)), strict=True):
@@ -217,11 +222,11 @@ def read_many(
     read: Read,
     gap: int,
 ) -> None:
-    """Answer ranges of several objects by jobs of threads, each of many objects."""
+    """Read ranges of several objects in jobs of threads, each for many objects."""
     jobs: list[list[tuple[str, list[tuple[int, int]], Coalesced]]] = []
-    num_bytes = JOB_BYTES
+    num_bytes = MANY_JOB_BYTES
     for path, ranges in objects:
-        if num_bytes >= JOB_BYTES or len(jobs[-1]) == JOB_OBJECTS:
+        if num_bytes >= MANY_JOB_BYTES or len(jobs[-1]) == MANY_JOB_OBJECTS:
             jobs.append([])
             num_bytes = 0
         spans = ranges.listed()
@@ -246,7 +251,7 @@ def _bring(
     buffers: Sequence[memoryview],
     begun: float,
 ) -> None:
-    """Give a read the bytes of an object that were read for some of its ranges."""
+    """Add bytes of an object to a read, and record them in its trace."""
     for (start, _), buffer in zip(plan.spans, buffers, strict=True):
         read.bring(location, start, buffer)
     note = Note(read.recorder, read.reason, read.callers)
@@ -254,10 +259,10 @@ def _bring(
         note.coalesced(location, ranges, plan, buffers, begun)
 
 
-def _read_pieces(reader: PieceReader, asked: Sequence[Asking], read: Read) -> None:
-    """Answer pieces of objects by jobs of threads."""
+def _read_pieces(reader: PieceReader, requests: Sequence[PieceRequest], read: Read) -> None:
+    """Read pieces of objects in jobs of threads."""
     note, begun = Note(read.recorder, read.reason, read.callers), trace.now()
-    for number, pieces, inside in asked:
+    for number, pieces, inside in requests:
 
         def bring(content: memoryview, number: int = number, pieces: Pieces = pieces) -> None:
             note.read(pieces, begun)
@@ -267,7 +272,7 @@ def _read_pieces(reader: PieceReader, asked: Sequence[Asking], read: Read) -> No
 
 
 class Note(NamedTuple):
-    """Whom to tell of what is read: by itself where threads read that know of no trace."""
+    """Recorder, reason and callers of a read; passed to threads, which have no trace context."""
 
     recorder: trace.Recorder | None
     reason: str
@@ -275,12 +280,12 @@ class Note(NamedTuple):
 
     @classmethod
     def of_caller(cls, reason: str) -> Note:
-        """For the trace of the task that runs now."""
+        """Return the note of the task that runs now."""
         recorder = trace.current()
         return cls(recorder, reason, () if recorder is None else trace.callers())
 
     def read(self, extent: Extent, begun: float) -> None:
-        """Bytes of objects were read: an event an object, with the gaps that were read too."""
+        """Record that an extent was read: one event per object, gaps included."""
         if self.recorder is None:
             return
         if isinstance(extent, Pieces):
@@ -305,11 +310,11 @@ class Note(NamedTuple):
         buffers: Sequence[memoryview],
         begun: float,
     ) -> None:
-        """Spans of an object were read for ranges: an event a span."""
-        asked: list[list[tuple[int, int]]] = [[] for _ in plan.spans]
+        """Record that merged spans of an object were read for `ranges`: one event per span."""
+        requested: list[list[tuple[int, int]]] = [[] for _ in plan.spans]
         for span, owner in zip(ranges, plan.owners, strict=True):
-            asked[owner].append(span)
-        for span, buffer, parts in zip(plan.spans, buffers, asked, strict=True):
+            requested[owner].append(span)
+        for span, buffer, parts in zip(plan.spans, buffers, requested, strict=True):
             trace.record(
                 [self.recorder],
                 "get",

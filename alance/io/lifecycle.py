@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 # 1 ms left 5 % of the programs aborting, 5 ms none; a loaded machine may need more.
 EXIT_PAUSE_S: Final = 0.025
-DRAIN_S: Final = 1.0  # for loops that still run in other threads at exit
+EXIT_DRAIN_S: Final = 1.0  # for loops that still run in other threads at exit
 
 
 class Forkable(Protocol):
@@ -164,7 +164,7 @@ def _at_exit() -> None:
 
 
 def _drain() -> None:
-    deadline = time.monotonic() + DRAIN_S
+    deadline = time.monotonic() + EXIT_DRAIN_S
     waiting = []
     for future in list(_process.live):
         loop = future.get_loop()

@@ -1,6 +1,6 @@
 """How long a request may take, and how slow a store may be.
 
-A request ends within `timeout_s`, plus a second for each `LEAST_RATE` bytes that it carries in
+A request ends within `timeout_s`, plus a second for each `MIN_RATE` bytes that it carries in
 either direction. This includes all attempts, pauses and connecting. So two numbers bound small and
 large requests, and a server that sends single bytes is treated like a silent one. The client gets
 shorter limits for one attempt, which leave time for another.
@@ -23,13 +23,19 @@ TIMEOUT_S: Final = (
 )
 CONNECT_S: Final = 5.0  # two lost packets of the beginning are sent again within it
 # Bytes a second of one request. A line of 2 MB/s gives 32 scans' requests at once as much each.
-LEAST_RATE: Final = 64 << 10
+MIN_RATE: Final = 64 << 10
 SILENCE_S: Final = 5.0  # a store that has not sent a byte for so long is asked again
 ATTEMPT_S: Final = 30.0  # a body that took so long goes on in another request
 PUT_S: Final = 10.0  # of a PUT, besides its bytes, before it is sent again
 
-_UNITS: Final[Mapping[str, float]] = {"ms": 0.001, "milli": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION: Final = re.compile(r"(\d+)\s*(ms|milli|s|m|h)[a-z]*")
+_UNIT_SECONDS: Final[Mapping[str, float]] = {
+    "ms": 0.001,
+    "milli": 0.001,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+}
+_CLIENT_DURATION: Final = re.compile(r"(\d+)\s*(ms|milli|s|m|h)[a-z]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +52,11 @@ class TimeLimits:
 
     def whole(self, num_bytes: int = 0) -> float:
         """Seconds of a request with all its attempts."""
-        return self.timeout_s + num_bytes / LEAST_RATE
+        return self.timeout_s + num_bytes / MIN_RATE
 
     def put(self, num_bytes: int) -> float:
         """Seconds of one attempt to write so many bytes."""
-        return self._share(PUT_S) + num_bytes / LEAST_RATE
+        return self._share(PUT_S) + num_bytes / MIN_RATE
 
     def reading(self) -> dict[str, str]:
         """Client options for reads."""
@@ -61,7 +67,7 @@ class TimeLimits:
 
         The client's limit of reads counts the sending of a body as silence.
         """
-        attempt = self._share(ATTEMPT_S) + part_bytes / LEAST_RATE
+        attempt = self._share(ATTEMPT_S) + part_bytes / MIN_RATE
         return self._options(read=attempt, attempt=attempt)
 
     def _share(self, usual_s: float) -> float:
@@ -106,5 +112,5 @@ def seconds_of(value: object) -> float | None:
     """The seconds of a duration as client options have it: `500ms`, `1m 30s`; None: it is none."""
     if isinstance(value, timedelta):
         return value.total_seconds()
-    amounts = _DURATION.findall(str(value))
-    return sum(int(number) * _UNITS[unit] for number, unit in amounts) if amounts else None
+    amounts = _CLIENT_DURATION.findall(str(value))
+    return sum(int(number) * _UNIT_SECONDS[unit] for number, unit in amounts) if amounts else None

@@ -39,15 +39,15 @@ T = TypeVar("T")
 
 INLINE_READ_BYTES: Final = 512 << 10  # 80 us of copying; by a thread it takes 200 us more of Python
 INLINE_TICK_BYTES: Final = 12 << 20  # about a millisecond a tick of the loop
-PIECE_BYTES: Final = 8 << 10  # what a call for a piece costs, in bytes copied meanwhile
-JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
+PIECE_COST_BYTES: Final = 8 << 10  # what a call for a piece costs, in bytes copied meanwhile
+GROUP_JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
 MAX_OPEN_FILES: Final = 512
-TOGETHER: Final = 32  # files that are written with one sync of their folder; all are open
-SYNCS_AT_ONCE: Final = 8  # of them; what they wait for is done once for all
-FIRST_PAGE: Final = 3  # of a listing: the latest version is mostly the first name
-PAGE: Final = 1000
-QUICK_S: Final = 0.0002  # of a processor, what a hop to a thread that has slept takes
-MAX_QUICK: Final = 1 << 10  # folders that are known to be listed as fast
+FILES_PER_SYNC: Final = 32  # files that are written with one sync of their folder; all are open
+MAX_SYNCS: Final = 8  # of them; what they wait for is done once for all
+FIRST_LIST_PAGE: Final = 3  # of a listing: the latest version is mostly the first name
+LIST_PAGE: Final = 1000
+QUICK_LIST_S: Final = 0.0002  # of a processor, what a hop to a thread that has slept takes
+MAX_QUICK_FOLDERS: Final = 1 << 10  # folders that are known to be listed as fast
 
 
 class LocalSource:
@@ -128,7 +128,7 @@ class LocalStore:
         if not is_quick:
             self._quick.discard(folder)
         elif folder not in self._quick:
-            if len(self._quick) == MAX_QUICK:
+            if len(self._quick) == MAX_QUICK_FOLDERS:
                 self._quick.clear()  # those in use come again
             self._quick.add(folder)
 
@@ -163,7 +163,7 @@ class LocalStore:
         loop = asyncio.get_running_loop()
         jobs = [
             self._start(loop, partial(self._read, path, group))
-            for group in grouped(ranges, _size, JOB_BYTES, self.profile.group_size)
+            for group in grouped(ranges, _size, GROUP_JOB_BYTES, self.profile.group_size)
         ]
         return jobs[0] if len(jobs) == 1 else Joined(jobs, loop)
 
@@ -177,7 +177,7 @@ class LocalStore:
         paths = {path for pieces in asked for path in pieces.paths}
         if not self._files.might_answer(paths):
             return None
-        cost = sum([pieces.num_bytes + PIECE_BYTES * len(pieces.starts) for pieces in asked])
+        cost = sum([pieces.num_bytes + PIECE_COST_BYTES * len(pieces.starts) for pieces in asked])
         if not self._tick.has(cost):
             return None
         opened = self._files.peek_all(paths)
@@ -200,7 +200,7 @@ class LocalStore:
 
         def job() -> memoryview:
             contents = []
-            for part in pieces.split(files.FILES_AT_ONCE):
+            for part in pieces.split(files.MAX_FILES_PER_READ):
                 opened = self._open(part.paths)
                 with system_errors(self.root + part.paths[-1]):
                     sizes = {path: (file, file.num_bytes) for path, file in opened.items()}
@@ -303,7 +303,7 @@ class LocalStore:
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write files, with few syncs of their folder."""
-        groups = [objects[n : n + TOGETHER] for n in range(0, len(objects), TOGETHER)]
+        groups = [objects[n : n + FILES_PER_SYNC] for n in range(0, len(objects), FILES_PER_SYNC)]
         with system_errors(self.root + objects[0][0]):
             await all_of(self._put_group(group) for group in groups)
 
@@ -316,7 +316,7 @@ class LocalStore:
                 await whole(start(partial(publish.write_together, new_files, bodies)))
                 return
             await whole(start(partial(publish.write_apart, new_files, bodies)))
-            parts = [new_files[n::SYNCS_AT_ONCE] for n in range(min(SYNCS_AT_ONCE, len(new_files)))]
+            parts = [new_files[n::MAX_SYNCS] for n in range(min(MAX_SYNCS, len(new_files)))]
             await all_of(start(partial(publish.sync_all, part)) for part in parts)
             await whole(start(partial(publish.name_together, new_files)))
         except BaseException:
@@ -371,7 +371,7 @@ class LocalStore:
         """Files under the folder `prefix`, sorted; unfinished ones are left out."""
         folder = prefix.strip("/")
         metas = publish.walk("/" + folder, folder + "/" if folder else "", start_after)
-        for page_size in itertools.chain([FIRST_PAGE], itertools.repeat(PAGE)):
+        for page_size in itertools.chain([FIRST_LIST_PAGE], itertools.repeat(LIST_PAGE)):
             job = partial(_timed_page, metas, page_size)
             page, is_quick = await self._run(folder, job, inline=folder in self._quick)
             self._note_speed(folder, is_quick=is_quick)
@@ -409,7 +409,7 @@ def _timed_page(metas: Iterator[ObjectMeta], page_size: int) -> tuple[tuple[Obje
     begun = system.held()
     page = tuple(itertools.islice(metas, page_size))
     ended = system.held()
-    return page, ended.waits == begun.waits and ended.seconds - begun.seconds <= QUICK_S
+    return page, ended.waits == begun.waits and ended.seconds - begun.seconds <= QUICK_LIST_S
 
 
 def _read_each(

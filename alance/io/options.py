@@ -67,14 +67,14 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
         name = canonical(kind, key)
         if name == "default_headers":
             headers.update(_headers(key, value))
-        elif name in _RETRY:
+        elif name in _RETRY_OPTIONS:
             retries[name] = _number(key, value)
-        elif name in _CLIENT:
+        elif name in _CLIENT_OPTIONS:
             _enter(client, name, key, value)
-        elif kind in _CONFIG and name in _CONFIG[kind]:
+        elif kind in _CONFIG_OPTIONS and name in _CONFIG_OPTIONS[kind]:
             _enter(config, name, key, value)
-        elif kind in _CONFIG or not any(
-            canonical(other, key) in names for other, names in _CONFIG.items()
+        elif kind in _CONFIG_OPTIONS or not any(
+            canonical(other, key) in names for other, names in _CONFIG_OPTIONS.items()
         ):
             raise InvalidInputError(f"storage option {key!r} is not known for {kind} stores")
     provider = (options or {}).get(CREDENTIALS)
@@ -100,7 +100,7 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
 
 def canonical_names(key: str) -> set[str]:
     """The names that a key may stand for, whatever the kind of store."""
-    return {canonical(kind, key) for kind in _CONFIG}
+    return {canonical(kind, key) for kind in _CONFIG_OPTIONS}
 
 
 def canonical(kind: Kind, key: str) -> str:
@@ -127,8 +127,8 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
         return options
     own_config = dict(options.config)
     for variable in os.environ:
-        name = canonical(kind, variable) if variable.startswith(_VARIABLES[kind]) else ""
-        is_used = name in ONE_LINE and name not in own_config
+        name = canonical(kind, variable) if variable.startswith(_VARIABLE_PREFIXES[kind]) else ""
+        is_used = name in ONE_LINE_OPTIONS and name not in own_config
         if is_used and not is_one_line(os.environ.get(variable, "")):
             raise InvalidInputError(f"environment variable {variable}: {NOT_ONE_LINE}")
     told = {
@@ -140,7 +140,7 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
     }
     if not told:
         return options
-    retries = {name: _number(*told.pop(name)) for name in _RETRY if name in told}
+    retries = {name: _number(*told.pop(name)) for name in _RETRY_OPTIONS if name in told}
     client = dict(options.client)
     for name, (variable, value) in told.items():
         if name not in client:
@@ -158,11 +158,13 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
 @cache
 def _client_variables(kind: Kind) -> Mapping[str, str]:
     """The option of each variable of the environment that tells of a kind of store's client."""
-    if kind not in _VARIABLES:
+    if kind not in _VARIABLE_PREFIXES:
         return {}
-    spelled = {name: name for name in (*_CLIENT, *_RETRY)} | _COMMON_ALIASES
+    spelled = {name: name for name in (*_CLIENT_OPTIONS, *_RETRY_OPTIONS)} | _COMMON_ALIASES
     return _LANCE_VARIABLES | {
-        prefix + text.upper(): name for prefix in _VARIABLES[kind] for text, name in spelled.items()
+        prefix + text.upper(): name
+        for prefix in _VARIABLE_PREFIXES[kind]
+        for text, name in spelled.items()
     }
 
 
@@ -186,7 +188,7 @@ def _enter(into: dict[str, str], name: str, key: str, value: object) -> None:
         raise InvalidInputError(
             f"storage option {key!r}: expected a text, found {type(value).__name__}"
         )
-    if name in ONE_LINE and not is_one_line(text):
+    if name in ONE_LINE_OPTIONS and not is_one_line(text):
         raise InvalidInputError(f"storage option {key!r}: {NOT_ONE_LINE}")
     if into.setdefault(name, text) != text:
         raise InvalidInputError(f"storage option {key!r}: given twice, with different values")
@@ -224,7 +226,7 @@ _PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
 }
 
 # What begins the variables of the environment for a kind of store.
-_VARIABLES: Final[Mapping[Kind, tuple[str, ...]]] = {
+_VARIABLE_PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "s3": ("AWS_",),
     "gcs": ("GOOGLE_",),
     "azure": ("AZURE_STORAGE_", "AZURE_"),
@@ -253,7 +255,7 @@ SECRETS: Final = frozenset(
 )
 
 # Those that requests carry in headers or sign with; of others, keys of certificates have lines.
-ONE_LINE: Final = (SECRETS - {"default_headers", "service_account_key"}) | {
+ONE_LINE_OPTIONS: Final = (SECRETS - {"default_headers", "service_account_key"}) | {
     "account_name",
     "region",
 }
@@ -292,7 +294,7 @@ _ALIASES: Final[Mapping[Kind, Mapping[str, str]]] = {
     },
 }
 
-_CONFIG: Final[Mapping[Kind, frozenset[str]]] = {
+_CONFIG_OPTIONS: Final[Mapping[Kind, frozenset[str]]] = {
     "s3": frozenset(
         {
             "access_key_id",
@@ -365,7 +367,7 @@ _CONFIG: Final[Mapping[Kind, frozenset[str]]] = {
     ),
 }
 
-_CLIENT: Final = frozenset(
+_CLIENT_OPTIONS: Final = frozenset(
     {
         "allow_http",
         "allow_invalid_certificates",
@@ -400,4 +402,6 @@ _DURATIONS: Final = frozenset(
     }
 )
 
-_RETRY: Final = frozenset({"client_max_retries", "client_retry_timeout", "download_retry_count"})
+_RETRY_OPTIONS: Final = frozenset(
+    {"client_max_retries", "client_retry_timeout", "download_retry_count"}
+)

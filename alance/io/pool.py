@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TURN_S: Final = 0.001  # of work on the loop, before others get a turn: that costs microseconds
-MOST_AT_ONCE: Final = 16  # callers that go on in one turn
-CROWD: Final = 8  # callers that wait for a turn; fewer gain little by going together
+LOOP_TURN_S: Final = 0.001  # of work on the loop, before others get a turn: that costs microseconds
+MAX_CALLERS_PER_TURN: Final = 16  # callers that go on in one turn
+CROWD_CALLERS: Final = 8  # callers that wait for a turn; fewer gain little by going together
 
 # Held while a thread of a pool imports. A fork waits for it: the child would have the locks of
 # modules that are half imported, and no thread that finishes them.
@@ -94,7 +94,7 @@ class DecodePool:
         if self._turn_since is None:
             self._turn_since = now
             asyncio.get_running_loop().call_soon(self._turn_ends)
-        elif now - self._turn_since >= TURN_S:
+        elif now - self._turn_since >= LOOP_TURN_S:
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._turns.append(turn)
             await turn
@@ -105,8 +105,8 @@ class DecodePool:
         """
         now = time.perf_counter()
         if self._turn_since is not None:
-            is_short = now - self._turn_since < TURN_S
-            self._at_once = min(2 * self._at_once, MOST_AT_ONCE) if is_short else 1
+            is_short = now - self._turn_since < LOOP_TURN_S
+            self._at_once = min(2 * self._at_once, MAX_CALLERS_PER_TURN) if is_short else 1
         self._turn_since = now if self._turns else None
         for _ in range(min(self._at_once, len(self._turns))):
             turn = self._turns.popleft()
@@ -118,7 +118,7 @@ class DecodePool:
     @property
     def is_crowded(self) -> bool:
         """Whether so many wait for a turn that they had better go together."""
-        return len(self._turns) >= CROWD
+        return len(self._turns) >= CROWD_CALLERS
 
     async def run(self, work: Callable[[], T], *, inline: bool = False) -> T:
         """The result of `work`, done in a thread. Cancelling drops work that has not begun.

@@ -15,7 +15,7 @@ Kind: TypeAlias = Literal["memory", "local", "s3", "gcs", "azure", "http"]
 
 KIB: Final = 1 << 10
 MIB: Final = 1 << 20
-PART_BYTES: Final = 8 * MIB  # S3 wants 5 at least; 10 000 such parts are 84 GB
+UPLOAD_PART_BYTES: Final = 8 * MIB  # S3 wants 5 at least; 10 000 such parts are 84 GB
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class StoreProfile:
     is_plain_server: bool = False
     has_suffix_ranges: bool = True
     lists_in_order: bool = True
-    part_bytes: int = PART_BYTES
+    part_bytes: int = UPLOAD_PART_BYTES
     upload_buffer_bytes: int = 64 * MIB  # six parts under way, one in line, one being filled
     latency_s: float = 0.0
     span_bytes: int = 8 * MIB  # latency is microseconds: what one pool job decodes
@@ -98,8 +98,10 @@ _REMOTE_SCAN_GAP: Final = MIB  # 30 ms to the first byte x 60 MB/s of a stream i
 _REMOTE_REQUEST: Final = 8 * MIB  # 8 to 16 MiB once the connections are busy; GETs are billed
 _REMOTE_REQUESTS: Final = 128  # beyond it S3 gains little, and GCS and Azure lose
 _S3_REQUESTS: Final = 384  # a take of 376 requests at 30 ms: 106 ms with 256 at once, 85 with 384
-_GROUP: Final = 10  # obstore sends ten ranges of a call at once; the eleventh would wait
-_GROUP_RANGE: Final = 256 * KIB  # then the crossing that a group saves costs little of the whole
+_REMOTE_GROUP: Final = 10  # obstore sends ten ranges of a call at once; the eleventh would wait
+_REMOTE_GROUP_RANGE: Final = (
+    256 * KIB
+)  # then the crossing that a group saves costs little of the whole
 
 S3: Final = StoreProfile(
     kind="s3",
@@ -107,8 +109,8 @@ S3: Final = StoreProfile(
     scan_gap=_REMOTE_SCAN_GAP,
     max_request_bytes=_REMOTE_REQUEST,
     max_requests=_S3_REQUESTS,
-    group_size=_GROUP,
-    group_range_bytes=_GROUP_RANGE,
+    group_size=_REMOTE_GROUP,
+    group_range_bytes=_REMOTE_GROUP_RANGE,
     latency_s=0.03,
     span_bytes=16 * MIB,  # about 1 MiB a column of 16: bandwidth over latency
     ahead_bytes=128 * MIB,  # 100 ms at 1.3 GB/s, the most that was seen of a store
@@ -131,7 +133,7 @@ OBSTORE_MEMORY: Final = StoreProfile(
     scan_gap=64 * KIB,
     max_request_bytes=1 << 40,
     max_requests=64,
-    group_size=_GROUP,
+    group_size=_REMOTE_GROUP,
     group_range_bytes=1 << 40,
     is_remote=False,
     heeds_conditions=True,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-TEMPORARY: Final = ".tmp-"
+TEMPORARY_PREFIX: Final = ".tmp-"
 FIRST_KEYS: Final = 8  # of a folder; who looks for the latest version needs two of many
 # Temporary files of ours, and those of the Rust writers (name#1).
 _UNFINISHED: Final = re.compile(r"\A\.tmp-|#\d+\Z")
@@ -49,7 +49,9 @@ class NewFile:
     def __init__(self, path: str, is_durable: bool = True) -> None:
         self.path = path
         self._is_durable = is_durable
-        self._temporary = os.path.join(os.path.dirname(path), TEMPORARY + os.urandom(16).hex())
+        self._temporary = os.path.join(
+            os.path.dirname(path), TEMPORARY_PREFIX + os.urandom(16).hex()
+        )
         self._fd: int | None = None
         self._is_published = False
         self._is_synced = False  # all that was written
@@ -248,7 +250,7 @@ def _meta(key: str, about: os.stat_result) -> ObjectMeta:
 
 def _publish(path: str, fill: Callable[[int], None], *, if_absent: bool) -> None:
     folder = os.path.dirname(path)
-    temporary = os.path.join(folder, TEMPORARY + os.urandom(16).hex())
+    temporary = os.path.join(folder, TEMPORARY_PREFIX + os.urandom(16).hex())
     try:
         try:
             _write_new(temporary, fill)

@@ -1,4 +1,4 @@
-"""What a caller of the scheduler awaits: the buffers of its ranges."""
+"""Reads: the futures that callers of the scheduler await, with the buffers of their ranges."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from alance.format.plans import Extent
-    from alance.io.booking import Asked
+    from alance.io.booking import RangeRequest
     from alance.io.flights import Flight
 
 R = TypeVar("R")
 
-GATHERED_BYTES: Final = 1 << 20  # to copy more of pieces would hold the loop for a millisecond
-OTHERS_SHARE: Final = 1 / 8  # of a buffer that is kept as it came, needed by others alone
+GATHERED_BYTES: Final = 1 << 20  # more is copied in a thread: it would hold the loop for 1 ms
+# A part keeps a shared buffer as it came if at most this share of it was only for other reads.
+OTHERS_SHARE: Final = 1 / 8
 
 
 class Landed:
-    """Bytes of one object, as they were brought: buffers that begin anywhere, and may overlap."""
+    """Received bytes of one object: buffers at any offsets, which may overlap."""
 
     __slots__ = ("_begins", "_buffers", "_ends", "_file")
 
@@ -40,12 +41,12 @@ class Landed:
         self._file: _kernels.HeldFile | None = None
 
     def add(self, begin: int, buffer: memoryview) -> None:
-        """Bytes from `begin` on."""
+        """Add a buffer that begins at offset `begin` of the object."""
         self._begins.append(begin)
         self._buffers.append(buffer)
 
     def close(self) -> None:
-        """All is there: put it in order."""
+        """Sort the buffers once all have arrived, and drop those that add no bytes."""
         spans = sorted(zip(self._begins, self._buffers, strict=True), key=lambda span: span[0])
         self._begins, self._buffers, self._ends = [], [], []
         for begin, buffer in spans:
@@ -56,13 +57,13 @@ class Landed:
 
     @property
     def file(self) -> _kernels.HeldFile:
-        """The same for kernels."""
+        """The buffers, as kernels take them."""
         if self._file is None:
             self._file = _kernels.HeldFile(self._begins, self._buffers)
         return self._file
 
     def cut(self, start: int, stop: int) -> memoryview:
-        """Some of the bytes; a copy only where they are in several buffers."""
+        """Return a range of the object: a view, or a copy if it spans several buffers."""
         place = bisect_right(self._begins, start) - 1
         begin = self._begins[place]
         if self._ends[place] >= stop:
@@ -77,10 +78,11 @@ class Landed:
 
 
 class Held:
-    """What a read of pieces has brought, as it came: no copy.
+    """Result of `Scheduler.hold`: the bytes of pieces, not copied.
 
     Attributes:
-        contents: of pieces that were read by one call; None where the bytes are in the objects.
+        contents: for each `Pieces`, its buffer if one call read it; None if its bytes are in
+            buffers of the objects.
     """
 
     def __init__(self, contents: Sequence[memoryview | None], objects: dict[str, Landed]) -> None:
@@ -91,20 +93,20 @@ class Held:
     def reader(
         self, paths: Sequence[str], pieces: Callable[[], Pieces]
     ) -> Iterator[_kernels.Source]:
-        """Brings the bytes to the kernel that decodes them; see `Reader`."""
+        """Give the kernel that decodes the pieces a source of their bytes; see `Reader`."""
         nothing = Landed()
         files = [self._objects.get(path, nothing).file for path in paths]
         yield _kernels.HeldSource(files)
 
 
 class Read(asyncio.Future[Any]):
-    """The buffers of some ranges, in the order asked for; or what is `Held`.
+    """Future of the buffers of some ranges, in the order of the ranges, or of a `Held`.
 
     Args:
-        is_held: what was brought is given as it is, without making one buffer of pieces.
-        is_part: no call gives the bytes of pieces as one buffer: others of its objects follow. Of
-            requests that others share, it keeps what it has asked for, about.
-        takes: how many it is for; what it brings goes into the block cache.
+        is_held: give a `Held`, without copying pieces into one buffer.
+        is_part: do not copy pieces into one buffer, as more reads of these objects follow. Of a
+            request that serves other reads too, only about the own bytes are kept.
+        takes: number of takes that the read serves; 0 keeps its bytes out of the block cache.
     """
 
     def __init__(
@@ -123,15 +125,15 @@ class Read(asyncio.Future[Any]):
         self.recorder = recorder
         self.callers = trace.callers() if recorder is not None else ()
         self.answers: list[memoryview | None] = [None] * len(extents)
-        self.unplanned = 0  # objects of which it is not known yet who brings what
+        self.unplanned = 0  # objects whose flights are not booked yet
         self._extents = extents
         self.is_held = is_held
         self.is_part = is_part
         self.takes = takes
         self._objects: dict[str, Landed] = {}
-        self._others: set[asyncio.Future[Any]] = set()  # what brings bytes without a flight
+        self._others: set[asyncio.Future[Any]] = set()  # jobs that bring bytes without a flight
         self._missing: set[Flight] = set()
-        self._asked: dict[str, Sequence[tuple[int, int]]] = {}  # of a part, in order
+        self._part_spans: dict[str, Sequence[tuple[int, int]]] = {}  # of a part, in order
 
     def cancel(self, msg: object = None) -> bool:
         """Withdraw from the flights that are still under way."""
@@ -141,11 +143,11 @@ class Read(asyncio.Future[Any]):
         return super().cancel(msg)
 
     def bring(self, location: str, begin: int, buffer: memoryview) -> None:
-        """Bytes of an object are here."""
+        """Add received bytes of an object."""
         self._of(location).add(begin, buffer)
 
     def expect(self, flight: Flight) -> None:
-        """A flight brings bytes of an object."""
+        """Wait for a flight that brings some of the bytes."""
         if self.recorder is not None:
             flight.is_traced = True
         if flight.readers:
@@ -153,17 +155,18 @@ class Read(asyncio.Future[Any]):
         self._missing.add(flight)
         flight.readers.add(self)
 
-    def keep(self, location: str, asked: Asked) -> None:
-        """All that is asked of an object, of a part."""
-        self._asked[location] = coalesce(np.array((asked.starts, asked.stops)).T, 0).spans
+    def note_part(self, location: str, request: RangeRequest) -> None:
+        """Remember the spans that a part requests of an object."""
+        ranges = np.array((request.starts, request.stops)).T
+        self._part_spans[location] = coalesce(ranges, 0).spans
 
     @property
     def is_watched(self) -> bool:
-        """Whether a trace wants to know what is asked of flights: this one's, or one that joins."""
+        """True if a trace needs the ranges of flights: this read's, or that of one that joins."""
         return self.recorder is not None or bool(trace.active)
 
     def wait_for(self, other: asyncio.Future[R], bring: Callable[[R], None]) -> None:
-        """Another future brings something; it is cancelled with this one."""
+        """Wait for another future, which is cancelled with this one; `bring` takes its result."""
         self._others.add(other)
 
         def ended(done: asyncio.Future[R]) -> None:
@@ -183,9 +186,9 @@ class Read(asyncio.Future[Any]):
         other.add_done_callback(ended)
 
     def landed(self, flight: Flight) -> None:
-        """One of the flights is there."""
-        if self.is_part and (flight.is_shared or flight.is_kept):
-            # In turns of their own: what many share is cut by each of them.
+        """Take the bytes of a flight that has ended."""
+        if self.is_part and (flight.is_shared or flight.is_cached):
+            # In a turn of its own: each of many reads copies its share of the flight.
             self.get_loop().call_soon(self._take_share, flight)
         elif flight in self._missing:
             assert flight.buffer is not None
@@ -196,7 +199,7 @@ class Read(asyncio.Future[Any]):
         if flight in self._missing:
             assert flight.buffer is not None
             location = flight.lane.store.root + flight.path
-            self._take(flight, location, _shares(flight, flight.buffer, self._asked[location]))
+            self._take(flight, location, _shares(flight, flight.buffer, self._part_spans[location]))
 
     def _take(self, flight: Flight, location: str, spans: Sequence[tuple[int, memoryview]]) -> None:
         self._missing.discard(flight)
@@ -205,13 +208,13 @@ class Read(asyncio.Future[Any]):
         self.finish_if_complete()
 
     def failed(self, error: BaseException) -> None:
-        """One of the flights failed: so does the read."""
+        """Fail with the error of a flight, and withdraw from the others."""
         if not self.done():
             self._withdraw()
             self.set_exception(error)
 
     def finish_if_complete(self) -> None:
-        """Give the buffers if nothing is missing."""
+        """Set the result if no bytes are missing."""
         if self._missing or self.unplanned or self._others or self.done():
             return
         objects, answers = self._objects, self.answers
@@ -221,24 +224,24 @@ class Read(asyncio.Future[Any]):
         if self.is_held:
             self.set_result(Held(answers, objects))
             return
-        left = [
+        unanswered = [
             (number, extent)
             for number, extent in enumerate(self._extents)
             if answers[number] is None
         ]
 
-        def answered() -> None:
-            for number, extent in left:
+        def answer() -> None:
+            for number, extent in unanswered:
                 answers[number] = _cut(extent, objects)
 
-        pieces = [extent for _, extent in left if isinstance(extent, Pieces)]
+        pieces = [extent for _, extent in unanswered if isinstance(extent, Pieces)]
         if sum([own.num_bytes for own in pieces]) > GATHERED_BYTES:
-            job = in_thread(threads.executor(), answered, self.get_loop())
+            job = in_thread(threads.executor(), answer, self.get_loop())
             self.wait_for(job, lambda _: None)
             return
         try:
-            answered()
-        except Exception as error:  # no memory: who else waits for these flights goes on
+            answer()
+        except Exception as error:  # no memory: other reads of these flights go on
             self.failed(error)
             return
         self.set_result(answers)
@@ -262,17 +265,19 @@ class Read(asyncio.Future[Any]):
 
 
 def _shares(
-    flight: Flight, buffer: memoryview, asked: Sequence[tuple[int, int]]
+    flight: Flight, buffer: memoryview, own_spans: Sequence[tuple[int, int]]
 ) -> Sequence[tuple[int, memoryview]]:
-    """What a read keeps of a flight's bytes: copies where most of them are for others.
+    """Return the buffers that a read keeps of a flight, each with its offset.
+
+    These are copies if more than `OTHERS_SHARE` of the flight is only for other reads.
 
     Args:
-        asked: what it asked for of the object: spans that ascend and are apart.
+        own_spans: spans of the object that the read asks for, ascending and apart.
     """
     first, last = flight.start, flight.stop
-    place = max(0, bisect_right(asked, (first,)) - 1)  # of the last span that begins before it
-    end = bisect_left(asked, (last,))
-    inside = [(max(start, first), min(stop, last)) for start, stop in asked[place:end]]
+    place = max(0, bisect_right(own_spans, (first,)) - 1)  # of the last span that begins before it
+    end = bisect_left(own_spans, (last,))
+    inside = [(max(start, first), min(stop, last)) for start, stop in own_spans[place:end]]
     ranges = [(start, stop) for start, stop in inside if start < stop]
     spans = coalesce(ranges, flight.lane.store.profile.take_gap).spans
     if sum([stop - start for start, stop in spans]) >= (1 - OTHERS_SHARE) * flight.num_bytes:
@@ -283,7 +288,7 @@ def _shares(
 
 
 def _cut(extent: Extent, objects: dict[str, Landed]) -> memoryview:
-    """The bytes of an extent."""
+    """Return the bytes of an extent."""
     if isinstance(extent, Pieces):
         return _gathered(extent, objects)
     path, start, stop = extent
@@ -291,7 +296,7 @@ def _cut(extent: Extent, objects: dict[str, Landed]) -> memoryview:
 
 
 def _gathered(pieces: Pieces, objects: dict[str, Landed]) -> memoryview:
-    """The bytes of pieces as one buffer; a view where they are one piece of one object."""
+    """Return the bytes of pieces as one buffer; a view if there is only one piece."""
     if len(pieces.starts) == 1 and len(pieces.paths) == 1 and pieces.num_bytes:
         return objects[pieces.path].cut(pieces.start, pieces.stop)
     nothing = Landed()

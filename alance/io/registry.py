@@ -57,8 +57,8 @@ WRITE_RETRIES: Final = 6
 WRITE_RETRY_S: Final = 180.0
 
 # What a session keeps open for tables that it may open again; connections are most of its cost.
-KEPT_STORES: Final = 32
-IDLE_S: Final = 600.0
+MAX_OPEN_STORES: Final = 32
+STORE_IDLE_S: Final = 600.0
 
 _NUMBERED: Final = re.compile(r"(.*?)(?:#(\d+))?/")  # a root: without its number, its number
 
@@ -238,7 +238,10 @@ class StoreRegistry:
         self.numbers[plain] = max(number, self.numbers.get(plain, 0))
         self._kept.pop(store.root, None)
         self._kept[store.root] = (store, now)
-        while len(self._kept) > KEPT_STORES or now - next(iter(self._kept.values()))[1] > IDLE_S:
+        while (
+            len(self._kept) > MAX_OPEN_STORES
+            or now - next(iter(self._kept.values()))[1] > STORE_IDLE_S
+        ):
             self._kept.popitem(last=False)
         return store
 
@@ -256,7 +259,7 @@ class StoreRegistry:
             return self._keep(opened), inside
 
     def _wrap(self, store: object, limits: TimeLimits) -> Store:
-        for kind, (scheme, suited) in _GIVEN.items():
+        for kind, (scheme, suited) in _ADOPTED_KINDS.items():
             if isinstance(store, getattr(obstore_stores, kind)):
                 config = getattr(store, "config", None) or {}
                 name = config.get("bucket") or config.get("container_name") or "store"
@@ -285,7 +288,7 @@ def _of_client(
 
 
 # The root's scheme, and the profile, of store objects that users give.
-_GIVEN: Final[Mapping[str, tuple[str, StoreProfile]]] = {
+_ADOPTED_KINDS: Final[Mapping[str, tuple[str, StoreProfile]]] = {
     "S3Store": ("s3", profile.S3),
     "GCSStore": ("gs", profile.GCS),
     "AzureStore": ("az", profile.AZURE),
@@ -339,7 +342,7 @@ def _objects(
 ) -> tuple[ObjectStore, StoreProfile]:
     writes = for_writes is not None
     config: Config = {**(for_writes or {}), **dict(options.config)}
-    usual_client = limits.writing(profile.PART_BYTES) if writes else limits.reading()
+    usual_client = limits.writing(profile.UPLOAD_PART_BYTES) if writes else limits.reading()
     client: Config = {**usual_client, **dict(options.client)}
     if options.headers:
         client["default_headers"] = dict(options.headers)

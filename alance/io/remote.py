@@ -22,7 +22,7 @@ from alance.io.limits import Limit, TimeLimits, outlasted
 from alance.io.remote_list import LOOK_S, check_level, list_objects
 from alance.io.resilience import Retries
 from alance.io.store import (
-    PUTS_AT_ONCE,
+    MAX_PUTS,
     ObjectMeta,
     check_spans,
     check_tag,
@@ -342,7 +342,7 @@ class RemoteStore:
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
         """Write objects, a PUT each."""
-        await each(lambda pair: self.put(*pair), objects, at_once=PUTS_AT_ONCE)
+        await each(lambda pair: self.put(*pair), objects, at_once=MAX_PUTS)
 
     def open_upload(
         self, path: str, *, size_hint: int | None = None, durable: bool = True

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 LIST_CHUNK: Final = 100  # objects a crossing; the page behind it has up to 1000
 LOOK_S: Final = 5.0  # names of a folder that take longer are looked at; a page takes 0.05
-MAX_NAMES: Final = 2_000_000  # of a folder: half a gigabyte
+MAX_FOLDER_NAMES: Final = 2_000_000  # of a folder: half a gigabyte
 _NO_LISTING: Final = frozenset({400, 405, 501})  # plain HTTP servers say so to PROPFIND
 
 
@@ -116,8 +116,8 @@ async def check_level(
                 return
             name = meta.path[start:].partition("/")[0]
             count, last = count + (name != last), name
-            if count > MAX_NAMES:
-                raise StoreError(f"{where}: the folder has more than {MAX_NAMES} names")
+            if count > MAX_FOLDER_NAMES:
+                raise StoreError(f"{where}: the folder has more than {MAX_FOLDER_NAMES} names")
 
 
 class _Rounds:

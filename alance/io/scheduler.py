@@ -1,8 +1,8 @@
-"""The scheduler of a session: what all its callers ask for at once, in few requests.
+"""The scheduler of a session: merges the reads of all its callers into few requests.
 
 Ranges of all plans, columns, files and callers are collected until the loop's next turn, then
 de-duplicated and merged for each object, and sent. A range that a request under way covers joins
-that request. What a local page cache or memory has is answered at once.
+that request. Bytes in memory or in the local page cache are returned at once.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from alance.io import trace
 from alance.io.blocks import BlockCache
 from alance.io.booking import book, from_blocks
 from alance.io.budget import Budget
-from alance.io.files import FILES_AT_ONCE
+from alance.io.files import MAX_FILES_PER_READ
 from alance.io.flights import Lane
 from alance.io.futures import done, failed
-from alance.io.inline import SMALL_BYTES, Note, at_hand, read_many, sort_out
+from alance.io.inline import SMALL_OBJECT_BYTES, Note, at_hand, read_many, sort_out
 from alance.io.observing import Reading
 from alance.io.reads import Held, Read
-from alance.io.registry import KEPT_STORES
+from alance.io.registry import MAX_OPEN_STORES
 from alance.io.store import ObjectMeta
 
 if TYPE_CHECKING:
@@ -39,30 +39,35 @@ if TYPE_CHECKING:
 
     from alance import _kernels
     from alance.format.plans import Extent, Pieces, Reader
-    from alance.io.booking import Asked
+    from alance.io.booking import RangeRequest
     from alance.io.inline import ObjectRanges
     from alance.io.registry import StoreRegistry
     from alance.io.speed import Speed
     from alance.io.store import PieceSource, Store
 
-CROWD: Final = 8  # takes that wait: their rows are likely near each other
-PLAN_SECONDS: Final = 0.004  # of planning in one turn of the loop
+# Takes that wait at the same time: from this number on their rows are likely near each other, so
+# whole blocks are read.
+CROWD_TAKES: Final = 8
+PLANNING_TURN_S: Final = 0.004  # planning longer than this continues in the loop's next turn
 
 R = TypeVar("R")
 
 
 class Scheduler:
-    """Reads of one event loop.
+    """All reads of one session, for one event loop.
 
     Args:
         registry: finds the store of a location.
-        max_requests: requests under way to one store; None: what suits its kind.
-        io_buffer_bytes: bytes under way to one store; the room of takes.
-        block_cache_bytes: what takes ask of remote stores is kept up to this size.
+        max_requests: upper bound of requests under way to one store. None stands for the bound
+            in the profile of the store.
+        io_buffer_bytes: upper bound of bytes under way to one store, and the budget that large
+            takes share.
+        block_cache_bytes: size of the block cache, which keeps bytes that takes of remote stores
+            have read.
 
     Attributes:
-        blocks: what takes have read.
-        room: for large takes: what they read ahead, and their output.
+        blocks: the block cache.
+        budget: memory of large takes: the bytes that they read ahead, and their output.
     """
 
     def __init__(
@@ -80,7 +85,7 @@ class Scheduler:
         self.budget = Budget(io_buffer_bytes)
         self._num_takes = 0
         self._lanes: dict[str, Lane] = {}
-        self._pending: dict[tuple[str, bool], list[Asked]] = {}
+        self._pending: dict[tuple[str, bool], list[RangeRequest]] = {}  # by location and `bulk`
         self._reads: set[Read] = set()
         self._calls: set[asyncio.Future[Any]] = set()
         self._planned: asyncio.Handle | None = None
@@ -94,22 +99,21 @@ class Scheduler:
         bulk: bool = False,
         takes: int = 0,
     ) -> asyncio.Future[Sequence[memoryview]]:
-        """Bytes of objects, in the order of `ranges`, read-only. Begins at once.
+        """Start reading ranges of objects.
 
-        Pieces are answered by one buffer.
-
-        Cancelling the future withdraws from its requests; those that nobody else waits for are
-        dropped.
+        The future gives read-only buffers in the order of `ranges`; a `Pieces` is answered by one
+        buffer. Cancelling the future withdraws it from its requests. A request that no other read
+        waits for is dropped.
 
         Args:
-            reason: what for, in traces.
+            reason: purpose of the read, as traces show it.
             bulk: merge over the wider gaps of scans.
-            takes: how many it is for; what these ask for is kept in the block cache, which is
-                asked first.
+            takes: number of takes that the read serves. If it is not zero, the block cache is
+                looked up first and keeps the bytes that are read.
 
         Raises:
-            CorruptFileError: (in the future) no range, or one beyond the object's end.
-            NotFoundError, StoreError: (in the future) of the store.
+            CorruptFileError: (in the future) a range is invalid or ends beyond its object.
+            NotFoundError, StoreError: (in the future) the store failed.
             InvalidInputError: the session is closed.
         """
         self._check_open()
@@ -124,12 +128,12 @@ class Scheduler:
         return self.send(ranges, reason=reason, bulk=bulk, takes=takes)
 
     def at_hand(self, ranges: Sequence[Extent], *, reason: str) -> Sequence[memoryview] | None:
-        """What `read` gives, where memory or the page cache has all of it, without a future.
+        """Return the buffers of `read` if memory or the page cache has all bytes.
 
-        None: something is to be waited for; `send` for it.
+        Returns None if some bytes have to be waited for; call `send` then.
 
         Raises:
-            CorruptFileError, NotFoundError, StoreError: of the store.
+            CorruptFileError, NotFoundError, StoreError: the store failed.
             InvalidInputError: the session is closed.
         """
         self._check_open()
@@ -143,7 +147,7 @@ class Scheduler:
         bulk: bool = False,
         takes: int = 0,
     ) -> asyncio.Future[Sequence[memoryview]]:
-        """Like `read`, without a look at what is at hand."""
+        """Start reading like `read`, without trying `at_hand` first."""
         read = Read(ranges, reason, trace.current(), asyncio.get_running_loop(), takes=takes)
         return self._started(read, ranges, bulk=bulk)
 
@@ -155,12 +159,15 @@ class Scheduler:
         takes: int = 0,
         is_part: bool = False,
     ) -> asyncio.Future[Held]:
-        """Like `read`: the bytes of pieces as they come, for kernels that decode them, without a
-        copy in between.
+        """Start reading pieces for kernels that decode them; the bytes are not copied.
 
         Args:
-            takes: as of `read`.
-            is_part: none of them by a buffer of its own.
+            reason, takes: as for `read`.
+            is_part: do not copy the pieces into one buffer; more reads of these objects follow.
+
+        Raises:
+            CorruptFileError, NotFoundError, StoreError: (in the future) as for `read`.
+            InvalidInputError: the session is closed.
         """
         loop = asyncio.get_running_loop()
         self._check_open()
@@ -176,7 +183,7 @@ class Scheduler:
         return self._started(read, pieces, bulk=False)
 
     def can_keep(self, num_bytes: int) -> bool:
-        """Whether the block cache has room for what a take reads."""
+        """True if the block cache is large enough for a take of `num_bytes`."""
         return 0 < num_bytes <= self.blocks.max_bytes
 
     def _started(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> Read:
@@ -185,20 +192,23 @@ class Scheduler:
         return read
 
     def reader(self, locations: Collection[str], reason: str) -> Reader | None:
-        """What brings bytes of objects to the kernel that decodes them, in its thread; None where
-        one of them is in a store that has to be waited for.
+        """Return a reader that fetches bytes in the thread of the kernel that decodes them.
 
-        Reads go into the trace of the caller of this.
+        The reads appear in the trace of the caller of this method.
+
+        Returns None if there are more than `MAX_FILES_PER_READ` objects, or if the store of one of
+        them cannot be read without the event loop.
         """
         self._check_open()
-        if len(locations) > FILES_AT_ONCE:
+        if len(locations) > MAX_FILES_PER_READ:
             return None
         pieces_of, paths_inside = self._registry.piece_reader(list(locations))
         if pieces_of is None:
             return None
         inside = dict(zip(locations, paths_inside, strict=True))
         note = Note.of_caller(reason)
-        # Columns of the same rows share a source. A thread has its own: a source has one place.
+        # Columns of the same rows share a source. Each thread has its own, as a source holds the
+        # state of one read.
         sources: dict[tuple[int, int], tuple[Sequence[str], PieceSource]] = {}
 
         @contextmanager
@@ -220,55 +230,61 @@ class Scheduler:
         self._reads.discard(own)
 
     def _begin(self, read: Read, extents: Sequence[Extent], *, bulk: bool) -> None:
-        """Send for many small objects, and put the rest on the list of this turn."""
-        later: list[tuple[str, Asked]] = []
-        many: dict[Store, list[tuple[str, ObjectRanges]]] = {}  # small objects of a store
+        """Read many small objects in jobs of threads; queue the rest for `_plan`."""
+        queued: list[tuple[str, RangeRequest]] = []
+        small: dict[Store, list[tuple[str, ObjectRanges]]] = {}
         try:
             by_object = sort_out(extents, read, self._registry)
             if read.takes and not self.can_keep(sum(own.num_bytes for own in by_object.values())):
                 read.takes = 0
             for location, ranges in by_object.items():
                 store, path = self._registry.resolve(location)
-                if store.pieces is not None and ranges.num_bytes <= SMALL_BYTES:
-                    many.setdefault(store, []).append((path, ranges))
+                if store.pieces is not None and ranges.num_bytes <= SMALL_OBJECT_BYTES:
+                    small.setdefault(store, []).append((path, ranges))
                     continue
-                own = ranges.asked(read)
+                own = ranges.request(read)
                 if read.is_part:
-                    read.keep(location, own)
-                asked: Asked | None = own
+                    read.note_part(location, own)
+                request: RangeRequest | None = own
                 if read.takes and store.profile.is_remote:
-                    asked = from_blocks(self.blocks, location, own)
-                if asked is not None:
-                    later.append((location, asked))
-            for store, objects in many.items():
-                if store.pieces is None or len(objects) == 1:  # as others may ask for the same
-                    later += [(store.root + path, own.asked(read)) for path, own in objects]
+                    request = from_blocks(self.blocks, location, own)
+                if request is not None:
+                    queued.append((location, request))
+            for store, objects in small.items():
+                if store.pieces is None or len(objects) == 1:
+                    # `_plan` lets other reads of this turn share the request.
+                    queued += [(store.root + path, own.request(read)) for path, own in objects]
                     continue
                 gap = store.profile.scan_gap if bulk else store.profile.take_gap
                 read_many(store, store.pieces, objects, read, gap)
         except Exception as error:
             read.failed(error)
             return
-        if not later:
+        if not queued:
             read.finish_if_complete()
             if read.done():
                 return
-        for location, asked in later:
+        for location, request in queued:
             read.unplanned += 1
-            self._pending.setdefault((location, bulk), []).append(asked)
+            self._pending.setdefault((location, bulk), []).append(request)
         self._num_takes += read.takes
         self._reads.add(read)
         read.add_done_callback(self._ended)
-        if self._planned is None and later:
+        if self._planned is None and queued:
             self._planned = read.get_loop().call_soon(self._plan)
 
     async def read_tail(
         self, location: str, num_bytes: int, *, size: int | None = None, reason: str = ""
     ) -> tuple[memoryview, int]:
-        """The last bytes of an object (all of a smaller one), and its size. One request.
+        """Read the last bytes of an object, or the whole of a smaller object.
+
+        Cost: one request.
 
         Args:
-            size: the object's size where it is known; without it, Azure costs a second request.
+            size: the object's size if known. Without it, Azure needs a second request.
+
+        Returns:
+            The bytes, and the object's size.
         """
         store, path = self._resolve(location)
         return await self._traced(
@@ -282,22 +298,26 @@ class Scheduler:
     async def read_all(
         self, location: str, *, e_tag: str | None = None, reason: str = ""
     ) -> memoryview:
-        """A whole object, in one request; by its tag, if one is given, as for `Store.get`."""
+        """Read a whole object in one request.
+
+        Args:
+            e_tag: expected entity tag, as for `Store.get`.
+        """
         store, path = self._resolve(location)
         get = partial(store.get, path, e_tag=e_tag)
         return await self._traced(get, "get", location, reason, len)
 
     async def size(self, location: str, *, reason: str = "") -> int:
-        """Bytes of an object. One request."""
+        """Return the size of an object in bytes. Cost: one request."""
         store, path = self._resolve(location)
         return await self._traced(lambda: store.size(path), "head", location, reason, lambda _: 0)
 
     async def list(
         self, location: str, *, start_after: str | None = None, reason: str = ""
     ) -> AsyncIterator[ObjectMeta]:
-        """Objects under a folder, as for `Store.list`, with locations for paths.
+        """List the objects under a folder, as `Store.list`; each `path` is a location.
 
-        Stopping after the first one costs one request; close the iterator then.
+        Stopping after the first object costs one request; close the iterator then.
         """
         store, path = self._resolve(location)
         _, after = (None, None) if start_after is None else self._resolve(start_after)
@@ -318,9 +338,9 @@ class Scheduler:
     async def list_level(
         self, location: str, *, reason: str = ""
     ) -> tuple[Sequence[str], Sequence[str]]:
-        """Locations of the folders directly under a folder, and of the objects; sorted.
+        """List the direct children of a folder: locations of folders, and of objects; each sorted.
 
-        One request, or one a page.
+        Cost: one request a page of the listing.
         """
         store, path = self._resolve(location)
         folders, objects = await self._traced(
@@ -330,11 +350,11 @@ class Scheduler:
 
     @property
     def block_bytes(self) -> int:
-        """Bytes that the block cache holds."""
+        """Bytes in the block cache."""
         return self.blocks.num_bytes
 
     def readings(self) -> Iterator[Reading]:
-        """Queues of the stores, what the block cache did and holds, and what large takes hold."""
+        """Readings of the lanes, the block cache, and the memory of large takes."""
         for lane in list(self._lanes.values()):
             yield from lane.readings()
         yield Reading("block_cache_hits_total", "", self.blocks.hits)
@@ -343,11 +363,11 @@ class Scheduler:
         yield Reading("take_bytes", "", self.budget.num_taken)
 
     def speed(self, location: str) -> Speed:
-        """How fast an object's store is, as far as was seen."""
+        """Return the measured speed of the store of an object."""
         return self._lane(self._resolve(location)[0]).speed
 
     async def aclose(self) -> None:
-        """Cancel all reads and requests, and wait until they are gone."""
+        """Cancel all reads and requests, and wait for the requests to end."""
         self._closed = True
         for read in list(self._reads):
             read.cancel()
@@ -356,11 +376,11 @@ class Scheduler:
             self._planned = None
         self._pending.clear()
         calls = [call.future for lane in self._lanes.values() for call in lane.calls]
-        left = [*self._calls, *(future for future in calls if future is not None)]
-        for future in left:
+        under_way = [*self._calls, *(future for future in calls if future is not None)]
+        for future in under_way:
             future.cancel()
-        if left:
-            await asyncio.gather(*left, return_exceptions=True)
+        if under_way:
+            await asyncio.gather(*under_way, return_exceptions=True)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -374,27 +394,28 @@ class Scheduler:
         lane = self._lanes.get(store.root)
         if lane is None:
             idle = [root for root, other in self._lanes.items() if other.is_idle]
-            for root in idle[: max(0, len(self._lanes) + 1 - KEPT_STORES)]:
-                del self._lanes[root]  # else stores would stay, one for each set of credentials
+            for root in idle[: max(0, len(self._lanes) + 1 - MAX_OPEN_STORES)]:
+                # Else the lanes would keep a store alive for each set of credentials.
+                del self._lanes[root]
             limit = self._max_requests or store.profile.max_requests
             lane = self._lanes[store.root] = Lane(store, limit, self._io_buffer_bytes, self.blocks)
         return lane
 
     def _plan(self) -> None:
-        """All that was asked for in this turn of the loop: join, merge, send.
+        """Join, merge and send the requests of this turn of the loop.
 
-        Objects are planned one after the other; what takes long goes on in the next turn.
+        Objects are planned in turn. After `PLANNING_TURN_S` the rest waits for the next turn.
         """
         self._planned = None
-        deadline = trace.now() + PLAN_SECONDS
+        deadline = trace.now() + PLANNING_TURN_S
         while self._pending:
             location, bulk = next(iter(self._pending))
-            asked = self._pending.pop((location, bulk))
-            live = [own for own in asked if not own.read.done()]
+            requests = self._pending.pop((location, bulk))
+            live = [own for own in requests if not own.read.done()]
             try:
                 store, path = self._registry.resolve(location)
                 lane = self._lane(store)
-                book(lane, path, live, bulk=bulk, crowded=self._num_takes >= CROWD)
+                book(lane, path, live, bulk=bulk, crowded=self._num_takes >= CROWD_TAKES)
                 for own in live:
                     own.read.unplanned -= 1
                     own.read.finish_if_complete()
@@ -414,7 +435,12 @@ class Scheduler:
         reason: str,
         num_bytes: Callable[[R], int],
     ) -> R:
-        """The result of a call to a store, recorded; cancelled when the scheduler is closed."""
+        """Await a call to a store and record it. `aclose` cancels the call.
+
+        Args:
+            start: begins the call.
+            num_bytes: bytes received, by the result.
+        """
         with trace.noting() as notes:
             future = asyncio.ensure_future(start())
         self._calls.add(future)

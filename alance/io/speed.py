@@ -12,15 +12,17 @@ SHORT_BYTES: Final = 256 << 10  # a call of so few bytes takes about as long as 
 LONG_BYTES: Final = 1 << 20
 LATENCY_S: Final = 0.030  # of a store that nothing is known of
 BANDWIDTH: Final = 256 << 20  # the same, in bytes a second
-MOST_BANDWIDTH: Final = 1 << 30  # about the most that was seen of a store
-LEAST_S: Final = 0.005  # the loop may be late by as much
-MEMORY: Final = 16  # how many calls it takes to forget a fast one
+MAX_BANDWIDTH: Final = 1 << 30  # about the most that was seen of a store
+MIN_TRANSFER_S: Final = 0.005  # the loop may be late by as much
+FORGET_CALLS: Final = 16  # how many calls it takes to forget a fast one
 BURST_BYTES: Final = 4 << 20  # fewer are there too soon to tell
-LARGE_BYTES: Final = 64 << 10  # of a request: then it is the bytes that take the time
+LARGE_REQUEST_BYTES: Final = 64 << 10  # of a request: then it is the bytes that take the time
 # What one more request of many costs: 0.1 ms of processor time, its share of the latency of those
 # that are under way at once, and a bill. With less, fast stores would get more requests.
 REQUEST_S: Final = 0.0004
-LEAST_GAP: Final = 16 << 10  # narrower ones would be many: they cost requests and save few bytes
+MIN_GAP_BYTES: Final = (
+    16 << 10
+)  # narrower ones would be many: they cost requests and save few bytes
 
 
 class Speed:
@@ -53,14 +55,14 @@ class Speed:
             if not self._knows_latency or seconds < self.latency:
                 self.latency, self._knows_latency = seconds, True
             else:
-                self.latency += (min(seconds, 2 * self.latency) - self.latency) / MEMORY
+                self.latency += (min(seconds, 2 * self.latency) - self.latency) / FORGET_CALLS
         elif num_bytes >= LONG_BYTES:
             moved = self.landed - landed_before
-            rate = min(MOST_BANDWIDTH, moved / max(LEAST_S, seconds - self.latency))
+            rate = min(MAX_BANDWIDTH, moved / max(MIN_TRANSFER_S, seconds - self.latency))
             if not self._knows_bandwidth or rate > self.bandwidth:
                 self.bandwidth, self._knows_bandwidth = rate, True
             else:
-                self.bandwidth += (rate - self.bandwidth) / MEMORY
+                self.bandwidth += (rate - self.bandwidth) / FORGET_CALLS
 
 
 class Burst:
@@ -120,17 +122,17 @@ class Rate:
         """
         if not burst.tells or burst.num_bytes < BURST_BYTES:
             return
-        seen = burst.num_bytes / max(LEAST_S, burst.ended - burst.begun - latency_s)
+        seen = burst.num_bytes / max(MIN_TRANSFER_S, burst.ended - burst.begun - latency_s)
         if seen > self.bandwidth > 0:
             self.bandwidth = seen
-        elif burst.num_bytes >= LARGE_BYTES * burst.num_requests:
+        elif burst.num_bytes >= LARGE_REQUEST_BYTES * burst.num_requests:
             self.bandwidth = (seen + (self.bandwidth or seen)) / 2
 
     def gap(self, most: int) -> int:
         """Bytes that may be read in vain to save a request: what comes in the time it costs."""
         if not self.bandwidth:
             return most
-        return min(most, max(LEAST_GAP, int(REQUEST_S * self.bandwidth)))
+        return min(most, max(MIN_GAP_BYTES, int(REQUEST_S * self.bandwidth)))
 
 
 _RATES: Final[WeakKeyDictionary[Store, Rate]] = WeakKeyDictionary()

@@ -42,9 +42,11 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
 Body: TypeAlias = bytes | bytearray | memoryview
 Names: TypeAlias = list[str]  # `list` itself is a method of the stores
-PUTS_AT_ONCE: Final = 64  # of objects that are put together
+MAX_PUTS: Final = 64  # of objects that are put together
 
-MAX_WHOLE_BYTES: Final = 2 << 30  # the limit of protobuf; manifests have some 100 bytes a fragment
+MAX_METADATA_BYTES: Final = (
+    2 << 30
+)  # the limit of protobuf; manifests have some 100 bytes a fragment
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +242,12 @@ async def put_each(store: Store, objects: Sequence[tuple[str, Body]], *, if_abse
 
 
 # A root has a number where a bucket was opened with several options.
-_NUMBER: Final = re.compile(r"^([^/]*//[^/]*)#\d+/")
+_ROOT_NUMBER: Final = re.compile(r"^([^/]*//[^/]*)#\d+/")
 
 
 def without_number(location: str) -> str:
     """A location, or a root, as a URI has it."""
-    return _NUMBER.sub(r"\1/", location)
+    return _ROOT_NUMBER.sub(r"\1/", location)
 
 
 def check_spans(where: str, ranges: Sequence[Span]) -> None:
@@ -281,9 +283,9 @@ def check_whole(where: str, num_bytes: int) -> None:
     Raises:
         CorruptFileError: larger than any protobuf message, and so than any object of that kind.
     """
-    if num_bytes > MAX_WHOLE_BYTES:
+    if num_bytes > MAX_METADATA_BYTES:
         raise CorruptFileError(
-            f"{where}: {num_bytes} bytes; no object of metadata has more than {MAX_WHOLE_BYTES}"
+            f"{where}: {num_bytes} bytes; no object of metadata has more than {MAX_METADATA_BYTES}"
         )
 
 

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-SMALL_BYTES: Final = 256 << 10  # smaller buffers are copied together, larger ones are never copied
-BLOCK_BYTES: Final = 1 << 20  # of what is copied together
+COPIED_WRITE_BYTES: Final = (
+    256 << 10
+)  # smaller buffers are copied together, larger ones are never copied
+WRITE_BLOCK_BYTES: Final = 1 << 20  # of what is copied together
 FINISH_S: Final = 600.0  # for the last parts and what makes them an object; retries included
 ABORT_S: Final = 60.0
 
@@ -151,12 +153,12 @@ class Upload(ABC):
         """Append to the pieces; small ones by way of a block."""
         self.num_bytes += len(view)
         self._hold(len(view))
-        if len(view) >= SMALL_BYTES:
+        if len(view) >= COPIED_WRITE_BYTES:
             self._end_block()
             self._pieces.append(view)
             return
         self._block += view
-        if len(self._block) >= BLOCK_BYTES:
+        if len(self._block) >= WRITE_BLOCK_BYTES:
             self._end_block()
 
     def _end_block(self) -> None:

@@ -15,7 +15,7 @@ from alance.io.upload import Upload
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-JOB_BYTES: Final = 2 << 20  # a hop to the pool costs 100 us, the writing of 2 MiB 2 ms
+WRITE_JOB_BYTES: Final = 2 << 20  # a hop to the pool costs 100 us, the writing of 2 MiB 2 ms
 
 
 class LocalUpload(Upload):
@@ -44,7 +44,7 @@ class LocalUpload(Upload):
         self._in_job = 0
 
     async def _advance(self) -> None:
-        if self.held_bytes - self._in_job < JOB_BYTES:
+        if self.held_bytes - self._in_job < WRITE_JOB_BYTES:
             return
         await self._ended()
         self._end_block()

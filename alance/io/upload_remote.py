@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from alance.io.remote import ObjectStore, RemoteStore
 
-BEGINNINGS: Final = 3  # of an upload; obstore does not send that request again by itself
+MAX_BEGINNINGS: Final = 3  # of an upload; obstore does not send that request again by itself
 MAX_PARTS: Final = 10_000  # of S3 and GCS; Azure takes 50 000 blocks
 MIB: Final = 1 << 20
 
@@ -124,7 +124,7 @@ class RemoteUpload(Upload):
         """Hand over a piece by which the upload may begin; begin it again where that fails."""
         pieces = self._first[-1:]
         until = asyncio.get_running_loop().time() + self._store.limits.whole()
-        for attempt in range(1, BEGINNINGS + 1):
+        for attempt in range(1, MAX_BEGINNINGS + 1):
             assert self._writer is not None
             try:
                 for piece in pieces:
@@ -133,7 +133,7 @@ class RemoteUpload(Upload):
             except AccessError:
                 raise
             except StoreError:
-                if attempt == BEGINNINGS or asyncio.get_running_loop().time() > until:
+                if attempt == MAX_BEGINNINGS or asyncio.get_running_loop().time() > until:
                     raise
             pieces = self._first
             self._begin()

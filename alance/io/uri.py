@@ -56,12 +56,12 @@ def parse_uri(uri: str | os.PathLike[str]) -> Address:
     scheme = scheme.lower()
     if scheme in _REFUSED:
         raise UnsupportedError(f"uri {text!r}: {_REFUSED[scheme]}")
-    if scheme not in _SCHEMES:
+    if scheme not in _PARSERS:
         raise InvalidInputError(
-            f"uri {text!r}: scheme {scheme!r} is not known; expected one of {', '.join(_SCHEMES)}, "
+            f"uri {text!r}: scheme {scheme!r} is not known; expected one of {', '.join(_PARSERS)}, "
             f"or a local path"
         )
-    return _SCHEMES[scheme](scheme, rest)
+    return _PARSERS[scheme](scheme, rest)
 
 
 def join(*segments: str) -> str:
@@ -151,7 +151,7 @@ def _http(scheme: str, rest: str) -> Address:
     return Address("http", f"{scheme}://{parts.netloc}/", clean_path(unquote(parts.path)))
 
 
-_SCHEMES: Final[Mapping[str, Callable[[str, str], Address]]] = {
+_PARSERS: Final[Mapping[str, Callable[[str, str], Address]]] = {
     "s3": _bucket("s3"),
     "s3a": _bucket("s3"),
     "gs": _bucket("gcs"),

@@ -132,7 +132,7 @@ async def test_credentials_are_renewed_before_they_expire(monkeypatch: pytest.Mo
     asked = Asked()
     renewed = Renewed("s3", asked)
     first = await renewed()
-    now += 3600 - credentials.RENEW_S - 10
+    now += 3600 - credentials.RENEW_BEFORE_S - 10
     assert await renewed() == first
     now += 20
     assert (await renewed())["access_key_id"] == "AKID2"
@@ -205,7 +205,7 @@ async def test_a_provider_that_exits_ends_no_loop(
 async def test_a_function_that_never_answers_is_called_once_and_keeps_no_thread_from_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(credentials, "ANSWER_S", 0.01)
+    monkeypatch.setattr(credentials, "PROVIDER_ANSWER_S", 0.01)
     answered, calls = threading.Event(), itertools.count(1)
 
     def provider() -> dict[str, Any]:
@@ -217,7 +217,7 @@ async def test_a_function_that_never_answers_is_called_once_and_keeps_no_thread_
         with pytest.raises(credentials.ProviderError, match="it gave no answer within 0 s"):
             await renewed()
     assert await asyncio.to_thread(lambda: "free") == "free"
-    monkeypatch.setattr(credentials, "ANSWER_S", 60.0)
+    monkeypatch.setattr(credentials, "PROVIDER_ANSWER_S", 60.0)
     answered.set()
     assert (await renewed())["token"] == "1"
     assert "never retrieved" not in caplog.text

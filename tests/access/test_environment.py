@@ -12,7 +12,7 @@ import pytest
 
 import alance
 from alance.io.endpoints import check_endpoint
-from alance.io.options import _CLIENT, parse_options, with_environment
+from alance.io.options import _CLIENT_OPTIONS, parse_options, with_environment
 from alance.io.registry import StoreRegistry
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def client(kind: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", sorted(_CLIENT))
+@pytest.mark.parametrize("name", sorted(_CLIENT_OPTIONS))
 def test_every_option_of_the_client_is_taken_from_the_environment(
     kind: Any, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ import pytest
 import alance
 from alance.errors import CommitConflictError, CorruptFileError, InvalidInputError
 from alance.io.registry import StoreRegistry
-from alance.io.store import MAX_WHOLE_BYTES
+from alance.io.store import MAX_METADATA_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +80,7 @@ async def test_a_sparse_file_of_a_terabyte_is_refused_unread(
             write_at(file, TERABYTE - len(content), content)
     said = run_limited(act.format(uri=str(tmp_path / "t")))
     assert said.startswith("CorruptFileError")
-    assert f"{TERABYTE} bytes; no object of metadata has more than {MAX_WHOLE_BYTES}" in said
+    assert f"{TERABYTE} bytes; no object of metadata has more than {MAX_METADATA_BYTES}" in said
 
 
 async def test_a_sparse_data_file_that_claims_a_large_buffer_is_refused(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ await store.get_ranges(path, [(0, {TERABYTE} - 8)])"""
 async def test_an_object_at_the_limit_is_not_refused_for_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alance.io.store.MAX_WHOLE_BYTES", 100)
+    monkeypatch.setattr("alance.io.store.MAX_METADATA_BYTES", 100)
     for size in (100, 101):
         (tmp_path / "file").write_bytes(bytes(size))
         store, path = StoreRegistry().open(tmp_path / "file")

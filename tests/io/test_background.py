@@ -90,7 +90,7 @@ async def cancelled_in(left: Background, work: Coroutine[object, object, object]
 
 
 async def test_the_oldest_goes_where_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "MOST", 3)
+    monkeypatch.setattr(background, "MAX_CLEANUPS", 3)
     left, ended = Background(), list[int]()
 
     async def work(number: int) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import alance
 from alance.format.plans import ByteRange
-from alance.io.blocks import BLOCK_BYTES, ENTRY_BYTES, BlockCache
-from alance.io.booking import Asked, from_blocks
+from alance.io.blocks import BLOCK_ENTRY_BYTES, CACHED_BLOCK_BYTES, BlockCache
+from alance.io.booking import RangeRequest, from_blocks
 from alance.io.reads import Landed, Read
 from tests.reference.served import opened_on
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from alance.testing.lab import Lab
 
-CONTENT = bytes(n * 41 % 249 for n in range(5 * BLOCK_BYTES + 1000))
-SPANS = st.tuples(st.integers(0, len(CONTENT) - 1), st.integers(1, 3 * BLOCK_BYTES)).map(
+CONTENT = bytes(n * 41 % 249 for n in range(5 * CACHED_BLOCK_BYTES + 1000))
+SPANS = st.tuples(st.integers(0, len(CONTENT) - 1), st.integers(1, 3 * CACHED_BLOCK_BYTES)).map(
     lambda one: (one[0], min(len(CONTENT), sum(one)))
 )
 
@@ -50,7 +50,7 @@ def widened(blocks: BlockCache, span: tuple[int, int], *, everywhere: bool) -> t
 def test_what_it_gives_is_right(
     steps: list[tuple[tuple[int, int], str]], asked: list[tuple[int, int]]
 ) -> None:
-    blocks = BlockCache(4 * BLOCK_BYTES)
+    blocks = BlockCache(4 * CACHED_BLOCK_BYTES)
     blocks.note_end("a", len(CONTENT))
     for span, how in steps:
         first, behind = span
@@ -59,7 +59,7 @@ def test_what_it_gives_is_right(
         assert first <= span[0]
         assert span[1] <= behind <= len(CONTENT)
         blocks.put("a", first, memoryview(CONTENT)[first:behind])
-        assert blocks.num_bytes <= 4 * BLOCK_BYTES
+        assert blocks.num_bytes <= 4 * CACHED_BLOCK_BYTES
         reader, bounds = Reader(), np.array([span, *asked])
         is_missing = blocks.answer("a", bounds[:, 0], bounds[:, 1], reader)  # type: ignore[arg-type]
         if is_missing is None:
@@ -67,7 +67,7 @@ def test_what_it_gives_is_right(
         reader.landed.close()
         for (start, stop), missing in zip(bounds.tolist(), is_missing.tolist(), strict=True):
             assert missing or bytes(reader.landed.cut(start, stop)) == CONTENT[start:stop]
-        if behind - first <= 3 * BLOCK_BYTES:
+        if behind - first <= 3 * CACHED_BLOCK_BYTES:
             assert not is_missing[0]
     other = blocks.answer("b", np.array([0]), np.array([1]), Reader())  # type: ignore[arg-type]
     assert other is None
@@ -77,25 +77,25 @@ def test_ranges_are_widened_where_something_of_their_block_is_kept() -> None:
     blocks = BlockCache(1 << 20)
     blocks.note_end("a", len(CONTENT))
     blocks.put("a", 70_000, memoryview(CONTENT)[70_000:70_100])
-    near, far = (80_000, 80_100), (3 * BLOCK_BYTES + 5, 3 * BLOCK_BYTES + 9)
-    assert widened(blocks, near, everywhere=False) == (BLOCK_BYTES, 2 * BLOCK_BYTES)
+    near, far = (80_000, 80_100), (3 * CACHED_BLOCK_BYTES + 5, 3 * CACHED_BLOCK_BYTES + 9)
+    assert widened(blocks, near, everywhere=False) == (CACHED_BLOCK_BYTES, 2 * CACHED_BLOCK_BYTES)
     assert widened(blocks, far, everywhere=False) == far
-    assert widened(blocks, far, everywhere=True) == (3 * BLOCK_BYTES, 4 * BLOCK_BYTES)
-    across = (80_000, 2 * BLOCK_BYTES + 1)
-    assert widened(blocks, across, everywhere=False) == (BLOCK_BYTES, across[1])
+    assert widened(blocks, far, everywhere=True) == (3 * CACHED_BLOCK_BYTES, 4 * CACHED_BLOCK_BYTES)
+    across = (80_000, 2 * CACHED_BLOCK_BYTES + 1)
+    assert widened(blocks, across, everywhere=False) == (CACHED_BLOCK_BYTES, across[1])
 
 
 def test_what_lies_inside_of_new_bytes_is_not_kept_twice() -> None:
     blocks = BlockCache(1 << 20)
     for start in range(0, 50_000, 1000):
         blocks.put("a", start, memoryview(CONTENT)[start : start + 100])
-    blocks.put("a", 0, memoryview(CONTENT)[:BLOCK_BYTES])
-    assert blocks.num_bytes == BLOCK_BYTES + ENTRY_BYTES
+    blocks.put("a", 0, memoryview(CONTENT)[:CACHED_BLOCK_BYTES])
+    assert blocks.num_bytes == CACHED_BLOCK_BYTES + BLOCK_ENTRY_BYTES
 
 
 def test_an_object_of_unknown_size_is_not_read_beyond_what_is_asked() -> None:
     span = widened(BlockCache(1 << 20), (70_000, 70_100), everywhere=True)
-    assert span == (BLOCK_BYTES, 70_100)
+    assert span == (CACHED_BLOCK_BYTES, 70_100)
 
 
 async def takes(lab: Lab, callers: int, **options: int) -> int:
@@ -114,24 +114,24 @@ async def takes(lab: Lab, callers: int, **options: int) -> int:
 def test_ends_of_objects_are_forgotten_where_there_are_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("alance.io.blocks.MOST_ENDS", 2)
+    monkeypatch.setattr("alance.io.blocks.MAX_ENDS", 2)
     blocks = BlockCache(1 << 20)
     for location in ("a", "b", "a", "c"):
-        blocks.note_end(location, 5 * BLOCK_BYTES + (location == "a"))
+        blocks.note_end(location, 5 * CACHED_BLOCK_BYTES + (location == "a"))
     assert widened(blocks, (3, 5), everywhere=True) == (0, 5)  # the oldest one
-    blocks.note_end("a", 5 * BLOCK_BYTES)
-    assert widened(blocks, (3, 5), everywhere=True) == (0, BLOCK_BYTES)
+    blocks.note_end("a", 5 * CACHED_BLOCK_BYTES)
+    assert widened(blocks, (3, 5), everywhere=True) == (0, CACHED_BLOCK_BYTES)
 
 
 async def test_it_is_asked_again_only_for_what_may_have_come() -> None:
-    blocks = BlockCache(3 * BLOCK_BYTES)
+    blocks = BlockCache(3 * CACHED_BLOCK_BYTES)
     read = Read([ByteRange("a", 5, 9)], "", None, asyncio.get_running_loop())
-    asked = from_blocks(blocks, "a", Asked(read, np.array([5]), np.array([9])))
-    assert asked is not None
-    assert from_blocks(blocks, "a", asked) is asked
+    request = from_blocks(blocks, "a", RangeRequest(read, np.array([5]), np.array([9])))
+    assert request is not None
+    assert from_blocks(blocks, "a", request) is request
     assert (blocks.hits, blocks.misses) == (0, 1)
-    blocks.put("a", 0, memoryview(CONTENT)[:BLOCK_BYTES])
-    assert from_blocks(blocks, "a", asked) is None
+    blocks.put("a", 0, memoryview(CONTENT)[:CACHED_BLOCK_BYTES])
+    assert from_blocks(blocks, "a", request) is None
     assert (blocks.hits, blocks.misses) == (1, 1)
     read.finish_if_complete()
     assert await read == [CONTENT[5:9]]
@@ -159,8 +159,8 @@ async def test_takes_by_one_caller_keep_what_they_read(lab: Lab) -> None:
             assert found["number"].to_pylist() == [numbers[row]]
             num_bytes.append(recorder.num_bytes)
     first, again, near, nearer = num_bytes
-    assert 0 < first < BLOCK_BYTES / 2
-    assert near == BLOCK_BYTES
+    assert 0 < first < CACHED_BLOCK_BYTES / 2
+    assert near == CACHED_BLOCK_BYTES
     assert again == nearer == 0
 
 

@@ -111,7 +111,7 @@ async def test_a_file_that_makes_no_sense_is_dropped(lab_cache: DiskCache) -> No
 async def test_memory_of_recalled_files_is_bounded(
     lab_cache: DiskCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk_cache, "HELD_BYTES", 10_000)
+    monkeypatch.setattr(disk_cache, "RECALLED_BYTES", 10_000)
     for number in range(50):
         await lab_cache.recall([(f"{FILE}{number}", 5000)])
         lab_cache.put(f"{FILE}{number}", 0, 1000, memoryview(bytes(1000)))
@@ -132,7 +132,7 @@ async def test_what_is_learned_is_written_by_and_by(
         loop.call_soon_threadsafe(written.set)
 
     monkeypatch.setattr(disk_cache, "_save_all", save)
-    monkeypatch.setattr(disk_cache, "LATER_S", 0.01)
+    monkeypatch.setattr(disk_cache, "NEXT_WRITE_S", 0.01)
     await lab_cache.recall([(FILE, 100)])
     for number in range(3):
         lab_cache.put(FILE, number, number + 1, memoryview(b"a"))

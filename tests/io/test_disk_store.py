@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from alance.io import disk_store
-from alance.io.disk_store import BLOCK, DiskStore
+from alance.io.disk_store import DISK_BLOCK_BYTES, DiskStore
 from tests.io.disk_files import MIB, content, damage, files_of, key
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Folder(RuleBasedStateMachine):
         self.stores: list[DiskStore] = []
         self.forgets = False
 
-    @initialize(max_bytes=st.sampled_from([30 * BLOCK, MIB]))
+    @initialize(max_bytes=st.sampled_from([30 * DISK_BLOCK_BYTES, MIB]))
     def begin(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.stores = [DiskStore(self.folder / "cache", max_bytes) for _ in range(2)]
@@ -134,7 +134,7 @@ def test_the_bound_holds_and_the_oldest_go_first(store: DiskStore, tmp_path: Pat
 def test_too_large_an_object_is_not_kept(store: DiskStore) -> None:
     store.save(key("a"), {(0, MIB // 4): content("a", 0, MIB // 4)})
     assert store.load(key("a")) == {}
-    half = MIB // 16 - BLOCK
+    half = MIB // 16 - DISK_BLOCK_BYTES
     for number in range(4):
         span = (number * half, (number + 1) * half)
         store.save(key("a"), {span: content("a", *span)})
@@ -222,7 +222,7 @@ def test_what_processes_that_died_left_is_removed(store: DiskStore, tmp_path: Pa
     for path in (old, young):
         path.write_bytes(b"part")
     os.utime(old, (1, 1))
-    assert store.num_bytes() == 2 * BLOCK
+    assert store.num_bytes() == 2 * DISK_BLOCK_BYTES
     assert young.exists()
     assert not old.exists()
 

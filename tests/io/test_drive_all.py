@@ -82,7 +82,7 @@ async def turns_during(work: Awaitable[object]) -> int:
 
 
 async def test_others_run_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drive, "TURN_S", 0.0)
+    monkeypatch.setattr(drive, "PLAN_TURN_S", 0.0)
     plans = [plan(1, 1, []) for _ in range(50)]
     assert await turns_during(drive.drive_all(plans, Reads())) >= 100
 
@@ -98,7 +98,7 @@ async def test_others_run_in_between_the_parts_of_one_plan(
             return [result for results in some for result in results]
         return (yield from together(plans))
 
-    monkeypatch.setattr(drive, "TURN_S", 0.0)
+    monkeypatch.setattr(drive, "PLAN_TURN_S", 0.0)
     expected = await drive.drive_all([plan(n % 3, n % 4, []) for n in range(200)], Reads())
     reads = Reads()
     driven: list[object] = []

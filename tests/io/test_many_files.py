@@ -56,7 +56,11 @@ async def test_a_job_reads_ranges_of_many_files(asking: Asking) -> None:
     buffers = await asking.read(*spans)
     for (number, start, stop), buffer in zip(spans, buffers, strict=True):
         assert bytes(buffer) == CONTENT[number + start : number + stop]
-    assert asking.jobs == [inline.JOB_OBJECTS, inline.JOB_OBJECTS, 150 - 2 * inline.JOB_OBJECTS]
+    assert asking.jobs == [
+        inline.MANY_JOB_OBJECTS,
+        inline.MANY_JOB_OBJECTS,
+        150 - 2 * inline.MANY_JOB_OBJECTS,
+    ]
 
 
 async def test_what_is_asked_of_one_file_or_is_large_goes_by_itself(
@@ -64,7 +68,7 @@ async def test_what_is_asked_of_one_file_or_is_large_goes_by_itself(
 ) -> None:
     assert len((await asking.read((1, 0, 5), (1, 7, 9)))[1]) == 2
     assert asking.jobs == []
-    monkeypatch.setattr("alance.io.scheduler.SMALL_BYTES", 1000)
+    monkeypatch.setattr("alance.io.scheduler.SMALL_OBJECT_BYTES", 1000)
     buffers = await asking.read((1, 0, 2000), (2, 0, 10), (3, 0, 10))
     assert [len(buffer) for buffer in buffers] == [2000, 10, 10]
     assert asking.jobs == [2]
@@ -73,7 +77,7 @@ async def test_what_is_asked_of_one_file_or_is_large_goes_by_itself(
 async def test_a_job_holds_no_more_bytes_than_it_should(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inline, "JOB_BYTES", 1000)
+    monkeypatch.setattr(inline, "MANY_JOB_BYTES", 1000)
     await asking.read(*[(number, 0, 400) for number in range(7)])
     assert asking.jobs == [3, 3, 1]
 

@@ -13,7 +13,7 @@ import alance
 from alance.errors import AlanceError, InvalidInputError
 from alance.io import registry as registries
 from alance.io.limits import TimeLimits
-from alance.io.registry import KEPT_STORES, StoreRegistry
+from alance.io.registry import MAX_OPEN_STORES, StoreRegistry
 from alance.io.remote import RemoteStore
 from alance.versioning.table import open_table
 
@@ -50,11 +50,11 @@ async def test_tokens_that_change_leave_no_store_behind_their_session(lineitem_l
 async def test_tokens_that_change_leave_a_bounded_number_in_a_session(lineitem_lab: Lab) -> None:
     before, uri = num_remote(), "s3://lab/lineitem.lance"
     async with alance.Session() as session:
-        for token in range(2 * KEPT_STORES + 10):
+        for token in range(2 * MAX_OPEN_STORES + 10):
             options = lineitem_lab.lance_options() | {"session_token": f"token {token}"}
             dataset = await alance.dataset(uri, storage_options=options, session=session)
             await dataset.take([1])
-        assert num_remote() - before <= 2 * KEPT_STORES
+        assert num_remote() - before <= 2 * MAX_OPEN_STORES
         del dataset
     assert num_remote() <= before
 
@@ -79,7 +79,7 @@ async def test_a_table_keeps_its_store_whatever_else_is_opened(lineitem_lab: Lab
     async with alance.Session() as session:
         dataset = await alance.dataset(uri, storage_options=options, session=session)
         rows = await dataset.take([1, 2])
-        for token in range(KEPT_STORES + 1):
+        for token in range(MAX_OPEN_STORES + 1):
             opened(session.engine.registry, token)
         assert await dataset.take([1, 2]) == rows
 
@@ -88,7 +88,7 @@ def test_a_table_keeps_the_stores_of_its_bases() -> None:
     registry = StoreRegistry()
     table = open_table(registry, "memory://open-stores/t")
     location = table.opened("s3://elsewhere/base")
-    for token in range(KEPT_STORES + 1):
+    for token in range(MAX_OPEN_STORES + 1):
         opened(registry, token)
     gc.collect()
     assert registry.resolve(location)[0].root == "s3://elsewhere/"
@@ -104,10 +104,10 @@ def test_a_store_that_was_not_opened_for_long_goes_at_the_next_opening(
     monkeypatch.setattr(registries.time, "monotonic", lambda: now)
     registry = StoreRegistry()
     root = opened(registry, 1).root
-    now = registries.IDLE_S
+    now = registries.STORE_IDLE_S
     opened(registry, 2)
     assert registry.resolve(root)[0].root == root
-    now += registries.IDLE_S - 1
+    now += registries.STORE_IDLE_S - 1
     opened(registry, 3)
     with pytest.raises(InvalidInputError, match="was not opened"):
         registry.resolve(root)
@@ -125,8 +125,8 @@ def test_sessions_share_a_store_of_the_same_options_and_limits() -> None:
 def test_a_root_means_one_store_as_long_as_its_session_lives() -> None:
     """What the session remembers of a location is of that store, not of one opened later."""
     registry = StoreRegistry()
-    roots = {opened(registry, token).root for token in range(3 * KEPT_STORES)}
-    assert len(roots) == 3 * KEPT_STORES
+    roots = {opened(registry, token).root for token in range(3 * MAX_OPEN_STORES)}
+    assert len(roots) == 3 * MAX_OPEN_STORES
     assert "s3://b/" in roots
 
 

@@ -136,10 +136,10 @@ def test_obstore_knows_every_key() -> None:
             "b", config={"account_name": "x"} | config
         ),
     }
-    for kind, names in options._CONFIG.items():
+    for kind, names in options._CONFIG_OPTIONS.items():
         for name in names:
             said = complaint(partial(makers[kind], {name: "true"}))
             assert "is not valid for store" not in said, (kind, name)
-    for name in options._CLIENT:
+    for name in options._CLIENT_OPTIONS:
         said = complaint(partial(obstore_stores.S3Store, "b", client_options={name: "true"}))
         assert not said or "parse" in said or "PEM" in said, name

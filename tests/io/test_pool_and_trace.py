@@ -16,7 +16,7 @@ from alance.errors import CorruptFileError, InvalidInputError, StoreError
 from alance.format.plans import ByteRange, Plan, together
 from alance.io import trace
 from alance.io.drive import drive
-from alance.io.pool import TURN_S, DecodePool
+from alance.io.pool import LOOP_TURN_S, DecodePool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -211,7 +211,7 @@ async def test_many_that_work_on_the_loop_go_on_one_a_turn() -> None:
 
     async def caller() -> None:
         for _ in range(3):
-            time.sleep(2 * TURN_S)  # noqa: ASYNC251  # work that takes its time
+            time.sleep(2 * LOOP_TURN_S)  # noqa: ASYNC251  # work that takes its time
             worked.append(turn)
             await pool.share_turn()
 

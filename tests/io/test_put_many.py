@@ -52,7 +52,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
 async def test_each_file_is_synced_before_its_name(
     tmp_path: Path, count: int, calls: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "TOGETHER", 32)
+    monkeypatch.setattr(local, "FILES_PER_SYNC", 32)
     folder = tmp_path / "new" / "folder"
     bodies = {f"file{n}": os.urandom(n * 100) for n in range(count)}
     files = [(f"{folder}/{name}".removeprefix("/"), body) for name, body in bodies.items()]

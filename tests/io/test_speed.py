@@ -16,7 +16,7 @@ from alance.io.speed import (
     BANDWIDTH,
     BURST_BYTES,
     LATENCY_S,
-    MOST_BANDWIDTH,
+    MAX_BANDWIDTH,
     REQUEST_S,
     Burst,
     Rate,
@@ -67,7 +67,7 @@ def test_what_lands_meanwhile_counts_for_the_bandwidth() -> None:
 def test_no_store_is_faster_than_any_seen() -> None:
     speed = Speed()
     speed.note(64 * MIB, 0.0, 0)
-    assert speed.bandwidth == MOST_BANDWIDTH
+    assert speed.bandwidth == MAX_BANDWIDTH
     for _ in range(200):
         speed.note(MIB, 1 + speed.latency, speed.landed)
     assert speed.bandwidth == pytest.approx(MIB, rel=0.01)

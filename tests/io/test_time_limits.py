@@ -15,7 +15,7 @@ from obstore.store import S3Store
 
 import alance
 from alance.errors import InvalidInputError, StoreError
-from alance.io.limits import LEAST_RATE, TimeLimits, seconds_of
+from alance.io.limits import MIN_RATE, TimeLimits, seconds_of
 from alance.io.registry import StoreRegistry
 from alance.io.remote import RemoteStore
 from tests.io.conftest import Place
@@ -95,7 +95,7 @@ async def test_a_write_to_a_silent_server_ends(lab: Lab, impatient: Place, verb:
 async def test_an_upload_that_is_not_answered_ends(
     lab: Lab, impatient: Place, monkeypatch: pytest.MonkeyPatch, method: str, skip: int
 ) -> None:
-    monkeypatch.setattr("alance.io.limits.LEAST_RATE", 8 << 20)  # of parts of 8 MiB: a second
+    monkeypatch.setattr("alance.io.limits.MIN_RATE", 8 << 20)  # of parts of 8 MiB: a second
     lab.config(faults=[{"action": "stall", "method": method, "skip": skip}])
     store, path = impatient.store, impatient.path("large")
 
@@ -110,7 +110,7 @@ async def test_an_upload_that_is_not_answered_ends(
 
 
 async def test_a_slow_body_that_keeps_the_least_rate_is_awaited(lab: Lab, impatient: Place) -> None:
-    size = 4 * LEAST_RATE
+    size = 4 * MIN_RATE
     await impatient.store.put(impatient.path("b"), bytes(size))
     lab.config(faults=[{"action": "slow", "method": "GET", "mbps": size / 1e6}])  # a second
     (body,) = await impatient.store.get_ranges(impatient.path("b"), [(0, size)])
@@ -229,8 +229,8 @@ async def test_a_commit_whose_put_outlasts_its_time_is_settled(lab: Lab, action:
 def test_limits_of_a_request_grow_with_its_bytes() -> None:
     limits = TimeLimits(timeout_s=60)
     assert limits.whole() == 60
-    assert limits.whole(3 * LEAST_RATE) == 63
-    assert limits.put(LEAST_RATE) < limits.whole(LEAST_RATE)
+    assert limits.whole(3 * MIN_RATE) == 63
+    assert limits.put(MIN_RATE) < limits.whole(MIN_RATE)
 
 
 @pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])

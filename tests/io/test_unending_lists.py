@@ -51,7 +51,7 @@ async def test_the_names_of_a_folder_do_not_fill_the_memory(
         async with asyncio.timeout(BOUND_S):
             await bucket.store.list_level(bucket.folder)
     never = asyncio.get_running_loop().create_future()
-    monkeypatch.setattr(remote_list, "MAX_NAMES", 2)
+    monkeypatch.setattr(remote_list, "MAX_FOLDER_NAMES", 2)
     lab.config(faults=[])
     listing = bucket.store.list(bucket.folder)
     with pytest.raises(StoreError, match="has more than 2 names"):

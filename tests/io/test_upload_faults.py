@@ -177,7 +177,7 @@ async def test_every_answer_to_the_end_is_lost(
 async def test_writing_waits_while_parts_are_under_way(
     lab: Lab, remote: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload, "SMALL_BYTES", PART)
+    monkeypatch.setattr(upload, "COPIED_WRITE_BYTES", PART)
     lab.config(faults=[{"op": "PART", "action": "late"}])  # until there are no faults
     with lab.recording() as seen:
         async with remote.store.open_upload(remote.path("a")) as sink:
@@ -263,8 +263,8 @@ async def test_cancelled_while_a_step_is_not_answered(lab: Lab, remote: Place) -
 async def test_local_files_cancelled_at_any_turn(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(upload_local, "JOB_BYTES", PART)
-    monkeypatch.setattr(upload, "SMALL_BYTES", PART // 4)
+    monkeypatch.setattr(upload_local, "WRITE_JOB_BYTES", PART)
+    monkeypatch.setattr(upload, "COPIED_WRITE_BYTES", PART // 4)
     count = 0
     while True:
         folder = tmp_path / str(count)

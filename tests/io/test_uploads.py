@@ -31,9 +31,9 @@ CONTENT = np.random.default_rng(7).bytes(PART * 40)
 def _small_parts(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     small: Any = replace(place.store.profile, part_bytes=PART, upload_buffer_bytes=5 * PART)
     monkeypatch.setattr(place.store, "profile", small)
-    monkeypatch.setattr(upload_local, "JOB_BYTES", PART)
-    monkeypatch.setattr(upload, "SMALL_BYTES", PART // 4)
-    monkeypatch.setattr(upload, "BLOCK_BYTES", PART // 2)
+    monkeypatch.setattr(upload_local, "WRITE_JOB_BYTES", PART)
+    monkeypatch.setattr(upload, "COPIED_WRITE_BYTES", PART // 4)
+    monkeypatch.setattr(upload, "WRITE_BLOCK_BYTES", PART // 2)
 
 
 def local_names(folder: Path) -> list[str]:

@@ -180,7 +180,7 @@ def test_pieces_split_by_objects_are_the_same_pieces(counts: list[int], most: in
 async def test_a_read_of_many_files_holds_few_of_them_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(io_files, "FILES_AT_ONCE", 3)
+    monkeypatch.setattr(io_files, "MAX_FILES_PER_READ", 3)
     monkeypatch.setattr(local, "MAX_OPEN_FILES", 1)  # that are kept open beyond a read: 8
     files = [tmp_path / f"{number:02}" for number in range(40)]
     for file in files:

@@ -67,7 +67,7 @@ async def test_python_calls_of_a_new_session(
     # What takes long on a busy machine is done in a thread or in the next turn of the loop. With
     # neither, the calls are the same each time: 197, 1674 and 1168 where a limit is 2 % more.
     monkeypatch.setattr(system, "held", lambda: system.Held(0.0, 0))
-    monkeypatch.setattr(pool, "TURN_S", math.inf)
+    monkeypatch.setattr(pool, "LOOP_TURN_S", math.inf)
     tries: list[Counter[str]] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -119,7 +119,7 @@ async def test_a_folder_that_was_at_hand_is_listed_without_a_thread(
         finally:
             (indexed / "_versions" / "new.txt").unlink()
     assert "new.txt" in names
-    pages = -(-(len(first) + 1) // local.FIRST_PAGE)  # the last is not full
+    pages = -(-(len(first) + 1) // local.FIRST_LIST_PAGE)  # the last is not full
     assert len(jobs) == pages * (hops + (hops > 0))
 
 
@@ -127,7 +127,7 @@ async def test_a_process_of_many_folders_still_learns_which_are_at_hand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system, "held", lambda: system.Held(0.0, 0))
-    monkeypatch.setattr(local, "MAX_QUICK", 2)
+    monkeypatch.setattr(local, "MAX_QUICK_FOLDERS", 2)
     store = local.LocalStore("/")
     jobs = []
 

@@ -103,7 +103,7 @@ async def test_local_takes_give_the_same_again(columns_lab: Lab, columns: list[s
 async def test_local_callers_go_together_only_as_a_crowd(
     columns_lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "TURN_S", 0.0)  # each small take ends its turn of the loop
+    monkeypatch.setattr(pool, "LOOP_TURN_S", 0.0)  # each small take ends its turn of the loop
     questions: list[Sequence[Any]] = []
     answer = Together._answer
 
