@@ -16,11 +16,12 @@ from alance.format.index.zone_build import ZoneBuilder
 from alance.format.table.indices import ADDRESSES_FROM, json_details
 from alance.ops.index.keyed import ColumnValues, OtherTypeError, RowKeys
 from alance.ops.index.runs import run_schema
-from alance.ops.index.segment_files import NO_END, NewSegment, SegmentEnd
+from alance.ops.index.segment_files import NewSegment
 from alance.ops.index.sort import AHEAD_SHARE, LEAST_AHEAD, MEMORY, RowSorter
 from alance.ops.index.value_options import PLAIN, ValueOptions, check_suits
 from alance.ops.lookup.files import sort_key
 from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES
+from alance.ops.lookup.stored import NO_END, SegmentEnd
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID

@@ -20,8 +20,8 @@ from alance.format.numbers import as_numbers, to_arrow
 from alance.format.row_set import RowSet
 from alance.format.table.indices import Index
 from alance.ops.index.remap_vector import reordered_columns, with_codes
-from alance.ops.index.segment_files import StoredFile
 from alance.ops.index.train import training_of
+from alance.ops.lookup.stored import StoredFile
 from alance.records import dataclass
 
 if TYPE_CHECKING:

@@ -30,10 +30,10 @@ from alance.ops.index.keyed import ColumnValues, OtherTypeError, RowKeys
 from alance.ops.index.manage import zone_options
 from alance.ops.index.merge import RunMerger
 from alance.ops.index.remap_scalar import set_rows, tree_rows
-from alance.ops.index.segment_files import StoredFile, spans_of
 from alance.ops.index.sort import MEMORY
 from alance.ops.lookup.files import IndexFiles, check_order
 from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, VERSIONS, ZONES
+from alance.ops.lookup.stored import StoredFile, spans_of
 from alance.records import dataclass
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from alance.format.index.encoders import LinkableEncoder
 from alance.format.numbers import to_arrow
 from alance.io.readahead import in_turn
 from alance.io.tasks import all_of
-from alance.ops.index.segment_files import SegmentEnd, SegmentFiles
+from alance.ops.lookup.stored import SegmentEnd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s
     from alance.format.index.encoders import Encoder
+    from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.index.train import Training
 
     Graph = tuple[int, hnsw.GraphShape, pa.RecordBatch]

@@ -20,8 +20,8 @@ from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.ngram import POSTING_LISTS, token_rows
 from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.index.runs import run_schema
-from alance.ops.index.segment_files import NO_END, SegmentEnd
 from alance.ops.lookup.segments import BTREE, LABELS, NGRAMS
+from alance.ops.lookup.stored import NO_END, SegmentEnd
 from alance.records import dataclass
 
 if TYPE_CHECKING:

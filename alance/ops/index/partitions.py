@@ -11,7 +11,7 @@ from alance.errors import InvalidInputError, NotFoundError
 from alance.format.index import ivf
 from alance.format.table.indices import Index
 from alance.ops.index.new import indexed_column
-from alance.ops.index.segment_files import StoredFile
+from alance.ops.lookup.stored import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

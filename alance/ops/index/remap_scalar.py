@@ -17,9 +17,9 @@ from alance.format.numbers import as_numbers, to_arrow
 from alance.format.row_set import RowSet
 from alance.ops.index.build import write_row_sets, write_tree
 from alance.ops.index.runs import run_schema
-from alance.ops.index.segment_files import NO_END, SegmentEnd, StoredFile, spans_of
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.segments import BTREE
+from alance.ops.lookup.stored import NO_END, SegmentEnd, StoredFile, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable

@@ -14,7 +14,7 @@ from alance.format.index.text.dictionary import Dictionary
 from alance.format.index.text.metadata import Documents, TextMetadata
 from alance.format.index.text.postings import Postings
 from alance.format.numbers import offsets_of
-from alance.ops.index.segment_files import SegmentEnd, StoredFile, spans_of
+from alance.ops.lookup.stored import SegmentEnd, StoredFile, spans_of
 from alance.records import dataclass
 
 if TYPE_CHECKING:

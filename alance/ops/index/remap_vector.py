@@ -23,7 +23,7 @@ from alance.format.index.vector_codes import (
 )
 from alance.format.numbers import as_numbers, to_arrow
 from alance.ops.index.graphs import NewGraphs
-from alance.ops.index.segment_files import SegmentEnd, StoredFile
+from alance.ops.lookup.stored import SegmentEnd, StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The files of a segment of an index: written below a folder of their own, and read in order."""
+"""The files of a new segment of an index, written below a folder of their own."""
 
 from __future__ import annotations
 
@@ -7,62 +7,33 @@ import uuid
 from abc import ABC, abstractmethod
 from contextlib import aclosing
 from dataclasses import field
-from functools import partial
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from alance.errors import CorruptFileError
 from alance.file.budgets import PAGE_BYTES
-from alance.file.fragment import open_fragment
 from alance.file.page_writer import older_writers, writer_of
-from alance.file.recall import ScanStates
 from alance.file_version import FileVersion
 from alance.format.proto import table_pb2
 from alance.format.schema import Schema
 from alance.format.table.naming import INDICES
 from alance.format.table.roaring import roaring_bytes
-from alance.io.readahead import in_turn
-from alance.ops.index.sort import BATCH_ROWS
-from alance.ops.version.index_files import opened_files
 from alance.ops.version.objects import copy_object, discard_objects
 from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import (
         AsyncGenerator,
-        Awaitable,
         Callable,
         Collection,
         Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
     )
 
     import pyarrow as pa
 
-    from alance.arrays import Bytes, Int64s
-    from alance.file.plain import PlainFile
     from alance.format.field import Field
-    from alance.format.table.indices import Index
+    from alance.ops.lookup.stored import SegmentEnd, StoredFile
     from alance.ops.version.snapshot import Snapshot
-
-
-class SegmentEnd(NamedTuple):
-    """What follows the rows of a file.
-
-    Attributes:
-        metadata: of the schema, beside what it has.
-        buffers: global buffers, numbered from 1 on.
-    """
-
-    metadata: Mapping[str, str]
-    buffers: Sequence[Bytes] = ()
-
-
-NO_END: Final = SegmentEnd({})
 
 
 @dataclass(slots=True, eq=False)
@@ -232,117 +203,3 @@ async def discard_others(snapshot: Snapshot, record: table_pb2.IndexMetadata) ->
 def is_part(name: str) -> bool:
     """Whether a file of a segment is one of those that tasks write, each under another name."""
     return name.startswith("part_")
-
-
-@dataclass(frozen=True, slots=True)
-class StoredFile:
-    """A file of a segment that is there."""
-
-    snapshot: Snapshot
-    file: PlainFile
-
-    @classmethod
-    async def open(cls, snapshot: Snapshot, index: Index, name: str) -> StoredFile:
-        """Cost: one GET where the size is told, rarely two.
-
-        Raises:
-            NotFoundError: no such file.
-            CorruptFileError: no Lance file.
-        """
-        (file,) = await opened_files(snapshot, index, [name])
-        return cls(snapshot, file)
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Of the columns, with the file's metadata."""
-        return self.file.schema.to_arrow()
-
-    @property
-    def metadata(self) -> Mapping[str, str]:
-        """Of the schema."""
-        return self.file.schema.metadata
-
-    @property
-    def num_rows(self) -> int:
-        """Rows of the file."""
-        return self.file.num_rows
-
-    @property
-    def bytes_per_row(self) -> int:
-        """About, as they are stored."""
-        return -(-self.file.source.file_bytes // max(1, self.num_rows))
-
-    async def buffer(self, number: int) -> bytes:
-        """A global buffer.
-
-        Raises:
-            CorruptFileError: the file has no such buffer.
-        """
-        plan = self.file.container.read_buffer(number)
-        return bytes(await self.snapshot.engine.drive(plan, "index buffer"))
-
-    async def told_buffer(self, key: str) -> memoryview:
-        """The global buffer whose number the metadata has.
-
-        Raises:
-            CorruptFileError: the file has no such buffer.
-        """
-        text = self.metadata.get(key, "none")
-        if not text.isascii() or not text.isdigit():
-            raise CorruptFileError(f"index file: number {text!r} of a global buffer")
-        return memoryview(await self.buffer(int(text)))
-
-    async def batches(
-        self,
-        spans: Iterable[tuple[int, int]],
-        changed: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch,
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of each span. Cost: a round each, begun one ahead.
-
-        Args:
-            changed: CPU work, done where rows are decoded; spans in any order, maybe at once.
-        """
-        engine = self.snapshot.engine
-        file, states = self.file, ScanStates(self.snapshot.engine.cache)
-        opened = await engine.drive(
-            open_fragment(file.schema, [file.source], file.num_rows, engine.cache), "open index"
-        )
-
-        async def read(start: int, stop: int) -> pa.RecordBatch:
-            task = await engine.drive(opened.read(start, stop, states), "index", bulk=True)
-            return await engine.pool.run(lambda: changed(task.decode()))
-
-        async def works() -> AsyncGenerator[Awaitable[pa.RecordBatch], None]:
-            for start, stop in spans:
-                yield read(start, stop)
-
-        async with aclosing(in_turn(works(), ahead=1)) as batches:
-            async for batch in batches:
-                yield batch
-
-    async def by_partition(
-        self, ends: Int64s, work: Callable[[pa.RecordBatch, int, Int64s], pa.RecordBatch]
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """What becomes of the rows of some partitions at a time. Memory: some partitions.
-
-        Args:
-            ends: where the rows of each end; shape (partitions,).
-            work: is given rows, the number of their first partition, and where among them those of
-                each partition end. CPU.
-        """
-        cuts, rows = [0], [0]  # the first of some partitions, and their first row
-        while rows[-1] < (int(ends[-1]) if len(ends) else 0):
-            stop = int(np.searchsorted(ends, rows[-1] + BATCH_ROWS, "left")) + 1
-            cuts.append(min(stop, len(ends)))
-            rows.append(int(ends[cuts[-1] - 1]))
-        async with aclosing(self.batches(pairwise(rows))) as batches:
-            for (start, stop), row in zip(pairwise(cuts), rows, strict=False):
-                own = partial(work, await anext(batches), start, ends[start:stop] - row)
-                changed = await self.snapshot.engine.pool.run(own)
-                if changed.num_rows:
-                    yield changed
-
-
-def spans_of(num_rows: int, step: int = BATCH_ROWS) -> Iterator[tuple[int, int]]:
-    """Rows in order, so many at a time."""
-    return ((start, min(num_rows, start + step)) for start in range(0, num_rows, step))

@@ -26,8 +26,9 @@ from alance.format.table.indices import Index
 from alance.io.readahead import in_turn
 from alance.ops.index.new import commit_segments
 from alance.ops.index.new_text import check_new_text
-from alance.ops.index.segment_files import NewSegment, SegmentEnd, StoredFile
+from alance.ops.index.segment_files import NewSegment
 from alance.ops.index.sort import MEMORY
+from alance.ops.lookup.stored import SegmentEnd, StoredFile
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version.commits import with_retries

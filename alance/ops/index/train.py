@@ -27,7 +27,7 @@ from alance.format.index.values import WIDTHS, Vectors, VectorType, whole_vector
 from alance.io.tasks import all_of
 from alance.ops.index.kmeans import Clustering
 from alance.ops.index.new_vector import PARTITION_ROWS, numbers_of_shape
-from alance.ops.index.segment_files import StoredFile
+from alance.ops.lookup.stored import StoredFile
 from alance.ops.read.take import batch_of, drawn, take
 from alance.ops.version.projection import project
 from alance.records import dataclass

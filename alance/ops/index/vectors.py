@@ -29,10 +29,11 @@ from alance.ops.index.carried import CarriedSegment, joined
 from alance.ops.index.graphs import NewGraphs
 from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.new_vector import CheckedVectors, VectorIndexOptions, check_new_vectors
-from alance.ops.index.segment_files import NewSegment, SegmentEnd
+from alance.ops.index.segment_files import NewSegment
 from alance.ops.index.sort import AHEAD_SHARE, LEAST_AHEAD, MEMORY, RowSorter
 from alance.ops.index.split import split_large
 from alance.ops.index.train import Step, TooFewVectorsError, train, training_of
+from alance.ops.lookup.stored import SegmentEnd
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.read.take import flat_rows
