@@ -30,8 +30,9 @@ from alance.indexing import IndexBuild
 from alance.ops.index import runs as index_runs
 from alance.ops.index.merge import RunMerger
 from alance.ops.index.ranges import cut_ranges, pack_firsts
-from alance.ops.index.runs import IndexPart, run_schema, write_run
+from alance.ops.index.runs import IndexPart, write_run
 from alance.ops.index.sort import sort_parts
+from alance.ops.lookup.kinds.keys import row_schema
 from tests.indices.index_cases import (
     COLUMNS,
     TYPED_FILTERS,
@@ -139,7 +140,7 @@ async def test_any_runs_are_merged_in_order(data: st.DataObject, memory: int) ->
         st.sampled_from([(pa.int64(), values), (pa.float64(), floats), (pa.string(), texts)])
     )
     given_runs = data.draw(st.lists(st.lists(values_of, max_size=40), max_size=5))
-    number, schema, step = 0, run_schema("BTree", kind), data.draw(st.integers(1, 9))
+    number, schema, step = 0, row_schema(kind), data.draw(st.integers(1, 9))
     dataset = await alance.write_dataset(pa.table({"a": [1]}), f"memory://{uuid4()}/t")
     runs, parts = [], []
     for run in given_runs:
@@ -181,7 +182,7 @@ async def test_memory_of_a_merge(tmp_path: Path) -> None:
     plan = await IndexBuild.plan(dataset, "v", "BTREE", task_bytes=1)
     parts = [await task.execute(dataset) for task in plan.tasks]
     assert sum(part.num_bytes for part in parts) > 6 << 20
-    schema = run_schema("BTree", pa.int64())
+    schema = row_schema(pa.int64())
     for memory, bound in ((1, 8 * index_runs.BLOCK_BYTES), (12 << 20, 3 << 20)):
         merger = RunMerger(dataset._snapshot, schema, memory)
         seen = [batch.column(0) async for batch in merger.merged(parts)]

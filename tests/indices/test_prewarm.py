@@ -15,7 +15,7 @@ import pytest
 
 import alance
 from alance import sync
-from alance.ops.lookup import zones
+from alance.ops.lookup.kinds import bloom_filter
 from tests.reference.served import opened_on
 from tests.text.text_cases import table
 
@@ -135,8 +135,8 @@ async def test_bloom_filters_are_read_in_one_round_however_many(
     far: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rounds = []
-    for at_once in (zones.FILTERS_AT_ONCE, 1):
-        monkeypatch.setattr(zones, "FILTERS_AT_ONCE", at_once)
+    for at_once in (bloom_filter.FILTERS_AT_ONCE, 1):
+        monkeypatch.setattr(bloom_filter, "FILTERS_AT_ONCE", at_once)
         async with opened_on(far, URI) as dataset:
             far.config(latency_ms=20, waits_for=os.getpid())
             with far.recording() as seen:

@@ -16,6 +16,7 @@ from alance.format.index.zones import ZoneOptions
 from alance.ops.index import carried_values
 from alance.ops.index.carried_values import OrderCheck
 from alance.ops.index.value_options import ValueOptions
+from alance.ops.lookup.kinds.zone_map import ZoneMap
 from tests.indices.further_cases import COLUMNS, FILTERS, rows
 from tests.indices.index_cases import (
     TYPED_FILTERS,
@@ -178,7 +179,7 @@ async def test_zones_of_another_size_are_built_again(tmp_path: Path) -> None:
             "z",
             dataset._snapshot.schema.field("z"),
             "z_idx",
-            "ZoneMap",
+            ZoneMap(),
             ValueOptions(None, ZoneOptions(50)),
         ),
         [old, record],

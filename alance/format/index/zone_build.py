@@ -60,6 +60,11 @@ class ZoneBuilder:
             self.schema = pa.schema([pa.field(low, type_), pa.field(high, type_), *own, *places])
 
     @property
+    def run_schema(self) -> pa.Schema:
+        """Columns of the zones."""
+        return self.schema
+
+    @property
     def file(self) -> str:
         """The name of the file of such zones."""
         return bloom.FILE if self.has_filters else MAP_FILE

@@ -10,50 +10,32 @@ from __future__ import annotations
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pyarrow as pa
 
-from alance.errors import CorruptFileError, InvalidInputError
-from alance.format.index import bitmap, bloom
+from alance.errors import InvalidInputError
 from alance.format.index.addresses import parse_rows
-from alance.format.index.ngram import POSTING_LISTS
-from alance.format.index.zone_build import BATCH_BYTES, ZoneBuilder
-from alance.format.index.zones import MAP_FILE, NULLS, ZoneRows
-from alance.format.numbers import to_arrow
-from alance.format.row_set import HALF
 from alance.format.table.indices import Index, holds_row_ids
-from alance.ops.index.build import SegmentBuilder, run_rows, run_schema_of, source_of
+from alance.ops.index.build import SegmentBuilder, run_rows
 from alance.ops.index.carried import live_rows
-from alance.ops.index.keyed import ColumnValues, OtherTypeError, RowKeys
-from alance.ops.index.manage import zone_options
+from alance.ops.index.column_values import ColumnValues, OtherTypeError
 from alance.ops.index.merge import RunMerger
-from alance.ops.index.remap_scalar import set_rows, tree_rows
 from alance.ops.index.sort import MEMORY
 from alance.ops.lookup.files import IndexFiles, check_order
-from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, VERSIONS, ZONES
-from alance.ops.lookup.stored import StoredFile, spans_of
+from alance.ops.lookup.stored import StoredFile
 from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Collection, Sequence
 
-    from alance.arrays import Int64s, Mask
+    from alance.arrays import Int64s
     from alance.format.proto import table_pb2
     from alance.format.row_set import RowSet
+    from alance.ops.lookup.kinds.kind import IndexKind
     from alance.ops.version.snapshot import Snapshot
 
 FEW_ROWS: Final = 32 << 10  # are scanned and sorted in less time than the files are opened in
-FILES: Final = {
-    BITMAP: bitmap.FILE,
-    LABELS: bitmap.FILE,
-    NGRAMS: POSTING_LISTS.file,
-    ZONES: MAP_FILE,
-    BLOOM: bloom.FILE,
-}
-# Where the rows that are null are told, of kinds that tell them beside their columns.
-NULL_ROWS: Final = {LABELS: bitmap.LABEL_NULLS, ZONES: NULLS, BLOOM: NULLS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +47,10 @@ class CarriedValues:
     """
 
     index: Index
+    kind: IndexKind
     covered: frozenset[int]
 
-    async def type(self, snapshot: Snapshot) -> pa.DataType | None:
-        """Of the first column of its rows; None: it does not tell all. Cost: a round, once."""
-        kind = self.index.files_kind
-        if kind == BTREE:
-            return (await IndexFiles(snapshot, self.index).page_table()).low.type
-        stored = await StoredFile.open(snapshot, self.index, FILES[kind])
-        is_whole = kind not in NULL_ROWS or NULL_ROWS[kind] in stored.metadata
-        return stored.schema.field(0).type if is_whole else None
-
-    async def rows(
-        self, snapshot: Snapshot, source: RowKeys | ZoneBuilder
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
+    async def rows(self, snapshot: Snapshot, source: Any) -> AsyncGenerator[pa.RecordBatch, None]:
         """Its live rows, as a run of a source has them, which also notes those that are null.
 
         Raises:
@@ -86,73 +58,24 @@ class CarriedValues:
         """
         has_ids = snapshot.has_stable_row_ids and holds_row_ids(self.index.message)
         live = await live_rows(snapshot, self.covered, has_row_ids=has_ids)
-        if self.index.files_kind in NULL_ROWS:
-            source.null_rows.append(await self._null_rows(snapshot, live))
-        if isinstance(source, ZoneBuilder):
-            kept = self._zones(snapshot, source)
-        else:
-            kept = self._in_order(snapshot, source, live)
-        async with aclosing(kept) as batches:
+        kind = self.kind
+        if kind.null_rows is not None:
+            source.null_rows.append(await self._null_rows(snapshot, kind.null_rows, live))
+        order = None
+        if kind.is_sorted:
+            is_distinct = kind.form is not None
+            order = OrderCheck(f"segment {self.index.uuid}", is_distinct=is_distinct)
+        carried = kind.live_rows(snapshot, self.index, source, live, self.covered)
+        async with aclosing(carried) as batches:
             async for batch in batches:
+                if order is not None:
+                    await snapshot.engine.pool.run(partial(order.check, batch.column(0)))
                 yield batch
 
-    async def _null_rows(self, snapshot: Snapshot, live: RowSet) -> Int64s:
-        kind = self.index.files_kind
-        stored = await StoredFile.open(snapshot, self.index, FILES[kind])
-        content = await stored.told_buffer(NULL_ROWS[kind])
+    async def _null_rows(self, snapshot: Snapshot, key: str, live: RowSet) -> Int64s:
+        stored = await StoredFile.open(snapshot, self.index, self.kind.file)
+        content = await stored.told_buffer(key)
         return await snapshot.engine.pool.run(lambda: (parse_rows(content) & live).to_numpy())
-
-    async def _in_order(
-        self, snapshot: Snapshot, keys: RowKeys, live: RowSet
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Values with rows, or keys with row sets."""
-
-        def live_ids(ids: Int64s) -> tuple[Int64s, Mask]:
-            mask = live.mask_of(ids)
-            return (ids if mask.all() else ids[mask]), mask
-
-        def live_set(content: memoryview) -> bytes | None:
-            rows = keys.form.parse(content)
-            kept = rows & live
-            if len(kept) == len(rows):
-                return bytes(content)
-            return keys.form.to_bytes(kept.to_numpy()) if len(kept) else None
-
-        is_tree = keys.kind == BTREE
-        rows = (
-            tree_rows(snapshot, self.index, live_ids)
-            if is_tree
-            else set_rows(snapshot, self.index, live_set, keys.form)
-        )
-        order = OrderCheck(f"segment {self.index.uuid}", is_distinct=not is_tree)
-        async with aclosing(rows) as batches:
-            async for batch in batches:
-                await snapshot.engine.pool.run(partial(order.check, batch.column(0)))
-                yield batch
-
-    async def _zones(
-        self, snapshot: Snapshot, zones: ZoneBuilder
-    ) -> AsyncGenerator[pa.RecordBatch, None]:
-        stored = await StoredFile.open(snapshot, self.index, zones.file)
-        columns = [(column.name, column.type) for column in stored.schema]
-        if columns != [(column.name, column.type) for column in zones.schema]:
-            raise CorruptFileError(f"{zones.file} with columns {stored.schema.names} of a segment")
-        handles = [snapshot.handle(fragment) for fragment in self.covered]
-        await snapshot.resolve_sizes(handles)
-        ids = np.array([handle.id for handle in handles], np.int64)
-        sizes = np.array([handle.num_physical_rows for handle in handles], np.int64)
-
-        def kept(batch: pa.RecordBatch) -> pa.RecordBatch:
-            places = ZoneRows.of(batch)
-            places.check(ids, sizes)
-            is_covered = np.isin(places.starts >> HALF, ids)
-            whole = pa.RecordBatch.from_arrays(batch.columns, schema=zones.schema)
-            return whole if is_covered.all() else whole.filter(to_arrow(is_covered))
-
-        spans = spans_of(stored.num_rows, max(1, BATCH_BYTES // stored.bytes_per_row))
-        async with aclosing(stored.batches(spans, kept)) as batches:
-            async for batch in batches:
-                yield batch
 
 
 @dataclass(slots=True)
@@ -193,18 +116,18 @@ class CarryingBuilder(SegmentBuilder):
         """
         covered = frozenset[int]().union(*(values.covered for values in self.carried))
         others = [number for number in fragment_ids if number not in covered]
-        source = source_of(self.kind, self.type, self.options)
+        source = self.kind.source(self.type, self.options.zones)
         is_wide = self.type == pa.float64()  # whole numbers are among them
         values = ColumnValues(self.column, self.type, self.options.path, is_told=is_wide)
         streams = [segment.rows(self.snapshot, source) for segment in self.carried]
-        streams.append(run_rows(self.snapshot, values, source, others))
+        streams.append(run_rows(self.snapshot, self.kind, values, source, others))
         try:
             async with AsyncExitStack() as stack:
                 for stream in streams:
                     await stack.enter_async_context(aclosing(stream))
-                merger = RunMerger(self.snapshot, run_schema_of(source), MEMORY)
-                is_zones = isinstance(source, ZoneBuilder)
-                merged = _chained(streams) if is_zones else merger.merged_streams(streams)
+                merger = RunMerger(self.snapshot, source.run_schema, MEMORY)
+                is_sorted = self.kind.is_sorted
+                merged = merger.merged_streams(streams) if is_sorted else _chained(streams)
                 return await self.build_from(merged, source, fragment_ids)
         except (OtherTypeError, InvalidInputError):  # what is there now decides
             return await SegmentBuilder.build(self, fragment_ids)
@@ -233,17 +156,20 @@ async def carrying(
     seen, carried = set(rows), []
     for message in replaced:
         index = Index.from_protobuf(message)
-        values = CarriedValues(index, (index.fragment_ids or frozenset()) & seen)
+        values = CarriedValues(index, kind, (index.fragment_ids or frozenset()) & seen)
         seen -= values.covered
         is_small = sum(rows[fragment] for fragment in values.covered) <= FEW_ROWS
-        if is_small or message.covering_fields or not _is_told(snapshot, index):
+        if is_small or message.covering_fields or not _has_same_numbers(snapshot, kind, index):
             continue
-        if await zone_options(snapshot, index) != options.zones:
+        files = IndexFiles(snapshot, index)
+        if await kind.zone_options(files, files.name) != options.zones:
             continue
-        stored = await values.type(snapshot)
+        stored = await kind.stored_type(snapshot, index)
+        if type_ is None and stored is not None:
+            type_ = kind.value_type(stored)
         if type_ is None:
-            type_ = pa.string() if kind == NGRAMS else stored
-        if run_schema_of(source_of(kind, type_, options)).field(0).type == stored:
+            continue
+        if kind.source(type_, options.zones).run_schema.field(0).type == stored:
             carried.append(values)
     if not carried:
         return builder
@@ -259,8 +185,8 @@ async def carrying(
     )
 
 
-def _is_told(snapshot: Snapshot, index: Index) -> bool:
-    """Whether a segment says of which rows it is in the numbers that a new one has."""
-    kind, version = index.files_kind, index.message.index_version
-    has_other_ids = kind == BTREE and snapshot.has_stable_row_ids and holds_row_ids(index.message)
-    return version in VERSIONS[kind] and not has_other_ids
+def _has_same_numbers(snapshot: Snapshot, kind: IndexKind, index: Index) -> bool:
+    """Return True if a segment numbers rows as a new one does."""
+    message = index.message
+    has_ids = snapshot.has_stable_row_ids and holds_row_ids(message)
+    return message.index_version in kind.versions and not (kind.has_addresses and has_ids)

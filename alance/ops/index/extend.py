@@ -11,12 +11,13 @@ from alance.format.table.indices import JSON, Index, json_target
 from alance.ops.index.build import SegmentBuilder
 from alance.ops.index.carried_values import carrying
 from alance.ops.index.late import catch_up
-from alance.ops.index.manage import segments_of_name, zone_options
+from alance.ops.index.manage import segments_of_name
 from alance.ops.index.new import commit_segments, indexed_column
 from alance.ops.index.texts import texts_like
-from alance.ops.index.value_options import KINDS, OF_JSON, ValueOptions
+from alance.ops.index.value_options import ValueOptions
 from alance.ops.index.vectors import vectors_like
-from alance.ops.lookup.segments import BTREE
+from alance.ops.lookup.files import IndexFiles
+from alance.ops.lookup.kinds import KINDS
 from alance.ops.version.commits import with_retries
 
 if TYPE_CHECKING:
@@ -95,14 +96,17 @@ async def _builder_like(
     targets = [json_target(index.message) for index in indices if index.kind == JSON]
     kinds = {(index.kind, index.files_kind, index.fields) for index in indices}
     column = indexed_column(base, indices[0])
-    kind, path = indices[0].files_kind, targets[0].path if targets else None
-    allowed = KINDS.values() if path is None else OF_JSON
+    kind, path = KINDS.get(indices[0].files_kind), targets[0].path if targets else None
     is_alike = len(kinds) == 1 and len({target.path for target in targets}) <= 1
-    if not is_alike or kind not in allowed or column is None:
+    if not is_alike or kind is None or column is None:
         return None
-    if path is not None and kind == BTREE and base.has_stable_row_ids:
+    has_ids = base.has_stable_row_ids
+    if path is not None and (
+        not kind.of_json or kind.json_refusal(has_stable_row_ids=has_ids) is not None
+    ):
         return None
-    options = ValueOptions(path, await zone_options(base, indices[-1]))
+    files = IndexFiles(base, indices[-1])
+    options = ValueOptions(path, await kind.zone_options(files, files.name))
     return SegmentBuilder(base, column, base.schema.field(column), indices[0].name, kind, options)
 
 

@@ -22,9 +22,10 @@ from alance.format.table.apply_rows import with_files
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
 from alance.format.table.reuse import translated
-from alance.ops.index.remap import OF_ZONES, is_translated, record, translate
+from alance.ops.index.remap import is_translated, record, translate
 from alance.ops.index.reuse import load_compactions
 from alance.ops.index.segment_files import SegmentFiles
+from alance.ops.lookup.kinds import KINDS
 from alance.ops.version.commits import commit_change
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ async def _caught_up(
         UnsupportedError: of a kind that is not written here.
     """
     index, coverage = Index.from_protobuf(message), covered(message)
-    if index.files_kind in OF_ZONES:
+    kind = KINDS.get(index.files_kind)
+    if kind is not None and not kind.can_move:
         groups = [group for compaction in compactions for group in compaction.groups]
         moved = {digest.id for group in groups for digest in group.new_fragments}
         return with_coverage(message, (coverage or frozenset()) - moved)  # as in any compaction

@@ -5,12 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, UnsupportedError
-from alance.format.index import bloom
+from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.index.details import index_type
-from alance.format.index.ngram import POSTING_LISTS
-from alance.format.index.zones import MAP_FILE, MAP_ROWS, ZONE_ROWS, ZoneOptions
-from alance.format.numbers import python_value
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.format.table.operations_meta import CreateIndex
@@ -18,14 +14,7 @@ from alance.ops.index import partitions
 from alance.ops.index.build import SegmentBuilder
 from alance.ops.index.new import check_new, commit_segments
 from alance.ops.lookup.files import IndexFiles
-from alance.ops.lookup.segments import (
-    BITMAP,
-    BLOOM,
-    BTREE,
-    LABELS,
-    NGRAMS,
-    ZONES,
-)
+from alance.ops.lookup.kinds import KINDS
 from alance.ops.version.commits import commit_change, with_retries
 
 if TYPE_CHECKING:
@@ -98,34 +87,14 @@ async def centroids(snapshot: Snapshot, name: str | None, column: str | None) ->
 
 
 async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
-    files, kind = IndexFiles(snapshot, index), index.files_kind
-    if kind in (BITMAP, LABELS):
-        return {"num_bitmaps": len(await files.keys())}
-    if kind == NGRAMS:
-        return {"num_ngrams": len(await files.keys(POSTING_LISTS))}
-    if kind in (ZONES, BLOOM):
-        options = await zone_options(snapshot, index)
-        num_zones, _ = await files.head(MAP_FILE if kind == ZONES else bloom.FILE)
-        if kind == ZONES:
-            return {"num_zones": num_zones, "rows_per_zone": options.rows}
-        return {
-            "type": kind,
-            "num_blocks": num_zones,
-            "number_of_items": options.rows,
-            "probability": options.wrong,
-        }
-    if kind != BTREE:
-        told = {"index_type": index_type(index.message), "uuid": str(index.uuid)}
-        if kind == partitions.KIND and index.fragment_ids:
-            with suppress(UnsupportedError):  # of a kind that is not read
-                told |= await partitions.partition_details(snapshot, index)
-        return told
-    table = await files.page_table()
-    if not table.num_pages:
-        return {"min": None, "max": None, "num_pages": 0}
-    ends = table.low[0], table.high[table.num_pages - 1]
-    low, high = map(python_value, ends)
-    return {"min": low, "max": high, "num_pages": table.num_pages}
+    kind = KINDS.get(index.files_kind)
+    if kind is not None:
+        return await kind.statistics(snapshot, IndexFiles(snapshot, index))
+    told = {"index_type": index_type(index.message), "uuid": str(index.uuid)}
+    if index.kind == partitions.KIND and index.fragment_ids:
+        with suppress(UnsupportedError):  # of a kind that is not read
+            told |= await partitions.partition_details(snapshot, index)
+    return told
 
 
 def segments_of_name(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:
@@ -142,24 +111,3 @@ def segments_of_name(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetad
     if not segments:
         raise NotFoundError(f"index {name!r}: not in version {snapshot.version}")
     return segments
-
-
-async def zone_options(snapshot: Snapshot, index: Index) -> ZoneOptions:
-    """How the rows of an index of zones were summed up; of others what is usual.
-
-    Raises:
-        CorruptFileError: numbers that are none.
-    """
-    files, kind = IndexFiles(snapshot, index), index.files_kind
-    if kind not in (ZONES, BLOOM):
-        return ZoneOptions()
-    _, metadata = await files.head(MAP_FILE if kind == ZONES else bloom.FILE)
-    rows = metadata.get(MAP_ROWS if kind == ZONES else bloom.ITEMS, str(ZONE_ROWS))
-    wrong = metadata.get(bloom.PROBABILITY, str(bloom.WRONG))
-    try:
-        options = ZoneOptions(int(rows), float(wrong))
-    except ValueError as error:
-        raise CorruptFileError(f"index {index.name}: {error}") from error
-    if options.rows < 1 or not 0 < options.wrong < 1:
-        raise CorruptFileError(f"index {index.name}: zones of {rows} rows, wrong by {wrong}")
-    return options

@@ -13,7 +13,6 @@ from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import FRAGMENT_REUSE
 from alance.format.table.operations_meta import CreateIndex
 from alance.ops.index.value_options import (
-    OF_STABLE_JSON,
     IndexConfig,
     ValueIndexArguments,
     ValueOptions,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from alance.format.proto import table_pb2
     from alance.format.table.indices import Index
     from alance.ops.index.segment_files import NewSegment
+    from alance.ops.lookup.kinds.kind import IndexKind
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
 
@@ -65,7 +65,7 @@ class Checked:
     """
 
     column: str
-    kind: str
+    kind: IndexKind
     name: str
     leaf: Field
     options: ValueOptions
@@ -74,7 +74,7 @@ class Checked:
     @property
     def index_type(self) -> str:
         """As parts of an index are told of it."""
-        return self.kind
+        return self.kind.name
 
 
 def kind_and_arguments(
@@ -107,10 +107,10 @@ def check_new(base: Snapshot, new: NewIndex) -> Checked:
     refuse_reuse(base)
     column = base.schema.in_this_case(new.column)
     leaf = _leaf(base, column, kind, options)
-    if options.path is not None and base.has_stable_row_ids and kind not in OF_STABLE_JSON:
+    if options.path is not None and base.has_stable_row_ids and not kind.of_stable_json:
         raise UnsupportedError(
-            f"JSON index of {column!r}: {kind} beside stable row ids, whose numbers pylance 14 "
-            "mistakes; expected target_index_type BITMAP or NGRAM"
+            f"JSON index of {column!r}: {kind.name} beside stable row ids, whose numbers "
+            "pylance 14 mistakes; expected target_index_type BITMAP or NGRAM"
         )
     name, old = check_name(base, new.name, column, leaf, replace=new.replace)
     return Checked(column, kind, name, leaf, options, old)
@@ -184,7 +184,7 @@ async def commit_segments(
     return await commit_change(base, change, options, discard=discard, summary=summary)
 
 
-def _leaf(snapshot: Snapshot, column: str, kind: str, options: ValueOptions) -> Field:
+def _leaf(snapshot: Snapshot, column: str, kind: IndexKind, options: ValueOptions) -> Field:
     """The field of a column that can be indexed.
 
     Raises:

@@ -22,14 +22,8 @@ from alance.format.index.text.source import TextSource
 from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex
 from alance.io.readahead import grouped
-from alance.ops.index.build import (
-    SegmentBuilder,
-    of_one_type,
-    run_rows,
-    run_schema_of,
-    source_of,
-)
-from alance.ops.index.keyed import ColumnValues
+from alance.ops.index.build import SegmentBuilder, of_one_type, run_rows
+from alance.ops.index.column_values import ColumnValues
 from alance.ops.index.merge import RunMerger
 from alance.ops.index.new import Checked, NewIndex, check_new
 from alance.ops.index.new_text import CheckedText, NewTextIndex, check_new_text
@@ -49,7 +43,7 @@ from alance.ops.index.vector_parts import (
     merge_coded,
     write_training,
 )
-from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, ZONES
+from alance.ops.lookup.kinds import KINDS as VALUE_KINDS
 from alance.ops.version.commits import commit_change
 from alance.ops.version.objects import discard_objects
 from alance.ops.version.opening import at_version
@@ -239,18 +233,20 @@ async def execute(snapshot: Snapshot, task: IndexTask) -> IndexPart:
 async def _value_part(
     snapshot: Snapshot, task: IndexTask, leaf: Field, ids: Sequence[int]
 ) -> IndexPart:
+    kind = VALUE_KINDS[task.kind]
+
     async def attempt(values: ColumnValues) -> IndexPart:
-        source = source_of(task.kind, values.type, task.options)
-        rows = run_rows(snapshot, values, source, ids, task.memory_bytes)
+        source = kind.source(values.type, task.options.zones)
+        rows = run_rows(snapshot, kind, values, source, ids, task.memory_bytes)
         async with aclosing(rows):
             part = await _run_part(snapshot, task, rows)
         nulls = [np.empty(0, np.int64), *source.null_rows]
         content = await snapshot.engine.pool.run(lambda: rows_bytes(np.concatenate(nulls)))
         type_ = values.type if values.is_told else None
-        return replace(part, null_rows=content, type=type_, schema=run_schema_of(source))
+        return replace(part, null_rows=content, type=type_, schema=source.run_schema)
 
     at = ColumnValues.at(task.column, leaf.arrow_type, task.options.path)
-    part = await of_one_type(task.kind, at, attempt)
+    part = await of_one_type(kind, at, attempt)
     num_rows = sum([await snapshot.live_count(snapshot.handle(number)) for number in ids])
     return replace(part, num_rows=num_rows, options=task.options)
 
@@ -371,7 +367,7 @@ async def ranges(
     type_ = _type_of(new, plan.new.column, all_parts)
     if isinstance(new, CheckedVectors) and new.has_graphs:
         type_, range_bytes = pa.int64(), -(-range_bytes // LINKING)  # of numbers of partitions
-    elif new.index_type not in (BTREE, BITMAP):
+    elif not isinstance(new, Checked) or not new.kind.has_ranges:
         return []
     return await base.engine.pool.run(
         lambda: cut_ranges(
@@ -422,11 +418,11 @@ async def merge(
         builder.files = await join_pages(base, pages, type_)
         return IndexSegment(builder.of_files(ids), tuple(all_parts))
     try:
-        source = source_of(new.kind, type_, new.options)
-        schema = run_schema_of(source)
+        source = new.kind.source(type_, new.options.zones)
+        schema = source.run_schema
         source.null_rows += await base.engine.pool.run(lambda: _null_rows(all_parts))
-        is_zones = new.kind in (ZONES, BLOOM)
-        rows = run_batches(base, all_parts, schema) if is_zones else merged(schema)
+        is_sorted = new.kind.is_sorted
+        rows = merged(schema) if is_sorted else run_batches(base, all_parts, schema)
         record = await builder.build_from(rows, source, ids)
     except BaseException:
         await builder.discard()
@@ -478,7 +474,9 @@ def _holds(snapshot: Snapshot, part: IndexPart, column: str, kind: str) -> bool:
         return False
     fragments = snapshot.manifest.fragments
     # A moved row keeps its id: of row ids none may be of a row that went.
-    is_same = _equal if kind != BTREE and snapshot.has_stable_row_ids else _same_files
+    of_values = VALUE_KINDS.get(kind)
+    has_ids = snapshot.has_stable_row_ids and not (of_values and of_values.has_addresses)
+    is_same = _equal if has_ids else _same_files
     for message in part.fragments:
         place = fragments.position_of(message.id)
         if place is None or not is_same(fragments[place].message, message):

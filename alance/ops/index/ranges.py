@@ -24,13 +24,15 @@ from alance.format.index.build import PageTableBuilder, RowSetBuilder
 from alance.format.index.hnsw import Links
 from alance.format.numbers import to_arrow
 from alance.format.proto import table_pb2
-from alance.ops.index.build import set_batches, write_lookup, write_pages
 from alance.ops.index.merge import RunMerger, keys_of
-from alance.ops.index.runs import IndexPart, run_schema, write_run
+from alance.ops.index.runs import IndexPart, write_run
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.index.vector_parts import write_graphs
 from alance.ops.lookup.files import sort_key
-from alance.ops.lookup.segments import BITMAP, BTREE
+from alance.ops.lookup.kinds import KINDS
+from alance.ops.lookup.kinds.btree import write_lookup, write_pages
+from alance.ops.lookup.kinds.keys import row_schema
+from alance.ops.lookup.kinds.row_sets import set_batches
 from alance.ops.version.opening import at_version
 from alance.records import dataclass
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
     from alance.datasets import Dataset
+    from alance.format.index.bitmap import KeyedSets
     from alance.ops.version.snapshot import Snapshot
 
 RANGE_BYTES: Final = 256 << 20
@@ -86,29 +89,30 @@ class IndexRange:
             StoreError: the store failed; no file stays.
         """
         base = await at_version(dataset._snapshot, self.read_version)
-        if self.kind == BITMAP:
-            return await self._sets(base)
         if self.links is not None:
             return await self._graphs(base, Links(*self.links))
+        form = KINDS[self.kind].form
+        if form is not None:
+            return await self._sets(base, form)
         files = SegmentFiles(base, uuid.UUID(self.segment))
         file, counts = uuid.uuid4().int >> NUMBER_SHIFT, list[int]()
-        merger = RunMerger(base, run_schema(BTREE, self.type), self.memory_bytes, counts.append)
+        merger = RunMerger(base, row_schema(self.type), self.memory_bytes, counts.append)
         async with aclosing(merger.merged(self.parts, self.low, self.high)) as rows:
             table = await write_pages(files, btree.part_file(file), self.type, rows)
         (written,) = files.files
         content = table.serialize().to_pybytes()
         return IndexPages(self.segment, self.number, sum(counts), file, written.size_bytes, content)
 
-    async def _sets(self, base: Snapshot) -> IndexPages:
+    async def _sets(self, base: Snapshot, form: KeyedSets) -> IndexPages:
         """The row sets of each value as one, in a run beside those of the parts."""
         counts = list[int]()
-        sets = RowSetBuilder(self.type, sort_key, of_sets=True)
-        merger = RunMerger(base, run_schema(BITMAP, self.type), self.memory_bytes, counts.append)
+        sets = RowSetBuilder(self.type, sort_key, form, of_sets=True)
+        merger = RunMerger(base, form.schema(self.type), self.memory_bytes, counts.append)
         build = self.parts[0].build if self.parts else self.segment
         async with aclosing(merger.merged(self.parts, self.low, self.high)) as rows:
             joined = set_batches(base.engine.pool, rows, sets)
             path, blocks, _ = await write_run(base, build, joined)
-        part = IndexPart(self.column, BITMAP, self.read_version, (), path, sum(counts), blocks)
+        part = IndexPart(self.column, self.kind, self.read_version, (), path, sum(counts), blocks)
         return IndexPages(self.segment, self.number, sum(counts), run=part)
 
     async def _graphs(self, base: Snapshot, links: Links) -> IndexPages:

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.any_pb2 import Any
 
 from alance.errors import AlanceError, CorruptFileError, NotFoundError, UnsupportedError
-from alance.format.index import bitmap
 from alance.format.index.ivf import INDEX_FILE, STORAGE_FILE
-from alance.format.index.ngram import POSTING_LISTS
 from alance.format.index.remap import AddressMap
 from alance.format.index.text.columns import FORMAT, OF_ELEMENTS
 from alance.format.index.text.params import (
@@ -26,11 +24,10 @@ from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.indices import JSON, Index, holds_row_ids
 from alance.format.table.operations import RewrittenIndex
-from alance.ops.index.remap_scalar import moved_ngrams, moved_row_sets, moved_tree
 from alance.ops.index.remap_text import moved_texts
 from alance.ops.index.remap_vector import moved_vectors
 from alance.ops.index.segment_files import SegmentFiles
-from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, VERSIONS, ZONES
+from alance.ops.lookup.kinds import KINDS
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -42,15 +39,11 @@ if TYPE_CHECKING:
     Group = tuple[Sequence[OldFragment], Sequence[NewFragment]]
     Translate = Callable[[Snapshot, Index, Moves, SegmentFiles], Awaitable[None]]
 
-OF_ZONES: Final = (ZONES, BLOOM)
 TEXTS: Final = "Inverted"
 VECTORS: Final = "Vector"
-# The versions of each kind that can be translated, how, and the files that it then has.
-_KINDS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str] | None]]] = {
-    BTREE: (VERSIONS[BTREE], moved_tree, None),  # as many files as ranges of values
-    BITMAP: (VERSIONS[BITMAP], moved_row_sets, frozenset({bitmap.FILE})),
-    LABELS: (VERSIONS[LABELS], moved_row_sets, frozenset({bitmap.FILE})),
-    NGRAMS: (VERSIONS[NGRAMS], moved_ngrams, frozenset({POSTING_LISTS.file})),
+# Of texts and vectors: the versions that can be translated, how, and the files that a segment then
+# has. Kinds of indices of values translate themselves.
+_OTHERS: Final[Mapping[str, tuple[tuple[int, ...], Translate, frozenset[str] | None]]] = {
     TEXTS: ((0, 1, 2, 3), moved_texts, None),  # as many files as partitions have
     VECTORS: ((1, 2), moved_vectors, frozenset({INDEX_FILE, STORAGE_FILE})),
 }
@@ -86,7 +79,10 @@ def bound_fragments(snapshot: Snapshot) -> dict[str, frozenset[int]]:
     bound: dict[str, frozenset[int]] = {}
     for message in snapshot.manifest.indices:
         index = Index.from_protobuf(message)
-        if message.name in SYSTEM or index.files_kind in OF_ZONES or not index.fragment_ids:
+        if message.name in SYSTEM or not index.fragment_ids:
+            continue
+        kind = KINDS.get(index.files_kind)
+        if kind is not None and not kind.can_move:
             continue
         if not _follows(snapshot, index) and not is_translated(snapshot, index):
             bound[message.name] = bound.get(message.name, frozenset()) | index.fragment_ids
@@ -137,15 +133,23 @@ def _follows(snapshot: Snapshot, index: Index) -> bool:
 
 def is_translated(snapshot: Snapshot, index: Index) -> bool:
     """Whether a segment's files are written again with other addresses."""
-    if index.files_kind not in _KINDS or index.message.covering_fields:
+    kind, version = KINDS.get(index.files_kind), index.message.index_version
+    if index.message.covering_fields:
         return False
-    if index.kind == JSON and index.files_kind == BTREE and snapshot.has_stable_row_ids:
-        return False  # it does not say which numbers it has
+    if kind is not None:
+        if index.kind == JSON and kind.json_refusal(has_stable_row_ids=snapshot.has_stable_row_ids):
+            return False
+        if not kind.can_move:
+            return False
+        versions, names = kind.versions, kind.file_names
+    elif index.files_kind in _OTHERS:
+        versions, _, names = _OTHERS[index.files_kind]
+    else:
+        return False
     if index.kind == TEXTS and not is_written_here(index.message.index_details.value):
         return False
-    versions, _, names = _KINDS[index.files_kind]
-    told = {file.path for file in index.message.files}
-    return index.message.index_version in versions and (not told or names is None or told == names)
+    listed = {file.path for file in index.message.files}
+    return version in versions and (not listed or names is None or listed == names)
 
 
 def _inside(message: table_pb2.IndexMetadata, groups: Sequence[Group]) -> list[Group]:
@@ -186,7 +190,9 @@ async def translate(snapshot: Snapshot, index: Index, moves: Moves, new: Segment
     Raises:
         CorruptFileError, NotFoundError, UnsupportedError: a segment that cannot be read.
     """
-    await _KINDS[index.files_kind][1](snapshot, index, moves, new)
+    kind = KINDS.get(index.files_kind)
+    move = _OTHERS[index.files_kind][1] if kind is None else kind.move
+    await move(snapshot, index, moves, new)
 
 
 def _explain(error: AlanceError, index: Index) -> None:

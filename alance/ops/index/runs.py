@@ -15,11 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import CorruptFileError
-from alance.format.index import bitmap, btree
 from alance.format.plans import ByteRange
 from alance.format.table.naming import INDICES
 from alance.ops.index.value_options import PLAIN
-from alance.ops.lookup.segments import BTREE
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -100,17 +98,6 @@ class IndexPart:
             return [self.path]
         folder = self.path.rpartition("/")[0]
         return [f"{folder}/{name}" for name, _ in self.files]
-
-
-def run_schema(kind: str, type_: pa.DataType) -> pa.Schema:
-    """The columns of a run: values with row numbers, or keys with their row sets.
-
-    Those of vectors are the codes of the index: `CodedRows.coded_schema`.
-    """
-    if kind == BTREE:
-        ids = pa.field(btree.IDS, pa.uint64(), nullable=False)
-        return pa.schema([pa.field(btree.VALUES, type_), ids])
-    return pa.schema([pa.field(bitmap.KEYS, type_), pa.field(bitmap.BITMAPS, pa.binary())])
 
 
 async def write_run(

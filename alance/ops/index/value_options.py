@@ -5,43 +5,21 @@ from __future__ import annotations
 from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypedDict, runtime_checkable
 
-import pyarrow as pa
-
 from alance.checks import check_count, unexpected
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.expr.json_values import path_steps
 from alance.expr.tree import Problem
-from alance.format.index.bloom import WRONG, is_hashed
-from alance.format.index.zones import ZONE_ROWS, ZoneOptions
-from alance.format.numbers import is_text
+from alance.format.index.zones import ZoneOptions
 from alance.ops.index.sort import MEMORY
-from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES
+from alance.ops.lookup.kinds import KINDS
 from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-KINDS: Final = {
-    "BTREE": BTREE,
-    "BITMAP": BITMAP,
-    "LABEL_LIST": LABELS,
-    "NGRAM": NGRAMS,
-    "ZONEMAP": ZONES,
-    "BLOOMFILTER": BLOOM,
-}
-ORDERED: Final = "a boolean, number, text, bytes, decimal, date or time"
-# What columns an index of a kind can be of.
-COLUMNS: Final = {
-    BTREE: ORDERED,
-    BITMAP: ORDERED,
-    LABELS: "a list of such as a bitmap index can be of",
-    NGRAMS: "text",
-    ZONES: ORDERED,
-    BLOOM: "a whole number, float32, float64, text, bytes, date or time",
-}
-OF_JSON: Final = (BTREE, BITMAP, NGRAMS, ZONES)  # what an index of values at a path can be
-OF_STABLE_JSON: Final = (BITMAP, NGRAMS)  # and beside stable row ids
-MAX_ROWS: Final = 1 << 24  # of a zone: filters of such have 64 MiB
+    import pyarrow as pa
+
+    from alance.ops.lookup.kinds.kind import IndexKind
 
 
 class ValueIndexArguments(TypedDict, total=False):
@@ -95,9 +73,13 @@ class ValueOptions:
 
 
 PLAIN: Final = ValueOptions()
+# As error messages list them: the default kind first.
+NAMED: Final = sorted(KINDS.values(), key=lambda kind: kind.index_type != "BTREE")
 
 
-def kind_and_options(index_type: str, arguments: Mapping[str, Any]) -> tuple[str, ValueOptions]:
+def kind_and_options(
+    index_type: str, arguments: Mapping[str, Any]
+) -> tuple[IndexKind, ValueOptions]:
     """The kind of an index, of JSON that of its target, and how it is made.
 
     Raises:
@@ -110,9 +92,9 @@ def kind_and_options(index_type: str, arguments: Mapping[str, Any]) -> tuple[str
     if told == "JSON":
         path = _path(left.pop("path", None))
         told = str(left.pop("target_index_type", "BTREE")).upper()
-    kind = KINDS.get(told)
-    if kind is None or (path is not None and kind not in OF_JSON):
-        expected = [name for name, kind in KINDS.items() if path is None or kind in OF_JSON]
+    kind = next((kind for kind in KINDS.values() if kind.index_type == told), None)
+    if kind is None or (path is not None and not kind.of_json):
+        expected = [kind.index_type for kind in NAMED if path is None or kind.of_json]
         more = (
             ""
             if path is not None
@@ -125,18 +107,9 @@ def kind_and_options(index_type: str, arguments: Mapping[str, Any]) -> tuple[str
         )
     memory = left.pop("memory_bytes", MEMORY)
     check_count("memory_bytes", memory, 1 << 20)
-    zones = ZoneOptions()
-    if kind == ZONES:
-        zones = ZoneOptions(_rows("rows_per_zone", left))
-    elif kind == BLOOM:
-        wrong = left.pop("probability", WRONG)
-        if not isinstance(wrong, float) or not 1e-9 <= wrong < 1:
-            raise InvalidInputError(
-                f"probability={wrong!r}: expected a number from 1e-9 to below 1"
-            )
-        zones = ZoneOptions(_rows("number_of_items", left), wrong)
+    zones = kind.options(left)
     if left:
-        raise unexpected(left, (), f"{kind} index: ")
+        raise unexpected(left, (), f"{kind.name} index: ")
     return kind, ValueOptions(path, zones, memory)
 
 
@@ -150,45 +123,14 @@ def _path(path: object) -> str:
     return path
 
 
-def _rows(name: str, arguments: dict[str, Any]) -> int:
-    rows: int = arguments.pop(name, ZONE_ROWS)
-    check_count(name, rows, 1, MAX_ROWS)
-    return rows
+def check_suits(column: str, kind: IndexKind, type_: pa.DataType) -> None:
+    """Check that an index of a kind can be of values of a type.
 
-
-def check_suits(column: str, kind: str, type_: pa.DataType) -> None:
-    """
     Raises:
-        InvalidInputError: an index of a kind cannot be of such values.
+        InvalidInputError: it cannot.
     """
-    if not _suits(kind, type_):
+    if not kind.suits(type_):
         raise InvalidInputError(
-            f"column {column!r} of type {type_}: no {kind} index of it; expected {COLUMNS[kind]}"
+            f"column {column!r} of type {type_}: no {kind.name} index of it; "
+            f"expected {kind.columns}"
         )
-
-
-def _suits(kind: str, type_: pa.DataType) -> bool:
-    """Whether an index of a kind can be of values of a type."""
-    if kind == LABELS:
-        is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
-        return is_list and _is_ordered(type_.value_type)
-    if kind == NGRAMS:
-        return is_text(type_)
-    return is_hashed(type_) if kind == BLOOM else _is_ordered(type_)
-
-
-def _is_ordered(type_: pa.DataType) -> bool:
-    kinds = pa.types
-    checks = (
-        kinds.is_boolean,
-        kinds.is_integer,
-        kinds.is_floating,
-        kinds.is_string,
-        kinds.is_large_string,
-        kinds.is_binary,
-        kinds.is_large_binary,
-        kinds.is_fixed_size_binary,
-        kinds.is_decimal,
-        kinds.is_temporal,
-    )
-    return any(check(type_) for check in checks) and not kinds.is_interval(type_)

@@ -45,13 +45,15 @@ class IndexFiles:
 
     Attributes:
         where: one of them.
+        name: of the index.
     """
 
-    __slots__ = ("_index", "_snapshot", "where")
+    __slots__ = ("_index", "_snapshot", "name", "where")
 
     def __init__(self, snapshot: Snapshot, index: Index) -> None:
         self._snapshot = snapshot
         self._index = index
+        self.name = index.name
         self.where = snapshot.table.index_file(snapshot.manifest, index, bitmap.FILE)
 
     async def page_table(self) -> PageTable:

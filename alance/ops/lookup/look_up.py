@@ -23,7 +23,7 @@ from alance.format.paths import join_path
 from alance.format.row_set import RowSet
 from alance.io import trace
 from alance.io.tasks import all_of
-from alance.ops.lookup.ask import Asked, ask_segment, takes
+from alance.ops.lookup.ask import ask_segment, takes
 from alance.ops.lookup.segments import segments_of
 from alance.ops.lookup.work import checking_work
 from alance.records import dataclass
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from alance.expr import Predicate, arrow_parts
     from alance.expr.index_query import Question
     from alance.expr.tree import Node
+    from alance.ops.lookup.kinds.kind import Asked
     from alance.ops.lookup.segments import Segment, Segments
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 

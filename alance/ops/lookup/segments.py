@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from alance.format.row_set import RowSet
 from alance.format.schema import Remembered
 from alance.format.table.indices import FRAGMENT_REUSE, JSON, Index, holds_row_ids, json_target
 from alance.ops.lookup.files import IndexFiles
+from alance.ops.lookup.kinds import KINDS
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -21,26 +22,10 @@ if TYPE_CHECKING:
 
     from alance.expr.json_values import Step
     from alance.format.table.manifest import Manifest
+    from alance.ops.lookup.kinds.kind import IndexKind
     from alance.ops.version.snapshot import Snapshot
 
     Path = tuple[str, ...]
-
-BTREE: Final = "BTree"
-BITMAP: Final = "Bitmap"
-LABELS: Final = "LabelList"
-NGRAMS: Final = "NGram"
-ZONES: Final = "ZoneMap"
-BLOOM: Final = "BloomFilter"
-# The kinds that answer filters, by their versions; of those that cover as much the first that takes
-# a question, and is worth it, is asked: the bitmap index knows the number of rows before it reads.
-VERSIONS: Final = {
-    BITMAP: (0,),
-    BTREE: (0, 1),
-    LABELS: (0, 1),
-    NGRAMS: (0,),
-    BLOOM: (0,),
-    ZONES: (0,),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +47,7 @@ class Segment:
     covered: frozenset[int]
     domain: RowSet
     has_row_ids: bool
-    kind: str
+    kind: IndexKind
     steps: tuple[Step, ...] | None = None
     identity: object = field(default_factory=object)
 
@@ -127,17 +112,17 @@ def _segments_of(manifest: Manifest, rows: Mapping[int, int]) -> Segments:
         if len(message.fields) != 1 or message.fields[0] not in paths or message.covering_fields:
             continue
         index = Index.from_protobuf(message)
-        kind, steps = index.files_kind, None
+        kind, steps = KINDS.get(index.files_kind), None
         if index.kind == JSON:
-            if (untaken := _untaken(manifest, index, kind)) is not None:
-                lines.append(f"index {index.name} not used: {untaken}")
+            if (refusal := _json_refusal(manifest, index, kind)) is not None:
+                lines.append(f"index {index.name} not used: {refusal}")
                 continue
             steps = path_steps(json_target(message).path)
-        if kind not in VERSIONS:
+        if kind is None:
             continue
         version = message.index_version
-        if version not in VERSIONS[kind]:
-            lines.append(f"index {index.name} not used: version {version} of {kind} indices")
+        if version not in kind.versions:
+            lines.append(f"index {index.name} not used: version {version} of {kind.name} indices")
             continue
         covered = frozenset(live.keys() & (index.fragment_ids or frozenset()))
         if covered:
@@ -146,7 +131,7 @@ def _segments_of(manifest: Manifest, rows: Mapping[int, int]) -> Segments:
                 domain = RowSet.of_fragments((key, live[key]) for key in sorted(covered))
                 domains[covered] = domain
             has_row_ids = manifest.has_stable_row_ids and holds_row_ids(message)
-            key = (paths[message.fields[0]], index.name, kind)
+            key = (paths[message.fields[0]], index.name, kind.name)
             segment = Segment(index, covered, domain, has_row_ids, kind, steps)
             groups.setdefault(key, []).append(segment)
     by_path: dict[Path, list[list[Segment]]] = {}
@@ -155,19 +140,18 @@ def _segments_of(manifest: Manifest, rows: Mapping[int, int]) -> Segments:
     return Segments(by_path, lines)
 
 
-def _untaken(manifest: Manifest, index: Index, kind: str) -> str | None:
-    """Why a JSON index is not asked; None: it can be."""
+def _json_refusal(manifest: Manifest, index: Index, kind: IndexKind | None) -> str | None:
+    """Return why a JSON index is not used; None if it can be."""
     try:
         path_steps(json_target(index.message).path)
     except Problem as problem:
         return str(problem)
-    if kind == BTREE and manifest.has_stable_row_ids:
-        return "a B-tree of JSON values, beside stable row ids, does not say which numbers it has"
-    # A filter has hashes of values: of a number other ones as int64 than as float64.
-    return "bloom filters of JSON values do not say their type" if kind == BLOOM else None
+    if kind is None:
+        return None
+    return kind.json_refusal(has_stable_row_ids=manifest.has_stable_row_ids)
 
 
 def _order(segments: Sequence[Segment]) -> tuple[int, int]:
     """What covers more is first."""
     covered = sum(len(segment.covered) for segment in segments)
-    return -covered, list(VERSIONS).index(segments[0].kind)
+    return -covered, list(KINDS).index(segments[0].kind.name)

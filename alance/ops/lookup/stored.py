@@ -164,3 +164,31 @@ class StoredFile:
 def spans_of(num_rows: int, step: int = SPAN_ROWS) -> Iterator[tuple[int, int]]:
     """Rows in order, so many at a time."""
     return ((start, min(num_rows, start + step)) for start in range(0, num_rows, step))
+
+
+async def non_empty(
+    stored: StoredFile,
+    changed: Callable[[pa.RecordBatch], pa.RecordBatch],
+    step: int = SPAN_ROWS,
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Yield all rows of a file, changed, without batches that have none.
+
+    Args:
+        changed: CPU work, done where rows are decoded.
+        step: rows that are read at once.
+    """
+    async with aclosing(stored.batches(spans_of(stored.num_rows, step), changed)) as batches:
+        async for batch in batches:
+            if batch.num_rows:
+                yield batch
+
+
+def check_columns(stored: StoredFile, names: list[str], second: pa.DataType) -> None:
+    """Check the names of a file's columns, and the type of the second.
+
+    Raises:
+        CorruptFileError: others.
+    """
+    schema = stored.schema
+    if schema.names != names or schema.field(1).type != second:
+        raise CorruptFileError(f"index file with columns {schema}, expected {names}")

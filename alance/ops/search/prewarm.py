@@ -9,15 +9,12 @@ from uuid import UUID
 
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.field import struct_paths
-from alance.format.index.bitmap import ROW_SETS
-from alance.format.index.ngram import POSTING_LISTS
 from alance.format.paths import join_path
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
 from alance.io.readahead import Job, readahead
-from alance.ops.lookup.files import KEPT_PAGES, KEPT_SETS, IndexFiles
-from alance.ops.lookup.segments import BITMAP, BLOOM, BTREE, LABELS, NGRAMS, ZONES
-from alance.ops.lookup.zones import filter_parts, filter_zones, zone_map_of
+from alance.ops.lookup.files import IndexFiles
+from alance.ops.lookup.kinds import KINDS
 from alance.ops.search import segments as of_vectors
 from alance.ops.search.indexed import open_segment as open_vectors
 from alance.ops.search.indexed import read_parts
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
 
     Part: TypeAlias = Callable[[], Awaitable[object]]
 
-SETS: Final = {BITMAP: ROW_SETS, LABELS: ROW_SETS, NGRAMS: POSTING_LISTS}
 EF: Final = 15  # of a search that asks for ten rows
 UNPACKED: Final = 8  # times the bytes of the files, at most about
 
@@ -61,21 +57,9 @@ async def prewarm_index(
 
 async def _parts(snapshot: Snapshot, index: Index, *, with_positions: bool) -> list[Part]:
     """What reads the parts of a segment, so many of them at once as are kept."""
-    kind = index.files_kind
-    if kind == BTREE:
-        files = IndexFiles(snapshot, index)
-        table = await files.page_table()
-        return [partial(files.pages, table, part) for part in _ranges(table.num_pages, KEPT_PAGES)]
-    if kind in SETS:
-        files, form = IndexFiles(snapshot, index), SETS[kind]
-        num_keys = len(await files.keys(form))
-        return [partial(files.row_sets, part, form) for part in _ranges(num_keys, KEPT_SETS)]
-    if kind == ZONES:
-        return [partial(zone_map_of, snapshot, IndexFiles(snapshot, index))]
-    if kind == BLOOM:
-        files = IndexFiles(snapshot, index)
-        _, has_nulls = await filter_zones(snapshot, files)
-        return [*filter_parts(files, len(has_nulls))]
+    kind = KINDS.get(index.files_kind)
+    if kind is not None:
+        return await kind.parts(snapshot, IndexFiles(snapshot, index))
     if index.kind == of_vectors.KIND:
         path = dict(struct_paths(snapshot.schema.fields))[index.fields[0]]
         column = join_path(path)
@@ -92,10 +76,6 @@ async def _parts(snapshot: Snapshot, index: Index, *, with_positions: bool) -> l
             for needed in opened.all_lists(with_positions=with_positions)
         ]
     raise UnsupportedError(f"index {index.name!r} of kind {index.kind!r}: nothing reads it ahead")
-
-
-def _ranges(total: int, size: int) -> list[range]:
-    return [range(start, min(total, start + size)) for start in range(0, total, size)]
 
 
 def _segments(snapshot: Snapshot, name: str, chosen: Iterable[str] | None) -> list[Index]:

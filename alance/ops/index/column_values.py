@@ -1,0 +1,85 @@
+"""The values that an index is of: those of a column, or at a path of its JSON documents."""
+
+from __future__ import annotations
+
+from dataclasses import field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from alance.errors import InvalidInputError
+from alance.expr.json_values import path_steps, scalars
+from alance.expr.tree import FAILURES, Problem, plain
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from alance.expr.json_values import Step
+
+
+class OtherTypeError(Exception):
+    """Values at a path are of another type than those before them: all are to be read again."""
+
+    def __init__(self, values: ColumnValues) -> None:
+        super().__init__(str(values.type))
+        self.values = values
+
+
+@dataclass(slots=True, eq=False)
+class ColumnValues:
+    """The values of a column that an index is of, while rows pass by.
+
+    Attributes:
+        type: that they have; of JSON values so far.
+        path: of JSON values.
+        is_told: values of that type were there.
+    """
+
+    column: str
+    type: pa.DataType
+    path: str | None = None
+    is_told: bool = False
+    _steps: tuple[Step, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._steps = path_steps(self.path) if self.path is not None else ()
+
+    @classmethod
+    def at(cls, column: str, type_: pa.DataType, path: str | None) -> ColumnValues:
+        """Of a column of a type; at a path of it texts, as long as there are no values."""
+        return cls(column, type_ if path is None else pa.string(), path)
+
+    def of(self, values: pa.Array) -> pa.Array:
+        """What is indexed of the next rows. CPU.
+
+        Raises:
+            InvalidInputError: JSON values of several types, arrays or objects.
+            OtherTypeError: they are of one type, and that is not `type`.
+        """
+        if self.path is None:
+            return values
+        try:
+            inside = scalars(plain(values), self._steps)
+        except (*FAILURES, Problem) as error:
+            where = f"JSON index of {self.column!r}, path {self.path!r}"
+            raise InvalidInputError(f"{where}: {error}") from error
+        if inside.type != pa.null():
+            joined = self.joined(inside.type)
+            if joined.type != self.type:
+                raise OtherTypeError(joined)
+            self.is_told = True
+        return inside.cast(self.type, safe=False)
+
+    def joined(self, type_: pa.DataType) -> ColumnValues:
+        """JSON values that are these and others of a type: whole numbers are among others.
+
+        Raises:
+            InvalidInputError: those would be of several types.
+        """
+        if self.is_told and type_ != self.type:
+            if {type_, self.type} != {pa.int64(), pa.float64()}:
+                raise InvalidInputError(
+                    f"JSON index of {self.column!r}: values at {self.path!r}: expected one type, "
+                    f"found {self.type} and {type_}"
+                )
+            type_ = pa.float64()
+        return replace(self, type=type_, is_told=True)

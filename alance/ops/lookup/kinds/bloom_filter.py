@@ -1,0 +1,136 @@
+"""Bloom filters: of each zone of rows a filter of the hashes of its values."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from alance.errors import CorruptFileError, InvalidInputError
+from alance.format.index import bloom
+from alance.format.index.bloom import is_hashed
+from alance.format.index.zones import PLACES, ZoneOptions, ZoneRows
+from alance.io.readahead import Job, readahead
+from alance.ops.lookup.kinds.zones import ZONE_WORK, ZonesKind, asked_zones
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    import pyarrow as pa
+
+    from alance.arrays import Mask
+    from alance.expr.index_query import Ask
+    from alance.ops.lookup.files import IndexFiles
+    from alance.ops.lookup.kinds.kind import Asked, Part
+    from alance.ops.lookup.segments import Segment
+    from alance.ops.version.snapshot import Snapshot
+
+HASH_WORK: Final = 32  # of a value that is looked up in a filter, as bytes to decode
+FILTERS_AT_ONCE: Final = 256
+PART_BYTES: Final = 8 << 20  # of so many filters, as they are made by default
+PARTS_AT_ONCE: Final = 16
+
+
+class BloomFilter(ZonesKind):
+    """Zones of rows with a filter of the values of each."""
+
+    name = "BloomFilter"
+    index_type = "BLOOMFILTER"
+    type_url = "/lance.index.pb.BloomFilterIndexDetails"
+    columns = "a whole number, float32, float64, text, bytes, date or time"
+    file = bloom.FILE
+    has_filters = True
+    rows_key = bloom.ITEMS
+    rows_argument = "number_of_items"
+
+    def suits(self, type_: pa.DataType) -> bool:
+        return is_hashed(type_)
+
+    def options(self, arguments: dict[str, Any]) -> ZoneOptions:
+        wrong = arguments.pop("probability", bloom.WRONG)
+        if not isinstance(wrong, float) or not 1e-9 <= wrong < 1:
+            raise InvalidInputError(
+                f"probability={wrong!r}: expected a number from 1e-9 to below 1"
+            )
+        return ZoneOptions(super().options(arguments).rows, wrong)
+
+    def json_refusal(self, *, has_stable_row_ids: bool) -> str | None:
+        # A filter has hashes of values: of a number other ones as int64 than as float64.
+        return "bloom filters of JSON values do not say their type"
+
+    def takes(self, ask: Ask) -> bool:
+        return ask.is_of_nulls or ask.points is not None
+
+    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+        """Find the zones that may have values.
+
+        Cost: a round for their places, then one for filters. Memory: filters within the read-ahead
+        of a scan, and those that the search cache keeps.
+
+        Raises:
+            CorruptFileError: a file that has no such filters, or zones of other rows.
+        """
+        engine, column_type = snapshot.engine, ask.column.type
+        files = segment.files(snapshot)
+        rows, has_nulls = await filter_zones(snapshot, files)
+        count = len(has_nulls)
+        if ask.is_of_nulls:
+            return asked_zones(snapshot, segment, rows, has_nulls)
+        if not is_hashed(column_type):
+            raise CorruptFileError(f"bloom filters of a column of {column_type}")
+        hashes = bloom.hashes_of_points(ask.points or [], column_type)
+        masks: list[Mask] = [np.empty(0, np.bool_)]
+
+        async def look(read: Callable[[], Awaitable[pa.Array]]) -> Mask:
+            part = await read()
+            work = HASH_WORK * len(part) * len(hashes)
+            return await engine.decode(lambda: bloom.hits(part, hashes), work)
+
+        jobs = [Job(PART_BYTES, partial(look, read)) for read in filter_parts(files, count)]
+        budget = snapshot.read_ahead_bytes
+        answering = readahead(jobs, budget_bytes=budget, max_jobs=PARTS_AT_ONCE)
+        async with aclosing(answering) as answers:
+            masks += [mask async for mask in answers]
+        may = np.concatenate(masks)
+        return await engine.decode(
+            lambda: asked_zones(snapshot, segment, rows, may), ZONE_WORK * count
+        )
+
+    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[Part]:
+        _, has_nulls = await filter_zones(snapshot, files)
+        return [*filter_parts(files, len(has_nulls))]
+
+    async def statistics(self, snapshot: Snapshot, files: IndexFiles) -> dict[str, Any]:
+        num_zones, metadata = await files.head(self.file)
+        options = self._options_of(metadata, files.name)
+        return {
+            "type": self.name,
+            "num_blocks": num_zones,
+            "number_of_items": options.rows,
+            "probability": options.wrong,
+        }
+
+
+async def filter_zones(snapshot: Snapshot, files: IndexFiles) -> tuple[ZoneRows, Mask]:
+    """The zones of bloom filters, and which have nulls; kept in memory. Cost: a round, once.
+
+    Raises:
+        CorruptFileError: a file that has no such zones.
+    """
+
+    async def load() -> tuple[ZoneRows, Mask]:
+        batch = await files.whole(bloom.FILE, [*PLACES, bloom.HAS_NULL])
+        return ZoneRows.of(batch), bloom.null_flags(batch.column(bloom.HAS_NULL))
+
+    key = ("bloom zones", files.where)
+    return await snapshot.engine.cache.get(key, load, lambda zones: 300 + 17 * len(zones[1]))
+
+
+def filter_parts(files: IndexFiles, num_zones: int) -> list[Callable[[], Awaitable[pa.Array]]]:
+    """What reads the bloom filters, some of them at once. Cost of each: a round, once."""
+    return [
+        partial(files.part, bloom.FILE, bloom.FILTERS, start, start + FILTERS_AT_ONCE)
+        for start in range(0, num_zones, FILTERS_AT_ONCE)
+    ]

@@ -1,0 +1,193 @@
+"""What kinds that have keys with row sets have in common: how these are written, moved and read."""
+
+from __future__ import annotations
+
+import json
+from contextlib import aclosing
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError
+from alance.format.index import bitmap
+from alance.format.index.addresses import rows_bytes
+from alance.format.index.bitmap import ROW_SETS
+from alance.format.index.build import RowSetBuilder
+from alance.format.row_set import RowSet
+from alance.ops.lookup.files import KEPT_SETS, sort_key
+from alance.ops.lookup.kinds.kind import IndexKind, spans_of_parts
+from alance.ops.lookup.stored import (
+    NO_END,
+    SegmentEnd,
+    StoredFile,
+    check_columns,
+    non_empty,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterable, Callable
+
+    from alance.format.index.bitmap import KeyedSets
+    from alance.format.index.remap import Moves
+    from alance.format.table.indices import Index
+    from alance.io.pool import DecodePool
+    from alance.ops.index.segment_files import SegmentFiles
+    from alance.ops.lookup.files import IndexFiles
+    from alance.ops.lookup.kinds.keys import RowKeys
+    from alance.ops.lookup.kinds.kind import Batches, Part
+    from alance.ops.version.snapshot import Snapshot
+
+MOVED_BYTES: Final = 4 << 20  # of row sets that are translated at once, about
+SET_SHARE: Final = 64  # a row of a bitmap costs so much less than one of a B-tree
+_NO_ROWS: Final = np.empty(0, np.int64)
+
+
+class RowSetsKind(IndexKind):
+    """A kind whose one file has keys, each with the set of its rows.
+
+    Attributes:
+        key_count: name of the number of keys in statistics.
+    """
+
+    form: ClassVar[KeyedSets] = ROW_SETS
+    key_count: ClassVar[str]
+
+    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[Part]:
+        num_keys = len(await files.keys(self.form))
+        spans = spans_of_parts(num_keys, KEPT_SETS)
+        return [partial(files.row_sets, span, self.form) for span in spans]
+
+    async def statistics(self, snapshot: Snapshot, files: IndexFiles) -> dict[str, Any]:
+        return {self.key_count: len(await files.keys(self.form))}
+
+    async def run_rows(self, pool: DecodePool, source: RowKeys, rows: Batches) -> Batches:
+        sets = RowSetBuilder(source.type, sort_key, self.form)
+        async with aclosing(rows), aclosing(set_batches(pool, rows, sets)) as batches:
+            async for batch in batches:
+                yield batch
+
+    async def write(
+        self, files: SegmentFiles, source: RowKeys, rows: Batches, *, of_runs: bool = False
+    ) -> None:
+        await write_row_sets(files, source.type, rows, self.form, of_sets=of_runs, end=source.end)
+
+    async def move(
+        self, snapshot: Snapshot, index: Index, moves: Moves, files: SegmentFiles
+    ) -> None:
+        """Write a segment again; keys that no row has any more are left out."""
+        form = self.form
+        stored = await _open_sets(snapshot, index, form)
+        covered = index.fragment_ids or frozenset()
+        handles = [handle for handle in snapshot.handles if handle.id in covered]
+        await snapshot.resolve_sizes(handles)
+        sizes = {handle.id: handle.num_physical_rows for handle in handles} | moves.old_sizes
+        domain, fragment_ids = RowSet.of_fragments(sorted(sizes.items())), frozenset(sizes)
+
+        def moved_set(content: memoryview) -> bytes | None:
+            # A few bytes may claim billions of rows: those out of the fragments are dropped first.
+            claimed = form.parse(content).within(domain, fragment_ids)
+            rows, _ = moves.moved(claimed.to_numpy())
+            return form.to_bytes(rows) if len(rows) else None
+
+        ends = NO_END
+        if bitmap.LABEL_NULLS in stored.metadata:
+            nulls = await stored.told_buffer(bitmap.LABEL_NULLS)
+            content = await snapshot.engine.pool.run(
+                lambda: moved_set(nulls) or rows_bytes(_NO_ROWS)
+            )
+            ends = SegmentEnd({bitmap.LABEL_NULLS: "1"}, [np.frombuffer(content, np.uint8)])
+        async with aclosing(_changed_sets(stored, moved_set, form)) as rows:
+            type_ = stored.schema.field(form.keys).type
+            await write_row_sets(files, type_, rows, form, of_sets=True, end=lambda: ends)
+
+    async def live_rows(
+        self,
+        snapshot: Snapshot,
+        index: Index,
+        source: RowKeys,
+        live: RowSet,
+        covered: frozenset[int],
+    ) -> Batches:
+        form = self.form
+
+        def live_set(content: memoryview) -> bytes | None:
+            rows = form.parse(content)
+            remaining = rows & live
+            if len(remaining) == len(rows):
+                return bytes(content)
+            return form.to_bytes(remaining.to_numpy()) if len(remaining) else None
+
+        stored = await _open_sets(snapshot, index, form)
+        async with aclosing(_changed_sets(stored, live_set, form)) as batches:
+            async for batch in batches:
+                yield batch
+
+
+async def write_row_sets(
+    files: SegmentFiles,
+    type_: pa.DataType,
+    rows: AsyncIterable[pa.RecordBatch],
+    form: KeyedSets = ROW_SETS,
+    *,
+    of_sets: bool = False,
+    end: Callable[[], SegmentEnd] = lambda: NO_END,
+) -> None:
+    """Write the file of an index that has keys with row sets.
+
+    Args:
+        rows: values of `type_` in the order of an index, and row numbers.
+        form: how keys and row sets are stored.
+        of_sets: the second column has row sets instead.
+        end: returns what else the file's end has, when all rows have passed.
+    """
+    sets = RowSetBuilder(type_, sort_key, form, of_sets=of_sets)
+
+    def whole_end() -> SegmentEnd:
+        others = end()
+        if form is not ROW_SETS:
+            return others
+        counts = json.dumps({"num_bitmaps": sets.num_keys}, separators=(",", ":"))
+        return SegmentEnd({bitmap.STATS: counts, **others.metadata}, others.buffers)
+
+    batches = set_batches(files.snapshot.engine.pool, rows, sets)
+    await files.write(form.file, sets.schema, batches, whole_end)
+
+
+async def set_batches(
+    pool: DecodePool, rows: AsyncIterable[pa.RecordBatch], sets: RowSetBuilder
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Yield keys with their row sets, as these are ready."""
+    async for batch in rows:
+        for ready in await pool.run(partial(sets.add, batch)):
+            yield ready
+    for ready in await pool.run(sets.finish):
+        yield ready
+
+
+async def _open_sets(snapshot: Snapshot, index: Index, form: KeyedSets) -> StoredFile:
+    stored = await StoredFile.open(snapshot, index, form.file)
+    check_columns(stored, [form.keys, form.sets], pa.binary())
+    return stored
+
+
+def _changed_sets(
+    stored: StoredFile, moved_set: Callable[[memoryview], bytes | None], form: KeyedSets
+) -> AsyncGenerator[pa.RecordBatch, None]:
+    """Read keys with changed row sets.
+
+    Args:
+        moved_set: returns the new set; None if no row remains.
+    """
+    schema = form.schema(stored.schema.field(0).type)
+
+    def moved(batch: pa.RecordBatch) -> pa.RecordBatch:
+        keys, sets = batch.columns
+        if sets.null_count:
+            raise CorruptFileError("bitmap index: a row set is null")
+        contents = pa.array([moved_set(memoryview(rows.as_buffer())) for rows in sets], pa.binary())
+        whole = pa.RecordBatch.from_arrays([keys, contents], schema=schema)
+        return whole.filter(contents.is_valid()) if contents.null_count else whole
+
+    return non_empty(stored, moved, MOVED_BYTES // stored.bytes_per_row + 1)

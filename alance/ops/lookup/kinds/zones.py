@@ -1,0 +1,173 @@
+"""What kinds that know zones of rows, and no single rows, have in common."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import numpy as np
+import pyarrow as pa
+
+from alance.checks import check_count
+from alance.errors import CorruptFileError
+from alance.expr.compare import float_values
+from alance.format.index import bloom
+from alance.format.index.zone_build import BATCH_BYTES, ZoneBuilder
+from alance.format.index.zones import NULLS, ZONE_ROWS, ZoneOptions, ZoneRows
+from alance.format.numbers import as_mask, to_arrow
+from alance.format.row_set import HALF
+from alance.ops.lookup.kinds.kind import IndexKind
+from alance.ops.lookup.stored import SegmentEnd, StoredFile, spans_of
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from alance.arrays import Mask
+    from alance.format.row_set import RowSet
+    from alance.format.table.indices import Index
+    from alance.ops.index.segment_files import SegmentFiles
+    from alance.ops.lookup.files import IndexFiles
+    from alance.ops.lookup.kinds.kind import Batches
+    from alance.ops.lookup.segments import Segment
+    from alance.ops.version.snapshot import Snapshot
+
+ZONE_WORK: Final = 64  # of a zone that is asked, as bytes to decode
+MAX_ROWS: Final = 1 << 24  # of a zone: filters of such have 64 MiB
+
+
+class ZonesKind(IndexKind):
+    """A kind that sums up zones of rows of one fragment.
+
+    Attributes:
+        has_filters: bloom filters, else the bounds of each zone.
+        rows_key: key of the rows of a zone in the file's metadata.
+        rows_argument: name of the same number in `create_scalar_index`.
+    """
+
+    null_rows = NULLS
+    is_sorted = False
+    has_addresses = True
+    can_move = False  # nor does pylance move them
+    has_filters: ClassVar[bool]
+    rows_key: ClassVar[str]
+    rows_argument: ClassVar[str]
+
+    def options(self, arguments: dict[str, Any]) -> ZoneOptions:
+        rows: int = arguments.pop(self.rows_argument, ZONE_ROWS)
+        check_count(self.rows_argument, rows, 1, MAX_ROWS)
+        return ZoneOptions(rows)
+
+    async def zone_options(self, files: IndexFiles, name: str) -> ZoneOptions:
+        _, metadata = await files.head(self.file)
+        return self._options_of(metadata, name)
+
+    def _options_of(self, metadata: Mapping[str, str], name: str) -> ZoneOptions:
+        rows = metadata.get(self.rows_key, str(ZONE_ROWS))
+        wrong = metadata.get(bloom.PROBABILITY, str(bloom.WRONG))
+        try:
+            options = ZoneOptions(int(rows), float(wrong))
+        except ValueError as error:
+            raise CorruptFileError(f"index {name}: {error}") from error
+        if options.rows < 1 or not 0 < options.wrong < 1:
+            raise CorruptFileError(f"index {name}: zones of {rows} rows, wrong by {wrong}")
+        return options
+
+    def source(self, type_: pa.DataType, options: ZoneOptions) -> ZoneBuilder:
+        return ZoneBuilder(type_, options, has_filters=self.has_filters)
+
+    async def write(
+        self, files: SegmentFiles, source: ZoneBuilder, rows: Batches, *, of_runs: bool = False
+    ) -> None:
+        def end() -> SegmentEnd:
+            metadata, null_rows = source.end()
+            return SegmentEnd(metadata, [null_rows])
+
+        await files.write(source.file, source.run_schema, rows, end)
+
+    async def live_rows(
+        self,
+        snapshot: Snapshot,
+        index: Index,
+        source: ZoneBuilder,
+        live: RowSet,
+        covered: frozenset[int],
+    ) -> Batches:
+        """Read the zones of `covered`; those of deleted rows may say too much."""
+        schema = source.run_schema
+        stored = await StoredFile.open(snapshot, index, source.file)
+        columns = [(column.name, column.type) for column in stored.schema]
+        if columns != [(column.name, column.type) for column in schema]:
+            raise CorruptFileError(f"{source.file} with columns {stored.schema.names} of a segment")
+        handles = [snapshot.handle(fragment) for fragment in covered]
+        await snapshot.resolve_sizes(handles)
+        ids = np.array([handle.id for handle in handles], np.int64)
+        sizes = np.array([handle.num_physical_rows for handle in handles], np.int64)
+
+        def of_covered(batch: pa.RecordBatch) -> pa.RecordBatch:
+            places = ZoneRows.of(batch)
+            places.check(ids, sizes)
+            is_covered = np.isin(places.starts >> HALF, ids)
+            whole = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+            return whole if is_covered.all() else whole.filter(to_arrow(is_covered))
+
+        spans = spans_of(stored.num_rows, max(1, BATCH_BYTES // stored.bytes_per_row))
+        async with aclosing(stored.batches(spans, of_covered)) as batches:
+            async for batch in batches:
+                yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class AskedZones:
+    """A question to an index of zones, which is answered.
+
+    Attributes:
+        hits: the zones in which the question may be true of a row; shape (zones,).
+    """
+
+    segment: Segment
+    rows: ZoneRows
+    hits: Mask
+    estimate: int
+
+    @property
+    def work(self) -> int:
+        return len(self.hits)
+
+    @property
+    def told(self) -> str:
+        return f"{np.count_nonzero(self.hits):,} of {len(self.hits):,} zones"
+
+    @property
+    def num_compared(self) -> int:
+        return len(self.hits)
+
+    @property
+    def kept_as(self) -> Hashable:
+        return None
+
+    is_exact = is_counted = False
+    is_at_hand = True
+
+    async def row_numbers(self) -> RowSet:
+        # Of rows that are in no zone nothing is known.
+        return self.segment.domain - self.rows.rows_of(~self.hits)
+
+
+def asked_zones(snapshot: Snapshot, segment: Segment, rows: ZoneRows, hits: Mask) -> AskedZones:
+    """The answer of zones. CPU.
+
+    Raises:
+        CorruptFileError: zones of rows that fragments do not have.
+    """
+    fragments = snapshot.manifest.fragments
+    rows.check(fragments.ids, fragments.physical_rows)
+    missed = int((rows.stops - rows.starts)[~hits].sum())
+    return AskedZones(segment, rows, hits, max(0, len(segment.domain) - missed))
+
+
+def bound(values: pa.Array, zero: float) -> pa.Array:
+    """Bounds of floats: NaN is none, and a zero is that which is at the end."""
+    floats = float_values(values)
+    valid = as_mask(values.is_valid()) & ~np.isnan(floats)
+    return to_arrow(np.where(floats == 0, floats.dtype.type(zero), floats), valid)
