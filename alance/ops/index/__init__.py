@@ -6,6 +6,6 @@ indices is the room `lookup`, below the reads.
 
 Where to change what:
     a new kind of index: see CONTRIBUTING.md, "An index kind"
-    what an index may be on: `suits` of its kind in `lookup.kinds`, of vectors `new_vector`
+    what an index may be on: the module of its kind in `lookup.kinds`, of vectors `new_vector`
     how much is sorted in memory: `sort`
 """
