@@ -123,6 +123,7 @@ class SearchVerbs(Handle):
 
         Example:
 
+            dataset = await dataset.create_index("text", "INVERTED")
             best = await dataset.search_text("quick fox", k=3, columns=["id"])
 
         Args:
@@ -162,6 +163,7 @@ class SearchVerbs(Handle):
 
         Example:
 
+            dataset = await dataset.create_index("text", "INVERTED")
             best = await dataset.search(text="fox", vector=[0.0] * 8, k=3, columns=["id"])
 
         Args:

@@ -109,7 +109,8 @@ class VersionVerbs(Handle):
     async def read_transaction(self, version: int | None = None) -> Transaction | None:
         """Return the transaction that made a version.
 
-        Cost: one GET, and one for the manifest of another version; none if the manifest holds it.
+        Cost: none if the manifest holds the transaction, as most do, else one GET; one GET more for
+        another version.
 
         Args:
             version: None: this version.
