@@ -57,21 +57,26 @@ class FieldForm(NamedTuple):
 
 
 class FieldForms(NamedTuple):
-    """Forms of fields of a fragment, in the order of the schema, and their parts end to end."""
+    """Forms of fields of a fragment, in the order of the schema, and their parts end to end.
+
+    Attributes:
+        conversions: numbers of the fields that the kernel builds as arrays of another type.
+    """
 
     forms: Sequence[FieldForm]
     trees: Sequence[int]
     leaves: Sequence[int]
     widths: Sequence[int]
     texts: Sequence[bool]
+    conversions: Sequence[int]
 
     @classmethod
     def of(cls, forms: Sequence[FieldForm]) -> FieldForms:
         """Join forms."""
-        _, trees, leaves, widths, texts, _ = zip(*forms, strict=True) if forms else [()] * 6
-        return cls(
-            forms, *[[*chain.from_iterable(part)] for part in (trees, leaves, widths, texts)]
-        )
+        _, *parts, arrows = zip(*forms, strict=True) if forms else [()] * 6
+        trees, leaves, widths, texts = [[*chain.from_iterable(part)] for part in parts]
+        others = [at for at, arrow in enumerate(arrows) if arrow is not None]
+        return cls(forms, trees, leaves, widths, texts, others)
 
     @property
     def fields(self) -> list[Field]:
@@ -102,21 +107,19 @@ class FieldForms(NamedTuple):
         Raises:
             CorruptFileError: JSON that is none, or maps with null entries or keys.
         """
-        if all(form.arrow is None for form in self.forms):
+        if not self.conversions:
             return pa.RecordBatch._import_from_c(address, schema)
-        built = pa.schema(
-            field if form.arrow is None else pa.field(field.name, form.arrow)
-            for field, form in zip(schema, self.forms, strict=True)
-        )
-        batch = pa.RecordBatch._import_from_c(address, built)
-        arrays = batch.columns
-        for at, (form, own) in enumerate(zip(self.forms, schema, strict=True)):
-            if form.arrow is not None:
-                try:
-                    arrays[at] = converted(arrays[at], form.field, own.type)
-                except AlanceError as error:
-                    error.add_note(f"in field {form.field.name!r}")
-                    raise
+        built = [*schema]
+        for at in self.conversions:
+            built[at] = built[at].with_type(self.forms[at].arrow)
+        arrays = pa.RecordBatch._import_from_c(address, pa.schema(built)).columns
+        for at in self.conversions:
+            field = self.forms[at].field
+            try:
+                arrays[at] = converted(arrays[at], field, schema.field(at).type)
+            except AlanceError as error:
+                error.add_note(f"in field {field.name!r}")
+                raise
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 

@@ -287,9 +287,9 @@ class OpenFragment:
         # Columns of which it was learned meanwhile that the kernel does not take them.
         ids = {leaf.leaf.field.id for leaf in beside}
         numbers = ranged[0].fields.leaves if ranged else ()
-        left = [leaf for leaf in self._others(numbers) if leaf.leaf.field.id not in ids]
-        if left:
-            more = yield from together([self._read(left, spans, states) for spans in parts])
+        others = [leaf for leaf in self._others(numbers) if leaf.leaf.field.id not in ids]
+        if others:
+            more = yield from together([self._read(others, spans, states) for spans in parts])
             leaves = [{**own, **later} for own, later in zip(leaves, more, strict=True)]
         columns = [(own,) for own in ranged] if ranged else [()] * len(parts)
         return [

@@ -54,11 +54,12 @@ class PlacedColumns(NamedTuple):
 
     def fitting(self) -> PlacedColumns:
         """The fields whose pages have the values that their types say."""
-        _, trees, _, widths, _ = self.fields
-        numbers = self.placed.plan.fitting(trees, self.columns, widths)
-        if len(numbers) == len(self.fields.forms):
+        fields = self.fields
+        numbers = self.placed.plan.fitting(fields.trees, self.columns, fields.widths)
+        if len(numbers) == len(fields.forms):
             return self
-        return self._marked([number in {*numbers} for number in range(len(self.fields.forms))])
+        fit = {*numbers}
+        return self._marked([number in fit for number in range(len(fields.forms))])
 
     def _marked(self, keep: Sequence[bool]) -> PlacedColumns:
         of_leaves = [
@@ -90,7 +91,7 @@ class PlacedColumns(NamedTuple):
         """The same for so many threads, each of which decodes about as many bytes; several only
         of single rows that were not read before, of columns that `are_plain`.
         """
-        _, trees, _, widths, texts = self.fields
+        _, trees, _, widths, texts, _ = self.fields
         batch = _kernels.RowBatch(trees, self.columns, widths, texts, order, count)
         return [ColumnsShare(self, schema, batch, number) for number in range(count)]
 

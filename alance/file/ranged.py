@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from alance.file.columns import States
     from alance.file.fragment import OpenFragment
     from alance.file.page_tables import RangeTables
+    from alance.format.container import Container
     from alance.format.plans import Plan
 
 LEARNED_AT_ONCE: Final = 64  # pages: a millisecond or two
@@ -42,26 +43,22 @@ PADDING: Final = 64  # bytes: no file has more between neighbouring pages
 class PageBytes:
     """What was read of the pages of some files; each part is asked for once."""
 
-    def __init__(self, tables: RangeTables) -> None:
-        self._tables = tables
-        self._files = [
-            _kernels.HeldFile([0], [container.content])
+    def __init__(self, containers: Sequence[Container]) -> None:
+        self._containers = containers
+        self._files = {
+            container.path: _kernels.HeldFile([0], [container.content])
             if container.is_whole
             else _kernels.HeldFile([], [])
-            for container in tables.containers
-        ]
-        self._by_path = {
-            container.path: file
-            for container, file in zip(tables.containers, self._files, strict=True)
+            for container in containers
         }
 
     def of(self, tables: RangeTables) -> list[_kernels.HeldFile]:
-        """The files of the columns of tables, which are all of these files."""
-        return [*map(self._by_path.__getitem__, tables.paths)]
+        """The file of each column of tables, all of which are of these files."""
+        return [*map(self._files.__getitem__, tables.paths)]
 
     def add(self, path: str, start: int, content: memoryview) -> None:
         """Keep bytes of a file that is not kept whole."""
-        self._by_path[path].add(start, content)
+        self._files[path].add(start, content)
 
     def read(self, plan: _kernels.RowPlan, tables: RangeTables) -> Plan[None]:
         """Plan the bytes of pages that are not here yet: one round. Few or large pieces are used
@@ -71,13 +68,12 @@ class PageBytes:
         Args:
             tables: of the plan.
         """
-        containers = self._tables.containers
-        numbers = dict(zip(self._by_path, range(len(containers)), strict=True))
+        numbers = dict(zip(self._files, range(len(self._files)), strict=True))
         files = [*map(numbers.__getitem__, tables.paths)]
-        ends, starts, stops = plan.missing(self._files, files, PADDING)
+        ends, starts, stops = plan.missing([*self._files.values()], files, PADDING)
         by_path = [
             (container.path, starts[first:end], stops[first:end])
-            for container, (first, end) in zip(containers, pairwise([0, *ends]), strict=True)
+            for container, (first, end) in zip(self._containers, pairwise([0, *ends]), strict=True)
             if first < end and not container.is_whole
         ]
         if not by_path:
@@ -90,17 +86,17 @@ class PageBytes:
                 for begin in range(start, stop, MOST_BYTES)
             ]
             for part, content in zip(parts, (yield parts), strict=True):
-                self._by_path[part.path].add(part.start, content)
+                self._files[part.path].add(part.start, content)
         else:
             contents = yield [Pieces.of(*of_file) for of_file in by_path]
             for content, (path, first, last) in zip(contents, by_path, strict=True):
-                self._by_path[path].add_pieces(first, last, content)
+                self._files[path].add_pieces(first, last, content)
 
 
 def _placed(
     fragment: OpenFragment, spans: Sequence[tuple[int, int]]
 ) -> tuple[RangeTables, _kernels.RowPlan] | None:
-    """Where ranges of rows are, as far as the tables know; None if the kernel takes no fields.
+    """Plan ranges of rows as far as the tables know the pages. Returns None without such fields.
 
     Args:
         spans: ascending, none of them empty.
@@ -189,7 +185,7 @@ def read_ranges(
     while placed := _placed(fragment, spans):
         tables, plan = placed
         if content is None:
-            content = PageBytes(tables)
+            content = PageBytes(tables.containers)
         if plan.unknown:
             loads, large = [content.read(plan, tables)], []
             for hole in _holes(fragment, tables, plan, states):

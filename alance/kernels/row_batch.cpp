@@ -403,9 +403,10 @@ class RowBatch : public arrow::Exported {
     for (size_t group = first; group < last && !plan.is_ranges; ++group)
       count += plan.groups[group].num_rows;
     for (size_t i = plan.first_part(first); plan.is_ranges && i < plan.first_part(last); ++i) {
-      const RowPage& page = *plan.hits[plan.parts[i].hit].kernel;
-      for (const needs::Need& need : needs::needs_of(page, plan.rows_of(plan.parts[i])))
-        count += page.num_values(need.chunk);
+      const RowPlan::Part& part = plan.parts[i];
+      const RowPage& page = *plan.hits[part.hit].kernel;
+      const auto [begin, end] = page.chunks_of(part.first, part.last);
+      count += page.num_values(begin, end);
     }
     return count;
   }

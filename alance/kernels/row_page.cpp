@@ -168,7 +168,7 @@ RowPage::Chunk RowPage::open_chunk(int64_t number, Part bytes) const {
     parts[i] = {bytes.data + position, size};
     position += (size + 7) / 8 * 8;
   }
-  const int64_t values = num_values(number);
+  const int64_t values = num_values(number, number + 1);
   const int64_t entries = num_levels ? load<uint16_t>(bytes.data) : values;
   if (max_rep_ == 0 && entries != values)
     fail(text(entries) + " levels, expected " + text(values));

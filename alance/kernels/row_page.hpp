@@ -202,11 +202,20 @@ class RowPage {
   bool carries(int64_t chunk) const { return max_rep_ != 0 && carries_[chunk] != 0; }
   // Where a chunk begins in the buffer.
   int64_t begin_of(int64_t chunk) const;
-  // Values of a chunk, those of nulls included.
-  int64_t num_values(int64_t chunk) const {
-    if (values_ == Values::zipped) return 1;
+  // The chunks that neighbouring rows, at least one, lie in: the first, and the one behind the last.
+  std::pair<int64_t, int64_t> chunks_of(int64_t first, int64_t last) const {
+    const int64_t begin = chunk_of(first, 0);
+    int64_t chunk = chunk_of(last - 1, begin);
+    bool goes_on = rows_until(chunk) == last;  // the last row may, in chunks where no other begins
+    while (++chunk < num_chunks_ && goes_on && carries(chunk))
+      goes_on = rows_until(chunk) == rows_from(chunk);
+    return {begin, chunk};
+  }
+  // Values of chunks, those of nulls included.
+  int64_t num_values(int64_t begin, int64_t end) const {
+    if (values_ == Values::zipped) return end - begin;
     const int64_t* before = max_rep_ != 0 ? first_values_.data() : first_rows_.data();
-    return before[chunk + 1] - before[chunk];
+    return before[end] - before[begin];
   }
   // The row behind the last that begins in a chunk, and the first that does.
   int64_t rows_until(int64_t chunk) const;
@@ -217,12 +226,8 @@ class RowPage {
   void check_rows(const int64_t* rows, int64_t count) const;
   // Where the bytes of neighbouring rows, at least one, lie in the buffer: begin and end.
   std::pair<int64_t, int64_t> bytes_of(int64_t first, int64_t last) const {
-    const int64_t begin = chunk_of(first, 0);
-    int64_t chunk = chunk_of(last - 1, begin);
-    bool goes_on = rows_until(chunk) == last;  // the last row may, in chunks where no other begins
-    while (++chunk < num_chunks_ && goes_on && carries(chunk))
-      goes_on = rows_until(chunk) == rows_from(chunk);
-    return {begin_of(begin), begin_of(chunk)};
+    const auto [begin, end] = chunks_of(first, last);
+    return {begin_of(begin), begin_of(end)};
   }
   // Decodes neighbouring rows, at least one, from these bytes; of a page without lists.
   void decode_range(int64_t first, int64_t last, Part bytes, RangeSink& sink) const;

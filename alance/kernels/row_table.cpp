@@ -82,15 +82,15 @@ class Planner {
 
   void end_column() { plan.columns.push_back(plan.groups.size()); }
 
-  // The plan, with the pages that keep its kernels alive.
-  template <typename PageOf>
-  RowPlan finish(const PageOf& page_of) {
+  // The plan, with the pages that keep its kernels alive; each column has as many tables.
+  RowPlan finish(const std::vector<Tables>& columns, size_t num_tables) {
     plan.pages.reserve(plan.hits.size());
     for (size_t c = 0, part = 0; c < plan.columns.size(); ++c) {
       const size_t end = plan.first_part(plan.columns[c]);
       for (; part < end; ++part) {
         const RowPlan::Hit& hit = plan.hits[plan.parts[part].hit];
-        if (plan.parts[part].hit == plan.pages.size()) plan.pages.push_back(page_of(c, hit));
+        if (plan.parts[part].hit == plan.pages.size())
+          plan.pages.push_back(columns[c][hit.table % num_tables]->entry(hit.page).page);
       }
     }
     return std::move(plan);
@@ -103,17 +103,25 @@ class Planner {
                 int64_t last) {
     const auto [begin, end] = entry.kernel->bytes_of(first, last);
     const int64_t start = entry.kernel->start();
-    if (plan.groups.size() == plan.first_group(plan.columns.size()))
-      plan.groups.push_back(
-          {plan.parts.size(), plan.pieces.size(), plan.first_byte(plan.groups.size()), 0, 0});
+    if (plan.groups.size() == plan.first_group(plan.columns.size())) begin_group(0);
     plan.parts.push_back({plan.hits.size(), first, last});
     plan.hits.push_back({number, page, entry.kernel, entry.layers});
-    plan.pieces.push_back({number, start + begin, start + end});
+    add_piece({number, start + begin, start + end}, last - first);
+  }
+
+  void begin_group(int kind) {
+    plan.groups.push_back(
+        {plan.parts.size(), plan.pieces.size(), plan.first_byte(plan.groups.size()), 0, kind});
+  }
+
+  // A piece of the last group, with rows of its last part.
+  void add_piece(const Piece& piece, int64_t num_rows) {
+    plan.pieces.push_back(piece);
     RowPlan::Group& group = plan.groups.back();
     group.parts_end = plan.parts.size();
     group.pieces_end = plan.pieces.size();
-    group.bytes_end += end - begin;
-    group.num_rows += last - first;
+    group.bytes_end += piece.stop - piece.start;
+    group.num_rows += num_rows;
   }
 
   void add_pieces(size_t number, const RowPage* page, int kind, int64_t first, int64_t last) {
@@ -121,21 +129,14 @@ class Planner {
     const std::vector<needs::Need> needs = needs::needs_of(*page, rows);
     for (const needs::Run& run : needs::runs_of(*page, needs, {0, kGroup})) {
       const int64_t start = page->start() + run.bytes.start, stop = page->start() + run.bytes.stop;
-      if (!joins(number, kind, start, stop - start))
-        plan.groups.push_back(
-            {plan.parts.size(), plan.pieces.size(), plan.first_byte(plan.groups.size()), 0, kind});
-      RowPlan::Group& group = plan.groups.back();
+      if (!joins(number, kind, start, stop - start)) begin_group(kind);
       const size_t hit = plan.hits.size() - 1;
       const size_t parts_before = plan.first_part(plan.groups.size() - 1);
       if (plan.parts.size() > parts_before && plan.parts.back().hit == hit)
         plan.parts.back().last = first + run.last;
       else
         plan.parts.push_back({hit, first + run.first, first + run.last});
-      plan.pieces.push_back({number, start, stop});
-      group.parts_end = plan.parts.size();
-      group.pieces_end = plan.pieces.size();
-      group.bytes_end += stop - start;
-      group.num_rows += run.last - run.first;
+      add_piece({number, start, stop}, run.last - run.first);
     }
   }
 
@@ -185,9 +186,7 @@ RowPlan plan_rows(const std::vector<Tables>& columns, const In<int64_t>& rows,
     run();
   }
   if (!planner.plan.unknown.empty()) return std::move(planner.plan);
-  return planner.finish([&](size_t column, const RowPlan::Hit& hit) {
-    return columns[column][hit.table % ends.size()]->entry(hit.page).page;
-  });
+  return planner.finish(columns, ends.size());
 }
 
 // Ranges of rows of several columns, each of as many tables: the spans of table t end at `ends[t]` in
@@ -212,9 +211,7 @@ RowPlan plan_spans(const std::vector<Tables>& columns, const std::vector<Span>& 
       for (; at < ends[t]; ++at) planner.add(*columns[c][t], c * ends.size() + t, spans[at]);
     planner.end_column();
   }
-  return planner.finish([&](size_t column, const RowPlan::Hit& hit) {
-    return columns[column][hit.table % ends.size()]->entry(hit.page).page;
-  });
+  return planner.finish(columns, ends.size());
 }
 
 // What is not held of a plan: coalesced pieces, file by file, and where those of each end. `files`: of

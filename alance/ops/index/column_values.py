@@ -45,11 +45,11 @@ class ColumnValues:
 
     @classmethod
     def at(cls, column: str, type_: pa.DataType, path: str | None) -> ColumnValues:
-        """Of a column of a type; at a path of it texts, as long as there are no values."""
+        """Return the values of a column; those at a path are texts until the first one is read."""
         return cls(column, type_ if path is None else pa.string(), path)
 
     def of(self, values: pa.Array) -> pa.Array:
-        """What is indexed of the next rows. CPU.
+        """Return the values to index of the next rows. CPU.
 
         Raises:
             InvalidInputError: JSON values of several types, arrays or objects.
@@ -70,10 +70,10 @@ class ColumnValues:
         return inside.cast(self.type, safe=False)
 
     def joined(self, type_: pa.DataType) -> ColumnValues:
-        """JSON values that are these and others of a type: whole numbers are among others.
+        """Return JSON values of a type that also holds `type_`: int64 and float64 give float64.
 
         Raises:
-            InvalidInputError: those would be of several types.
+            InvalidInputError: no type holds both.
         """
         if self.is_told and type_ != self.type:
             if {type_, self.type} != {pa.int64(), pa.float64()}:

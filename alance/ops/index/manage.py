@@ -90,11 +90,11 @@ async def _details(snapshot: Snapshot, index: Index) -> dict[str, Any]:
     kind = KINDS.get(index.files_kind)
     if kind is not None:
         return await kind.statistics(snapshot, IndexFiles(snapshot, index))
-    told = {"index_type": index_type(index.message), "uuid": str(index.uuid)}
+    details = {"index_type": index_type(index.message), "uuid": str(index.uuid)}
     if index.kind == partitions.KIND and index.fragment_ids:
         with suppress(UnsupportedError):  # of a kind that is not read
-            told |= await partitions.partition_details(snapshot, index)
-    return told
+            details |= await partitions.partition_details(snapshot, index)
+    return details
 
 
 def segments_of_name(snapshot: Snapshot, name: str) -> list[table_pb2.IndexMetadata]:

@@ -38,7 +38,7 @@ SPAN_ROWS: Final = 64 << 10  # of an index file that are read at once
 
 
 class SegmentEnd(NamedTuple):
-    """What follows the rows of a file.
+    """Metadata and buffers behind the rows of a file.
 
     Attributes:
         metadata: of the schema, beside what it has.
@@ -72,12 +72,12 @@ class StoredFile:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the columns, with the file's metadata."""
+        """Arrow schema of the columns, with the file's metadata."""
         return self.file.schema.to_arrow()
 
     @property
     def metadata(self) -> Mapping[str, str]:
-        """Of the schema."""
+        """Metadata of the schema."""
         return self.file.schema.metadata
 
     @property
@@ -141,7 +141,7 @@ class StoredFile:
     async def by_partition(
         self, ends: Int64s, work: Callable[[pa.RecordBatch, int, Int64s], pa.RecordBatch]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """What becomes of the rows of some partitions at a time. Memory: some partitions.
+        """Yield the results of `work` on some partitions at a time. Memory: some partitions.
 
         Args:
             ends: where the rows of each end; shape (partitions,).
@@ -162,7 +162,7 @@ class StoredFile:
 
 
 def spans_of(num_rows: int, step: int = SPAN_ROWS) -> Iterator[tuple[int, int]]:
-    """Rows in order, so many at a time."""
+    """Split rows into ranges of at most `step`, as (start, stop)."""
     return ((start, min(num_rows, start + step)) for start in range(0, num_rows, step))
 
 

@@ -129,7 +129,7 @@ async def filter_zones(snapshot: Snapshot, files: IndexFiles) -> tuple[ZoneRows,
 
 
 def filter_parts(files: IndexFiles, num_zones: int) -> list[Callable[[], Awaitable[pa.Array]]]:
-    """What reads the bloom filters, some of them at once. Cost of each: a round, once."""
+    """Return the reads of all filters, some filters each. Cost of a read: one round, once."""
     return [
         partial(files.part, bloom.FILE, bloom.FILTERS, start, start + FILTERS_AT_ONCE)
         for start in range(0, num_zones, FILTERS_AT_ONCE)

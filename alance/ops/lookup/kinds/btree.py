@@ -28,10 +28,9 @@ from alance.ops.lookup.kinds.kind import (
     IndexKind,
     check_type,
     is_ordered,
-    spans_of_parts,
 )
 from alance.ops.lookup.kinds.zones import bound
-from alance.ops.lookup.stored import StoredFile, check_columns, non_empty
+from alance.ops.lookup.stored import StoredFile, check_columns, non_empty, spans_of
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -66,7 +65,6 @@ class BTree(IndexKind):
     versions = (0, 1)
     columns = ORDERED
     file = btree.DATA_FILE
-    file_names = None  # as many files as ranges of values
     has_addresses = True
     has_ranges = True
     of_json = True
@@ -94,8 +92,8 @@ class BTree(IndexKind):
 
     async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[Part]:
         table = await files.page_table()
-        spans = spans_of_parts(table.num_pages, KEPT_PAGES)
-        return [partial(files.pages, table, span) for span in spans]
+        spans = spans_of(table.num_pages, KEPT_PAGES)
+        return [partial(files.pages, table, range(*span)) for span in spans]
 
     async def statistics(self, snapshot: Snapshot, files: IndexFiles) -> dict[str, Any]:
         table = await files.page_table()

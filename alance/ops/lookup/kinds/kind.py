@@ -100,7 +100,7 @@ class IndexKind(ABC):
         versions: those that are read; `version` is written.
         columns: the values that it takes, for error messages.
         file: the file, or the first of them, that holds its rows.
-        file_names: all files of a segment; None if their number varies.
+        file_names: all files of a segment. None if there are as many as ranges of values.
         null_rows: key, in the metadata of `file`, of the buffer with the rows that are null; None
             if these rows are in the columns.
         form: how keys and row sets are stored; None if it has none.
@@ -294,8 +294,3 @@ def is_ordered(type_: pa.DataType) -> bool:
         kinds.is_temporal,
     )
     return any(check(type_) for check in checks) and not kinds.is_interval(type_)
-
-
-def spans_of_parts(total: int, size: int) -> list[range]:
-    """Split `total` places into ranges of at most `size`."""
-    return [range(start, min(total, start + size)) for start in range(0, total, size)]

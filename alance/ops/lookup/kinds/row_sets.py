@@ -1,4 +1,4 @@
-"""What kinds that have keys with row sets have in common: how these are written, moved and read."""
+"""Kinds whose file has keys with row sets: how these are written, moved and read."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from alance.format.index.bitmap import ROW_SETS
 from alance.format.index.build import RowSetBuilder
 from alance.format.row_set import RowSet
 from alance.ops.lookup.files import KEPT_SETS, sort_key
-from alance.ops.lookup.kinds.kind import IndexKind, spans_of_parts
+from alance.ops.lookup.kinds.kind import IndexKind
 from alance.ops.lookup.stored import (
     NO_END,
     SegmentEnd,
     StoredFile,
     check_columns,
     non_empty,
+    spans_of,
 )
 
 if TYPE_CHECKING:
@@ -56,8 +57,8 @@ class RowSetsKind(IndexKind):
 
     async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[Part]:
         num_keys = len(await files.keys(self.form))
-        spans = spans_of_parts(num_keys, KEPT_SETS)
-        return [partial(files.row_sets, span, self.form) for span in spans]
+        spans = spans_of(num_keys, KEPT_SETS)
+        return [partial(files.row_sets, range(*span), self.form) for span in spans]
 
     async def statistics(self, snapshot: Snapshot, files: IndexFiles) -> dict[str, Any]:
         return {self.key_count: len(await files.keys(self.form))}

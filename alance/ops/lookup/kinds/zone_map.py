@@ -89,7 +89,7 @@ class ZoneBounds:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> ZoneBounds:
-        """From the rows of its file. CPU.
+        """Parse the rows of the file of a segment. CPU.
 
         Raises:
             CorruptFileError: not the file of a zone map.

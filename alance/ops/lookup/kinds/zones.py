@@ -1,4 +1,4 @@
-"""What kinds that know zones of rows, and no single rows, have in common."""
+"""Kinds that know zones of rows, and no single rows: zone maps and bloom filters."""
 
 from __future__ import annotations
 
