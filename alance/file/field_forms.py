@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -10,11 +9,10 @@ import pyarrow as pa
 
 from alance.errors import AlanceError
 from alance.file.columns import OpenColumn
-from alance.file.kernel_arrays import converted, kernel_type, list_width
+from alance.file.kernel_arrays import NO_FORM, converted, kernel_type, leaf_form
 from alance.format.layouts.fields import owns_column
 from alance.format.layouts.paged_rows import MOST_LAYERS
-from alance.format.numbers import is_large, is_text, is_variable, storage_type
-from alance.format.types import is_nested, leaf_type
+from alance.format.numbers import storage_type
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
     from alance.format.field import Field
 
 LEAF, LIST, LARGE_LIST = 0, -1, -2  # nodes, as the kernel numbers them
-NO_FORM: Final = -1  # the kernel builds no array of such values
 VIEWED_BYTES: Final = 256  # of a list; pages of such lists are full-zip: views of them, no copies
 _Shape: TypeAlias = (
     "tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[bool, ...], pa.DataType | None]"
@@ -37,8 +34,7 @@ class FieldForm(NamedTuple):
     Attributes:
         tree: its nodes, depth-first: leaves, lists, and structs by their number of members.
         leaves: their numbers in the fragment.
-        widths: of each leaf, bytes of a value; 0: a bit; -4 or -8: strings, by the bytes of an
-            offset.
+        widths: of each leaf, as of `LeafForm`.
         texts: of each leaf, whether its values are UTF-8.
         arrow: of the array that the kernel builds; None if it is the field's own type.
     """
@@ -53,7 +49,8 @@ class FieldForm(NamedTuple):
     @property
     def is_viewed(self) -> bool:
         """True if neighbouring rows are not copied but viewed, which the kernel does not do."""
-        return len(self.tree) == 1 and list_width(self.field) >= VIEWED_BYTES
+        is_list = self.arrow is not None and pa.types.is_fixed_size_binary(self.arrow)
+        return is_list and self.widths[0] >= VIEWED_BYTES
 
 
 class FieldForms(NamedTuple):
@@ -155,15 +152,17 @@ def with_tables(forms: FieldForms, leaves: Collection[int]) -> FieldForms:
 
 def _shape(field: Field) -> _Shape:
     """Nodes, ids, widths, texts and built type of a field; `_UNKNOWN` if one is missing."""
+    if owns_column(field):  # of a table with thousands of columns nearly all
+        width, is_text, arrow = leaf_form(field)
+        return _UNKNOWN if width == NO_FORM else ((LEAF,), (field.id,), (width,), (is_text,), arrow)
     nodes = [*_nodes(field)]
     tree = tuple([node for node, _ in nodes if node is not None])
     leaves = [leaf for _, leaf in nodes if leaf is not None]
-    forms = [_form_of(leaf) for leaf in leaves]
-    widths = tuple([width for width, _ in forms])
+    forms = [leaf_form(leaf) for leaf in leaves]
+    widths, texts = tuple([form.width for form in forms]), tuple([form.is_text for form in forms])
     if len(tree) < len(nodes) or NO_FORM in widths:
         return _UNKNOWN
-    ids, texts = tuple([leaf.id for leaf in leaves]), tuple([is_utf8 for _, is_utf8 in forms])
-    return tree, ids, widths, texts, kernel_type(field)
+    return tree, tuple([leaf.id for leaf in leaves]), widths, texts, kernel_type(field)
 
 
 def _nodes(field: Field, depth: int = 1) -> Iterator[tuple[int | None, Field | None]]:
@@ -181,41 +180,3 @@ def _nodes(field: Field, depth: int = 1) -> Iterator[tuple[int | None, Field | N
         yield (LARGE_LIST if pa.types.is_large_list(arrow) else None), None
     for child in field.children:
         yield from _nodes(child, depth + 1)
-
-
-def _form_of(field: Field) -> tuple[int, bool]:
-    """The width of a leaf's values, or `NO_FORM`, and whether they are UTF-8."""
-    if width := list_width(field):
-        return width, False
-    return _form_with_metadata(field) if field.metadata else _form_of_type(field.logical_type)
-
-
-def _form_with_metadata(field: Field) -> tuple[int, bool]:
-    if field.is_blob_v1:
-        return NO_FORM, False
-    if field.is_json:
-        return -8, False
-    return _form(storage_type(field.to_arrow().type))
-
-
-@lru_cache(maxsize=256)
-def _form_of_type(logical_type: str) -> tuple[int, bool]:
-    """The form of fields that have nothing special about them: a table has few types."""
-    if is_nested(logical_type):
-        return NO_FORM, False
-    if logical_type == "json":
-        return -8, False
-    return _form(leaf_type(logical_type))
-
-
-def _form(storage: pa.DataType) -> tuple[int, bool]:
-    if is_variable(storage):
-        return (-8 if is_large(storage) else -4), is_text(storage)
-    if pa.types.is_nested(storage) or pa.types.is_dictionary(storage):
-        return NO_FORM, False
-    if pa.types.is_boolean(storage):
-        return 0, False
-    try:
-        return int(storage.bit_width // 8), False
-    except ValueError:
-        return NO_FORM, False

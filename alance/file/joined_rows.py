@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from alance.file.batches import completed
-from alance.file.field_forms import NO_FORM, FieldForms, plain_form
+from alance.file.field_forms import FieldForms, plain_form
 from alance.file.fragment import FragmentTask
+from alance.file.kernel_arrays import NO_FORM
 from alance.file.recall import OwnStates
 from alance.format.layouts import whole_form
 from alance.format.plans import answered
@@ -35,7 +36,7 @@ class LeafForms(NamedTuple):
 
     Attributes:
         forms: of each leaf; None if the kernel makes no array of it alone.
-        widths: as in `FieldForm`; `NO_FORM`: there is no form.
+        widths: as of `LeafForm`.
         texts: whether values are UTF-8.
     """
 

@@ -6,7 +6,8 @@ as lists of entries. Structs and lists around them are put together again, in th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -14,32 +15,79 @@ from alance.errors import CorruptFileError
 from alance.format.blocks import VariableWidth
 from alance.format.layouts.arrays import wrapped
 from alance.format.layouts.fields import owns_column, values_array
-from alance.format.numbers import contents_of, storage_type, validity_of
+from alance.format.numbers import (
+    contents_of,
+    is_large,
+    is_text,
+    is_variable,
+    storage_type,
+    validity_of,
+)
+from alance.format.types import is_nested, leaf_type
 
 if TYPE_CHECKING:
     from alance.format.field import Field
 
 
-def list_width(field: Field) -> int:
-    """Bytes of a value that is a fixed-size list of numbers; 0 for other fields."""
-    if not field.is_leaf or not field.logical_type.startswith("fixed_size_list:"):
-        return 0
-    arrow = storage_type(field.to_arrow().type)
-    if not pa.types.is_fixed_size_list(arrow) or not (
-        pa.types.is_integer(arrow.value_type) or pa.types.is_floating(arrow.value_type)
-    ):
-        return 0
-    return int(arrow.list_size * arrow.value_type.bit_width // 8)
+class LeafForm(NamedTuple):
+    """How the kernel builds the values of a leaf.
+
+    Attributes:
+        width: bytes of a value; 0: a bit; -4 or -8: strings, by the bytes of an offset; `NO_FORM`.
+        is_text: values are UTF-8.
+        arrow: type of the array; None if it is that of the field.
+    """
+
+    width: int
+    is_text: bool = False
+    arrow: pa.DataType | None = None
+
+
+NO_FORM: Final = -1  # the kernel builds no array of such values
+UNKNOWN: Final = LeafForm(NO_FORM)
+JSONB: Final = LeafForm(-8, arrow=pa.large_binary())
+
+
+def leaf_form(field: Field) -> LeafForm:
+    """The form of a field that owns a column."""
+    if not field.metadata:
+        return _form_of_type(field.logical_type)
+    if field.is_blob_v1:
+        return UNKNOWN
+    return JSONB if field.is_json else _form(storage_type(field.to_arrow().type))
+
+
+@lru_cache(maxsize=256)
+def _form_of_type(logical_type: str) -> LeafForm:
+    """The form of fields that have nothing special about them: a table has few types."""
+    if is_nested(logical_type):
+        return UNKNOWN
+    return JSONB if logical_type == "json" else _form(leaf_type(logical_type))
+
+
+def _form(storage: pa.DataType) -> LeafForm:
+    if is_variable(storage):
+        return LeafForm(-8 if is_large(storage) else -4, is_text(storage))
+    if pa.types.is_fixed_size_list(storage):
+        items = storage.value_type
+        if pa.types.is_integer(items) or pa.types.is_floating(items):
+            width = int(storage.list_size * items.bit_width // 8)
+            return LeafForm(width, arrow=pa.binary(width)) if width else UNKNOWN
+    if pa.types.is_nested(storage) or pa.types.is_dictionary(storage):
+        return UNKNOWN
+    if pa.types.is_boolean(storage):
+        return LeafForm(0)
+    try:
+        return LeafForm(int(storage.bit_width // 8))
+    except ValueError:
+        return UNKNOWN
 
 
 def kernel_type(field: Field) -> pa.DataType | None:
     """The type of the array that the kernel builds of a field. None: that of the field."""
-    arrow = storage_type(field.to_arrow().type)
     if owns_column(field):
-        if field.is_json:
-            return pa.large_binary()
-        width = list_width(field)
-        return pa.binary(width) if width else None
+        return leaf_form(field).arrow
+    arrow = storage_type(field.to_arrow().type)
     types = [kernel_type(child) for child in field.children]
     is_map = pa.types.is_map(arrow)
     if not is_map and not any(own is not None for own in types):
@@ -69,7 +117,7 @@ def converted(array: pa.Array, field: Field, arrow: pa.DataType) -> pa.Array:
         content = VariableWidth(*contents_of(array))
         return values_array(field, arrow, content, validity_of(array))
     if owns_column(field):
-        if not list_width(field):
+        if leaf_form(field).arrow is None:
             return array
         valid, content = array.buffers()
         items = pa.Array.from_buffers(arrow.value_type, count * arrow.list_size, [None, content])
