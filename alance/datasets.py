@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from alance.ops.read.stats import DatasetStats
     from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
+    from alance.ops.version.summary import ChangeSummary
     from alance.session import TableArguments
     from alance.versioning.table import Table
 else:
@@ -176,9 +177,10 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         return self._snapshot.manifest.has_stable_row_ids
 
     @property
-    def summary(self) -> Mapping[str, Any]:
-        """Figures of the call that returned this dataset, such as `num_deleted_rows`; empty if
-        the call reports none.
+    def summary(self) -> ChangeSummary:
+        """Counts of what the call did that returned this dataset, such as `num_deleted_rows`.
+
+        Empty if the dataset was opened. docs/versions.md lists the keys.
         """
         return self._snapshot.summary
 

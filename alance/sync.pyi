@@ -75,6 +75,7 @@ from alance.types import (
     BlobMode,
     BranchContents,
     BulkCommitResult,
+    ChangeSummary,
     CleanupExplanation,
     CleanupStats,
     Columns,
@@ -461,7 +462,7 @@ class Dataset:
     @property
     def has_stable_row_ids(self) -> bool: ...
     @property
-    def summary(self) -> Mapping[str, Any]: ...
+    def summary(self) -> ChangeSummary: ...
     @property
     def session(self) -> Session: ...
     @property

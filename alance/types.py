@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from alance.ops.version.opening import Reference
     from alance.ops.version.options import CommitArguments
     from alance.ops.version.projection import Columns
+    from alance.ops.version.summary import ChangeSummary
     from alance.ops.write.options import FragmentWriteProgress, Mode, OnProgress
     from alance.ops.write.sources import Data
     from alance.session import OpenArguments, StoreArguments, TableArguments
@@ -91,6 +92,7 @@ _PLACES: Final = {
     "BranchContents": "alance.format.table.refs",
     "BulkCommitResult": "alance.writing",
     "CacheStats": "alance.io.cache",
+    "ChangeSummary": "alance.ops.version.summary",
     "CleanupArguments": "alance.ops.cleanup.policy",
     "CleanupCandidateFile": "alance.ops.cleanup.policy",
     "CleanupExplanation": "alance.ops.cleanup.policy",
@@ -183,6 +185,7 @@ __all__ = [
     "BranchContents",
     "BulkCommitResult",
     "CacheStats",
+    "ChangeSummary",
     "CleanupArguments",
     "CleanupCandidateFile",
     "CleanupExplanation",

@@ -28,8 +28,8 @@ from alance.ops.columns.sources import opened, source_of
 from alance.ops.merge.inserted import InsertedKeys
 from alance.ops.merge.plan import check_inserted, is_whole, named_keys, source_fields
 from alance.ops.merge.rows import completed
-from alance.ops.rows.moved import commit_rows
-from alance.ops.version.commits import commit_change
+from alance.ops.rows.moved import ChangedRows, prepare_rows
+from alance.ops.version.commits import PreparedChange
 from alance.ops.version.options import CommitOptions
 from alance.ops.version.projection import ROW_ADDRESS
 from alance.ops.write import write
@@ -172,7 +172,8 @@ async def delete_rows(dataset: Dataset, offsets: Mapping[int, Int64s], predicate
         CommitConflictError: a newer version rules this one out.
     """
     change = Delete(predicate=predicate)
-    return type(dataset)(await commit_rows(dataset._snapshot, change, deleted=offsets))
+    prepared = await prepare_rows(dataset._snapshot, change, ChangedRows(offsets))
+    return type(dataset)(await prepared.commit())
 
 
 def inserted_keys(dataset: Dataset, on: Sequence[str] = ()) -> InsertedKeys:
@@ -222,17 +223,21 @@ async def replace_rows(
     snapshot = dataset._snapshot
     schema = snapshot.schema if columns is None else snapshot.schema.project(columns)
     fields = tuple(sorted(field.id for field in schema.walk())) if moved else ()
-    after = await commit_rows(
+    prepared = await prepare_rows(
         snapshot,
         Update(
             fields_for_preserving_frag_bitmap=fields,
             inserted_rows=None if keys is None else keys.filter(),
         ),
-        deleted=offsets,
-        new_fragments=[table_pb2.DataFragment.FromString(record) for record in (*moved, *inserted)],
-        row_ids=row_ids if snapshot.has_stable_row_ids else None,
+        ChangedRows(
+            offsets,
+            new_fragments=[
+                table_pb2.DataFragment.FromString(record) for record in (*moved, *inserted)
+            ],
+            row_ids=row_ids if snapshot.has_stable_row_ids else None,
+        ),
     )
-    return type(dataset)(after)
+    return type(dataset)(await prepared.commit())
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,7 +403,7 @@ class ColumnBackfill:
                 file.fields[:] = owned_ids(new)
             fragments.append(fragment)
         change = merge_of(snapshot, schema, new, fragments)
-        return type(dataset)(await commit_change(snapshot, change, options))
+        return type(dataset)(await PreparedChange(snapshot, change, options).commit())
 
     async def _grown(self, snapshot: Snapshot) -> tuple[Schema, Schema]:
         """The schema with the new fields, and these alone."""

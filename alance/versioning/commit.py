@@ -31,6 +31,7 @@ from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import DELETIONS, transaction_name
 from alance.io import observing
 from alance.io.tasks import all_of
+from alance.records import dataclass
 from alance.versioning.backoff import MAX_RETRIES, Backoff
 from alance.versioning.load import AS_FAST
 from alance.versioning.manifest_store import (
@@ -42,11 +43,11 @@ from alance.versioning.manifest_store import (
     makers_of,
     newest_for,
 )
-from alance.versioning.outcome import clash_with, is_not_made, mark_as_open
+from alance.versioning.outcome import clash_with, is_not_made, mark_as_open, may_be_visible
 from alance.versioning.tokens import Notes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from alance.format.table.transaction import Transaction
     from alance.io.engine import Engine
@@ -59,40 +60,49 @@ DETACHED: Final = 1 << 63
 PUTS: Final = 5  # of a transaction's file that the store says is being written
 
 
-async def commit(
-    engine: Engine,
-    table: Table,
-    transaction: Transaction,
-    *,
-    base: Manifest | None,
-    rules: Rules,
-    manifests: ManifestStore,
-    loading: Awaitable[Manifest] | None = None,
-    data: Awaitable[object] | None = None,
-    named: Objects = (),
-    detached: bool = False,
-    max_retries: int = MAX_RETRIES,
-    backoff: Backoff | None = None,
-) -> Manifest:
-    """Make the next version of a table. Gives its manifest.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingCommit:
+    """A transaction that is to become a version of a table, with all that its commit needs.
 
-    Cost: two rounds where nobody else commits: a PUT of the transaction, a LIST and the caller's
+    Attributes:
+        base: version from which the transaction was computed. None creates the table.
+        rules: how the transaction is rebased onto newer versions, and applied.
+        manifests: how versions of the table are found and created.
+        loading: loads the base during the first round, instead of `base`. The caller has just
+            listed that version as the latest; its number is the transaction's `read_version`.
+        data: work that ends before the version is visible, such as uploads of its files.
+            Cancelled if the commit fails first.
+        named: locations and contents of small objects that are written before the version. On a
+            local store the thread that writes the manifest writes them, too.
+        discard: removes what was written for the version. Called if the commit fails, unless the
+            version may exist or may still appear; see `outcome.may_be_visible`.
+        detached: make a version outside of the table's history, under a random number.
+        max_retries: attempts after the first one; each because another committer was first.
+        backoff: pauses between the attempts; the usual ones if None.
+    """
+
+    table: Table
+    transaction: Transaction
+    base: Manifest | None
+    rules: Rules
+    manifests: ManifestStore
+    loading: Awaitable[Manifest] | None = None
+    data: Awaitable[object] | None = None
+    named: Objects = ()
+    discard: Callable[[], Awaitable[object]] | None = None
+    detached: bool = False
+    max_retries: int = MAX_RETRIES
+    backoff: Backoff | None = None
+
+
+async def commit(engine: Engine, pending: PendingCommit) -> Manifest:
+    """Make the next version of a table and return its manifest.
+
+    Cost: two rounds if nobody else commits: a PUT of the transaction, a LIST and the caller's
     data; then the PUT of the manifest. The first commit to a store probes it; see `probe`.
 
     A cancelled call leaves the old version or the new one; see above, and
     `outcome.may_be_visible`.
-
-    Args:
-        base: the version that the transaction was computed from; None: create the table.
-        loading: gives the base, whose number is that of the transaction, while the other work of
-            the first round is done; a listing has just found it to be the latest.
-        data: what must be done before the version may be seen, such as uploads of its files.
-            Cancelled where the commit fails first.
-        named: little objects that are to be there before the version: their locations in the
-            table's store, and their contents. Those of a local store are written by the thread
-            that writes the manifest.
-        detached: make a version outside of the table's history, under a random number.
-        max_retries: attempts after the first one, each because another committer was first.
 
     Raises:
         AlreadyExistsError: there is a table where one was to be created.
@@ -102,17 +112,28 @@ async def commit(
         CommitStateUnknownError: whether the version was made could not be found out.
         UnsupportedError: the store cannot create an object only if it is absent.
     """
-    uploads = None if data is None else asyncio.ensure_future(data)
+    try:
+        return await _observed_commit(engine, pending)
+    except BaseException as error:
+        if pending.discard is not None and not may_be_visible(error):
+            await pending.discard()
+        raise
+
+
+async def _observed_commit(engine: Engine, pending: PendingCommit) -> Manifest:
+    transaction = pending.transaction
+    uploads = None if pending.data is None else asyncio.ensure_future(pending.data)
     num_appends = max(1, len(transaction.properties.get(MERGED, "").split()))
-    with observing.commit(table.uri, transaction.operation, num_appends) as observed:
-        run = _Run(engine, table, rules, manifests, transaction, base, loading, named, observed)
+    with observing.commit(pending.table.uri, transaction.operation, num_appends) as observed:
+        run = _Run(engine, pending, observed)
         try:
-            if loading is None:
-                _check(transaction, base, detached=detached)
-            if detached:
+            if pending.loading is None:
+                _check(transaction, pending.base, detached=pending.detached)
+            if pending.detached:
                 manifest = await run.detached(uploads)
             else:
-                manifest = await run.attached(uploads, max_retries, backoff or Backoff())
+                backoff = pending.backoff or Backoff()
+                manifest = await run.attached(uploads, pending.max_retries, backoff)
         except (CommitConflictError, AlreadyExistsError):
             await run.forget_files()
             raise
@@ -139,32 +160,22 @@ def _check(transaction: Transaction, base: Manifest | None, *, detached: bool) -
 
 
 class _Run:
-    """One commit: where it stands after each attempt."""
+    """State of a commit between its attempts."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        table: Table,
-        rules: Rules,
-        manifests: ManifestStore,
-        transaction: Transaction,
-        base: Manifest | None,
-        loading: Awaitable[Manifest] | None,
-        named: Objects,
-        observed: observing.Commit,
-    ) -> None:
+    def __init__(self, engine: Engine, pending: PendingCommit, observed: observing.Commit) -> None:
         self._observed = observed
         self._engine = engine
-        self._table = table
-        self._rules = rules
-        self._manifests = manifests
-        self._transaction = transaction
-        self._base = base
-        self._loading = loading
-        self._notes = Notes.of(transaction.properties)
-        # Still to be written before the manifest, by what it is of.
-        self._named: dict[str, tuple[str, bytes]] = {place[0]: place for place in named}
-        self._files: list[str] = []  # transaction files, the one in use last
+        self._table = pending.table
+        self._rules = pending.rules
+        self._manifests = pending.manifests
+        self._transaction = pending.transaction
+        self._base = pending.base
+        self._loading = pending.loading
+        self._notes = Notes.of(pending.transaction.properties)
+        # Objects still to be written before the manifest: location and content, by a key under
+        # which a newer one replaces an older one.
+        self._named: dict[str, tuple[str, bytes]] = {place[0]: place for place in pending.named}
+        self._files: list[str] = []  # transaction files; the last one is in use
 
     async def attached(
         self, data: Awaitable[object] | None, max_retries: int, backoff: Backoff

@@ -17,6 +17,7 @@ from alance.format.table.manifest import parse_manifest
 from alance.format.table.naming import attached
 from alance.format.table.row_ids import num_row_ids, parse_row_ids, parse_versions
 from alance.format.table.transaction import parse_transaction
+from alance.ops.version.summary import RENAMED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -79,7 +80,8 @@ class Twins:
         """The same call by both; what they leave must be the same. Gives the counts."""
         told = getattr(lance.dataset(str(self.theirs)), name)(*args, **more)
         changed = await getattr(await alance.dataset(str(self.ours)), name)(*args, **more)
-        assert dict(changed.summary) == told
+        theirs = {RENAMED.get(key, key): count for key, count in told.items()}
+        assert dict(changed.summary) == theirs
         self.check()
         mine = await changed.to_table(with_row_id=True, with_row_address=True)
         assert mine.to_pylist() == read(self.theirs).select(mine.column_names).to_pylist()

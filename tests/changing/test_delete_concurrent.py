@@ -15,7 +15,8 @@ from alance.errors import CommitConflictError, RetryableConflictError
 from alance.format.table.operations import Delete, Update
 from alance.ops.read.options import ScanOptions
 from alance.ops.rows.delete import matching_rows
-from alance.ops.rows.moved import commit_rows
+from alance.ops.rows.moved import ChangedRows, prepare_rows
+from alance.ops.version.summary import ChangeSummary
 from tests.changing.both_ways import TWO_KINDS, Twins, files_of, latest, read, rows
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ async def test_updates_of_the_same_row_all_take_effect(path: Path) -> None:
         *(base.update({"v": "v + 1"}, "id = 3") for _ in range(4)),
         *(base.update({"v": "v + 1"}, f"id = {n}") for n in (1, 2, 4)),
     )
-    assert all(one.summary == {"num_rows_updated": 1} for one in made)
+    assert all(one.summary == {"num_updated_rows": 1} for one in made)
     found = {row["id"]: row["v"] for row in read(path).to_pylist()}
     grown = {1: 1, 2: 1, 3: 4, 4: 1}
     assert found == {n: n * 1.5 + grown.get(n, 0) for n in range(20)}
@@ -190,16 +191,16 @@ async def test_another_schema_in_between(path: Path) -> None:
     assert 3 not in ids(path)
 
 
-async def test_commit_rows_with_and_without_rows(path: Path) -> None:
+async def test_changed_rows_are_committed_with_and_without_rows(path: Path) -> None:
     """The part that all verbs share."""
     dataset = await alance.dataset(str(path))
     snapshot = dataset._snapshot
     found = await matching_rows(snapshot, ScanOptions(filter="id in (1, 5, 6, 7, 8, 9)"))
     assert {key: value.tolist() for key, value in found.items()} == {0: [1], 1: [0, 1, 2, 3, 4]}
-    made = await commit_rows(
-        snapshot, Delete(predicate="p"), deleted=found, emptied=[3], summary={"x": 1}
-    )
-    assert made.summary == {"x": 1}
+    rows, summary = ChangedRows(found, emptied=[3]), ChangeSummary(num_deleted_rows=7)
+    prepared = await prepare_rows(snapshot, Delete(predicate="p"), rows, summary=summary)
+    made = await prepared.commit()
+    assert made.summary == {"num_deleted_rows": 7}
     assert ids(path) == [0, 2, 3, 4, *range(10, 15)]
-    made = await commit_rows(made, Update(fields_modified=()), deleted={})
+    made = await (await prepare_rows(made, Update(fields_modified=()), ChangedRows({}))).commit()
     assert made.version == 3

@@ -110,7 +110,7 @@ async def test_optimize_brings_indices_to_all_fragments(tmp_path: Path) -> None:
     dataset = await dataset.insert(rows(900, 90_000))
     dataset = await dataset.update({"i": "i + 1"}, where="id % 101 = 5")
     dataset = await dataset.optimize.optimize_indices(num_indices_to_merge=0)
-    assert dataset.summary["indices"] == 5
+    assert dataset.summary["segments_added"] == 5
     assert coverage(path)["i_idx"] == [[0, 1, 2], [3, 4]]
     await agree(path)
     dataset = await dataset.insert(rows(900, 91_000))

@@ -149,7 +149,7 @@ async def test_both_libraries_extend_it(
     dataset = await dataset.create_index("v", kind, num_partitions=4, **options)
     dataset = await dataset.insert(table(clustered(500, 2), 2000))
     dataset = await dataset.optimize.optimize_indices()
-    assert dataset.summary == {"indices": 1, "warnings": []}
+    assert dataset.summary == {"segments_added": 1, "warnings": []}
     assert unindexed(path) == {"v_idx": 0}
     assert lance.dataset(path).stats.index_stats("v_idx")["num_indices"] == 2
     new = clustered(500, 2)

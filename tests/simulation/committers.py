@@ -30,7 +30,7 @@ from alance.io.pool import DecodePool
 from alance.io.profile import GCS
 from alance.io.scheduler import Scheduler
 from alance.versioning.backoff import Backoff
-from alance.versioning.commit import commit
+from alance.versioning.commit import PendingCommit, commit
 from alance.versioning.external_store import ExternalManifests
 from alance.versioning.load import load_latest
 from alance.versioning.manifest_store import ConditionalManifests, transaction_uuid_of
@@ -175,15 +175,15 @@ class Play:
         base: Manifest | None,
     ) -> Manifest:
         engine, table, _ = client
-        return await commit(
-            engine,
-            table,
-            transaction,
+        pending = PendingCommit(
+            table=table,
+            transaction=transaction,
             base=base,
             rules=AppendRules(),
             manifests=self._manifests(engine, table, self),
             backoff=Backoff(uniform=self.dice.uniform),
         )
+        return await commit(engine, pending)
 
     async def _process(self, number: int) -> None:
         base = None

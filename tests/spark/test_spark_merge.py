@@ -56,7 +56,7 @@ def test_an_update_is_that_of_alance(spark, uri):
     updates = {"text": "concat(text, '!')", "vector": "vector", "v": "v * 1000 + id", "big": "id"}
     done = jobs.update(spark, uri, updates, "v >= 4 and text is not null", partition_bytes=1)
     after = sync.dataset(copy).update(updates, where="v >= 4 and text is not null")
-    assert done.counts["rows"] == after.summary["num_rows_updated"] > 0
+    assert done.counts["rows"] == after.summary["num_updated_rows"] > 0
     assert rows_of(uri, with_row_id=True) == rows_of(copy, with_row_id=True)
     assert lance.dataset(uri).schema == KINDS.schema
     assert jobs.update(spark, uri, {"v": "0"}, "id < 0").version == done.version == 3

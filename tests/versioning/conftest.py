@@ -13,7 +13,7 @@ from alance.io.engine import Engine
 from alance.io.pool import DecodePool
 from alance.io.registry import StoreRegistry
 from alance.io.scheduler import Scheduler
-from alance.versioning.commit import commit
+from alance.versioning.commit import PendingCommit, commit
 from alance.versioning.load import load_latest
 from alance.versioning.manifest_store import ConditionalManifests
 from alance.versioning.settle import Patience
@@ -61,15 +61,15 @@ class Committer:
         return await self.run(base, transaction, **more)
 
     async def run(self, base: Manifest | None, transaction: Any, **more: Any) -> Manifest:
-        return await commit(
-            self.engine,
-            self.table,
-            transaction,
+        pending = PendingCommit(
+            table=self.table,
+            transaction=transaction,
             base=base,
             rules=AppendRules(),
             manifests=self.store(),
             **more,
         )
+        return await commit(self.engine, pending)
 
     async def latest(self) -> Manifest:
         return await load_latest(self.engine, self.table)

@@ -18,8 +18,9 @@ from alance.ops.columns.backfill import Backfill
 from alance.ops.columns.cast import cast
 from alance.ops.columns.fields import added, check_grown, next_field_id
 from alance.ops.columns.sources import opened
-from alance.ops.version.commits import commit_change, with_retries
+from alance.ops.version.commits import PreparedChange, with_retries
 from alance.ops.version.mem_wal import refuse_with_mem_wal
+from alance.ops.version.summary import ChangeSummary
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ async def add_opened(snapshot: Snapshot, columns: NewColumns, options: CommitOpt
         schema, new = await grown(base, columns)
         fragments = await backfill.fragments(base, new)
         change = merge_of(base, schema, new, fragments)
-        summary = {"num_data_files": len(fragments)}
+        summary = ChangeSummary(files_added=len(fragments))
         return await backfill.commit(base, change, options, summary)
 
     async with Backfill(columns.values, columns.checkpoint) as backfill:
@@ -74,7 +75,7 @@ async def _add_nulls(snapshot: Snapshot, columns: NewColumns, options: CommitOpt
         schema, new = await grown(base, columns)
         records = base.manifest.fragments.records
         fragments = await base.engine.pool.run(lambda: records[:])
-        return await commit_change(base, merge_of(base, schema, new, fragments), options)
+        return await PreparedChange(base, merge_of(base, schema, new, fragments), options).commit()
 
     return await with_retries(snapshot, attempt, options.max_retries)
 
@@ -165,7 +166,7 @@ async def replace_columns(
         schema = await values.aim(base, columns)
         fragments = await backfill.fragments(base, schema)
         change = DataReplacement(_replacements(base, fragments))
-        summary = {"num_data_files": len(change.replacements)}
+        summary = ChangeSummary(files_added=len(change.replacements))
         return await backfill.commit(base, change, options, summary)
 
     async with Backfill(values, columns.checkpoint) as backfill:

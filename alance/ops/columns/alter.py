@@ -34,9 +34,10 @@ from alance.ops.read.options import ScanOptions
 from alance.ops.read.pruning import Pruner
 from alance.ops.read.rows import ScanPlan
 from alance.ops.read.scan import scan
-from alance.ops.version.commits import commit_change, with_retries
+from alance.ops.version.commits import PreparedChange, with_retries
 from alance.ops.version.mem_wal import refuse_with_mem_wal
 from alance.ops.version.projection import ROW_ADDRESS, project
+from alance.ops.version.summary import ChangeSummary
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ async def alter_columns(
         await check_no_nulls(base, after.tightened)
         if not after.cast:
             project = Project(after.schema.messages, not after.tightened)
-            return await commit_change(base, project, commit)
+            return await PreparedChange(base, project, commit).commit()
         refuse_with_mem_wal(
             base.table,
             base.manifest,
@@ -141,7 +142,7 @@ async def alter_columns(
                 field.nullable for field in after.schema.walk() if field.id not in ids_before
             ),
         )
-        summary = {"num_data_files": len(fragments)}
+        summary = ChangeSummary(files_added=len(fragments))
         return await backfill.commit(base, merge, commit, summary)
 
     async with Backfill(casts) as backfill:
@@ -310,6 +311,6 @@ async def drop_columns(
     async def attempt(base: Snapshot) -> Snapshot:
         schema = dropped(base.schema, columns)
         change = Project(schema=schema.messages, preserves_nullability=True)
-        return await commit_change(base, change, commit)
+        return await PreparedChange(base, change, commit).commit()
 
     return await with_retries(snapshot, attempt, commit.max_retries)

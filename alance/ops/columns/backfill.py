@@ -30,15 +30,15 @@ from alance.ops.read.groups import (
     fixed_row_bytes,
     is_small,
 )
-from alance.ops.version.commits import commit_change
+from alance.ops.version.commits import PreparedChange
 from alance.ops.write.files import DataFiles
 from alance.ops.write.files_at_once import write_at_once
 from alance.ops.write.options import Limits
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Any, Self
+    from collections.abc import Iterable, Iterator, Sequence
+    from typing import Self
 
     import pyarrow as pa
 
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
+    from alance.ops.version.summary import ChangeSummary
     from alance.ops.write.files_at_once import FileAtOnce
 
 # Of fragments under way each holds the pages that it fills, 8 MiB a column, and its share of what
@@ -157,7 +158,7 @@ class Backfill:
         snapshot: Snapshot,
         operation: Operation,
         options: CommitOptions,
-        summary: Mapping[str, Any] | None = None,
+        summary: ChangeSummary | None = None,
     ) -> Snapshot:
         """Make the version.
 
@@ -171,7 +172,8 @@ class Backfill:
         async def unnamed() -> None:
             self._unnamed = True
 
-        after = await commit_change(snapshot, operation, options, discard=unnamed, summary=summary)
+        change = PreparedChange(snapshot, operation, options, discard=unnamed, summary=summary)
+        after = await change.commit()
         if self.checkpoint is not None:
             await self.checkpoint.remove()
         return after

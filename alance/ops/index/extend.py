@@ -19,6 +19,7 @@ from alance.ops.index.vectors import vectors_like
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.kinds import KINDS
 from alance.ops.version.commits import with_retries
+from alance.ops.version.summary import ChangeSummary
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -80,7 +81,7 @@ async def optimize_indices(
                     builder = await carrying(of_values, replaced)
                 new[builder] = fragments
                 old += replaced
-        summary = {"indices": len(new), "warnings": warnings}
+        summary = ChangeSummary(segments_added=len(new), warnings=warnings)
         if not new:
             return base
         return await commit_segments(base, new, old, options, summary)

@@ -26,7 +26,7 @@ from alance.ops.index.remap import is_translated, record, translate
 from alance.ops.index.reuse import load_compactions
 from alance.ops.index.segment_files import SegmentFiles
 from alance.ops.lookup.kinds import KINDS
-from alance.ops.version.commits import commit_change
+from alance.ops.version.commits import PreparedChange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +65,7 @@ async def catch_up(snapshot: Snapshot, options: CommitOptions) -> Snapshot:
         await discard()
         raise
     change = CreateIndex(new_indices=tuple(new), removed_indices=(*old, reuse))
-    return await commit_change(snapshot, change, options, discard=discard)
+    return await PreparedChange(snapshot, change, options, discard=discard).commit()
 
 
 async def _caught_up(

@@ -15,7 +15,7 @@ from alance.ops.index.build import SegmentBuilder
 from alance.ops.index.new import check_new, commit_segments
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.kinds import KINDS
-from alance.ops.version.commits import commit_change, with_retries
+from alance.ops.version.commits import PreparedChange, with_retries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,7 +45,7 @@ async def drop_index(snapshot: Snapshot, name: str, options: CommitOptions) -> S
 
     async def attempt(base: Snapshot) -> Snapshot:
         old = segments_of_name(base, name)
-        return await commit_change(base, CreateIndex(removed_indices=tuple(old)), options)
+        return await PreparedChange(base, CreateIndex(removed_indices=tuple(old)), options).commit()
 
     return await with_retries(snapshot, attempt, options.max_retries)
 

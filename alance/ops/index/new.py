@@ -19,7 +19,7 @@ from alance.ops.index.value_options import (
     check_suits,
     kind_and_options,
 )
-from alance.ops.version.commits import commit_change
+from alance.ops.version.commits import PreparedChange
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from alance.ops.lookup.kinds.kind import IndexKind
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
+    from alance.ops.version.summary import ChangeSummary
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ async def commit_segments(
     new: Mapping[NewSegment, Collection[int]],
     old: Sequence[table_pb2.IndexMetadata],
     options: CommitOptions,
-    summary: dict[str, Any] | None = None,
+    summary: ChangeSummary | None = None,
 ) -> Snapshot:
     """The version that has new segments, of some fragments each, in the place of old ones.
 
@@ -181,7 +182,7 @@ async def commit_segments(
         await discard()
         raise
     change = CreateIndex(new_indices=tuple(messages), removed_indices=tuple(old))
-    return await commit_change(base, change, options, discard=discard, summary=summary)
+    return await PreparedChange(base, change, options, discard=discard, summary=summary).commit()
 
 
 def _leaf(snapshot: Snapshot, column: str, kind: IndexKind, options: ValueOptions) -> Field:

@@ -44,7 +44,7 @@ from alance.ops.index.vector_parts import (
     write_training,
 )
 from alance.ops.lookup.kinds import KINDS as VALUE_KINDS
-from alance.ops.version.commits import commit_change
+from alance.ops.version.commits import PreparedChange
 from alance.ops.version.objects import discard_objects
 from alance.ops.version.opening import at_version
 from alance.records import dataclass
@@ -451,7 +451,7 @@ async def commit(
         await discard(base, segment.runs)
 
     change = CreateIndex(new_indices=(segment.record,), removed_indices=tuple(old))
-    committed = await commit_change(base, change, options, discard=forget)
+    committed = await PreparedChange(base, change, options, discard=forget).commit()
     if any(is_part(file.path) for file in segment.record.files):
         await discard_others(committed, segment.record)
     if isinstance(plan.new, NewTextIndex):

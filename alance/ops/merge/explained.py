@@ -58,7 +58,8 @@ async def analyze_merge(
         with trace.trace() as recorder:
             change = await attempt(snapshot, merge, source, scratch)
             await change.give()
-        await change.discard()
+        if change.discard is not None:
+            await change.discard()
     counts = ", ".join(f"{name} {count:,}" for name, count in (change.summary or {}).items())
     return "\n".join([str(explanation), f"run, without a version: {counts}", recorder.summary()])
 

@@ -25,9 +25,10 @@ from alance.ops.merge.match import match
 from alance.ops.merge.plan import Merge
 from alance.ops.merge.rows import rewrite_columns, write_inserted, write_updated
 from alance.ops.merge.source import hold
-from alance.ops.rows.moved import FEW_ROWS, prepare_rows
-from alance.ops.version.commits import latest
+from alance.ops.rows.moved import FEW_MOVED_ROWS, ChangedRows, prepare_rows
+from alance.ops.version.commits import with_retries
 from alance.ops.version.first_use import load_readers
+from alance.ops.version.summary import ChangeSummary
 from alance.ops.write.bases import places_of
 from alance.ops.write.blob_moves import moved_blobs
 from alance.ops.write.files import DataFiles
@@ -35,8 +36,7 @@ from alance.ops.write.sources import open_source
 from alance.ops.write.spool import Scratch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Mapping
-    from typing import Any
+    from collections.abc import AsyncGenerator
 
     import pyarrow as pa
 
@@ -60,11 +60,11 @@ async def merge_insert(
 
 async def merge_uncommitted(
     snapshot: Snapshot, plan: MergePlan, data: Data, schema: pa.Schema | None = None
-) -> tuple[Operation, Mapping[str, Any]]:
-    """The operation that merges a source, whose files are there, and counts of its rows."""
+) -> tuple[Operation, ChangeSummary]:
+    """Write the files of a merge; return its operation, and counts of its rows."""
     async with held(snapshot, plan, data, schema) as merged:
         change = await attempt(snapshot, *merged)
-        return await change.give(), change.summary or {}
+        return await change.give(), change.summary or ChangeSummary()
 
 
 @asynccontextmanager
@@ -86,34 +86,41 @@ async def held(
 async def _with_retries(
     snapshot: Snapshot, merge: Merge, source: HeldSource, scratch: Scratch
 ) -> Snapshot:
-    """Attempts on the version at hand, then on the latest one, as often and as long as allowed."""
+    """Merge into the version at hand; after conflicts into the latest one, until the deadline."""
     plan = merge.plan
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + plan.retry_seconds
-    base = snapshot
-    for left in range(plan.conflict_retries, -1, -1):
-        try:
-            # A commit that has begun goes on: only what comes before it can be given up.
-            async with asyncio.timeout_at(None if base is snapshot else deadline):
-                change = await attempt(base, merge, source, scratch)
+    deadline = asyncio.get_running_loop().time() + plan.retry_seconds
+
+    async def run(base: Snapshot) -> Snapshot:
+        if base is snapshot:
+            change = await attempt(base, merge, source, scratch)
             return await change.commit()
-        except RetryableConflictError:
-            if not left or loop.time() >= deadline:
-                raise
-        except TimeoutError as error:
-            raise RetryableConflictError(
-                f"dataset {snapshot.uri!r}: others changed the same rows, and the merge was not "
-                f"done within {plan.retry_seconds} s"
-            ) from error
-        base = await latest(snapshot)
-        again = Merge.of(plan, base.schema, merge.source_schema)
-        if again.source_schema != merge.source_schema or again.on != merge.on:
-            raise CommitConflictError(
-                f"dataset {snapshot.uri!r}: version {base.version} has other columns than version "
-                f"{snapshot.version}, which the data was read for"
-            )
-        merge = again
-    raise AssertionError("unreachable")
+        # The deadline ends a retry before its commit; a commit that has begun goes on.
+        async with asyncio.timeout_at(deadline):
+            change = await attempt(base, _again(merge, snapshot, base), source, scratch)
+        return await change.commit()
+
+    try:
+        return await with_retries(snapshot, run, plan.conflict_retries, deadline=deadline)
+    except TimeoutError as error:
+        raise RetryableConflictError(
+            f"dataset {snapshot.uri!r}: others changed the same rows, and the merge was not "
+            f"done within {plan.retry_seconds} s"
+        ) from error
+
+
+def _again(merge: Merge, snapshot: Snapshot, newer: Snapshot) -> Merge:
+    """Plan the merge of data that was read for a version on a newer version.
+
+    Raises:
+        CommitConflictError: the newer version has other columns.
+    """
+    again = Merge.of(merge.plan, newer.schema, merge.source_schema)
+    if again.source_schema != merge.source_schema or again.on != merge.on:
+        raise CommitConflictError(
+            f"dataset {snapshot.uri!r}: version {newer.version} has other columns than version "
+            f"{snapshot.version}, for which the data was read"
+        )
+    return again
 
 
 async def attempt(
@@ -125,7 +132,7 @@ async def attempt(
     if plan.when_matched == "update" and not merge.rewrites_columns:
         moved_blobs(base, (*merge.lacking, *merge.partial))
     matches = await match(base, merge, source, scratch)
-    is_little = matches.num_changed + matches.gone.num_rows <= FEW_ROWS
+    is_little = matches.num_changed + matches.gone.num_rows <= FEW_MOVED_ROWS
     rows, places, row_ids = await run(matches.changed, inline=is_little)
     summary = _summary(merge, matches, source.num_rows)
     if merge.rewrites_columns:
@@ -152,12 +159,14 @@ async def attempt(
             fields_for_preserving_frag_bitmap=_field_ids(merge),
             inserted_rows=None if keys is None else keys.filter(),
         ),
-        deleted=deleted,
-        files=files,
-        new_fragments=fragments,
-        row_ids=row_ids if base.has_stable_row_ids and updates else None,
-        options=plan.commit,
-        summary=summary,
+        ChangedRows(
+            deleted,
+            files=files,
+            new_fragments=fragments,
+            row_ids=row_ids if base.has_stable_row_ids and updates else None,
+        ),
+        plan.commit,
+        summary,
     )
 
 
@@ -167,15 +176,15 @@ def _deleted(matches: Matches, places: UInt64s) -> dict[int, Int64s]:
     return matches.gone.by_fragment()
 
 
-def _summary(merge: Merge, matches: Matches, num_rows: int) -> dict[str, int]:
+def _summary(merge: Merge, matches: Matches, num_rows: int) -> ChangeSummary:
     plan = merge.plan
     deletes = plan.when_matched == "delete"
     inserted = num_rows - int(np.count_nonzero(matches.matched)) if plan.inserts else 0
-    return {
-        "num_inserted_rows": inserted,
-        "num_updated_rows": 0 if deletes else matches.num_changed,
-        "num_deleted_rows": matches.gone.num_rows + (matches.num_changed if deletes else 0),
-    }
+    return ChangeSummary(
+        num_inserted_rows=inserted,
+        num_updated_rows=0 if deletes else matches.num_changed,
+        num_deleted_rows=matches.gone.num_rows + (matches.num_changed if deletes else 0),
+    )
 
 
 def _field_ids(merge: Merge) -> tuple[int, ...]:

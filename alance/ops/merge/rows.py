@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from alance.ops.merge.source import HeldSource
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.snapshot import Snapshot
+    from alance.ops.version.summary import ChangeSummary
     from alance.ops.write.files import DataFiles
     from alance.ops.write.spool import Scratch
 
@@ -209,7 +210,7 @@ async def rewrite_columns(
     rows: Int64s,
     places: UInt64s,
     scratch: Scratch,
-    summary: Mapping[str, int],
+    summary: ChangeSummary,
 ) -> PreparedChange:
     """Write files by which rows have the data's values where they are, and give that change.
 
@@ -235,9 +236,9 @@ async def rewrite_columns(
     lineage = lineage_reader(base) if base.has_stable_row_ids else None
     rules = TableRules(base.engine, base.table, lineage=lineage)
     return PreparedChange(
-        snapshot=base,
-        operation=operation,
-        options=merge.plan.commit,
+        base,
+        operation,
+        merge.plan.commit,
         rules=rules,
         discard=backfill.discard,
         summary=summary,

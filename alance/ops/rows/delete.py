@@ -19,10 +19,11 @@ from alance.format.table.operations import Delete
 from alance.ops.read.filters import parsed_predicate
 from alance.ops.read.options import condition_of
 from alance.ops.read.scan import scanned
-from alance.ops.rows.moved import FEW_ROWS, commit_rows, prepare_rows
+from alance.ops.rows.moved import FEW_MOVED_ROWS, ChangedRows, prepare_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.first_use import load_readers
 from alance.ops.version.projection import ROW_ADDRESS
+from alance.ops.version.summary import ChangeSummary
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -50,14 +51,8 @@ async def delete(snapshot: Snapshot, where: ScanOptions, commit: CommitOptions) 
         else:
             rows, emptied = {}, [handle.id for handle in base.handles if always]
             count = int((await base.live_counts()).sum()) if always else 0
-        return await commit_rows(
-            base,
-            change,
-            deleted=rows,
-            emptied=emptied,
-            options=commit,
-            summary={"num_deleted_rows": count},
-        )
+        changed, summary = ChangedRows(rows, emptied), ChangeSummary(num_deleted_rows=count)
+        return await (await prepare_rows(base, change, changed, commit, summary)).commit()
 
     return await with_retries(snapshot, attempt, commit.max_retries)
 
@@ -88,8 +83,8 @@ async def delete_offsets(
     Raises:
         InvalidInputError: an offset beyond the end.
     """
-    deleted = {handle.id: offsets}
-    prepared = await prepare_rows(snapshot, Delete(predicate=predicate), deleted=deleted)
+    rows = ChangedRows({handle.id: offsets})
+    prepared = await prepare_rows(snapshot, Delete(predicate=predicate), rows)
     change = await prepared.give()
     assert isinstance(change, Delete)
     if change.deleted_fragment_ids:
@@ -132,7 +127,7 @@ async def matching_rows(snapshot: Snapshot, where: ScanOptions) -> dict[int, Int
         async for batch in batches:
             offsets.add(as_numbers(batch.column(0)))
     run = snapshot.engine.pool.run
-    return await run(offsets.by_fragment, inline=offsets.num_rows <= FEW_ROWS)
+    return await run(offsets.by_fragment, inline=offsets.num_rows <= FEW_MOVED_ROWS)
 
 
 async def checked_predicate(snapshot: Snapshot, where: ScanOptions) -> Predicate:

@@ -1,15 +1,15 @@
-"""Rows that go, and where they are now: deletion files, new fragments, one version.
+"""Prepare the commit of deleted and moved rows: deletion files and new fragments, one version.
 
-`commit_rows` takes the rows that are no longer where they were, as offsets by fragment, and the
-fragments that were written for them; it joins the offsets with the rows deleted before, writes the
-deletion files beside the rest, drops fragments that have no rows left, and commits. Where it does
-not make the version, nothing that was written for it stays.
+`prepare_rows` gets the rows that are removed or moved, as offsets by fragment, and the fragments
+that were written for them. It joins the offsets with the rows deleted before and drops fragments
+that have no rows any more. The commit writes the deletion files beside the data files. If the
+version is not made, no file that was written for it stays.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, TypedDict
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -28,87 +28,75 @@ from alance.io.tasks import all_of
 from alance.ops.version.commits import PreparedChange
 from alance.ops.version.lineage import lineage_reader
 from alance.ops.version.objects import discard_objects
+from alance.ops.version.options import DEFAULT_COMMIT
 from alance.ops.write.files import FEW_FILES
+from alance.records import dataclass
 from alance.versioning.rules import TableRules
 from alance.versioning.sidecars import keep_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from typing import Any, Required, Unpack
 
     from alance.arrays import Int64s, UInt64s
     from alance.ops.version.handle import FragmentHandle
     from alance.ops.version.options import CommitOptions
     from alance.ops.version.snapshot import Snapshot
+    from alance.ops.version.summary import ChangeSummary
     from alance.ops.write.files import DataFiles
     from alance.versioning.manifest_store import Objects
 
 
-async def commit_rows(
-    snapshot: Snapshot, change: Delete | Update, **rows: Unpack[ChangedRows]
-) -> Snapshot:
-    """The version without some rows, and with some new fragments; see `prepare_rows`.
+FEW_MOVED_ROWS: Final = 4096  # are sorted and joined in less time than a hop to a thread takes
 
-    Raises:
-        RetryableConflictError: others changed the same rows; run the operation again.
-        CommitConflictError: a newer version rules this one out.
+
+@dataclass(frozen=True, slots=True)
+class ChangedRows:
+    """The rows that a delete, an update or a merge removes and adds.
+
+    Attributes:
+        deleted: physical offsets of live rows by fragment id; shape (n,), sorted and unique.
+            Because the commit knows them, others may delete other rows of the same fragments.
+        emptied: ids of further fragments, which lose all of their rows.
+        files: sealed files of `new_fragments`; the commit publishes them, or discards them if the
+            version is not made.
+        new_fragments: of an Update; moved rows first, then inserted rows.
+        row_ids: ids of the moved rows, in the order of `new_fragments`, if the table has stable
+            row ids. Rows after them get new ids.
     """
-    return await (await prepare_rows(snapshot, change, **rows)).commit()
 
-
-FEW_ROWS: Final = 4096
-
-
-class ChangedRows(TypedDict, total=False):
-    """What `prepare_rows` is told of the rows."""
-
-    deleted: Required[Mapping[int, Int64s]]
-    emptied: Collection[int]
-    files: DataFiles | None
-    new_fragments: Sequence[table_pb2.DataFragment]
-    row_ids: UInt64s | None
-    options: CommitOptions | None
-    summary: Mapping[str, Any] | None
+    deleted: Mapping[int, Int64s]
+    emptied: Collection[int] = ()
+    files: DataFiles | None = None
+    new_fragments: Sequence[table_pb2.DataFragment] = ()
+    row_ids: UInt64s | None = None
 
 
 async def prepare_rows(
     snapshot: Snapshot,
     change: Delete | Update,
-    *,
-    deleted: Mapping[int, Int64s],
-    emptied: Collection[int] = (),
-    files: DataFiles | None = None,
-    new_fragments: Sequence[table_pb2.DataFragment] = (),
-    row_ids: UInt64s | None = None,
-    options: CommitOptions | None = None,
-    summary: Mapping[str, Any] | None = None,
+    rows: ChangedRows,
+    options: CommitOptions = DEFAULT_COMMIT,
+    summary: ChangeSummary | None = None,
 ) -> PreparedChange:
-    """The change that takes some rows away and adds some new fragments.
+    """Prepare the commit of an operation that removes rows and adds new fragments.
 
-    Cost: a GET for each deletion vector that is not known yet; of its commit a PUT for each
-    fragment that loses rows, beside what `files` still uploads.
+    Cost: a GET for each deletion vector that is not known yet. The commit PUTs a deletion file
+    for each fragment that loses some rows, beside the files that are still uploaded.
 
     Args:
-        snapshot: the version that `deleted` was computed from.
-        change: the operation without its fragments: predicate, fields, mode, keys. Fragments in
-            its `updated_fragments` are records that changed otherwise (new data files); they get
-            their deletion file, too, where they lose rows.
-        deleted: physical offsets of live rows by fragment; shape (n,), sorted and unique. With
-            them others may delete other rows of the same fragments at the same time.
-        emptied: fragments that lose all rows that they have, besides; their ids.
-        files: what `new_fragments` consist of, after `seal`; published here, and discarded where
-            the version is not made.
-        new_fragments: of an Update; moved rows first, inserted rows after them.
-        row_ids: with stable row ids: those of the moved rows, in the order of `new_fragments`;
-            the rows after them get new ones.
-        options: its `max_retries` is for commits that get along with those in between.
+        snapshot: version from which `rows` were computed.
+        change: the operation without its fragments: predicate, fields, mode, keys. Its
+            `updated_fragments` are records that changed otherwise (new data files); they get a
+            deletion file, too, if they lose rows.
+        options: its `max_retries` counts commits that are compatible with those in between.
     """
+    deleted, files = rows.deleted, rows.files
     vectors = _DeletionFiles(snapshot, [])
     handles = [snapshot.handle(fragment_id) for fragment_id in sorted(deleted)]
 
     def build() -> Delete | Update:
-        gone = sorted({*vectors.build(handles, deleted), *emptied})
-        added = with_row_ids(new_fragments, row_ids)
+        gone = sorted({*vectors.build(handles, deleted), *rows.emptied})
+        added = with_row_ids(rows.new_fragments, rows.row_ids)
         return _operation(snapshot, change, vectors.files, gone, added)
 
     async def discard() -> None:
@@ -138,9 +126,9 @@ async def prepare_rows(
         lineage=lineage_reader(snapshot) if snapshot.has_stable_row_ids else None,
     )
     return PreparedChange(
-        snapshot=snapshot,
-        operation=operation,
-        options=options,
+        snapshot,
+        operation,
+        options,
         rules=rules,
         upload=upload,
         handed=handed,
@@ -259,7 +247,7 @@ def are_few(handles: Sequence[FragmentHandle], deleted: Mapping[int, Int64s]) ->
     """Whether deletions are joined with those before in less time than a hop to a thread takes."""
     before = [handle.deleted for handle in handles[:FEW_FILES]]
     rows = sum(len(vector.rows) for vector in before if vector is not None)
-    return len(handles) <= FEW_FILES and rows + sum(map(len, deleted.values())) <= FEW_ROWS
+    return len(handles) <= FEW_FILES and rows + sum(map(len, deleted.values())) <= FEW_MOVED_ROWS
 
 
 def _as_bitmap(handle: FragmentHandle, count: int) -> bool:

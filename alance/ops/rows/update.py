@@ -28,9 +28,10 @@ from alance.ops.read.filters import shared_out
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.rows.delete import Offsets
-from alance.ops.rows.moved import FEW_ROWS, commit_rows
+from alance.ops.rows.moved import FEW_MOVED_ROWS, ChangedRows, prepare_rows
 from alance.ops.version.commits import with_retries
 from alance.ops.version.projection import ROW_ADDRESS, ROW_ID
+from alance.ops.version.summary import ChangeSummary
 from alance.ops.write.blob_moves import moved_blobs, with_payloads
 from alance.ops.write.files import DataFiles
 from alance.records import dataclass
@@ -91,21 +92,19 @@ async def _attempt(
                         row_ids.append(as_numbers(batch.column(ROW_ID)))
                     await files.write(rows)
         fragments = await files.seal()
-        deleted = await run(moved.by_fragment, inline=moved.num_rows <= FEW_ROWS)
+        deleted = await run(moved.by_fragment, inline=moved.num_rows <= FEW_MOVED_ROWS)
         ids = await run(partial(np.concatenate, row_ids)) if row_ids else None
     except BaseException:
         await files.discard()
         raise
-    return await commit_rows(
+    prepared = await prepare_rows(
         base,
         Update(fields_for_preserving_frag_bitmap=assignments.field_ids),
-        deleted=deleted,
-        files=files,
-        new_fragments=fragments,
-        row_ids=ids,
-        options=commit,
-        summary={"num_rows_updated": moved.num_rows},
+        ChangedRows(deleted, files=files, new_fragments=fragments, row_ids=ids),
+        commit,
+        ChangeSummary(num_updated_rows=moved.num_rows),
     )
+    return await prepared.commit()
 
 
 def new_rows(

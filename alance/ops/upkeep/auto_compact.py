@@ -192,8 +192,8 @@ class Compactor:
         self.metrics = replace(
             metrics,
             num_compactions=metrics.num_compactions + 1,
-            fragments_removed=metrics.fragments_removed + summary["fragments_removed"],
-            fragments_added=metrics.fragments_added + summary["fragments_added"],
+            fragments_removed=metrics.fragments_removed + summary.fragments_removed,
+            fragments_added=metrics.fragments_added + summary.fragments_added,
             last_version=after.version,
         )
 

@@ -7,15 +7,11 @@ of them commits all results.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from alance.errors import (
-    AlanceError,
-    InvalidInputError,
-    RetryableConflictError,
-)
+from alance.errors import AlanceError, InvalidInputError
 from alance.format.index.remap import NewFragment, OldFragment, group_of
 from alance.format.proto import copied, table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
@@ -28,9 +24,10 @@ from alance.ops.index.remap import bound_fragments, move_indices
 from alance.ops.index.reuse import ReuseIndex, load_compactions
 from alance.ops.upkeep import compact_plan
 from alance.ops.upkeep.compact_rewrite import rewrite
-from alance.ops.version.commits import commit_change, latest
+from alance.ops.version.commits import PreparedChange, latest, with_retries
 from alance.ops.version.opening import at_version
 from alance.ops.version.snapshot import Snapshot
+from alance.ops.version.summary import ChangeSummary
 from alance.records import dataclass
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.rules import TableRules
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
         Awaitable,
         Callable,
         Collection,
-        Mapping,
         Sequence,
     )
 
@@ -214,7 +210,13 @@ async def commit(
         indices = await move_indices(base, moves, uncover=uncover_indices)
         summary = _summary(metrics, [*warnings, *_losses(base, ids, indices.kept)])
         change = Rewrite(groups, indices.translated)
-        return await commit_change(base, change, options, discard=indices.discard, summary=summary)
+        return await PreparedChange(
+            base, change, options, discard=indices.discard, summary=summary
+        ).commit()
+
+    async def rebase(base: Snapshot) -> Snapshot | None:
+        newer = await latest(base)
+        return newer if _are_there(newer, results) else None
 
     has_begun = False  # else no version names the new files, whatever became of the ids
     try:
@@ -222,15 +224,7 @@ async def commit(
         groups = await _reserved(base, results, options)
         moves = await _moves(snapshot, results, groups)
         has_begun = True
-        retries = 0
-        while True:
-            try:
-                return await attempt(base)
-            except RetryableConflictError:
-                base = await latest(base)
-                if retries >= options.max_retries or not _are_there(base, results):
-                    raise
-                retries += 1
+        return await with_retries(base, attempt, options.max_retries, rebase=rebase)
     except BaseException as error:
         if discard is not None and not (has_begun and may_be_visible(error)):
             await discard()
@@ -242,19 +236,19 @@ async def _commit_deferred(
     groups: tuple[RewriteGroup, ...],
     moves: Sequence[tuple[list[OldFragment], list[NewFragment]]],
     options: CommitOptions,
-    summary: Mapping[str, Any],
+    summary: ChangeSummary,
 ) -> Snapshot:
     """Commit a rewrite together with the fragment-reuse index that tells of it."""
     told = await base.engine.pool.run(lambda: [group_of(old, new) for old, new in moves])
     reuse = ReuseIndex(base, told)
-    return await commit_change(
+    return await PreparedChange(
         base,
         Rewrite(groups),
         options,
         rules=TableRules(base.engine, base.table, left=reuse.entries),
         discard=reuse.discard,
         summary=summary,
-    )
+    ).commit()
 
 
 def _are_there(snapshot: Snapshot, results: Sequence[RewriteResult]) -> bool:
@@ -298,7 +292,7 @@ async def _reserved(
     count = sum(len(result.new_fragments) for result in results)
     next_id = 0
     if count:
-        reserved = await commit_change(base, ReserveFragments(count), options)
+        reserved = await PreparedChange(base, ReserveFragments(count), options).commit()
         next_id = reserved.manifest.head.max_fragment_id - count + 1
     groups = []
     for result in results:
@@ -326,14 +320,14 @@ def _losses(snapshot: Snapshot, rewritten: Sequence[int], kept: Collection[bytes
     ]
 
 
-def _summary(metrics: CompactionMetrics, warnings: Sequence[str]) -> Mapping[str, Any]:
-    return {
-        "fragments_removed": metrics.fragments_removed,
-        "fragments_added": metrics.fragments_added,
-        "files_removed": metrics.files_removed,
-        "files_added": metrics.files_added,
-        "warnings": list(warnings),
-    }
+def _summary(metrics: CompactionMetrics, warnings: Sequence[str]) -> ChangeSummary:
+    return ChangeSummary(
+        fragments_removed=metrics.fragments_removed,
+        fragments_added=metrics.fragments_added,
+        files_removed=metrics.files_removed,
+        files_added=metrics.files_added,
+        warnings=list(warnings),
+    )
 
 
 async def compact_files(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from alance.errors import InvalidInputError
 from alance.format.table.operations_meta import UpdateConfig, UpdateMap
-from alance.ops.version.commits import commit_change
+from alance.ops.version.commits import PreparedChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ async def update(
         CommitStateUnknownError: whether the version was made could not be found out.
     """
     changes: dict[str, Any] = {kind: _updates(values, replace=replace)}
-    return await commit_change(snapshot, UpdateConfig(**changes), options)
+    return await PreparedChange(snapshot, UpdateConfig(**changes), options).commit()
 
 
 async def update_field_metadata(
@@ -47,7 +47,9 @@ async def update_field_metadata(
         snapshot.schema.field(path).id: _updates(values, replace=replace, what=f"field {path!r}")
         for path, values in fields.items()
     }
-    return await commit_change(snapshot, UpdateConfig(field_metadata_updates=updates), options)
+    return await PreparedChange(
+        snapshot, UpdateConfig(field_metadata_updates=updates), options
+    ).commit()
 
 
 def deleted(keys: Iterable[str]) -> Values:

@@ -20,11 +20,12 @@ from alance.format.table.transaction import Transaction
 from alance.io.tasks import all_of
 from alance.ops.upkeep.remedies import Facts, Remedies
 from alance.ops.upkeep.validate import AT_ONCE, deletions_of, findings, of_segment, rows_of_file
-from alance.ops.version.commits import commit_on
+from alance.ops.version.commits import commit_on, manifests_of
 from alance.ops.version.snapshot import Snapshot
 from alance.records import dataclass
 from alance.session import Session, table_at
 from alance.versioning import load
+from alance.versioning.commit import PendingCommit
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
@@ -152,8 +153,14 @@ async def repair(
     )
     if dry_run or not report.remedies:
         return report
-    rules = _Rules(session.engine, table, source=mended)
-    snapshot = await commit_on(session, table, base, transaction, rules=rules)
+    pending = PendingCommit(
+        table=table,
+        transaction=transaction,
+        base=base,
+        rules=_Rules(session.engine, table, source=mended),
+        manifests=manifests_of(session, table),
+    )
+    snapshot = await commit_on(session, pending)
     return replace(report, new_version=snapshot.version)
 
 

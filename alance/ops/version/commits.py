@@ -1,29 +1,27 @@
-"""From an operation to the next version: what all verbs that change a table end with."""
+"""How a verb's operation becomes the next version: the commit, and the verb's retries."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, TypeVar
 
 from alance.errors import RetryableConflictError
 from alance.format.table.naming import NamingScheme
 from alance.format.table.transaction import Transaction
 from alance.ops.cleanup.after import clean_after
-from alance.ops.version.options import CommitOptions
+from alance.ops.version.options import DEFAULT_COMMIT, CommitOptions
 from alance.ops.version.snapshot import Snapshot
 from alance.records import dataclass
 from alance.versioning import load
-from alance.versioning.backoff import MAX_RETRIES
-from alance.versioning.commit import commit
+from alance.versioning.commit import PendingCommit, commit
 from alance.versioning.manifest_store import ConditionalManifests
-from alance.versioning.outcome import may_be_visible
 from alance.versioning.rules import TableRules
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from typing import Any
+    from collections.abc import Awaitable, Callable
 
-    from alance.format.table.manifest import Manifest
     from alance.format.table.operations import Operation
+    from alance.ops.version.summary import ChangeSummary
     from alance.session import Session
     from alance.versioning.manifest_store import ManifestStore, Objects
     from alance.versioning.table import Table
@@ -31,175 +29,131 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-async def commit_change(
-    snapshot: Snapshot,
-    operation: Operation,
-    options: CommitOptions | None = None,
-    *,
-    rules: TableRules | None = None,
-    data: Awaitable[object] | None = None,
-    named: Objects = (),
-    discard: Callable[[], Awaitable[object]] | None = None,
-    detached: bool = False,
-    summary: Mapping[str, Any] | None = None,
-) -> Snapshot:
-    """Make an operation that was computed from a version the next one.
-
-    Cost: two rounds where nobody else commits.
-
-    Args:
-        rules: None: those of Lance tables without more knowledge; see `TableRules` for what
-            lets two deletes in one fragment both succeed.
-        data: uploads that must be there before the version.
-        named: see `versioning.commit`.
-        discard: removes what was written for the version; called where it was not made, for
-            certain. An interrupted commit that may yet take effect keeps its files.
-        summary: counts of what was done, for `Dataset.summary`.
-
-    Raises:
-        RetryableConflictError: run the operation again on the latest version.
-        CommitConflictError: a newer version rules this one out.
-        CommitStateUnknownError: whether the version was made could not be found out.
-    """
-    options = options or CommitOptions()
-    transaction = Transaction.of(
-        operation, read_version=snapshot.version, properties=options.noted()
-    )
-    return await commit_on(
-        snapshot.session,
-        snapshot.table,
-        snapshot.manifest,
-        transaction,
-        rules=rules,
-        data=data,
-        named=named,
-        discard=discard,
-        detached=detached,
-        max_retries=options.max_retries,
-        summary=summary,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class PreparedChange:
-    """An operation whose files are written or wait for it: to be committed, or given to a driver.
+    """An operation computed from a version, with all that its commit needs.
 
     Attributes:
-        rules, discard, summary: see `commit_change`.
-        upload: what must be there before the version.
-        handed: hands over what `upload` would write, where it is little; None: it is not.
+        snapshot: version from which the operation was computed.
+        options: properties of the transaction, and the number of its attempts.
+        rules: the usual `TableRules` if None; see there for what lets two deletes in one fragment
+            both succeed.
+        upload: uploads the files that the version will name.
+        handed: hands the files of `upload` over to the commit if they are small and few. Returns
+            None if they have to be uploaded.
+        discard: removes what was written for the version; see `PendingCommit`.
+        summary: counts of what was done, for `Dataset.summary`.
     """
 
     snapshot: Snapshot
     operation: Operation
-    options: CommitOptions | None = None
+    options: CommitOptions = DEFAULT_COMMIT
     rules: TableRules | None = None
     upload: Callable[[], Awaitable[object]] | None = None
     handed: Callable[[], Objects | None] = lambda: None
-    discard: Callable[[], Awaitable[object]]
-    summary: Mapping[str, Any] | None = None
+    discard: Callable[[], Awaitable[object]] | None = None
+    summary: ChangeSummary | None = None
 
     async def commit(self) -> Snapshot:
-        """Make it the next version; see `commit_change`."""
-        named = self.handed()
-        return await commit_change(
-            self.snapshot,
-            self.operation,
-            self.options,
-            rules=self.rules,
+        """Make the operation the next version.
+
+        Cost: two rounds if nobody else commits.
+
+        Raises:
+            RetryableConflictError: run the operation again on the latest version.
+            CommitConflictError: a newer version rules this one out.
+            CommitStateUnknownError: it is unknown whether the version was made.
+        """
+        base, named = self.snapshot, self.handed()
+        pending = PendingCommit(
+            table=base.table,
+            transaction=Transaction.of(
+                self.operation, read_version=base.version, properties=self.options.noted()
+            ),
+            base=base.manifest,
+            rules=self.rules or TableRules(base.engine, base.table),
+            manifests=manifests_of(base.session, base.table),
             data=None if self.upload is None or named is not None else self.upload(),
             named=named or (),
             discard=self.discard,
-            summary=self.summary,
+            max_retries=self.options.max_retries,
         )
+        return await commit_on(base.session, pending, self.summary)
 
     async def give(self) -> Operation:
-        """Upload what waits, and make no version."""
+        """Upload the files and return the operation, without making a version."""
         try:
             if self.upload is not None:
                 await self.upload()
         except BaseException:
-            await self.discard()
+            if self.discard is not None:
+                await self.discard()
             raise
         return self.operation
 
 
 async def commit_on(
-    session: Session,
-    table: Table,
-    base: Manifest | None,
-    transaction: Transaction,
-    *,
-    rules: TableRules | None = None,
-    scheme: NamingScheme = NamingScheme.V2,
-    data: Awaitable[object] | None = None,
-    named: Objects = (),
-    discard: Callable[[], Awaitable[object]] | None = None,
-    detached: bool = False,
-    max_retries: int = MAX_RETRIES,
-    summary: Mapping[str, Any] | None = None,
+    session: Session, pending: PendingCommit, summary: ChangeSummary | None = None
 ) -> Snapshot:
-    """Make a transaction the next version; see `versioning.commit`.
+    """Make a transaction the next version, and clean up old ones if the table is set up for it.
 
-    Args:
-        base: the version that it was computed from; None: create the table.
-        scheme: of the manifests' names, where there is no table.
+    Raises: as `versioning.commit.commit`.
     """
-    engine = session.engine
-    try:
-        manifest = await commit(
-            engine,
-            table,
-            transaction,
-            base=base,
-            rules=rules or TableRules(engine, table),
-            manifests=manifests_of(session, table, scheme),
-            data=data,
-            named=named,
-            detached=detached,
-            max_retries=max_retries,
-        )
-    except BaseException as error:
-        if discard is not None and not may_be_visible(error):
-            await discard()
-        raise
-    if not detached:
-        await clean_after(session, table, manifest)
-    return Snapshot(session, table, manifest, summary)
+    manifest = await commit(session.engine, pending)
+    if not pending.detached:
+        await clean_after(session, pending.table, manifest)
+    return Snapshot(session, pending.table, manifest, summary)
 
 
 def manifests_of(
     session: Session, table: Table, scheme: NamingScheme = NamingScheme.V2
 ) -> ManifestStore:
-    """How versions of a table are found and created: its own way, or by conditional puts."""
+    """Return the store of a table's manifests: its keeper's, or one of conditional puts.
+
+    Args:
+        scheme: naming of the manifests if there is no table yet.
+    """
     if table.keeper is not None:
         return table.keeper.manifests(session.engine, table, scheme)
     return ConditionalManifests(session.engine, table, scheme=scheme)
 
 
 async def latest(snapshot: Snapshot) -> Snapshot:
-    """The latest version of the table (of the snapshot's branch)."""
+    """Return the latest version of the snapshot's branch. Cost: a LIST, and a GET if newer."""
     manifest = await load.load_latest(snapshot.engine, snapshot.table)
     return Snapshot(snapshot.session, snapshot.table, manifest)
 
 
 async def with_retries(
-    snapshot: Snapshot, attempt: Callable[[Snapshot], Awaitable[T]], max_retries: int
+    snapshot: Snapshot,
+    attempt: Callable[[Snapshot], Awaitable[T]],
+    max_retries: int,
+    *,
+    rebase: Callable[[Snapshot], Awaitable[Snapshot | None]] = latest,
+    deadline: float | None = None,
 ) -> T:
-    """Run an operation on a version, again on the latest one where others came in between.
+    """Run a verb on a version; after a conflict that allows it, again on a newer version.
 
     Args:
-        attempt: computes from a version and commits.
+        attempt: computes an operation from a version and commits it.
+        max_retries: attempts after the first one.
+        rebase: returns the version for the next attempt, given that of the last one. Returns None
+            if another attempt cannot help: then the conflict is raised.
+        deadline: time of the event loop after which no attempt begins.
 
     Raises:
-        RetryableConflictError: of the last attempt.
+        RetryableConflictError: raised by the last attempt.
     """
+    clock = asyncio.get_running_loop().time
     retries = 0
     while True:
         try:
             return await attempt(snapshot)
         except RetryableConflictError:
-            if retries >= max_retries:
+            if retries >= max_retries or (deadline is not None and clock() >= deadline):
                 raise
             retries += 1
-            snapshot = await latest(snapshot)
+            newer = await rebase(snapshot)
+            if newer is None:
+                raise
+            snapshot = newer

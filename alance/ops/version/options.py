@@ -60,6 +60,9 @@ class CommitOptions:
         return noted
 
 
+DEFAULT_COMMIT: Final = CommitOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class BaseOptions:
     """Base paths that a writer names; see `alance.ops.write.bases`.

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from alance.format.table.manifest import Manifest
     from alance.io.credentials import StorageOptions
+    from alance.ops.version.summary import ChangeSummary
     from alance.versioning.keepers import Keeper
     from alance.versioning.table import Table
 
@@ -36,7 +37,7 @@ def taken_apart(snapshot: Snapshot) -> tuple[Any, ...]:
     store = None if table.access.home is not None else portable_store(table.store) or table.store
     keeper = None if is_dynamodb(table.main_uri) else table.keeper
     place = _lasting_uri(table), table.branch, store, portable(table.access.storage_options), keeper
-    return *place, snapshot.manifest, dict(snapshot.summary)
+    return *place, snapshot.manifest, snapshot.summary
 
 
 def in_any_loop(snapshot: Snapshot, options: StorageOptions | None = None) -> Snapshot:
@@ -67,7 +68,7 @@ def put_together(
     options: Mapping[str, object] | None,
     keeper: Keeper | None,
     manifest: Manifest,
-    summary: Mapping[str, Any],
+    summary: ChangeSummary,
 ) -> Snapshot:
     """The version again. No request.
 

@@ -9,7 +9,7 @@ from alance.errors import InvalidInputError
 from alance.format.table.operations_meta import Restore
 from alance.io.tasks import all_of
 from alance.ops.version import opening
-from alance.ops.version.commits import commit_change, latest
+from alance.ops.version.commits import PreparedChange, latest
 from alance.versioning.load import load_version
 from alance.versioning.rules import TableRules
 
@@ -47,4 +47,6 @@ async def restore(
             f"version of branch {snapshot.table.branch or 'main'!r}"
         )
     rules = TableRules(snapshot.engine, snapshot.table, source=source.manifest)
-    return await commit_change(newest, Restore(version=source.version), options, rules=rules)
+    return await PreparedChange(
+        newest, Restore(version=source.version), options, rules=rules
+    ).commit()

@@ -14,10 +14,11 @@ from alance.ops.version.handle import FragmentHandle
 from alance.ops.version.learn import learn_rows_and_sizes, learn_values
 from alance.ops.version.mem_wal import mention_mem_wal
 from alance.ops.version.projection import ROW_ID, ROW_OFFSET, project
+from alance.ops.version.summary import ChangeSummary
 from alance.versioning.row_index import RowIdIndex, RowIdRuns, live_runs
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable
     from typing import Any
 
     from alance.arrays import Int64s
@@ -92,12 +93,12 @@ class Snapshot:
         session: Session,
         table: Table,
         manifest: Manifest,
-        summary: Mapping[str, Any] | None = None,
+        summary: ChangeSummary | None = None,
     ) -> None:
         self.session = session
         self.table = table.seen_by(manifest.branch)
         self.manifest = manifest
-        self.summary: Mapping[str, Any] = summary or {}
+        self.summary = ChangeSummary() if summary is None else summary
         self.schema: Schema = manifest.schema
         self.handles = Handles(self)
         self._counts: Int64s | None = None

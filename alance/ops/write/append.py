@@ -17,12 +17,13 @@ from alance.io.background import grace_of
 from alance.ops.cleanup.after import clean_after
 from alance.ops.version.commits import commit_on, manifests_of
 from alance.ops.version.snapshot import Snapshot
+from alance.ops.version.summary import ChangeSummary
 from alance.ops.write.bases import places_of, registered
 from alance.ops.write.files import DataFiles, rows_of
 from alance.ops.write.sources import open_source
 from alance.session import queues_of
 from alance.versioning.backoff import MAX_RETRIES
-from alance.versioning.commit import commit
+from alance.versioning.commit import PendingCommit, commit
 from alance.versioning.commit_queue import CommitQueue
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.rules import TableRules
@@ -58,16 +59,16 @@ class TableQueue(CommitQueue):
             data: Awaitable[object] | None,
             named: Objects,
         ) -> Manifest:
-            manifest = await commit(
-                engine,
-                table,
-                transaction,
+            pending = PendingCommit(
+                table=table,
+                transaction=transaction,
                 base=base,
                 rules=rules,
                 manifests=manifests,
                 data=data,
                 named=named,
             )
+            manifest = await commit(engine, pending)
             self._told = asyncio.get_running_loop().time()
             await clean_after(session, table, manifest)
             return manifest
@@ -123,16 +124,17 @@ async def commit_append(
     summary = summary_of(fragments)
     if options.commit.max_retries != MAX_RETRIES or base.version >> 63:
         data, named = files.before()
-        return await commit_on(
-            session,
-            table,
-            base,
-            transaction,
+        pending = PendingCommit(
+            table=table,
+            transaction=transaction,
+            base=base,
+            rules=TableRules(session.engine, table),
+            manifests=manifests_of(session, table),
             data=data,
             named=named,
             max_retries=options.commit.max_retries,
-            summary=summary,
         )
+        return await commit_on(session, pending, summary)
     queue = queue_of(session, table)
     if files.num_bytes > SMALL_BYTES:
         await files.publish()
@@ -144,9 +146,9 @@ async def commit_append(
     return Snapshot(session, table, manifest, summary)
 
 
-def summary_of(fragments: Sequence[table_pb2.DataFragment]) -> dict[str, int]:
-    """The summary of rows that were added."""
-    return {"num_inserted_rows": rows_of(fragments), "num_data_files": len(fragments)}
+def summary_of(fragments: Sequence[table_pb2.DataFragment]) -> ChangeSummary:
+    """Return the summary of a change that added new fragments."""
+    return ChangeSummary(num_inserted_rows=rows_of(fragments), files_added=len(fragments))
 
 
 async def append_to(

@@ -33,7 +33,7 @@ from alance.ops.version.snapshot import Snapshot
 from alance.ops.write.append import SMALL_BYTES, append_to, commit_append, queue_of, summary_of
 from alance.ops.write.files import DataFiles
 from alance.ops.write.sources import open_source
-from alance.versioning.commit import commit
+from alance.versioning.commit import PendingCommit, commit
 from alance.versioning.load import load_manifest
 from alance.versioning.outcome import may_be_visible
 from alance.versioning.rules import TableRules
@@ -166,10 +166,9 @@ class Guess:
             read_version=self._where.version,
             properties=self._options.commit.noted(),
         )
-        manifest = await commit(
-            session.engine,
-            table,
-            transaction,
+        pending = PendingCommit(
+            table=table,
+            transaction=transaction,
             base=None,
             loading=base(),
             rules=TableRules(session.engine, table),
@@ -178,6 +177,7 @@ class Guess:
             named=named,
             max_retries=self._options.commit.max_retries,
         )
+        manifest = await commit(session.engine, pending)
         queue_of(session, table).learn(manifest)
         await clean_after(session, table, manifest)
         return Snapshot(session, table, manifest, summary_of(fragments))

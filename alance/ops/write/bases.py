@@ -20,7 +20,7 @@ from alance.format.table.operations_meta import UpdateBases
 from alance.io.store import without_number
 from alance.io.tasks import all_of
 from alance.io.uri import parse_uri
-from alance.ops.version.commits import commit_change
+from alance.ops.version.commits import PreparedChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -48,7 +48,7 @@ async def add_bases(
     if not bases:
         raise InvalidInputError("add_bases: expected a base path")
     change = UpdateBases(tuple(map(message_of, bases)))
-    return await commit_change(snapshot, change, options)
+    return await PreparedChange(snapshot, change, options).commit()
 
 
 def registered(

@@ -26,7 +26,7 @@ from alance.format.table.operations import Append, Operation, Overwrite
 from alance.format.table.operations_meta import Restore
 from alance.format.table.transaction import Transaction
 from alance.ops.blobs.arrow import blobs_of_version
-from alance.ops.version.commits import commit_on
+from alance.ops.version.commits import commit_on, manifests_of
 from alance.ops.version.snapshot import Snapshot
 from alance.ops.write.append import append_to, files_on, summary_of
 from alance.ops.write.append_by_uri import append_by_uri
@@ -35,16 +35,18 @@ from alance.ops.write.options import Mode, WriteOptions
 from alance.ops.write.sources import open_source
 from alance.session import Session, table_at
 from alance.versioning import load
+from alance.versioning.commit import PendingCommit
 from alance.versioning.rules import TableRules
 from alance.versioning.tokens import Notes, merged_notes
 from alance.versioning.waiting_append import merged
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Unpack
 
     from alance.format.table.manifest import Manifest
+    from alance.ops.version.summary import ChangeSummary
     from alance.ops.write.files import DataFiles
     from alance.ops.write.sources import Data
     from alance.session import TableArguments
@@ -300,7 +302,7 @@ async def _commit(
     *,
     files: DataFiles | None = None,
     detached: bool = False,
-    summary: Mapping[str, int] | None = None,
+    summary: ChangeSummary | None = None,
     source: Manifest | None = None,
 ) -> Snapshot:
     noted = options.commit.noted()
@@ -312,20 +314,20 @@ async def _commit(
     settings = Settings(options.data_storage_version, options.stable_row_ids)
     data, named = (None, ()) if files is None else files.before()
     rules = _Checked if files is None else TableRules
-    return await commit_on(
-        session,
-        table,
-        base,
-        transaction,
+    scheme = NamingScheme.V2 if options.v2_manifest_paths else NamingScheme.V1
+    pending = PendingCommit(
+        table=table,
+        transaction=transaction,
+        base=base,
         rules=rules(session.engine, table, settings, source=source),
-        scheme=NamingScheme.V2 if options.v2_manifest_paths else NamingScheme.V1,
+        manifests=manifests_of(session, table, scheme),
         data=data,
         named=named,
         discard=None if files is None else files.discard,
         detached=detached,
         max_retries=options.commit.max_retries,
-        summary=summary,
     )
+    return await commit_on(session, pending, summary)
 
 
 class _Checked(TableRules):

@@ -1,0 +1,99 @@
+"""Counts of what a verb did, for `Dataset.summary`; docs/versions.md lists the keys."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Unpack
+
+# Keys that only one verb used, by the key that has the same fact in all verbs.
+RENAMED: Final[Mapping[str, str]] = {
+    "num_rows_updated": "num_updated_rows",
+    "num_data_files": "files_added",
+    "indices": "segments_added",
+}
+
+
+class SummaryEntries(TypedDict, total=False):
+    """The entries of a `ChangeSummary`, as keyword arguments."""
+
+    num_inserted_rows: int
+    num_updated_rows: int
+    num_deleted_rows: int
+    fragments_removed: int
+    fragments_added: int
+    files_removed: int
+    files_added: int
+    segments_added: int
+    warnings: Sequence[str]
+
+
+class _Count:
+    """A count of a summary as an attribute; 0 if the verb does not count it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, summary: Mapping[str, Any], owner: type | None = None) -> int:
+        return int(summary.get(self._name, 0))
+
+
+class ChangeSummary(dict[str, Any]):
+    """Counts of what a change did, by name; a key means the same in every verb.
+
+    It has the keys that its verb counts. Each key is an attribute, too: a count that the verb
+    does not make is 0 then. A key that was renamed is still found, with a `DeprecationWarning`,
+    but is not iterated over.
+
+    Attributes:
+        num_inserted_rows: new rows of an insert, a write or a merge.
+        num_updated_rows: rows to which an update or a merge gave new values.
+        num_deleted_rows: rows that a delete or a merge removed.
+        fragments_removed: fragments that a compaction replaced.
+        fragments_added: fragments that a compaction wrote.
+        files_removed: data files and deletion files of the removed fragments.
+        files_added: data files that a write, a compaction or new columns added.
+        segments_added: index segments that `optimize_indices` wrote.
+        warnings: sentences about indices that lost rows, and about what was not rewritten.
+    """
+
+    num_inserted_rows = _Count()
+    num_updated_rows = _Count()
+    num_deleted_rows = _Count()
+    fragments_removed = _Count()
+    fragments_added = _Count()
+    files_removed = _Count()
+    files_added = _Count()
+    segments_added = _Count()
+
+    def __init__(self, **entries: Unpack[SummaryEntries]) -> None:
+        super().__init__(entries)
+
+    @property
+    def warnings(self) -> Sequence[str]:
+        texts: Sequence[str] = super().get("warnings", ())
+        return texts
+
+    def __missing__(self, key: str) -> Any:
+        if (new := self._new_key(key)) is None:
+            raise KeyError(key)
+        return self[new]
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key, or `default`."""
+        return super().get(self._new_key(key) or key, default)
+
+    def __contains__(self, key: object) -> bool:
+        return super().__contains__(key) or self._new_key(key) is not None
+
+    def _new_key(self, key: object) -> str | None:
+        """Return the new name of an old key if the summary has it, with a warning; else None."""
+        new = RENAMED.get(key) if isinstance(key, str) else None
+        if new is None or not super().__contains__(new):
+            return None
+        text = f"summary key {key!r} is now {new!r}; the next release no longer has {key!r}"
+        warnings.warn(text, DeprecationWarning, stacklevel=3)
+        return new
