@@ -14,7 +14,7 @@ def test_counts_are_entries_and_attributes() -> None:
     summary = ChangeSummary(num_updated_rows=3)
     assert summary == {"num_updated_rows": 3}
     assert summary.num_updated_rows == 3
-    assert summary.num_deleted_rows == 0
+    assert summary.num_deleted_rows == ChangeSummary.num_deleted_rows == 0
     assert json.loads(json.dumps(summary)) == {"num_updated_rows": 3}
     assert pickle.loads(pickle.dumps(summary)) == summary
 

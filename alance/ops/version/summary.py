@@ -37,8 +37,8 @@ class _Count:
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def __get__(self, summary: Mapping[str, Any], owner: type | None = None) -> int:
-        return int(summary.get(self._name, 0))
+    def __get__(self, summary: Mapping[str, Any] | None, owner: type | None = None) -> int:
+        return 0 if summary is None else int(summary.get(self._name, 0))
 
 
 class ChangeSummary(dict[str, Any]):
