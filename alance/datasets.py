@@ -68,6 +68,7 @@ async def dataset(
     Example:
 
         dataset = await alance.dataset("table", version=1)
+        assert await dataset.count_rows() == 100
 
     Args:
         uri: `s3://`, `gs://`, `az://`, `http(s)://`, `file://`, `memory://` or a path; with
@@ -384,7 +385,7 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         Example:
 
             scan = dataset.scanner(["id"], filter="price > 5", limit=10)
-            print(await scan.explain())
+            print(await scan.count_rows())  # 10
 
         Args:
             columns: as for `take`.
@@ -413,7 +414,7 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         Example:
 
             async for batch in dataset.to_batches(["id"], filter="price > 5"):
-                print(batch.num_rows)
+                print(batch.num_rows)  # 49
 
         Args:
             columns: as for `take`.
@@ -546,7 +547,8 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
         Example:
 
-            totals = await dataset.aggregate({"n": "count(*)", "total": "sum(price)"}, ["kind"])
+            totals = await dataset.aggregate({"n": "count(*)"}, ["kind"], filter="id < 6")
+            assert totals["n"].to_pylist() == [2, 2, 2]
 
         Args:
             aggregates: SQL aggregates by the names of the output columns.

@@ -92,6 +92,12 @@ class Optimize:
         Memory: what is read ahead and what fills the next pages, of each task done at once; 24
         bytes a row with stable row ids, 8 bytes a deleted one.
 
+        Example:
+
+            dataset = await dataset.insert({"id": [100], "price": [10.0]})
+            dataset = await dataset.optimize.compact_files()
+            assert len(dataset.fragments) == 1
+
         Args: see `CompactionOptions` and `CommitArguments`. Appends go on meanwhile.
 
         Raises:
@@ -208,6 +214,13 @@ class Optimize:
         If the table was compacted with `defer_index_remap`, all indices are first rewritten with
         the new addresses of their rows, whatever `index_names` says. This makes a version of its
         own.
+
+        Example:
+
+            dataset = await dataset.create_scalar_index("id", "BTREE")
+            dataset = await dataset.insert({"id": [100], "price": [10.0]})
+            dataset = await dataset.optimize.optimize_indices()
+            assert (await dataset.index_statistics("id_idx"))["num_unindexed_rows"] == 0
 
         Cost: a scan of each indexed column in the fragments of the new segment; where files are
         merged, only in those that were not covered, and a read of the files; the new files' PUTs;

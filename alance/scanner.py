@@ -63,7 +63,7 @@ else:
 
 
 class Scanner:
-    """A scan of a dataset or fragment; each call runs it anew."""
+    """A scan of a dataset or fragment; each call runs the scan again."""
 
     __slots__ = ("_columns", "_is_folded", "_options", "_snapshot")
 
@@ -75,7 +75,7 @@ class Scanner:
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The Arrow schema of the batches.
+        """Arrow schema of the batches.
 
         Raises:
             InvalidInputError: an unknown column or a bad expression.
@@ -92,12 +92,14 @@ class Scanner:
         return blob_bytes.bytes_schema(schema, fields)
 
     async def _schema(self) -> pa.Schema:
-        """`projected_schema`, without keeping the loop."""
+        """Return `projected_schema` without blocking the loop."""
         await self._load()
         return await parsed(self._snapshot, self._columns, lambda: self.projected_schema)
 
     async def _load(self) -> None:
-        """Import what `projected_schema` parses with, so that it does not keep the loop."""
+        """Import the parsers that `projected_schema` needs, in the pool, so that it does not
+        block.
+        """
         await load_readers(self._snapshot, self._columns)
         if self._options.full_text_query is not None:
             await self._snapshot.engine.pool.load(text_search)
@@ -109,7 +111,6 @@ class Scanner:
         return self._options.nearest is not None or self._options.full_text_query is not None
 
     async def _search(self, columns: Columns, options: ScanOptions) -> pa.Table:
-        """The rows of a search."""
         snapshot = self._snapshot
         if options.full_text_query is not None:
             await snapshot.engine.pool.load(text_search)
@@ -125,9 +126,16 @@ class Scanner:
 
     @outermost
     async def to_batches(self) -> AsyncIterator[pa.RecordBatch]:
-        """The batches, fetched and decoded ahead under the budgets of the options.
+        """Stream the batches, fetched and decoded ahead under the budgets of the options.
 
-        Closing the iterator (or leaving `async for` early and closing it) cancels what is ahead.
+        Closing the iterator (or leaving `async for` early and closing it) cancels the reads ahead.
+
+        Cost: see `explain`.
+
+        Raises:
+            InvalidInputError: an unknown column, a bad filter or option.
+            CorruptFileError: files that contradict the format.
+            StoreError: the store failed.
         """
         blobs, options = self._blobs_as_bytes, self._options
         if not blobs:
@@ -161,21 +169,21 @@ class Scanner:
                 yield batch
 
     async def to_table(self) -> pa.Table:
-        """All rows in memory."""
+        """Read all rows into memory. Cost and errors are those of `to_batches`."""
         batches = [batch async for batch in self.to_batches()]
         return pa.Table.from_batches(batches, schema=await self._schema())
 
     async def to_pandas(
         self, *, blob_mode: BlobMode = "lazy", **options: Unpack[FrameArguments]
     ) -> pd.DataFrame:
-        """All rows as a DataFrame of pandas, which a thread makes of them.
+        """Read all rows into a DataFrame of pandas, which a thread makes.
 
-        Cost: with files a HEAD for each whole object that rows name by URI.
+        Cost: as `to_table`; with `lazy` also a HEAD for each whole object that rows name by URI.
 
         Args:
             blob_mode: `lazy` gives a `BlobFile` for each blob, `bytes` its content, `descriptions`
-                where it is, as `to_table` has it. Nulls are None. Also for blobs inside of structs
-                and lists. Scans with `blob_handling="all_binary"` give bytes.
+                the struct that `to_table` gives; nulls are None. Blobs inside of structs and lists
+                are included. Scans with `blob_handling="all_binary"` give bytes.
             options: of pyarrow's `Table.to_pandas`.
 
         Raises:
@@ -191,7 +199,7 @@ class Scanner:
         blob_mode: BlobMode = "lazy",
         **options: Unpack[FrameArguments],
     ) -> pd.DataFrame:
-        """As `to_pandas`, with what `as_file` makes of a blob in place of it."""
+        """Return `to_pandas` with each `BlobFile` replaced by `as_file` of it."""
         check_choice("blob_mode", blob_mode, get_args(BlobMode))
         snapshot, pool = self._snapshot, self._snapshot.engine.pool
         await _load_optional(pool, "pandas")
@@ -221,7 +229,9 @@ class Scanner:
         return self._options.with_row_address or ROW_ADDRESS in (self._columns or ())
 
     async def to_polars(self) -> pl.DataFrame:
-        """All rows as a DataFrame of Polars, which a thread makes of them.
+        """Read all rows into a DataFrame of Polars, which a thread makes.
+
+        Cost: as `to_table`.
 
         Raises:
             UnsupportedError: Polars is not installed.
@@ -233,7 +243,11 @@ class Scanner:
         return await pool.run(partial(pl.DataFrame, await self.to_table()))
 
     async def count_rows(self) -> int:
-        """The number of rows of the scan."""
+        """Count the rows of the scan.
+
+        Cost: no request if the manifest has the answer; an index alone if it answers the filter;
+        else a scan of the filter's columns.
+        """
         if self._is_search:
             return len(await self._search([], self._options))
         return await count.count_scanned(self._snapshot, self._options)
@@ -245,34 +259,37 @@ class Scanner:
         *,
         memory_bytes: int = GROUP_BYTES,
     ) -> pa.Table:
-        """Aggregates of the rows of the scan, or of each group of them.
+        """Aggregate the rows of the scan, or each group of rows.
 
-            await dataset.aggregate({"n": "count(*)", "total": "sum(price)"}, ["kind"])
+        `count(x)` does not count nulls. The other aggregates ignore nulls, and are null if all
+        values are null. NaN is greater than all numbers. A sum of integers is int64 or uint64, a
+        sum of floats float64, a sum of decimals has ten more digits; `avg` is float64, for decimals
+        of 128 bits a decimal of four more digits after the point.
 
-        Nulls are not counted by `count(x)`, and have no part in the others, which are null where
-        all values are. NaN is greater than all numbers. A sum of integers is int64 or uint64, one
-        of floats float64, one of decimals has ten more digits; `avg` is float64, of decimals of 128
-        bits a decimal of four more digits after the point.
+        Cost: a scan of the used columns, in batches that are folded as they come. `count(*)` alone
+        is a count. Without a filter, limit or group, `min` and `max` of columns of integers, texts,
+        dates and times read only the zones that statistics name. Memory: that of a scan, 32 MiB of
+        batches, and the groups; for many groups batches up to a quarter of `memory_bytes`, and the
+        groups three times.
 
-        Cost: a scan of the columns that are named, in batches that are folded as they come.
-        `count(*)` alone is a count. Without a filter, limit or group, `min` and `max` of columns
-        of integers, texts, dates and times read only the zones that statistics name. Memory: that
-        of a scan, 32 MiB of batches, and the groups; of many groups a quarter of `memory_bytes`
-        of batches, and the groups three times.
+        Example:
+
+            totals = await dataset.scanner(filter="price > 5").aggregate({"n": "count(*)"})
+            assert totals["n"].to_pylist() == [49]
 
         Args:
-            aggregates: by name of the output, SQL text: `count(*)`, or `count`, `min`, `max`,
-                `sum` or `avg` of an expression. Columns of the scan itself have no part in it.
-            group_by: names or paths of columns, or SQL expressions by name; null is a group of its
-                own. None: all rows are one group, also if there are none.
-            memory_bytes: that groups may take.
+            aggregates: SQL text by the name of the output column: `count(*)`, or `count`, `min`,
+                `max`, `sum` or `avg` of an expression. The columns of the scan itself are ignored.
+            group_by: names or paths of columns, or a mapping of names to SQL expressions; null is a
+                group of its own. None: all rows are one group, even if there are no rows.
+            memory_bytes: bound of the groups.
 
         Returns:
-            The groups, in any order: what they are grouped by, then the aggregates.
+            The groups, in any order: the columns of `group_by`, then the aggregates.
 
         Raises:
-            InvalidInputError: an unknown column, bad SQL, values of a type that has no such
-                aggregate, a sum that its type does not hold, more groups than `memory_bytes` hold.
+            InvalidInputError: an unknown column, bad SQL, a type without such an aggregate, a sum
+                that its type cannot hold, more groups than `memory_bytes` hold.
             UnsupportedError: DISTINCT, and aggregates that only `Dataset.sql` has.
         """
         await load_readers(self._snapshot, {"": "true"})
@@ -282,13 +299,15 @@ class Scanner:
         )
 
     def _rows(self, columns: Columns) -> Scanner:
-        """The same scan of other columns, whose batches are only folded."""
+        """Return the same scan of other columns, for batches that are only folded."""
         rows = Scanner(self._snapshot, columns, self._options)
         rows._is_folded = True
         return rows
 
     async def explain_plan(self, verbose: bool = False) -> str:
-        """`explain` as a text.
+        """Return `explain` as a text.
+
+        Cost: as `explain`.
 
         Args:
             verbose: accepted as in pylance, without effect: the text always has all details.
@@ -296,10 +315,10 @@ class Scanner:
         return str(await self.explain())
 
     async def analyze_plan(self, count_rows: bool = False) -> str:
-        """Run the scan. The text has what `explain` says, and then what the run did: rows and
-        batches; requests, bytes and time by reason; cache hits.
+        """Run the scan, drop its rows, and return a report.
 
-        The rows are dropped. `alance.trace` records each request of any code.
+        The text is that of `explain`, followed by what the run did: rows and batches; requests,
+        bytes and time by reason; cache hits. `alance.trace` records each request of any code.
 
         Cost: that of `explain`, and of the scan.
 
@@ -314,14 +333,15 @@ class Scanner:
         return "\n".join([str(explanation), ran, recorder.summary()])
 
     async def _counts(self) -> list[int]:
-        """The rows of each batch."""
+        """Return the number of rows of each batch."""
         return [batch.num_rows async for batch in self.to_batches()]
 
     async def explain(self) -> Explanation:
-        """The requests, bytes, rounds, pages and rows that the scan would cost, and which columns
-        it reads first and late. `print` shows it as text.
+        """Return the requests, bytes, rounds, pages and rows that the scan would cost.
 
-        Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
+        The result also has the columns that are read first and late. `print` shows it as text.
+
+        Cost: reads footers, page tables and deletion files that are not cached; caches nothing.
         """
         if self._options.full_text_query is not None:
             await self._snapshot.engine.pool.load(text_explain)
@@ -341,7 +361,9 @@ async def _load_optional(pool: DecodePool, package: str) -> None:
 
 
 class Framed:
-    """What `to_pandas` of both faces is made of, for what has scanners."""
+    """`to_pandas` for classes with a `scanner` method, shared by the async and the blocking
+    face.
+    """
 
     __slots__ = ()
 
@@ -353,7 +375,7 @@ class Framed:
         blob_mode: BlobMode = "lazy",
         **options: Any,
     ) -> pd.DataFrame:
-        """A scan as a DataFrame, with what `as_file` makes of a blob in place of it."""
+        """Scan into a DataFrame with each `BlobFile` replaced by `as_file` of it."""
         of_scan, of_frame = split_arguments(options)
         scanner = self.scanner(columns, **of_scan)
         return await scanner._frame(as_file, blob_mode=blob_mode, **of_frame)

@@ -78,6 +78,12 @@ async def write_dataset(
 
     An error or a cancellation leaves the table as it was, and removes the data files.
 
+    Example:
+
+        dataset = await alance.write_dataset({"id": [1, 2], "name": ["a", "b"]}, "people")
+        dataset = await alance.write_dataset({"id": [3]}, "people", mode="append")
+        assert await dataset.count_rows() == 3
+
     Args:
         data: a Table, RecordBatch, reader, a Dataset or Scanner of alance or pyarrow, anything
             with the Arrow stream protocol (pandas, polars, DuckDB), a list of dicts or pydantic

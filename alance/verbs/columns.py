@@ -50,6 +50,7 @@ class ColumnVerbs(Handle):
         Example:
 
             dataset = await dataset.add_columns({"double": "price * 2"})
+            assert await dataset.get(3, "id", ["double"]) == {"double": 0.6}
 
         Args:
             transforms: one of
@@ -93,6 +94,7 @@ class ColumnVerbs(Handle):
         Example:
 
             dataset = await dataset.alter_columns({"path": "price", "name": "cost"})
+            print(dataset.schema.names)  # ['id', 'cost', 'kind', 'text', 'vector']
 
         Args:
             alterations: mappings with `path` (`a` or `a.b`, as before all changes) and at least one
@@ -123,6 +125,7 @@ class ColumnVerbs(Handle):
         Example:
 
             dataset = await dataset.drop_columns(["kind"])
+            print(dataset.schema.names)  # ['id', 'price', 'text', 'vector']
 
         Args:
             columns: names or dotted paths.

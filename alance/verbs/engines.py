@@ -47,6 +47,7 @@ class EngineVerbs(Handle):
         Example:
 
             counts = await dataset.sql("select kind, count(*) n from dataset group by kind")
+            assert sorted(counts["n"].to_pylist()) == [33, 33, 34]
 
         Args:
             query: in DuckDB's SQL.

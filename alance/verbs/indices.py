@@ -1,4 +1,4 @@
-"""Verbs of indices."""
+"""Methods that make, drop, list and measure indices."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TEXT_KINDS: Final = ("INVERTED", "FTS")
 
 
 class IndexVerbs(Handle):
-    """Make, drop and list indices; filters use those of scalars by themselves."""
+    """Make, drop and list indices. Filters and searches use them without being told."""
 
     __slots__ = ()
 
@@ -64,43 +64,51 @@ class IndexVerbs(Handle):
         train: bool = True,
         **options: Unpack[ScalarIndexArguments],
     ) -> Self:
-        """Make an index of a column, over all rows of this version.
+        """Make an index of the values of a column, over all rows of this version.
 
-        A B-tree holds all values in order: for many distinct values, ranges, points. A bitmap
-        index holds the rows of each value: for some thousand distinct values at most. A label
-        index does so for the items of lists (`array_has`, `array_has_any`, `array_has_all`), an
-        n-gram index for each three letters or digits of texts (`contains`, `LIKE`, `regexp_like`).
-        Zone maps and bloom filters are small, and rule out zones of 8192 rows: by their least and
-        greatest value, by the values that they have (`=`, `IN`). "JSON" is an index of one of these
-        kinds of the values at a `path` of JSON documents (`json_get_int(json_get(j, 'a'), 'b')`),
-        which are of one type: whole numbers, numbers, texts or booleans. Filters ask them by
-        themselves (`scanner().explain()` says which), here and in pylance. Rows appended later
-        are found by scanning, until `optimize.optimize_indices()`. "INVERTED" (or "FTS") is of
-        texts, for searches by words: see `create_index`.
+        - "BTREE" holds all values in order: for many distinct values, ranges, points.
+        - "BITMAP" holds the rows of each value: for a few thousand distinct values at most.
+        - "LABEL_LIST" does so for the items of lists (`array_has`, `array_has_any`,
+          `array_has_all`).
+        - "NGRAM" does so for each three letters or digits of texts (`contains`, `LIKE`,
+          `regexp_like`).
+        - "ZONEMAP" and "BLOOMFILTER" are small and rule out zones of 8192 rows: by their least and
+          greatest value, or by a bloom filter of their values (`=`, `IN`).
+        - "JSON" is an index of one of these kinds over the values at a `path` of JSON documents
+          (`json_get_int(json_get(j, 'a'), 'b')`), all of one type: integers, numbers, texts or
+          booleans.
+        - "INVERTED" (or "FTS") is for searches by words: see `create_index`.
 
-        Cost: a scan of the column; PUTs of the index's files; a commit. Memory: `memory_bytes`
-        (256 MiB), but at least some 100 MiB, for the scan and the rows sorted at once, and twice as
-        much for n-grams; other rows go to the local disk. Indices with row sets also hold the rows
-        of one key.
+        Filters use the index here and in pylance; `scanner().explain()` names it. Rows that are
+        appended later are scanned until `optimize.optimize_indices()`.
+
+        Cost: a scan of the column; PUTs of the index's files; a commit. Memory: `memory_bytes` (256
+        MiB), but at least some 100 MiB, for the scan and the rows sorted at once, and twice as much
+        for n-grams; further rows are spilled to the local disk. Kinds with row sets also hold the
+        rows of one key.
+
+        Example:
+
+            dataset = await dataset.create_scalar_index("kind", "BITMAP")
+            assert await dataset.count_rows("kind = 'kind 0'") == 34
 
         Args:
             column: name or dotted path.
-            index_type: "BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER",
-                "JSON"; "INVERTED" or "FTS". Or what has an `index_type` and `parameters`, as
-                pylance's `IndexConfig`.
+            index_type: a kind from the list above; or an object with `index_type` and `parameters`,
+                such as pylance's `IndexConfig`.
             name: default: `{column}_idx`.
-            replace: an index of that name on that column is replaced; False: an error.
-            train: False makes an index that covers no row yet.
-            options: of the commit, such as `max_retries`: attempts after the first one, where
-                others rewrote the fragments or were first to make a version; of zones and of
-                JSON see `alance.types.ValueIndexArguments`, of texts `TextIndexArguments`.
+            replace: replace an index of that name on that column; False: raise an error.
+            train: False makes an index that does not cover any row yet.
+            options: of the commit, such as `max_retries` (attempts after the first, if other
+                writers rewrote the fragments or committed first); of zones and JSON as in
+                `alance.types.ValueIndexArguments`, of texts as in `TextIndexArguments`.
 
         Raises:
-            InvalidInputError: an unknown column, or one that such an index cannot be of; options
-                that make no sense; JSON values of several types, arrays or objects at the path.
+            InvalidInputError: an unknown column, a column that this kind cannot index, bad options,
+                or JSON values of several types, arrays or objects at the path.
             UnsupportedError: another type of index.
             AlreadyExistsError: the name is in use.
-            RetryableConflictError: others rewrote the fragments at every attempt.
+            RetryableConflictError: other writers rewrote the fragments at every attempt.
         """
         left: dict[str, Any] = dict(options)
         of_commit = [name for name in CommitArguments.__annotations__ if name in left]
@@ -133,42 +141,52 @@ class IndexVerbs(Handle):
     ) -> Self:
         """Make an index of a column of vectors or of texts, over all rows of this version.
 
-        The vectors are parted by the nearest of `num_partitions` centroids, which k-means finds
-        in a sample; a search looks at the partitions nearest to its query. "IVF_FLAT" has the
-        vectors themselves, "IVF_SQ" a byte for each number, "IVF_RQ" `num_bits` for each, "IVF_PQ"
-        `num_sub_vectors` codes; "IVF_HNSW_FLAT", "IVF_HNSW_SQ" and "IVF_HNSW_PQ" have graphs of the
-        rows of a partition besides, of `m` links, so that a search compares some of these rows
-        alone. Rows without a vector, or with one that is not finite, are in no index. pylance
-        searches and extends it. Rows appended later are in it after `optimize.optimize_indices()`.
+        Vectors are partitioned by the nearest of `num_partitions` centroids, which k-means finds in
+        a sample; a search reads the partitions nearest to its query. "IVF_FLAT" stores the vectors
+        themselves, "IVF_SQ" a byte per number, "IVF_RQ" `num_bits` per number, "IVF_PQ"
+        `num_sub_vectors` codes. "IVF_HNSW_FLAT", "IVF_HNSW_SQ" and "IVF_HNSW_PQ" add a graph per
+        partition with `m` links per row, so that a search compares only some of its rows. Null
+        vectors and vectors that are not finite are in no index. pylance can search and extend the
+        index.
 
-        "INVERTED" (or "FTS") is of texts, or lists of texts: of each word the rows that have it,
-        for `search_text`. Its cost is a scan of the column, PUTs of its files and a commit; its
-        memory `memory_bytes`, after which a partition of the index is written.
+        "INVERTED" (or "FTS") is for `search_text`: a posting list for each word of a column of
+        texts or lists of texts.
 
-        Cost: a take of the sample, k-means, a scan of the column, PUTs of the index's files, a
-        commit. Memory: `memory_bytes` about twice, the largest partition, what is read ahead;
-        with graphs for each thread a partition in float32, and some 24 m bytes a row of it.
+        Rows that are appended later are scanned until `optimize.optimize_indices()`.
+
+        Cost: vectors: a take of the sample, k-means, a scan of the column, PUTs of the index's
+        files, a commit. Texts: a scan, PUTs and a commit. Memory: vectors: about twice
+        `memory_bytes`, the largest partition, and what is read ahead; with graphs also, per thread,
+        a partition in float32 and some 24 m bytes per row of it. Texts: `memory_bytes`, after which
+        a partition of the index is written.
+
+        Example:
+
+            dataset = await dataset.create_index("vector", "IVF_FLAT", num_partitions=2)
+            dataset = await dataset.create_index("text", "INVERTED")
+            print([index["name"] for index in dataset.list_indices()])  # ['text_idx', 'vector_idx']
 
         Args:
-            column: name or dotted path; fixed-size lists of float16, bfloat16, float32 or float64,
-                or lists of such, by "cosine"; texts.
+            column: name or dotted path of fixed-size lists of float16, bfloat16, float32 or
+                float64, of lists of such vectors (with "cosine"), or of texts.
             index_type: "IVF_FLAT", "IVF_SQ", "IVF_RQ", "IVF_PQ", "IVF_HNSW_FLAT", "IVF_HNSW_SQ",
                 "IVF_HNSW_PQ"; "INVERTED" or "FTS".
             name: default: `{column}_idx`.
-            metric: "l2", "cosine", "dot"; or "hamming" of uint8 by "IVF_FLAT".
-            replace: an index of that name on that column is replaced; False: an error.
-            progress: called with an `alance.types.IndexProgress` after each part of the work, of
-                indices of vectors; an attempt after the first one begins anew.
-            properties: noted in the transaction; message: a commit message, noted there too.
-            max_retries: attempts after the first one, where others rewrote the fragments.
+            metric: "l2", "cosine", "dot"; or "hamming" for uint8 with "IVF_FLAT".
+            replace: replace an index of that name on that column; False: raise an error.
+            progress: called with an `alance.types.IndexProgress` after each part of the work; for
+                vectors only. A further attempt begins again.
+            properties: recorded in the transaction.
+            message: a commit message, recorded in the transaction.
+            max_retries: attempts after the first, if other writers rewrote the fragments.
             options: see `alance.types.VectorIndexArguments` and `TextIndexArguments`.
 
         Raises:
-            InvalidInputError: a column without vectors or texts, or options that do not suit it;
-                `progress` of texts.
+            InvalidInputError: a column without vectors or texts, options that do not suit it, or
+                `progress` for texts.
             UnsupportedError: another type of index.
             AlreadyExistsError: the name is in use.
-            RetryableConflictError: others rewrote the fragments at every attempt.
+            RetryableConflictError: other writers rewrote the fragments at every attempt.
         """
         commit = CommitOptions(properties, message, max_retries)
         if isinstance(index_type, str) and index_type.upper() in TEXT_KINDS:
@@ -196,41 +214,51 @@ class IndexVerbs(Handle):
 
         Cost: a commit.
 
+        Args:
+            name: of the index, as `list_indices` has it.
+
         Raises:
             NotFoundError: no such index.
+            CommitConflictError: a concurrent commit rules this one out.
         """
         await self._load(index_manage)
         after = await index_manage.drop_index(self._snapshot, name, CommitOptions(**commit))
         return self._on(after)
 
     def list_indices(self) -> list[dict[str, Any]]:
-        """The indices of this version, one entry a segment, by name. Cost: nothing.
+        """Return the indices of this version, an entry per segment, ordered by name.
 
-        Each has `name`, `type` (`BTree`, `IVF_PQ`), `uuid`, `fields` (paths of columns), `version`
-        (that it was built from), `fragment_ids` (a set: the fragments that it covers, some may be
-        gone) and `base_id`. An entry `__lance_mem_wal` means that the table has a MemWAL, whose
-        rows are not read.
+        Each entry has `name`, `type` (`BTree`, `IVF_PQ`), `uuid`, `fields` (paths of columns),
+        `version` (the version that the segment was built from), `fragment_ids` (the set of
+        fragments that it covers; some may no longer exist) and `base_id`. An entry
+        `__lance_mem_wal` means that the table has a MemWAL, whose rows are not read.
+
+        Cost: no request.
         """
         return index_list.list_indices(self._snapshot)
 
     async def describe_indices(self) -> list[IndexDescription]:
-        """The indices of this version, by name, each with its segments.
+        """Return the indices of this version, ordered by name, each with its segments.
 
-        Cost: nothing but deletion files of unknown count.
+        Cost: a GET for each deletion file of unknown count; otherwise no request.
         """
         await self._load(index_list)
         return await index_list.describe_indices(self._snapshot)
 
     async def index_statistics(self, name: str) -> dict[str, Any]:
-        """What an index covers, with pylance's keys: rows and fragments indexed and not.
+        """Return what an index covers, by pylance's keys: rows and fragments indexed and not
+        indexed.
 
-        `indices` has an entry for each segment: `num_pages`, `min` and `max` of B-trees,
-        `num_bitmaps` of bitmap and label indices, `num_ngrams` of n-gram indices, `num_zones` and
-        `rows_per_zone` of zone maps, `num_blocks`, `number_of_items` and `probability` of bloom
-        filters, `index_type` and `uuid` of others; of vectors also `metric_type`, `num_partitions`
-        and `partitions`, each with its `size` in rows, deleted ones counted in.
+        `indices` has an entry per segment: `num_pages`, `min` and `max` of B-trees, `num_bitmaps`
+        of bitmap and label indices, `num_ngrams` of n-gram indices, `num_zones` and `rows_per_zone`
+        of zone maps, `num_blocks`, `number_of_items` and `probability` of bloom filters,
+        `index_type` and `uuid` of others. Vector indices add `metric_type`, `num_partitions` and
+        `partitions`, each with its `size` in rows, deleted rows included.
 
-        Cost: the heads of the index's files, once; deletion files of unknown count.
+        Cost: the heads of the index's files, once; a GET for each deletion file of unknown count.
+
+        Args:
+            name: of the index.
 
         Raises:
             NotFoundError: no such index.
@@ -242,19 +270,20 @@ class IndexVerbs(Handle):
     async def centroids(
         self, *, index_name: str | None = None, column: str | None = None
     ) -> pa.FixedSizeListArray:
-        """The centroids of a vector index, in the order of its partitions.
+        """Return the centroids of the first segment of a vector index, in the order of its
+        partitions.
 
-        They are those of the first segment, in the type that they are stored in. With the metric
-        `cosine` they have length one. `index_statistics` has the sizes of the partitions.
+        They have the type in which they are stored. With the metric `cosine` their length is 1.
+        `index_statistics` has the sizes of the partitions.
 
         Cost: one or two GETs.
 
         Args:
-            index_name: the index.
-            column: instead of a name: the first vector index on this column.
+            index_name: name of the index.
+            column: instead of a name: use the first vector index on this column.
 
         Raises:
-            InvalidInputError: neither is given, or the index is not a vector index.
+            InvalidInputError: neither argument is given, or the index is not a vector index.
             NotFoundError: no such index.
             CorruptFileError: its files contradict the format.
         """
@@ -262,16 +291,19 @@ class IndexVerbs(Handle):
         return await index_manage.centroids(self._snapshot, index_name, column)
 
     async def remap_row_addrs(self, addrs: object) -> pa.Array | None:
-        """The current addresses of rows that compactions with `defer_index_remap` moved.
+        """Translate addresses of rows that compactions with `defer_index_remap` moved to current
+        ones.
 
         This works until `optimize_indices` or `compact_files` has rewritten the indices.
 
+        Cost: a GET for the translation's file, unless it is cached.
+
         Args:
-            addrs: as `_rowaddr` gave them; a list, numpy or Arrow array of integers.
+            addrs: values of `_rowaddr`; a list, numpy or Arrow array of integers.
 
         Returns:
-            Addresses in the same order, uint64: null for rows that such a compaction dropped, and
-            unchanged for rows that none moved. None: there is no such compaction.
+            Addresses in the same order, uint64: null for rows that such a compaction dropped,
+                unchanged for rows that none moved. None if the table has no such compaction.
 
         Raises:
             InvalidInputError: values that are not addresses.
@@ -286,18 +318,18 @@ class IndexVerbs(Handle):
         with_position: bool = False,
         index_segments: Iterable[str] | None = None,
     ) -> None:
-        """Read an index into the session's caches, so that the first to ask it does not wait.
+        """Read an index into the session's caches, so that the first query does not wait for it.
 
-        Cost: all of its files, in a few rounds. What does not fit into `cache_bytes` is forgotten
-        again.
+        Cost: all of its files, in a few rounds. Entries beyond `cache_bytes` are evicted again.
 
         Args:
-            with_position: of texts, the places of words as well, which phrases need.
+            name: of the index.
+            with_position: for texts, also read the positions of words, which phrases need.
             index_segments: UUIDs of the segments to read; None: all.
 
         Raises:
             NotFoundError: no such index or segment.
-            InvalidInputError: positions that the index has not.
+            InvalidInputError: positions of an index without positions.
             UnsupportedError: a kind of index that is not kept in memory.
             CorruptFileError: files that contradict the format.
         """

@@ -1,4 +1,4 @@
-"""Verbs that change rows."""
+"""Methods that change rows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ else:
 
 
 class RowVerbs(Handle):
-    """Insert, delete, update, merge."""
+    """Insert, delete, update and merge rows."""
 
     __slots__ = ()
 
@@ -74,22 +74,29 @@ class RowVerbs(Handle):
         target_all_bases: bool | None = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
-        """Add rows behind those of the table, or in their place.
+        """Append rows to the table, or replace all of its rows.
 
-        Cost: two rounds of requests where the rows fit one object: they, the transaction's file
+        Cost: two rounds of requests if the rows fit one object: the data, the transaction's file
         and a LIST at once; then the manifest.
 
+        Example:
+
+            dataset = await dataset.insert({"id": [100], "price": [10.0]})
+            assert await dataset.count_rows() == 101
+
         Args:
-            data: anything that `write_dataset` takes; columns that it lacks are null.
-            mode: `append`, or `overwrite`: rows and schema are replaced, older versions stay.
-            progress: as of `write_dataset`.
-            target_bases, target_all_bases: base paths that new data files go to, in turn.
+            data: anything that `write_dataset` accepts; columns that it lacks become null.
+            mode: `append`, or `overwrite`, which replaces rows and schema; older versions stay.
+            max_rows_per_file, max_bytes_per_file, progress, blobs: as for `write_dataset`.
+            target_bases, target_all_bases: base paths for new data files, in turn; as for
+                `write_dataset`.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: data that does not fit the schema, or that the format cannot hold; a
-                base path that the table has not.
+                base path that the table lacks.
             CommitConflictError: a concurrent commit rules this one out.
-            CommitStateUnknownError: whether the commit landed could not be found out.
+            CommitStateUnknownError: the store did not tell if the commit landed.
             StoreError: the store failed.
         """
         check_choice("mode", mode, ("append", "overwrite"))
@@ -121,23 +128,29 @@ class RowVerbs(Handle):
     ) -> Self:
         """Delete the rows for which a predicate is true; null counts as not true.
 
-        Data files stay as they are. Fragments that have no rows left are dropped. Meanwhile others
-        may delete other rows of the same fragments, and append rows. `summary` has
-        `num_deleted_rows`. There is a new version even if that is 0.
+        Data files stay as they are; fragments without remaining rows are dropped. Concurrent
+        writers may delete other rows of the same fragments, and append rows. `summary` has
+        `num_deleted_rows`; a new version is made even if it is 0.
 
         Cost: a scan of the predicate's columns and the deletion vectors; a PUT for each fragment
         that loses rows, beside the transaction's file and a LIST; then the manifest. A predicate
         without columns, such as `true`, reads no data.
 
+        Example:
+
+            dataset = await dataset.delete("id >= 90")
+            assert dataset.summary["num_deleted_rows"] == 10
+
         Args:
             predicate: SQL text or a pyarrow expression.
-            params: values for the `?` of the text, in their order, or by name for `:name`. The
-                record of the transaction has the text alone.
-            max_retries: attempts after the first one, where others changed the same rows or
-                were first to make a version.
+            params: values for the `?` of the text, in their order, or a mapping for `:name`. The
+                transaction records the text only.
+            commit: see `alance.types.CommitArguments`; `max_retries` are the attempts after the
+                first, if others changed the same rows or committed first.
 
         Raises:
-            InvalidInputError: bad SQL, an unknown column, no condition, wrong parameters.
+            InvalidInputError: bad SQL, an unknown column, a predicate that is not boolean, wrong
+                parameters.
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
         """
@@ -154,23 +167,28 @@ class RowVerbs(Handle):
         params: Params = None,
         **commit: Unpack[CommitArguments],
     ) -> Self:
-        """Give rows new values, each computed from the row as it was.
+        """Set columns to new values, computed from each row's old values.
 
         The rows move to new files at the end of the table. With stable row ids they keep their
-        `_rowid` and `_row_created_at_version`. `summary` has `num_updated_rows`. There is a new
-        version even if that is 0.
+        `_rowid` and `_row_created_at_version`. `summary` counts the updated rows; a new version is
+        made even if there are none.
 
-        Cost: a scan of `where`'s columns, then of all columns of the rows that match; their new
+        Cost: a scan of `where`'s columns, then of all columns of the matching rows; their new
         files, and a PUT for each fragment that loses rows, beside the transaction's file and a
-        LIST; then the manifest. Memory: some batches, and 16 bytes a row that matches.
+        LIST; then the manifest. Memory: some batches, and 16 bytes per matching row.
+
+        Example:
+
+            dataset = await dataset.update({"price": "price * 2"}, where="id < 10")
+            assert await dataset.get(3, "id", ["price"]) == {"price": 0.6}
 
         Args:
-            updates: columns to SQL text or pyarrow expressions, cast to the columns' types as SQL
-                does: a fraction is cut off, what is out of range is an error.
-            where: None: all rows.
-            params: values for the `?` of the texts, of `updates` first, or by name for `:name`.
-            max_retries: how often the update is computed again, on the latest version, where
-                others changed the same fragments.
+            updates: SQL text or pyarrow expressions by column, cast to the columns' types as SQL
+                does: fractions are cut off, values out of range are an error.
+            where: SQL text or a pyarrow expression; None: all rows.
+            params: values for the `?` of the texts, of `updates` first, or a mapping for `:name`.
+            commit: see `alance.types.CommitArguments`; `max_retries` are the repetitions on the
+                latest version, if others changed the same fragments.
 
         Raises:
             InvalidInputError: an unknown column, bad SQL, wrong parameters, values that a column
@@ -184,10 +202,16 @@ class RowVerbs(Handle):
         return self._on(await update.update(self._snapshot, updates, where, params, options))
 
     def merge_insert(self, on: str | Iterable[str] | None = None) -> MergeInsert:
-        """A merge of new data by key, to be told what it does and then executed:
+        """Begin a merge of new data by key; its methods choose the clauses, `execute` runs it.
 
-            await dataset.merge_insert("id").when_matched_update_all() \\
-                .when_not_matched_insert_all().execute(data)
+        Cost: no request before `execute`.
+
+        Example:
+
+            merge = dataset.merge_insert("id").when_matched_update_all()
+            merge = merge.when_not_matched_insert_all()
+            dataset = await merge.execute({"id": [7, 100], "price": [0.0, 10.0]})
+            assert dataset.summary["num_updated_rows"] == 1
 
         Args:
             on: key columns; None: the table's primary key.
@@ -204,14 +228,28 @@ class RowVerbs(Handle):
         memory_bytes: int = MERGE_BYTES,
         **commit: Unpack[CommitArguments],
     ) -> Self:
-        """Update the rows that have the same key, and insert the others.
+        """Update the rows with the keys of the data, and insert the other rows of the data.
 
-        The same as `merge_insert` with both clauses, and `MergeInsert.execute`, which says the
-        cost and the errors.
+        Same as `merge_insert` with both clauses; cost and errors are those of
+        `MergeInsert.execute`.
+
+        Cost: as `MergeInsert.execute`.
+
+        Example:
+
+            dataset = await dataset.upsert({"id": [7, 100], "price": [0.0, 10.0]}, "id")
+            assert dataset.summary["num_inserted_rows"] == 1
 
         Args:
-            data: anything that `write_dataset` takes.
-            on: the key columns; None: the table's primary key.
+            data: anything that `write_dataset` accepts.
+            on: key columns; None: the table's primary key.
+            schema: of the data, for an iterable that may be empty.
+            memory_bytes: as `MergeInsert.memory_budget`.
+            commit: see `alance.types.CommitArguments`.
+
+        Raises:
+            InvalidInputError, UnsupportedError, RetryableConflictError, CommitConflictError: as
+                from `MergeInsert.execute`.
         """
         merge = self.merge_insert(on).when_matched_update_all().when_not_matched_insert_all()
         merge = merge.commit_options(**commit)
@@ -220,12 +258,11 @@ class RowVerbs(Handle):
 
 
 class MergeInsert:
-    """A merge of new data into a dataset, made by `Dataset.merge_insert`. Immutable: each method
-    gives another one, and `execute` runs it.
+    """A merge of new data into a dataset, made by `Dataset.merge_insert`.
 
-    Rows are matched by their key columns: NaN matches every NaN, 0.0 matches -0.0, and a row with a
-    null in its key matches none. If a row of the table is to be changed and matches several rows of
-    the data, that is an error.
+    Immutable: each method returns another merge, and `execute` runs it. Rows are matched by their
+    key columns: NaN matches NaN, 0.0 matches -0.0, and a null in a key matches nothing. If a row
+    that is to be changed matches several rows of the data, `execute` raises an error.
     """
 
     __slots__ = ("_dataset", "_plan")
@@ -240,51 +277,61 @@ class MergeInsert:
     def when_matched_update_all(
         self, condition: str | None = None, *, params: Params = None
     ) -> MergeInsert:
-        """Matched rows of the table get the values of the data; they move to its end, and keep
-        their row ids where those are stable. Columns that the data lacks keep their values.
+        """Give matched rows of the table the values of the data.
+
+        The rows move to the end of the table, and keep their row ids if these are stable. Columns
+        that the data lacks keep their values.
 
         Args:
             condition: SQL text with columns as `source.a` (the data) and `target.a` (the table);
-                matched rows for which it is not true stay, and are not inserted either.
-            params: values for its `?`, in their order, or by name for `:name`.
+                matched rows for which it is not true stay as they are, and are not inserted either.
+            params: values for its `?`, in their order, or a mapping for `:name`.
         """
         return self._with(when_matched="update", condition=bound(condition, params, "condition"))
 
     def when_matched_delete(self) -> MergeInsert:
-        """Matched rows of the table are deleted; the data need not have more than the keys."""
+        """Delete matched rows of the table; the data needs only the key columns."""
         return self._with(when_matched="delete", condition=None)
 
     def when_matched_fail(self) -> MergeInsert:
-        """A match is an error, and the table stays as it is."""
+        """Make a match an error; the table then stays as it is."""
         return self._with(when_matched="fail", condition=None)
 
     def when_not_matched_insert_all(self) -> MergeInsert:
-        """Rows of the data without a match are added, also several of the same key; columns that
-        the data lacks are null.
+        """Insert rows of the data without a match, even several with the same key.
+
+        Columns that the data lacks become null.
         """
         return self._with(inserts=True)
 
     def when_not_matched_by_source_delete(
         self, expr: str | None = None, *, params: Params = None
     ) -> MergeInsert:
-        """Rows of the table without a match are deleted.
+        """Delete rows of the table without a match.
 
         Args:
             expr: SQL text over the table's columns; rows for which it is not true stay.
-            params: values for its `?`, in their order, or by name for `:name`.
+            params: values for its `?`, in their order, or a mapping for `:name`.
         """
         return self._with(deletes_others=True, others=bound(expr, params, "expr"))
 
     def conflict_retries(self, max_retries: int) -> MergeInsert:
-        """How often the merge is run again on the latest version where others changed the same
-        rows; 10 by default.
+        """Set the number of retries on the latest version if others changed the same rows;
+        default 10.
         """
         check_count("max_retries", max_retries, 0)
         return self._with(conflict_retries=max_retries)
 
     def retry_timeout(self, timeout: timedelta | float) -> MergeInsert:
-        """After this time (timedelta, or seconds) no attempt begins, and one that is not the first
-        is given up; 30 s by default.
+        """Set the time after which no attempt begins and any retry is cancelled; default 30 s.
+
+        The first attempt is never cancelled.
+
+        Args:
+            timeout: timedelta or seconds.
+
+        Raises:
+            InvalidInputError: a negative time, or neither a timedelta nor a number.
         """
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
@@ -292,46 +339,50 @@ class MergeInsert:
         return self._with(retry_seconds=float(seconds))
 
     def target_bases(self, bases: Iterable[str]) -> MergeInsert:
-        """The base paths that files of new fragments go to, in turn: names or paths, or the
-        table's own URI for its folder. New columns of existing rows stay in the table's folder.
+        """Choose the base paths for files of new fragments, in turn.
+
+        New columns of existing rows stay in the table's folder.
+
+        Args:
+            bases: names or paths; the table's own URI stands for its folder.
         """
         return self._with(bases=BaseOptions.of(None, bases, None))
 
     def target_all_bases(self, include_primary: bool = True) -> MergeInsert:
-        """Files of new fragments go to all base paths in turn, the table's folder first.
+        """Write files of new fragments to all base paths in turn, the table's folder first.
 
         Args:
-            include_primary: False: not to the table's folder.
+            include_primary: False: leave out the table's folder.
         """
         return self._with(bases=BaseOptions.of(None, None, include_primary))
 
     def data_storage_version(self, version: FileVersion | str) -> MergeInsert:
-        """The file version of new data files; by default that of the table."""
+        """Set the file version of new data files; default: the version of the table."""
         parsed = version if isinstance(version, FileVersion) else FileVersion.parse(version)
         return self._with(data_storage_version=parsed)
 
     def use_index(self, use_index: bool) -> MergeInsert:
-        """Accepted as in pylance, without effect: the key columns are always scanned."""
+        """Accept pylance's argument without effect: the key columns are always scanned."""
         return self._with()
 
     def write_mode(self, mode: Literal["auto", "rewrite_rows", "rewrite_columns"]) -> MergeInsert:
-        """How updated rows are written if the data lacks some columns.
+        """Choose how to write updated rows if the data lacks some columns.
 
         Args:
-            mode: `rewrite_rows`, which `auto` is: whole rows, to new fragments.
-                `rewrite_columns`: the data's columns alone, in a new file for each fragment that
-                has such rows, of all its rows; for merges that do nothing but update.
+            mode: `rewrite_rows` (the same as `auto`): whole rows, to new fragments.
+                `rewrite_columns`: only the data's columns, in a new file with all rows of each
+                fragment that has updated rows; for merges that only update.
         """
         check_choice("mode", mode, ("auto", "rewrite_rows", "rewrite_columns"))
         return self._with(write_mode=mode)
 
     def memory_budget(self, num_bytes: int) -> MergeInsert:
-        """How many bytes of the data's keys and rows are held in memory; 256 MiB by default.
+        """Bound the bytes of the data's keys and rows that are held in memory; default 256 MiB.
 
-        Rows beyond a quarter of it, but for those of Tables and RecordBatches, wait in a file in
-        the folder for temporary files. Where an index of the keys would not fit, the keys of both
-        sides go there, too, cut into parts that fit. Beside it there are some batches, and 32
-        bytes for each row of the data and each row of the table that changes.
+        Rows beyond a quarter of it, except rows of Tables and RecordBatches, wait in a file in the
+        folder for temporary files. If a hash table of the keys would not fit, the keys of both
+        sides go there as well, cut into parts that fit. Some batches come on top, and 32 bytes for
+        each row of the data and for each row of the table that changes.
         """
         check_count("num_bytes", num_bytes)
         return self._with(memory_bytes=num_bytes)
@@ -340,70 +391,76 @@ class MergeInsert:
         self,
         **commit: Unpack[CommitArguments],
     ) -> MergeInsert:
-        """What the transaction of the version records.
+        """Set what the transaction of the new version records.
 
         Args:
-            properties: of the transaction.
-            max_retries: attempts to commit where others were first, but changed other rows.
+            properties: recorded in the transaction.
+            message: a commit message, recorded in the transaction.
+            max_retries: attempts to commit if others committed first, but changed other rows.
         """
         return self._with(commit=CommitOptions(**commit))
 
     async def explain(self, schema: pa.Schema | None = None) -> Explanation:
-        """What the merge would do, and the requests, bytes and rounds of finding its matches.
-        `print` shows it as text. It does not know which rows match, so not what is written.
+        """Return the clauses of the merge and the requests, bytes and rounds of finding its
+        matches.
 
-        Cost: footers, page tables and deletions that are not known yet are read; nothing is kept.
+        `print` shows them as text. Matches are not computed, so the rows to be written are unknown.
+
+        Cost: reads footers, page tables and deletion files that are not cached; caches nothing.
 
         Args:
-            schema: of the data; None: that of the table.
+            schema: of the data; None: the table's schema.
 
         Raises:
-            InvalidInputError, UnsupportedError: a merge that `execute` would refuse by its columns.
+            InvalidInputError, UnsupportedError: columns that `execute` would refuse.
         """
         await self._dataset._load(merge_explained)
         base: Any = self._dataset
         return await merge_explained.explain_merge(base._snapshot, self._plan, schema)
 
     async def explain_plan(self, schema: pa.Schema | None = None, verbose: bool = False) -> str:
-        """`explain` as a text.
+        """Return `explain` as a text.
+
+        Cost: as `explain`.
 
         Args:
-            schema: of the data; None: that of the table.
+            schema: of the data; None: the table's schema.
             verbose: accepted as in pylance, without effect: the text always has all details.
         """
         return str(await self.explain(schema))
 
     async def analyze_plan(self, data: Data, *, schema: pa.Schema | None = None) -> str:
-        """Run the merge without a commit, and remove the files that it wrote. The text has what
-        `explain` says, and then what the run did: rows; requests of its reads, bytes and time by
-        reason.
+        """Run the merge without a commit, remove its files, and return a report.
 
-        Cost, arguments and errors: those of `execute`, without the commit.
+        The text is that of `explain`, followed by what the run did: rows; requests of its reads,
+        bytes and time by reason.
+
+        Cost: as `execute`, without the commit; arguments and errors are the same.
         """
         await self._dataset._load(merge_explained)
         base: Any = self._dataset
         return await merge_explained.analyze_merge(base._snapshot, self._plan, data, schema)
 
     async def execute(self, data: Data, *, schema: pa.Schema | None = None) -> Dataset:
-        """Merge data into the table; `summary` of the dataset of the new version has
-        `num_inserted_rows`, `num_updated_rows`, `num_deleted_rows`. There is a new version also
-        where all of them are 0.
+        """Merge data into the table, and commit.
 
-        The data is read once, the table on its key columns and those that conditions need. Of rows
-        that are updated, columns that the data lacks are taken by address.
+        `summary` of the returned dataset has `num_inserted_rows`, `num_updated_rows` and
+        `num_deleted_rows`; a new version is made even if all of them are 0. The data is read once;
+        of the table the key columns and the columns of conditions. Columns that the data lacks are
+        taken by address for updated rows.
 
         Cost: that scan, and takes; the new files and a PUT for each fragment that loses rows,
         beside the transaction's file and a LIST; then the manifest.
 
         Args:
-            data: anything that `write_dataset` takes; its columns in any order, and not all of
-                them need be there.
-            schema: of the data, where an iterable may be empty.
+            data: anything that `write_dataset` accepts, with columns in any order; it may lack
+                columns.
+            schema: of the data, for an iterable that may be empty.
 
         Raises:
-            InvalidInputError: a merge that does nothing; unknown columns, or key columns that are
-                missing; values that do not cast; bad conditions; several rows of the data for a
-                row of the table; a match where that is to fail. The table is as it was.
+            InvalidInputError: a merge that does nothing; unknown columns, or missing key columns;
+                values that do not cast; bad conditions; several rows of the data for a row of the
+                table; a match after `when_matched_fail`. The table is unchanged.
             UnsupportedError: key columns of lists or maps.
             RetryableConflictError: others changed the same rows at every attempt.
             CommitConflictError: a newer version rules this one out.
@@ -416,17 +473,17 @@ class MergeInsert:
     async def execute_uncommitted(
         self, data: Data, *, schema: pa.Schema | None = None
     ) -> tuple[Operation, Mapping[str, int]]:
-        """Write the files of the merge and make no version, for callers that commit on their own.
+        """Write the files of the merge without a commit, for callers that commit on their own.
 
         `alance.commit(dataset, operation)` makes the version, on the dataset that the merge was
-        made from. It is not computed again where others changed rows of the same fragments: that
-        is a `CommitConflictError` or `RetryableConflictError` of the commit. Files that are never
-        committed are removed by cleanup.
+        made from. It is not repeated if others changed rows of the same fragments: the commit then
+        raises a `CommitConflictError` or `RetryableConflictError`. Cleanup removes files that are
+        never committed.
 
-        Cost, arguments and errors: those of `execute`, without the commit.
+        Cost: as `execute`, without the commit; arguments and errors are the same.
 
         Returns:
-            The operation, which can be pickled, and what `summary` would have.
+            The operation, which can be pickled, and the entries of `summary`.
         """
         await self._dataset._load(merge_insert)
         base: Any = self._dataset

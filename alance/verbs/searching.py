@@ -55,8 +55,8 @@ class SearchVerbs(Handle):
 
         Example:
 
-            nearest = await dataset.nearest("vector", [0.0] * 8, k=3, columns=["id"])
-            assert nearest.num_rows == 3
+            nearest = await dataset.nearest("vector", [7.2] * 8, k=3, columns=["id"])
+            assert nearest["id"].to_pylist() == [7, 8, 6]
 
         Args:
             column: name or dotted path of a column of fixed-size lists of float16, bfloat16,
@@ -124,7 +124,8 @@ class SearchVerbs(Handle):
         Example:
 
             dataset = await dataset.create_index("text", "INVERTED")
-            best = await dataset.search_text("quick fox", k=3, columns=["id"])
+            best = await dataset.search_text("fox 42", k=3, columns=["id"])
+            assert best["id"][0].as_py() == 42
 
         Args:
             query: a text, of which any word matches; a text in double quotes, which is a phrase; or
@@ -164,7 +165,8 @@ class SearchVerbs(Handle):
         Example:
 
             dataset = await dataset.create_index("text", "INVERTED")
-            best = await dataset.search(text="fox", vector=[0.0] * 8, k=3, columns=["id"])
+            best = await dataset.search(text="fox 42", vector=[42.0] * 8, k=3, columns=["id"])
+            assert best["id"][0].as_py() == 42
 
         Args:
             text: as for `search_text`.

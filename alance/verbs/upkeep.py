@@ -80,6 +80,7 @@ class UpkeepVerbs(Handle):
             from datetime import timedelta
 
             stats = await dataset.cleanup_old_versions(timedelta(days=7))
+            assert stats.old_versions == 0
 
         Args:
             older_than: least age of a removed version, by the time in its manifest; two weeks if no

@@ -52,6 +52,11 @@ class VersionVerbs(Handle):
         """List all versions, oldest first.
 
         Cost: one LIST, and the GETs of all manifests at once.
+
+        Example:
+
+            dataset = await dataset.delete("id >= 90")
+            print([version.version for version in await dataset.versions()])  # [1, 2]
         """
         return await opening.versions(self._snapshot)
 

@@ -89,6 +89,13 @@ class Tags(_Refs):
 
         Cost: a HEAD of the manifest and a PUT; for a reference by tag or branch a GET more.
 
+        Example:
+
+            await dataset.tags.create("before", 1)
+            dataset = await dataset.delete("id >= 90")
+            before = await dataset.checkout_version("before")
+            assert await before.count_rows() == 100
+
         Args:
             name: letters, digits, `.`, `-` and `_`.
             reference: a number on the branch of this dataset, a tag, or a branch (None: main)
