@@ -115,7 +115,11 @@ Session._object_reader = _object_reader
 
 
 class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
-    """An immutable snapshot of one version of a dataset, safe to share among tasks of its loop."""
+    """An immutable snapshot of one version of a dataset, safe to share among tasks of its loop.
+
+    A method that sends requests raises a `StoreError` if the store fails, and a `CorruptFileError`
+    if a file contradicts the format, also where its docstring does not list them.
+    """
 
     __slots__ = ()
 
@@ -203,6 +207,9 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
         Cost: no request.
 
+        Args:
+            fragment_id: id, not position.
+
         Raises:
             NotFoundError: no such fragment in this version.
         """
@@ -253,8 +260,8 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
             columns: as for `take`.
 
         Raises:
-            NotFoundError: a row id without a live row.
-            InvalidInputError: an unknown column.
+            NotFoundError: a row id without a live row; its attribute `keys` has the row ids.
+            InvalidInputError: an unknown column, or something else than row ids.
         """
         return await take_rows(self._snapshot, row_ids, columns)
 
@@ -269,7 +276,7 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
         Raises:
             NotFoundError: no such fragment or row, or a deleted row.
-            InvalidInputError: an unknown column.
+            InvalidInputError: an unknown column, or something else than addresses.
         """
         return await take_addresses(self._snapshot, addresses, columns)
 
@@ -501,6 +508,8 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
             with_column_bytes: report the bytes of each column as well.
 
         Raises:
+            InvalidInputError: a negative `small_rows`.
+            CorruptFileError: files that contradict the format.
             StoreError: the store failed.
         """
         await self._load(stats)
@@ -557,7 +566,7 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
             options: the fields of `ScanOptions`, such as `filter`.
 
         Raises:
-            InvalidInputError: an unknown column or aggregate, or groups beyond `memory_bytes`.
+            InvalidInputError, UnsupportedError: as from `Scanner.aggregate`.
         """
         scanner = self.scanner(**options)
         return await scanner.aggregate(aggregates, group_by, memory_bytes=memory_bytes)
@@ -570,6 +579,10 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         Args:
             num_rows: number of rows at most.
             columns: as for `take`.
+
+        Raises:
+            InvalidInputError: a negative number of rows, or an unknown column.
+            CorruptFileError, StoreError: as from `to_batches`.
         """
         return await self.to_table(columns, limit=num_rows)
 

@@ -169,7 +169,13 @@ class Scanner:
                 yield batch
 
     async def to_table(self) -> pa.Table:
-        """Read all rows into memory. Cost and errors are those of `to_batches`."""
+        """Read all rows into memory.
+
+        Cost: as `to_batches`. Memory: the table, and the batches read ahead.
+
+        Raises:
+            InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
+        """
         batches = [batch async for batch in self.to_batches()]
         return pa.Table.from_batches(batches, schema=await self._schema())
 
@@ -187,8 +193,9 @@ class Scanner:
             options: of pyarrow's `Table.to_pandas`.
 
         Raises:
-            InvalidInputError: another `blob_mode`.
+            InvalidInputError: another `blob_mode`, an unknown column, a bad filter or option.
             UnsupportedError: pandas is not installed; `bytes` of blobs in maps or fixed-size lists.
+            CorruptFileError, StoreError: as from `to_batches`.
         """
         return await self._frame(lambda file: file, blob_mode=blob_mode, **options)
 
@@ -235,6 +242,7 @@ class Scanner:
 
         Raises:
             UnsupportedError: Polars is not installed.
+            InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
         """
         pool = self._snapshot.engine.pool
         await _load_optional(pool, "polars")
@@ -246,7 +254,10 @@ class Scanner:
         """Count the rows of the scan.
 
         Cost: no request if the manifest has the answer; an index alone if it answers the filter;
-        else a scan of the filter's columns.
+        else a scan of the filter's columns. For a scan that searches, the search.
+
+        Raises:
+            InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
         """
         if self._is_search:
             return len(await self._search([], self._options))
@@ -311,6 +322,9 @@ class Scanner:
 
         Args:
             verbose: accepted as in pylance, without effect: the text always has all details.
+
+        Raises:
+            InvalidInputError, CorruptFileError, StoreError: as from `explain`.
         """
         return str(await self.explain())
 
@@ -324,6 +338,9 @@ class Scanner:
 
         Args:
             count_rows: run `count_rows` instead.
+
+        Raises:
+            InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
         """
         explanation = await self.explain()
         with trace.trace() as recorder:
@@ -341,7 +358,13 @@ class Scanner:
 
         The result also has the columns that are read first and late. `print` shows it as text.
 
-        Cost: reads footers, page tables and deletion files that are not cached; caches nothing.
+        Cost: reads footers, page tables and deletion files that are not cached, and does not cache
+        them; reads and caches the parts of indices by which the scan would find its rows.
+
+        Raises:
+            InvalidInputError: an unknown column, a bad filter or option.
+            CorruptFileError: files that contradict the format.
+            StoreError: the store failed.
         """
         if self._options.full_text_query is not None:
             await self._snapshot.engine.pool.load(text_explain)

@@ -63,6 +63,7 @@ class ColumnVerbs(Handle):
             read_columns: columns that the function gets, `_rowid` and `_rowaddr` included; None:
                 all.
             batch_size: most rows that are computed at once.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: a column that exists, bad SQL, too many or too few rows, values that
@@ -99,6 +100,7 @@ class ColumnVerbs(Handle):
         Args:
             alterations: mappings with `path` (`a` or `a.b`, as before all changes) and at least one
                 of `name`, `nullable` (bool) and `data_type` (a pyarrow type).
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: no such column, a name that is taken, nulls in a column that would
@@ -129,6 +131,7 @@ class ColumnVerbs(Handle):
 
         Args:
             columns: names or dotted paths.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: no such column, or no column would remain.
@@ -157,6 +160,7 @@ class ColumnVerbs(Handle):
             data: anything that `write_dataset` accepts; all its columns but the key are added.
             left_on: key column of the table, or `_rowid` or `_rowaddr`.
             right_on: key column of the data; None: the same name.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: a column that exists, a key that is missing or of another type, rows
@@ -187,6 +191,7 @@ class ColumnVerbs(Handle):
             transforms: as for `add_columns`; values are cast to the columns' types.
             read_columns: columns that the function gets; None: all.
             batch_size: most rows that are computed at once.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: a column that does not exist, values that its type cannot hold, too

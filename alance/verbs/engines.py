@@ -74,10 +74,17 @@ class EngineVerbs(Handle):
         tables: Mapping[str, object] | None = None,
         settings: Mapping[str, object] | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Run a SQL query by DuckDB as a stream of batches; arguments, cost and errors are as for
-        `sql`.
+        """Run a SQL query by DuckDB as a stream of batches.
 
         A result without rows is one empty batch. Closing the iterator ends the query.
+
+        Cost: as `sql`. Memory: DuckDB's own, bounded by `settings`, and a batch.
+
+        Args:
+            query, params, tables, settings: as for `sql`.
+
+        Raises:
+            InvalidInputError, UnsupportedError: as from `sql`.
         """
         await self._load(sql, blob_bytes)
         batches = sql.sql_batches(cast("Dataset", self), query, params, tables, settings)

@@ -216,6 +216,7 @@ class IndexVerbs(Handle):
 
         Args:
             name: of the index, as `list_indices` has it.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             NotFoundError: no such index.
@@ -241,6 +242,9 @@ class IndexVerbs(Handle):
         """Return the indices of this version, ordered by name, each with its segments.
 
         Cost: a GET for each deletion file of unknown count; otherwise no request.
+
+        Raises:
+            CorruptFileError: a deletion file that contradicts the format.
         """
         await self._load(index_list)
         return await index_list.describe_indices(self._snapshot)
@@ -255,7 +259,8 @@ class IndexVerbs(Handle):
         `index_type` and `uuid` of others. Vector indices add `metric_type`, `num_partitions` and
         `partitions`, each with its `size` in rows, deleted rows included.
 
-        Cost: the heads of the index's files, once; a GET for each deletion file of unknown count.
+        Cost: the heads of the index's files, once, but none for texts; a GET for each deletion file
+        of unknown count.
 
         Args:
             name: of the index.
@@ -280,11 +285,11 @@ class IndexVerbs(Handle):
 
         Args:
             index_name: name of the index.
-            column: instead of a name: use the first vector index on this column.
+            column: without a name: use the first vector index on this column.
 
         Raises:
             InvalidInputError: neither argument is given, or the index is not a vector index.
-            NotFoundError: no such index.
+            NotFoundError: no such index, or no vector index on the column.
             CorruptFileError: its files contradict the format.
         """
         await self._load(index_manage)
@@ -296,7 +301,8 @@ class IndexVerbs(Handle):
 
         This works until `optimize_indices` or `compact_files` has rewritten the indices.
 
-        Cost: a GET for the translation's file, unless it is cached.
+        Cost: no request while the manifest holds the translation, or without such a compaction; a
+        larger translation has a file of its own, which each call reads by one GET.
 
         Args:
             addrs: values of `_rowaddr`; a list, numpy or Arrow array of integers.
@@ -307,6 +313,9 @@ class IndexVerbs(Handle):
 
         Raises:
             InvalidInputError: values that are not addresses.
+            CorruptFileError, NotFoundError: the translation's file contradicts the format, or is
+                gone.
+            UnsupportedError: a translation in a later form of the format.
         """
         await self._load(index_late)
         return await index_late.remap(self._snapshot, as_positions(addrs, "addrs"))
@@ -329,7 +338,8 @@ class IndexVerbs(Handle):
 
         Raises:
             NotFoundError: no such index or segment.
-            InvalidInputError: positions of an index without positions.
+            InvalidInputError: positions of an index without positions, or `index_segments` that are
+                not UUIDs.
             UnsupportedError: a kind of index that is not kept in memory.
             CorruptFileError: files that contradict the format.
         """

@@ -316,8 +316,13 @@ class MergeInsert:
         return self._with(deletes_others=True, others=bound(expr, params, "expr"))
 
     def conflict_retries(self, max_retries: int) -> MergeInsert:
-        """Set the number of retries on the latest version if others changed the same rows;
-        default 10.
+        """Set the number of retries on the latest version if others changed the same rows.
+
+        Args:
+            max_retries: 0 or more; the default is 10.
+
+        Raises:
+            InvalidInputError: a negative number.
         """
         check_count("max_retries", max_retries, 0)
         return self._with(conflict_retries=max_retries)
@@ -345,6 +350,10 @@ class MergeInsert:
 
         Args:
             bases: names or paths; the table's own URI stands for its folder.
+
+        Raises:
+            InvalidInputError: an empty list, or something else than a list of texts. `execute`
+                raises it for a base path that the table lacks.
         """
         return self._with(bases=BaseOptions.of(None, bases, None))
 
@@ -357,12 +366,23 @@ class MergeInsert:
         return self._with(bases=BaseOptions.of(None, None, include_primary))
 
     def data_storage_version(self, version: FileVersion | str) -> MergeInsert:
-        """Set the file version of new data files; default: the version of the table."""
+        """Set the file version of new data files; default: the version of the table.
+
+        Args:
+            version: such as `2.1`.
+
+        Raises:
+            InvalidInputError: no such version.
+        """
         parsed = version if isinstance(version, FileVersion) else FileVersion.parse(version)
         return self._with(data_storage_version=parsed)
 
     def use_index(self, use_index: bool) -> MergeInsert:
-        """Accept pylance's argument without effect: the key columns are always scanned."""
+        """Accept pylance's argument without effect: the key columns are always scanned.
+
+        Args:
+            use_index: ignored.
+        """
         return self._with()
 
     def write_mode(self, mode: Literal["auto", "rewrite_rows", "rewrite_columns"]) -> MergeInsert:
@@ -372,6 +392,9 @@ class MergeInsert:
             mode: `rewrite_rows` (the same as `auto`): whole rows, to new fragments.
                 `rewrite_columns`: only the data's columns, in a new file with all rows of each
                 fragment that has updated rows; for merges that only update.
+
+        Raises:
+            InvalidInputError: another mode.
         """
         check_choice("mode", mode, ("auto", "rewrite_rows", "rewrite_columns"))
         return self._with(write_mode=mode)
@@ -383,6 +406,12 @@ class MergeInsert:
         folder for temporary files. If a hash table of the keys would not fit, the keys of both
         sides go there as well, cut into parts that fit. Some batches come on top, and 32 bytes for
         each row of the data and for each row of the table that changes.
+
+        Args:
+            num_bytes: 1 or more.
+
+        Raises:
+            InvalidInputError: another number.
         """
         check_count("num_bytes", num_bytes)
         return self._with(memory_bytes=num_bytes)
@@ -397,6 +426,9 @@ class MergeInsert:
             properties: recorded in the transaction.
             message: a commit message, recorded in the transaction.
             max_retries: attempts to commit if others committed first, but changed other rows.
+
+        Raises:
+            InvalidInputError: properties that are not text, or a negative number of attempts.
         """
         return self._with(commit=CommitOptions(**commit))
 
@@ -426,6 +458,9 @@ class MergeInsert:
         Args:
             schema: of the data; None: the table's schema.
             verbose: accepted as in pylance, without effect: the text always has all details.
+
+        Raises:
+            InvalidInputError, UnsupportedError: as from `explain`.
         """
         return str(await self.explain(schema))
 
@@ -435,7 +470,13 @@ class MergeInsert:
         The text is that of `explain`, followed by what the run did: rows; requests of its reads,
         bytes and time by reason.
 
-        Cost: as `execute`, without the commit; arguments and errors are the same.
+        Cost: as `explain` and `execute`, without the commit.
+
+        Args:
+            data, schema: as for `execute`.
+
+        Raises:
+            InvalidInputError, UnsupportedError: as from `execute`.
         """
         await self._dataset._load(merge_explained)
         base: Any = self._dataset
@@ -480,10 +521,16 @@ class MergeInsert:
         raises a `CommitConflictError` or `RetryableConflictError`. Cleanup removes files that are
         never committed.
 
-        Cost: as `execute`, without the commit; arguments and errors are the same.
+        Cost: as `execute`, without the commit.
+
+        Args:
+            data, schema: as for `execute`.
 
         Returns:
             The operation, which can be pickled, and the entries of `summary`.
+
+        Raises:
+            InvalidInputError, UnsupportedError: as from `execute`.
         """
         await self._dataset._load(merge_insert)
         base: Any = self._dataset

@@ -61,6 +61,7 @@ class SearchVerbs(Handle):
         Args:
             column: name or dotted path of a column of fixed-size lists of float16, bfloat16,
                 float32, float64 or uint8, or of lists of such vectors.
+            k: number of rows at most, for each query.
             query: as many numbers as the vectors have. Two dimensions are a batch of queries: the
                 first column of the output is then `query_index` (int32), with k rows for each
                 query. If rows are lists of vectors, two dimensions are one query of several

@@ -70,8 +70,9 @@ class UpkeepVerbs(Handle):
         days old. Unfinished multipart uploads are not seen; let a lifecycle rule of the bucket end
         them.
 
-        Cost: a LIST of each folder; a GET for each version of the table and of its branches; three
-        more LISTs; the deletions, a thousand per request if the store can. If rows name objects
+        Cost: a LIST of each folder; a GET for each version of the table and of its branches, and
+        for each tag and branch; three more LISTs; the deletions, a thousand per request if the
+        store can. If rows name objects
         that the table keeps (managed blobs), a LIST of `_blobs`, and a scan of the descriptions in
         each fragment of these versions, once.
 
@@ -128,16 +129,15 @@ class UpkeepVerbs(Handle):
     ) -> CleanupExplanation:
         """Return what `cleanup_old_versions` would remove, and why other versions stay.
 
-        Cost: a LIST of each folder of the table, and a GET for each version of it and of its
-        branches.
+        Cost: as `cleanup_old_versions`, without the deletions.
 
         Args:
+            older_than, retain_versions, others: as for `cleanup_old_versions`.
             include_files: list the files as well.
             max_files: number of listed files at most.
-            others: as for `cleanup_old_versions`.
 
         Raises:
-            InvalidInputError: tags name versions that match.
+            InvalidInputError: tags name versions that match, or an argument is out of its range.
             CorruptFileError, UnsupportedError: a manifest cannot be read.
             StoreError: the store failed.
         """
@@ -269,6 +269,7 @@ class MetadataVerbs(Handle):
         Args:
             values: new values by key; None deletes a key.
             replace: remove all other keys.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: keys or values that are not text.
@@ -285,6 +286,7 @@ class MetadataVerbs(Handle):
             keys: a list of keys.
 
         Raises:
+            InvalidInputError: a single text instead of a list, or keys that are not text.
             CommitConflictError: another commit has changed one of the keys.
         """
         await self._load(config)
@@ -304,6 +306,7 @@ class MetadataVerbs(Handle):
         Args:
             values: new values by key; None deletes a key.
             replace: remove all other keys.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: keys or values that are not text.
@@ -325,6 +328,7 @@ class MetadataVerbs(Handle):
         Args:
             values: new values by key; None deletes a key.
             replace: remove all other keys.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: keys or values that are not text.
@@ -346,6 +350,7 @@ class MetadataVerbs(Handle):
 
         Args:
             new_bases: local paths become absolute; an id of 0 is replaced by a new one.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: a name, path or id that exists already, a path within the table's
@@ -381,6 +386,7 @@ class MetadataVerbs(Handle):
         Args:
             fields: values by the field's name or path (`a.b`); a value of None deletes its key.
             replace: empty the metadata of each named field first; other fields keep theirs.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: no such field; keys or values that are not text; a change of the role

@@ -51,12 +51,16 @@ class VersionVerbs(Handle):
     async def versions(self) -> list[VersionInfo]:
         """List all versions, oldest first.
 
-        Cost: one LIST, and the GETs of all manifests at once.
+        Cost: one LIST, and the GETs of all manifests that are not cached, at once.
 
         Example:
 
             dataset = await dataset.delete("id >= 90")
             print([version.version for version in await dataset.versions()])  # [1, 2]
+
+        Raises:
+            NotFoundError: the dataset is gone.
+            CorruptFileError, UnsupportedError: a manifest cannot be read.
         """
         return await opening.versions(self._snapshot)
 
@@ -64,13 +68,17 @@ class VersionVerbs(Handle):
         """Return the number of the latest version on this branch.
 
         Cost: one LIST.
+
+        Raises:
+            NotFoundError: the dataset is gone.
         """
         return await opening.latest_version(self._snapshot)
 
     async def checkout_version(self, version: Reference) -> Self:
         """Open another version.
 
-        Cost: one GET; for a tag or a branch one more.
+        Cost: one GET, or no request for this very version; for a tag or a branch one more, and a
+        LIST for the latest version of a branch.
 
         Example:
 
@@ -84,6 +92,8 @@ class VersionVerbs(Handle):
 
         Raises:
             NotFoundError: no such version, tag or branch.
+            InvalidInputError: a reference of another form.
+            UnsupportedError: the version uses a feature that this release of alance does not know.
         """
         snapshot = await opening.checkout(self._snapshot, version)
         return self._on(snapshot)
@@ -92,6 +102,10 @@ class VersionVerbs(Handle):
         """Open the latest version on this branch; returns this dataset itself if it is the latest.
 
         Cost: a LIST, and a GET for a version that is not cached.
+
+        Raises:
+            NotFoundError: the dataset is gone.
+            UnsupportedError: the version uses a feature that this release of alance does not know.
         """
         latest = await opening.checkout(self._snapshot, None)
         return self._on(latest)
@@ -99,7 +113,8 @@ class VersionVerbs(Handle):
     async def checkout_branch(self, branch: str | None, version: int | None = None) -> Self:
         """Open a version of another branch, the latest by default.
 
-        Cost: one GET for the branch's record, one LIST and one GET; by number without the LIST.
+        Cost: one GET for the branch's record (not for the main branch), one LIST and one GET; by
+        number without the LIST.
 
         Args:
             branch: name; None or `main`: the main branch.
@@ -107,6 +122,8 @@ class VersionVerbs(Handle):
 
         Raises:
             NotFoundError: no such branch, or no such version on it.
+            InvalidInputError: a name or number of another type.
+            UnsupportedError: the version uses a feature that this release of alance does not know.
         """
         snapshot = await opening.checkout_branch(self._snapshot, branch, version)
         return self._on(snapshot)
@@ -114,27 +131,36 @@ class VersionVerbs(Handle):
     async def read_transaction(self, version: int | None = None) -> Transaction | None:
         """Return the transaction that made a version.
 
-        Cost: none if the manifest holds the transaction, as most do, else one GET; one GET more for
-        another version.
+        Cost: no request if the manifest holds the transaction, as most do, else one GET; one GET
+        more for another version.
 
         Args:
             version: None: this version.
 
         Returns:
             None if the version has no transaction on record.
+
+        Raises:
+            NotFoundError: no such version.
+            InvalidInputError: `version` is not a number.
         """
         return await opening.read_transaction(self._snapshot, version)
 
     async def get_transactions(self, recent: int = 10) -> list[Transaction | None]:
         """Return the transactions of this version and the versions before it, newest first.
 
-        Cost: one LIST, and the GETs of all manifests at once.
+        Cost: one LIST, and the GETs of the other versions' manifests, 64 at once; a GET more for a
+        transaction that its manifest does not hold.
 
         Args:
             recent: number of versions at most.
 
         Returns:
             A list with None for each version without a transaction on record.
+
+        Raises:
+            InvalidInputError: a negative number of versions.
+            NotFoundError: the dataset is gone, or a version was cleaned up meanwhile.
         """
         await self._load(delta)
         return await delta.recent_transactions(self._snapshot, recent)
@@ -169,8 +195,8 @@ class VersionVerbs(Handle):
 
         Ids of rows, fields and fragments that were assigned since are not assigned again.
 
-        Cost: a LIST and a GET for the latest version; a GET for a version other than this one; then
-        two rounds.
+        Cost: a LIST and a GET for the latest version, unless that is cached; a GET for a version
+        other than this one; then two rounds.
 
         Example:
 
@@ -179,6 +205,7 @@ class VersionVerbs(Handle):
 
         Args:
             version: a number on this branch, or a tag of it; None: this version.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             NotFoundError: no such version or tag.
@@ -294,8 +321,8 @@ class VersionVerbs(Handle):
         copies the missing files.
 
         Cost: within a store a COPY per file, by the store itself; else a GET per 8 MiB and an
-        upload per file, under the session's budget of bytes. A LIST of three folders of the target;
-        a GET for a version other than this one; a LIST and two PUTs at the end.
+        upload per file, under the session's budget of bytes. At the target a LIST of its versions
+        and of five folders, and two PUTs at the end; a GET for a version other than this one.
 
         Args:
             target_uri: path or URI of the new table.
