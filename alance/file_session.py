@@ -32,11 +32,11 @@ else:
 
 
 class ListResult(NamedTuple):
-    """What lies directly in a folder, as paths in the session's folder; sorted.
+    """Folders and files that lie directly in a folder, as sorted paths in the session's folder.
 
     Attributes:
-        common_prefixes: the folders.
-        objects: the files.
+        common_prefixes: paths of the folders.
+        objects: paths of the files.
     """
 
     common_prefixes: list[str]
@@ -68,11 +68,11 @@ class FileSession:
     def open(
         cls, base_path: str | os.PathLike[str], **place: Unpack[StoreArguments]
     ) -> FileSession:
-        """The files of a folder, by URI or path; it need not be there. Sends no request.
+        """Return a session for the files of a folder, which need not exist. Sends no request.
 
         Args:
-            base_path: the folder; with `store`, a path inside it.
-            store, storage_options, session: as for `dataset`.
+            base_path: URI or path of the folder; with `store`, a path inside the store.
+            place: `store`, `storage_options` and `session`, as for `dataset`.
 
         Raises:
             InvalidInputError: a bad URI or option.
@@ -80,10 +80,16 @@ class FileSession:
         return cls(*open_store(base_path, **place))
 
     async def open_reader(self, path: str, columns: Sequence[str] | None = None) -> FileReader:
-        """A reader of a Lance file; cost and errors like those of `FileReader.open`.
+        """Open a Lance file.
+
+        Cost: as `FileReader.open`.
 
         Args:
-            columns: that it has; None: all.
+            path: of the file.
+            columns: the reader has only these columns; None: all.
+
+        Raises:
+            NotFoundError, InvalidInputError, CorruptFileError: as from `FileReader.open`.
         """
         return await FileReader.open(
             self._inside(path), columns=columns, store=self._store, session=self._session
@@ -98,7 +104,15 @@ class FileSession:
         page_bytes: int = PAGE_BYTES,
         buffer_bytes: int = BUFFER_BYTES,
     ) -> FileWriter:
-        """A writer of a Lance file; arguments and errors like those of `FileWriter.open`."""
+        """Return a writer of a Lance file. Sends no request.
+
+        Args:
+            path: of the file.
+            schema, version, page_bytes, buffer_bytes: as for `FileWriter.open`.
+
+        Raises:
+            InvalidInputError, UnsupportedError: as from `FileWriter.open`.
+        """
         return FileWriter.open(
             self._inside(path),
             schema,
@@ -110,24 +124,44 @@ class FileSession:
         )
 
     async def open_packed_blob_writer(self, path: str, blob_id: int) -> PackedBlobWriter:
-        """A writer of an object beside a data file that holds several blobs; sends no request.
+        """Return a writer of an object beside a data file that holds several blobs.
+
+        Cost: no request.
 
         Args:
             path: of the data file, which ends in `.lance`.
-            blob_id: of the object, from 1 on, one for each object of the data file.
+            blob_id: number of the object, from 1 on, different for each object of the data file.
+
+        Raises:
+            InvalidInputError: another path or number.
         """
         await self._session.engine.pool.load(writers)
         return writers.PackedBlobWriter(self._session.engine, self._location(path), blob_id)
 
     async def open_dedicated_blob_writer(self, path: str, blob_id: int) -> DedicatedBlobWriter:
-        """A writer of an object beside a data file that is one blob; as of packed ones."""
+        """Return a writer of an object beside a data file that is a single blob.
+
+        Cost: no request.
+
+        Args:
+            path, blob_id: as for `open_packed_blob_writer`.
+
+        Raises:
+            InvalidInputError: another path or number.
+        """
         await self._session.engine.pool.load(writers)
         return writers.DedicatedBlobWriter(self._session.engine, self._location(path), blob_id)
 
     async def contains(self, path: str) -> bool:
-        """Whether there is such a file; a folder is none. Cost: one HEAD.
+        """Return True if there is a file of this path; a folder does not count.
+
+        Cost: one HEAD.
+
+        Args:
+            path: of the file.
 
         Raises:
+            InvalidInputError: a path that leads elsewhere.
             StoreError: the store failed.
         """
         try:
@@ -137,21 +171,32 @@ class FileSession:
         return True
 
     async def list(self, path: str | None = None) -> Sequence[str]:
-        """Paths of all files below a folder, at any depth, sorted; none where it is missing.
+        """Return the sorted paths of all files below a folder, at any depth; empty if the folder is
+        missing.
 
-        Cost: a LIST for a thousand files; memory for all their names.
+        Cost: a LIST per thousand files. Memory: all their names.
 
         Args:
             path: of the folder; None: the session's.
 
         Raises:
+            InvalidInputError: a path that leads elsewhere.
             StoreError: the store failed.
         """
         metas = self._session.engine.scheduler.list(self._below(path), reason="list files")
         return sorted([self._shown(meta.path) async for meta in metas])
 
     async def list_with_delimiter(self, path: str | None = None) -> ListResult:
-        """What lies directly in a folder; arguments, cost and errors like those of `list`."""
+        """Return the folders and files that lie directly in a folder.
+
+        Cost: as `list`.
+
+        Args:
+            path: as for `list`.
+
+        Raises:
+            InvalidInputError, StoreError: as from `list`.
+        """
         folders, objects = await self._session.engine.scheduler.list_level(
             self._below(path), reason="list files"
         )
@@ -161,10 +206,18 @@ class FileSession:
         )
 
     async def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Some bytes of a file, as they are there now. Cost: one GET, none for no bytes.
+        """Read bytes of a file, past all caches.
+
+        Cost: one GET; none for no bytes.
+
+        Args:
+            path: of the file.
+            offset: of the first byte.
+            length: number of bytes.
 
         Raises:
-            InvalidInputError: the file ends before.
+            InvalidInputError: the file ends before, a negative number, or a path that leads
+                elsewhere.
             NotFoundError: no such file.
             StoreError: the store failed.
         """
@@ -184,7 +237,12 @@ class FileSession:
         return bytes(content)
 
     async def delete_file(self, path: str) -> None:
-        """Delete a file. Cost: one HEAD and one DELETE.
+        """Delete a file.
+
+        Cost: one HEAD and one DELETE.
+
+        Args:
+            path: of the file.
 
         Raises:
             NotFoundError: no such file.
@@ -195,23 +253,32 @@ class FileSession:
         await self._store.delete([location.removeprefix(self._store.root)])
 
     async def upload_file(self, local_path: str | os.PathLike[str], remote_path: str) -> None:
-        """Copy a file of this machine to the store; what was there is replaced by the whole.
+        """Copy a file of this machine to the store. An existing file is replaced as a whole.
 
-        Cost: one PUT, of large files one for each part. Memory: a piece of 8 MiB, and the parts
-        that are under way.
+        Cost: one PUT; for large files one per part. Memory: a piece of 8 MiB, and the parts that
+        are under way.
+
+        Args:
+            local_path: of the file on this machine.
+            remote_path: of the copy, in the session's folder.
 
         Raises:
             NotFoundError: no such local file.
-            StoreError: the store failed; no part of the file is there.
+            StoreError: the store failed; no part of the file is visible.
         """
         local, path = self._session.engine.registry.open(local_path)
         await self._copy(local.root + path, self._location(remote_path), "upload")
 
     async def download_file(self, remote_path: str, local_path: str | os.PathLike[str]) -> None:
-        """Copy a file of the store to this machine; it appears as a whole, or not at all.
+        """Copy a file of the store to this machine, where it appears as a whole, or not at all.
 
-        Missing folders are made; a file that was there is replaced. Cost: one HEAD, and a GET for
-        each 8 MiB, of which a piece is in memory.
+        Missing folders are made, and an existing file is replaced.
+
+        Cost: one HEAD, and a GET per 8 MiB. Memory: a piece of 8 MiB.
+
+        Args:
+            remote_path: of the file, in the session's folder.
+            local_path: of the copy on this machine.
 
         Raises:
             NotFoundError: no such file.

@@ -84,15 +84,19 @@ class FileReader:
         columns: Sequence[str] | None = None,
         **place: Unpack[StoreArguments],
     ) -> FileReader:
-        """Open a file by URI or path. Cost: one GET of its last 64 KiB, rarely a second.
+        """Open a file by URI or path.
+
+        Cost: one GET of its last 64 KiB, rarely a second.
 
         Args:
-            columns: the reader is as of a file that has these alone; None: all.
+            uri: of the file; with `store`, a path inside the store.
+            columns: the reader has only these columns; None: all.
+            place: `store`, `storage_options` and `session`, as for `dataset`.
 
         Raises:
             NotFoundError: no such object.
-            InvalidInputError: the file has no such column.
-            CorruptFileError: no Lance file.
+            InvalidInputError: a bad URI or option, or the file has no such column.
+            CorruptFileError: not a Lance file.
         """
         session, opened, path = open_store(uri, **place)
         engine = session.engine
@@ -140,7 +144,12 @@ class FileReader:
         return len(self._container.buffers)
 
     async def global_buffer(self, index: int) -> bytes:
-        """The content of a global buffer.
+        """Return the content of a global buffer.
+
+        Cost: one GET, unless the buffer lies in the last 64 KiB of the file.
+
+        Args:
+            index: number of the buffer; 0 is the schema.
 
         Raises:
             InvalidInputError: the file has no such buffer.
@@ -153,7 +162,7 @@ class FileReader:
         return bytes(await self._session.engine.drive(plan, "global buffer"))
 
     async def describe(self) -> FileDescription:
-        """Columns and pages of the file, how they are encoded, and the bytes of each.
+        """Describe columns and pages of the file: their encodings and their bytes.
 
         Cost: the metadata of all columns, which the file's last 64 KiB mostly hold; else one GET.
 
@@ -170,10 +179,17 @@ class FileReader:
         )
 
     async def take(self, rows: object, columns: Sequence[str] | None = None) -> pa.Table:
-        """Rows by position, in the order asked for. Cost: one round when warm.
+        """Read rows by position, in the given order; repeated positions give repeated rows.
+
+        Cost: one round of requests when warm.
+
+        Args:
+            rows: positions from 0; a list, numpy or Arrow array of integers.
+            columns: names or dotted paths; None: all.
 
         Raises:
             InvalidInputError: a position beyond the end, or an unknown column.
+            CorruptFileError: bytes that contradict the format.
         """
         positions = as_positions(rows, "rows")
         if len(positions) and positions.max() >= self.num_rows:
@@ -199,7 +215,20 @@ class FileReader:
         stop: int | None = None,
         batch_size: int | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """The rows from `start` to `stop` as batches, one request a column and batch at most."""
+        """Stream rows as batches.
+
+        Cost: at most one request per column and batch; one round per batch.
+
+        Args:
+            columns: names or dotted paths; None: all.
+            start: position of the first row.
+            stop: position after the last row; None: the end of the file.
+            batch_size: rows of a batch; None: 65 536.
+
+        Raises:
+            InvalidInputError: rows beyond the file, or an unknown column.
+            CorruptFileError: bytes that contradict the format.
+        """
         engine = self._session.engine
         stop = self.num_rows if stop is None else stop
         if not 0 <= start <= stop <= self.num_rows:
@@ -215,7 +244,16 @@ class FileReader:
     async def to_table(
         self, columns: Sequence[str] | None = None, *, start: int = 0, stop: int | None = None
     ) -> pa.Table:
-        """The rows from `start` to `stop` in memory."""
+        """Read rows into memory.
+
+        Cost: as `to_batches`.
+
+        Args:
+            columns, start, stop: as for `to_batches`.
+
+        Raises:
+            InvalidInputError, CorruptFileError: as from `to_batches`.
+        """
         batches = [batch async for batch in self.to_batches(columns, start=start, stop=stop)]
         schema = self._projected(columns).read_arrow()
         return pa.Table.from_batches(batches, schema=schema)
@@ -230,7 +268,7 @@ class FileReader:
 
 
 class FileWriter:
-    """Writes a Lance data file: whole at the end of its block, or not there at all.
+    """Writer of a Lance data file, which appears as a whole at the end of the block, or not at all.
 
         async with FileWriter.open("s3://bucket/rows.lance", schema) as writer:
             await writer.write(batch)
@@ -274,17 +312,19 @@ class FileWriter:
         buffer_bytes: int | None = None,
         **place: Unpack[StoreArguments],
     ) -> FileWriter:
-        """A writer of the object at a URI or path; sends no request.
+        """Return a writer of the object at a URI or path. Sends no request.
 
-        An object that is there is replaced, when the block ends. The first call of a process
-        with a schema imports what writes, which takes up to a tenth of a second.
+        An existing object is replaced when the block ends. The first call of a process with a
+        schema imports the writers, which takes up to a tenth of a second.
 
         Args:
-            schema: of the file, what batches are cast to; None: that of the first batch.
+            uri: of the object; with `store`, a path inside the store.
+            schema: schema of the file, to which batches are cast; None: that of the first batch.
             version: "0.1", "2.0", "2.1", "2.2", or "stable", which is 2.2.
-            page_bytes: values of a page, before they are encoded.
-            buffer_bytes: rows that may wait for their pages, of all columns; None: 40 MiB, or 1 MiB
-                a column where there are more, up to 128 MiB.
+            page_bytes: bytes of a page's values, before they are encoded.
+            buffer_bytes: bytes of rows that may wait for their pages, of all columns; None: 40 MiB,
+                or 1 MiB per column if that is more, up to 128 MiB.
+            place: `store`, `storage_options` and `session`, as for `dataset`.
 
         Raises:
             InvalidInputError: a bad URI, option or schema.
@@ -333,10 +373,13 @@ class FileWriter:
         return dict(self._written.columns)
 
     def add_schema_metadata(self, key: str, value: str) -> None:
-        """Add an entry to the metadata of the file's schema, in place of one of the same key.
+        """Set an entry of the metadata of the file's schema.
+
+        Args:
+            key, value: texts; an entry with this key is replaced.
 
         Raises:
-            InvalidInputError: the writer's block is not open, or no text.
+            InvalidInputError: the writer's block is not open, or something else than text.
         """
         self._check_open()
         if not isinstance(key, str) or not isinstance(value, str):
@@ -344,13 +387,14 @@ class FileWriter:
         self._metadata[key] = value
 
     def add_global_buffer(self, data: bytes) -> int:
-        """Add bytes of the caller's own; gives their number, from 1 on, for `global_buffer`.
+        """Add a global buffer, and return its number for `FileReader.global_buffer`, from 1 on.
 
-        They are in memory until the block ends.
+        Args:
+            data: content of the buffer, which stays in memory until the block ends.
 
         Raises:
-            InvalidInputError: the writer's block is not open, or no bytes.
-            UnsupportedError: files of 0.1 have none.
+            InvalidInputError: the writer's block is not open, or something else than bytes.
+            UnsupportedError: a file of version 0.1, which cannot have such buffers.
         """
         self._check_open()
         if self._version is FileVersion.V0_1:
@@ -363,8 +407,10 @@ class FileWriter:
     async def write(self, data: Data) -> None:
         """Add rows. Waits while too many bytes are under way to the store.
 
+        Cost: one PUT at the end of the block; for larger files a request per 8 MiB, as they fill.
+
         Args:
-            data: a batch, or what else `write_dataset` takes.
+            data: anything that `write_dataset` accepts.
 
         Raises:
             InvalidInputError: rows that do not fit the schema, or the writer's block is over.

@@ -98,14 +98,29 @@ class DatasetFragment(Framed):
     async def count_rows(
         self, filter: str | pc.Expression | None = None, *, params: Params = None
     ) -> int:
-        """The number of live rows, or of those for which the filter is true."""
+        """Count the live rows, or the live rows for which a filter is true.
+
+        Cost: as `Dataset.count_rows`, for this fragment.
+
+        Args:
+            filter, params: as for `Dataset.count_rows`.
+
+        Raises:
+            InvalidInputError: a bad filter, an unknown column, or wrong parameters.
+        """
         return await self.scanner(filter=filter, params=params).count_rows()
 
     async def take(self, indices: object, columns: Columns = None) -> pa.Table:
-        """Rows by their offset among the fragment's live rows, in the order asked for.
+        """Read rows by their offset among the fragment's live rows, in the given order.
+
+        Cost: as `Dataset.take`.
+
+        Args:
+            indices: offsets from 0; a list, numpy or Arrow array of integers.
+            columns: as for `Dataset.take`.
 
         Raises:
-            InvalidInputError: an offset beyond the end.
+            InvalidInputError: an offset beyond the end, or an unknown column.
         """
         offsets = as_positions(indices, "indices")
         num_rows = await self._snapshot.live_count(self._handle)
@@ -117,7 +132,15 @@ class DatasetFragment(Framed):
         return await take_located(self._snapshot, fragments, offsets, columns, live=True)
 
     def scanner(self, columns: Columns = None, **options: Unpack[FragmentScanArguments]) -> Scanner:
-        """A scan of this fragment; options are the fields of `ScanOptions`."""
+        """Return a scan of this fragment. Sends no request.
+
+        Args:
+            columns: as for `Dataset.take`.
+            options: the fields of `ScanOptions`, except `fragments`.
+
+        Raises:
+            InvalidInputError: options that contradict each other or are out of range.
+        """
         chosen = ScanOptions(**options, fragments=[self.fragment_id])
         return Scanner(self._snapshot, columns, chosen)
 
@@ -126,13 +149,29 @@ class DatasetFragment(Framed):
         columns: Columns = None,
         **options: Unpack[FragmentScanArguments],
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Scan as a stream of batches."""
+        """Scan as a stream of batches; see `Dataset.to_batches`.
+
+        Args:
+            columns, options: as for `scanner`.
+
+        Raises:
+            InvalidInputError, CorruptFileError, StoreError: as from `Dataset.to_batches`.
+        """
         return self.scanner(columns, **options).to_batches()
 
     async def to_table(
         self, columns: Columns = None, **options: Unpack[FragmentScanArguments]
     ) -> pa.Table:
-        """Scan into memory."""
+        """Scan into memory.
+
+        Cost: as `Dataset.to_table`, for this fragment.
+
+        Args:
+            columns, options: as for `scanner`.
+
+        Raises:
+            InvalidInputError, CorruptFileError, StoreError: as from `Dataset.to_batches`.
+        """
         return await self.scanner(columns, **options).to_table()
 
     async def to_pandas(
@@ -142,11 +181,33 @@ class DatasetFragment(Framed):
         blob_mode: BlobMode = "lazy",
         **options: Unpack[FragmentPandasArguments],
     ) -> pd.DataFrame:
-        """Scan into a DataFrame of pandas; see `Dataset.to_pandas`."""
+        """Scan into a DataFrame of pandas; see `Dataset.to_pandas`.
+
+        Cost: as `to_table`.
+
+        Args:
+            columns: as for `Dataset.take`.
+            blob_mode, options: as for `Dataset.to_pandas`.
+
+        Raises:
+            UnsupportedError: pandas is not installed.
+            InvalidInputError, CorruptFileError, StoreError: as from `Dataset.to_batches`.
+        """
         return await self._frame(lambda file: file, columns, blob_mode=blob_mode, **options)
 
     async def head(self, num_rows: int, columns: Columns = None) -> pa.Table:
-        """The first rows."""
+        """Read the first rows.
+
+        Cost: as `to_table` with a limit.
+
+        Args:
+            num_rows: number of rows at most.
+            columns: as for `Dataset.take`.
+
+        Raises:
+            InvalidInputError: a negative number of rows, or an unknown column.
+            CorruptFileError, StoreError: as from `Dataset.to_batches`.
+        """
         return await self.to_table(columns, limit=num_rows)
 
     async def validate(self) -> None:
@@ -182,17 +243,22 @@ class DatasetFragment(Framed):
     ) -> DataFragment:
         """Write rows as one fragment with one data file, without a commit.
 
+        Cost: as `write_fragments` by URI.
+
         Args:
             dataset_uri: of the table, which need not exist yet.
+            data: as for `write_dataset`.
             fragment_id: the id in the result; an append replaces it by a new one. None: 0.
-            others: those of `write_fragments`.
+            mode, schema, data_storage_version, progress, blobs, place: as for `write_fragments`.
 
         Returns:
             The fragment for `operations.Append` or `operations.Overwrite`, a protobuf message.
 
         Raises:
-            InvalidInputError: no rows, or more than a fragment holds.
-            others: those of `write_fragments`.
+            InvalidInputError: no rows, more rows than a fragment holds, or as from
+                `write_fragments`.
+            AlreadyExistsError, AccessError, UnsupportedError, StoreError: as from
+                `write_fragments`.
         """
         number = 0 if fragment_id is None else fragment_id
         check_count("fragment_id", number, 0, MAX_ROWS)
@@ -215,15 +281,17 @@ class DatasetFragment(Framed):
     async def create_from_file(
         cls, filename: str, dataset: Dataset, fragment_id: int = 0
     ) -> DataFragment:
-        """A fragment of one existing data file, for `operations.Append`; a protobuf message.
+        """Return a fragment of one existing data file, for `operations.Append`.
 
-        The file was written by `FileWriter`, or was left by a lost version. Its columns are matched
-        to the table's by name; columns of the table that it lacks are null.
+        The file was written by `FileWriter`, or belonged to a lost version. Its columns are matched
+        to the table's by name; columns of the table that it lacks are null. The result is a
+        protobuf message.
 
         Cost: one GET.
 
         Args:
             filename: in the folder `data` of this branch.
+            dataset: the table.
             fragment_id: the id in the result; an append replaces it by a new one.
 
         Raises:
@@ -263,6 +331,8 @@ class DatasetFragment(Framed):
     async def delete_rows(self, offsets: object) -> DataFragment | None:
         """Mark rows by their physical offsets as deleted, without a commit; see `delete`.
 
+        Cost: a GET of the deletion file if it is not cached, and a PUT.
+
         Args:
             offsets: from 0, in any order, with deleted rows counted in; a list, numpy or Arrow
                 array of integers. Rows that are deleted already stay deleted.
@@ -283,23 +353,25 @@ class DatasetFragment(Framed):
     ) -> tuple[DataFragment, tuple[FieldMessage, ...]]:
         """Write new columns of this fragment, without a commit.
 
-        For backfills that many processes share: each gives the fragments that it did, and one
-        commits `operations.Merge(fragments, schema)` with those of all, in their order, on the
-        version that they were made from. Both parts can be pickled. What is given is done: after
-        a crash only the other fragments need to be made, as long as they are of the same version.
-        A `checkpoint_file` of a `batch_udf` stays.
+        For backfills that many processes share: each process calls this for its fragments, and one
+        process commits `operations.Merge(fragments, schema)` with all fragments, in their order, on
+        the version that they were made from. Both parts can be pickled. A returned fragment is
+        finished: after a crash only the others have to be made again, on the same version. A
+        `checkpoint_file` of a `batch_udf` stays.
+
+        Cost: a scan of the columns that are read, and the new file.
 
         Args:
-            transforms: what `Dataset.add_columns` takes; rows are those of this fragment.
-            read_columns: that the function gets; None: all.
-            batch_size: rows that are computed at once at most.
+            transforms: as for `Dataset.add_columns`, with rows of this fragment.
+            read_columns: columns that the function gets; None: all.
+            batch_size: most rows that are computed at once.
 
         Returns:
             The fragment with one more file, and the fields of the table with the new columns;
             protobuf messages.
 
         Raises:
-            InvalidInputError: a column that exists, bad SQL, rows too many or too few, values
+            InvalidInputError: a column that exists, bad SQL, too many or too few rows, values
                 that do not fit.
         """
         await self._snapshot.engine.pool.load(columns_add)
@@ -318,7 +390,18 @@ class DatasetFragment(Framed):
         *,
         batch_size: int | None = None,
     ) -> tuple[DataFragment, tuple[FieldMessage, ...]]:
-        """`add_columns` by the name that it has elsewhere."""
+        """Same as `add_columns`, under pylance's name.
+
+        Cost: as `add_columns`.
+
+        Args:
+            value_func: as `transforms` of `add_columns`.
+            columns: as `read_columns` of `add_columns`.
+            batch_size: as for `add_columns`.
+
+        Raises:
+            InvalidInputError: as from `add_columns`.
+        """
         return await self.add_columns(value_func, read_columns=columns, batch_size=batch_size)
 
     async def merge(
@@ -326,16 +409,18 @@ class DatasetFragment(Framed):
     ) -> tuple[DataFragment, tuple[FieldMessage, ...]]:
         """Write the columns of other data, joined by a key, without a commit.
 
+        Cost: a scan of the key column, and the new file. Memory: the data.
+
         Args:
-            data: anything that `write_dataset` takes; all its columns but the key are added.
-            left_on: the key column of the table; `_rowid` and `_rowaddr` are some, too.
-            right_on: that of the data; None: the same name.
+            data: anything that `write_dataset` accepts; all its columns but the key are added.
+            left_on: key column of the table, or `_rowid` or `_rowaddr`.
+            right_on: key column of the data; None: the same name.
 
         Returns:
             The fragment with one more file, and the fields of the table with the new columns.
 
         Raises:
-            InvalidInputError: a column that exists, a key that is not there or of another type.
+            InvalidInputError: a column that exists, a key that is missing or of another type.
         """
         await self._snapshot.engine.pool.load(columns_join)
         return await columns_join.merge_into_fragment(
@@ -349,17 +434,21 @@ class DatasetFragment(Framed):
         read_columns: Sequence[str] | None = None,
         batch_size: int | None = None,
     ) -> DataReplacementGroup:
-        """Write other values of columns that exist, without a commit.
+        """Write new values of existing columns, without a commit.
 
-        `operations.DataReplacement` takes what this gives, of any fragments; in all of them the
-        same columns must be replaced.
+        `operations.DataReplacement` takes the results, of any fragments; the same columns must be
+        replaced in all of them.
+
+        Cost: a scan of the columns that are read, and the new file.
 
         Args:
-            transforms: what `Dataset.replace_columns` takes; rows are those of this fragment.
+            transforms: as for `Dataset.replace_columns`, with rows of this fragment.
+            read_columns: columns that the function gets; None: all.
+            batch_size: most rows that are computed at once.
 
         Raises:
-            InvalidInputError: a column that does not exist, values that its type cannot hold, rows
-                too many or too few.
+            InvalidInputError: a column that does not exist, values that its type cannot hold, too
+                many or too few rows.
         """
         await self._snapshot.engine.pool.load(columns_add)
         return await columns_add.replace_in_fragment(
@@ -373,21 +462,24 @@ class DatasetFragment(Framed):
     async def update_columns(
         self, data: Data, left_on: str = "_rowid", right_on: str | None = None
     ) -> tuple[DataFragment, tuple[int, ...], bytes]:
-        """Write other values of columns for the rows whose key some data has, without a commit.
+        """Write new values of columns for the rows whose keys the data has, without a commit.
 
-        Rows keep their places. `operations.Update` takes what this gives, as `updated_fragments`,
+        Rows keep their places. `operations.Update` takes the results as `updated_fragments`,
         `fields_modified` and, by the fragment's id, `updated_fragment_offset_bitmaps`; with
-        `update_mode=1`, which is the rewriting of columns.
+        `update_mode=1`, which means that columns are rewritten.
+
+        Cost: a scan of the key column and of the changed columns, and the new file. Memory: the
+        data.
 
         Args:
-            data: anything that `write_dataset` takes: a key, and columns that exist. It is held in
-                memory; of several rows with one key the last counts.
-            left_on: the key column of the table; `_rowid` and `_rowaddr` are some, too.
-            right_on: that of the data; None: the same name.
+            data: anything that `write_dataset` accepts: a key, and columns that exist. Of several
+                rows with the same key the last one counts.
+            left_on: key column of the table, or `_rowid` or `_rowaddr`.
+            right_on: key column of the data; None: the same name.
 
         Returns:
-            The fragment, the ids of the fields in its new file, and which of its physical rows
-            were found, as a roaring bitmap.
+            The fragment, the ids of the fields in its new file, and the offsets of the physical
+            rows with a key in the data, as a roaring bitmap.
 
         Raises:
             InvalidInputError: a column that does not exist, or values that its type cannot hold.

@@ -58,16 +58,16 @@ if not TYPE_CHECKING:  # else any name would check
 
 
 class IndexBuild:
-    """An index in parts, of values, vectors or texts: one process plans, any number execute tasks,
-    one merges and commits. Of texts there is nothing to merge: tasks write its partitions.
+    """Index build in parts, for values, vectors or texts: one process plans, any number execute
+    tasks, one merges and commits. For texts there is nothing to merge: tasks write its partitions.
 
         plan = await IndexBuild.plan(dataset, "user", "BTREE")
         parts = [await task.execute(dataset) for task in plan.tasks]
         segment = await IndexBuild.merge(dataset, plan, parts)
         dataset = await IndexBuild.commit(dataset, plan, segment)
 
-    Plans, tasks, parts and segments can be pickled. Nothing of them is in a version before the
-    commit: what is never committed leaves files that a cleanup removes.
+    Plans, tasks, parts and segments can be pickled. Nothing is in a version before the commit:
+    builds that are never committed leave files that a cleanup removes.
     """
 
     __slots__ = ()
@@ -90,30 +90,32 @@ class IndexBuild:
         texts: TextIndexArguments | None = None,
         values: ValueIndexArguments | None = None,
     ) -> IndexPlan:
-        """Tasks over all fragments of a version, of about equal bytes of values and row numbers.
+        """Plan tasks over all fragments of a version, of about equal bytes of values and row
+        numbers.
 
-        Cost: nothing; some 10 us a fragment. Of vectors the training: a take of the sample,
-        k-means, two PUTs.
+        Cost: no request, and some 10 us per fragment. For vectors the training: a take of the
+        sample, k-means, two PUTs.
 
         Args:
+            dataset: the version.
             column: name or dotted path.
             index_type: as for `Dataset.create_index`.
             name: default: `{column}_idx`.
-            replace: an index of that name on that column is replaced; False: an error.
-            task_bytes: of a task, about; a fragment is never cut.
-            max_tasks: more bytes a task, so that there are no more of them.
-            memory_bytes: that a task sorts at once; more go to its local disk.
-            done: parts of an earlier plan. Those that still hold are in this plan, and its tasks
-                are of the other fragments: what to do where others rewrote fragments meanwhile.
-                Of vectors their training holds, too, and options do not count.
+            replace: replace an index of that name on that column; False: raise an error.
+            task_bytes: approximate bytes of a task; a fragment is never cut.
+            max_tasks: upper bound of the number of tasks, which then get more bytes each.
+            memory_bytes: bytes that a task sorts at once; more are spilled to its local disk.
+            done: parts of an earlier plan, for a new plan after others rewrote fragments. Parts
+                that are still valid become part of this plan, and its tasks are for the other
+                fragments. For vectors the earlier training is used, and options are ignored.
             metric: of vectors, as for `Dataset.create_index`.
             vectors: options of a vector index; see `VectorIndexOptions`.
             texts: options of an inverted index, as for `Dataset.create_index`.
             values: options of an index of values, as for `Dataset.create_scalar_index`.
 
         Raises:
-            InvalidInputError: an unknown column, or one that such an index cannot be of; of vectors
-                or texts what does not suit them.
+            InvalidInputError: an unknown column, a column that this kind cannot index, or options
+                that do not suit it.
             UnsupportedError: another type of index, or addresses that are translated late.
             AlreadyExistsError: the name is in use.
         """
@@ -145,28 +147,31 @@ class IndexBuild:
         range_bytes: int = RANGE_BYTES,
         memory_bytes: int = MEMORY_BYTES,
     ) -> list[IndexRange]:
-        """Ranges of the values of a B-tree or bitmap index, or of partitions of vectors that are to
-        be linked, of about equal bytes, which can be merged anywhere:
+        """Cut the values of a B-tree or bitmap index, or the partitions of vectors that are to be
+        linked, into ranges of about equal bytes, which can be merged anywhere:
 
             ranges = await IndexBuild.ranges(dataset, plan, parts)
             pages = [await each.execute(dataset) for each in ranges]
             segment = await IndexBuild.merge(dataset, plan, parts, pages)
 
-        Cost: none; some 10 us for 1 MiB of the parts.
+        Cost: no request; some 10 us per MiB of the parts.
 
         Args:
-            parts: one of each task of the plan, in any order.
-            range_bytes: of a range, about; there are 128 at most. All rows of a value, or of a
-                partition, are in one. Of vectors a sixteenth of it, as linking them takes longer.
-            memory_bytes: of the merge of a range, or 512 KiB for each of its parts.
+            dataset: any version of the table.
+            plan: from `plan`.
+            parts: a part of each task of the plan, in any order.
+            range_bytes: approximate bytes of a range; there are at most 128. All rows of a value,
+                or of a partition, are in the same range. For vectors a sixteenth of it, since
+                linking takes longer.
+            memory_bytes: of the merge of a range, but at least 512 KiB per part.
 
         Returns:
-            None where one range would do, and of other kinds of indices: then `merge` does it all.
-            Of vectors without graphs it writes codes of one partition behind the other, in a file
-            that cannot be parted; of texts it has nothing to merge.
+            An empty list if one range is enough, and for other kinds of indices: `merge` then does
+            all the work. Codes of vectors without graphs lie in one file, which cannot be split;
+            for texts there is nothing to merge.
 
         Raises:
-            InvalidInputError: not all fragments of the plan's version once.
+            InvalidInputError: parts that do not cover each fragment of the plan's version once.
         """
         await dataset._load(index_parts)
         return await index_parts.ranges(
@@ -184,26 +189,29 @@ class IndexBuild:
         memory_bytes: int = MEMORY_BYTES,
         on_rows: Callable[[int], Any] | None = None,
     ) -> IndexSegment:
-        """Merge the parts of all tasks to the files of the index.
+        """Merge the parts of all tasks into the files of the index.
 
         Cost: the parts' bytes once, in GETs of `memory_bytes / 4 / parts`, at least 256 KiB; the
-        files' PUTs. Memory: about `memory_bytes`, or 512 KiB a part where that is more, and the
-        pages being written; of a bitmap index the rows of one value, of vectors those of one
+        files' PUTs. Memory: about `memory_bytes`, but at least 512 KiB per part, and the pages
+        being written; for a bitmap index the rows of one value, for vectors the rows of one
         partition.
 
         Args:
-            parts: one of each task of the plan, in any order.
-            pages: of all `ranges` of these parts, in any order. Then of a B-tree there is only
-                their table to write: one PUT; of a bitmap index their runs, one behind the other;
-                of vectors, beside the codes, the graphs of the partitions.
-            on_rows: called with the number of rows merged, again and again; of a bitmap index with
-                that of row sets.
+            dataset: any version of the table.
+            plan: from `plan`.
+            parts: a part of each task of the plan, in any order.
+            pages: results of all `ranges` of these parts, in any order. Then only the table of a
+                B-tree's pages remains to be written (one PUT), the runs of a bitmap index, or the
+                codes and the graphs of the partitions of vectors.
+            memory_bytes: bound of the memory.
+            on_rows: called repeatedly with the number of merged rows; for a bitmap index, of row
+                sets.
 
         Raises:
-            InvalidInputError: not all fragments of the plan's version, or all ranges, once.
+            InvalidInputError: parts or pages that do not cover each fragment, or each range, once.
             NotFoundError: a part, or the version, is gone.
-            CorruptFileError: a part whose bytes are not those that were written.
-            StoreError: the store failed; no file of the index stays, the parts do.
+            CorruptFileError: the bytes of a part have changed since it was written.
+            StoreError: the store failed; no file of the index stays, but the parts do.
         """
         await dataset._load(index_parts)
         return await index_parts.merge(
@@ -220,14 +228,16 @@ class IndexBuild:
     ) -> Dataset:
         """Make the index part of the next version, and remove its parts.
 
-        Rows that others appended since the plan are found by scanning, until
-        `optimize.optimize_indices()`.
+        Rows that others appended since the plan are scanned until `optimize.optimize_indices()`.
 
-        Cost: a commit; one request to delete; where tasks have written files of the index a LIST of
-        its folder, and another one if attempts that were killed have left some there.
+        Cost: a commit; one request to delete; if tasks wrote files of the index, a LIST of its
+        folder, and another request to delete if killed attempts left files there.
 
         Args:
-            max_retries: attempts after the first one, where others were first to make a version.
+            dataset: any version of the table.
+            plan: from `plan`.
+            segment: from `merge`.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             RetryableConflictError: others rewrote fragments of the plan, or made such an index.
@@ -243,7 +253,11 @@ class IndexBuild:
     async def discard(cls, dataset: Dataset, parts: Sequence[IndexPart]) -> None:
         """Remove the files of parts that are not needed, as far as the store can be reached.
 
-        Cost: one request to delete.
+        Cost: one request to delete. Raises no error.
+
+        Args:
+            dataset: any version of the table.
+            parts: results of tasks.
         """
         await dataset._load(index_parts)
         await index_parts.discard(dataset._snapshot, parts)

@@ -64,7 +64,7 @@ def ingest(
     auto_compact: int | None = None,
     **place: Unpack[StoreArguments],
 ) -> Sink:
-    """A sink that appends batches to a table, and commits them by time or size.
+    """Return a sink that appends batches to a table, and commits them by time or size.
 
         async with alance.ingest("s3://bucket/events", schema) as sink:
             async for batch in source:
@@ -75,26 +75,27 @@ def ingest(
 
     Args:
         uri: path or URI of the table; see `dataset`.
-        schema: of the table, where it is to be created; None: that of the first batch.
-        max_buffer_bytes: rows in memory that are not encoded yet; `write` waits for room.
-        max_rows_per_file: a file is cut there.
-        max_bytes_per_file: a file ends behind the batch that reaches it.
+        schema: of a table that is to be created; None: that of the first batch.
+        max_buffer_bytes: bytes of rows in memory that are not encoded yet; `write` waits for room.
+        max_rows_per_file: rows after which a new file begins.
+        max_bytes_per_file: a file ends after the batch that reaches this size.
         max_file_age: seconds from a file's first row to its end; None: up to the commit.
         commit_interval: seconds from the first row to the commit; None: only by size, by `flush`
             and at the end.
-        commit_rows, commit_bytes: so many rows, or bytes of files, are committed at once.
-        producer: a name for who writes. Its batches are numbered from 1 on, and the number of the
-            last one is noted in each version: after a crash, a new sink of the same name tells it
-            as `last_sequence`. There should be one sink of a name at a time: of two that write
-            the same numbers, one fails.
-        history: versions that are looked through for what a producer has committed, and for
+        commit_rows, commit_bytes: number of rows, or of bytes of files, that cause a commit.
+        producer: name of the writer. Its batches are numbered from 1 on, and the number of the last
+            batch is recorded in each version: after a crash, a new sink of the same name has it as
+            `last_sequence`. Only one sink at a time should have a name: of two that write the same
+            numbers, one fails.
+        history: number of versions that are searched for the last batch of a producer, and for
             tokens.
         data_storage_version, stable_row_ids: of a new table.
-        properties: noted in each transaction.
+        properties: recorded in each transaction.
         blobs: how blobs of version 2 are written; see `BlobOptions`.
-        auto_compact: join small fragments in the background as soon as there are so many, as
-            `Optimize.auto_compact` does, with the table's options of compaction; `close` looks a
-            last time, and waits for it. None: never.
+        auto_compact: number of small fragments that are joined in the background as soon as they
+            are there, as by `Optimize.auto_compact` with the table's options of compaction; `close`
+            looks a last time, and waits for the compaction. None: never.
+        place: `store`, `storage_options` and `session`, as for `dataset`.
 
     Raises:
         InvalidInputError: a bad URI or option.
@@ -122,10 +123,10 @@ def ingest(
 class Sink:
     """Accepts batches and commits them; see `ingest`. For any number of tasks of its loop.
 
-    What `write` has accepted is committed later: by interval or size, by `flush`, and at the end
-    of the block. An error in the block, or a cancellation, drops what is not committed: it never
-    becomes visible, and its files are removed. So does an error of the store; all later calls
-    raise it.
+    Accepted rows are committed later: by interval or size, by `flush`, and at the end of the block.
+    An error in the block, or a cancellation, drops rows that are not committed: they never become
+    visible, and their files are removed. So does an error of the store, which all later calls raise
+    again.
     """
 
     def __init__(
@@ -173,26 +174,28 @@ class Sink:
     async def write(
         self, data: Data, *, token: str | None = None, sequence: int | None = None
     ) -> bool:
-        """Accept rows; waits while the buffer is full. Not visible before the next commit.
+        """Accept rows; waits while the buffer is full. Rows become visible by the next commit.
 
         A call that is cancelled while it waits accepts nothing of a batch.
 
+        Cost: no request of its own; the files' PUTs as they fill, and for each commit two rounds.
+
         Args:
-            data: a RecordBatch or Table, or what else `write_dataset` takes. With a token, or a
-                producer, all of it is committed in one version, and held in memory until then;
-                else each of its batches is accepted by itself.
-            token: a name for these rows that no others have: they are skipped if rows of this
-                name were accepted before, or are in one of the table's last versions.
+            data: anything that `write_dataset` accepts. With a token, or a producer, all of it is
+                committed in one version, and held in memory until then; else each of its batches is
+                accepted by itself.
+            token: a unique name of these rows: they are skipped if rows of this name were accepted
+                before, or are in one of the table's last versions.
             sequence: number of this write among those of the producer, ascending; skipped if it
                 is not above those accepted or committed. None: the next one.
 
         Returns:
-            False: skipped.
+            False if the rows were skipped.
 
         Raises:
             InvalidInputError: rows that do not fit the table, or the sink is not open.
             CommitConflictError: others have committed the same batches, or changed the columns.
-            AlanceError: what has failed before.
+            AlanceError: the error by which the sink failed before.
         """
         self._check()
         if token is not None and not isinstance(token, str):
@@ -216,11 +219,15 @@ class Sink:
         return True
 
     async def flush(self) -> int:
-        """Commit all that was accepted; gives a version in which it is visible.
+        """Commit all accepted rows, and return the number of a version in which they are visible.
+
+        Cost: the files that are not written yet, and two rounds; no request if all is committed.
 
         Raises:
+            InvalidInputError: nothing was written yet and there is no table, or the sink is not
+                open.
             CommitConflictError: others have committed the same batches, or changed the columns.
-            AlanceError: what has failed.
+            AlanceError: the error by which the sink failed.
         """
         self._check()
         if self._ingest is None:
@@ -228,11 +235,13 @@ class Sink:
         return (await self._ingest.flush()).version
 
     async def close(self) -> None:
-        """Commit all that was accepted, and end. May be called twice.
+        """Commit all accepted rows, and end. May be called twice.
+
+        Cost: as `flush`; with `auto_compact` also a last compaction.
 
         Raises:
             CommitConflictError: others have committed the same batches, or changed the columns.
-            AlanceError: what has failed.
+            AlanceError: the error by which the sink failed.
         """
         is_open, self._is_open = self._is_open, False
         if is_open and self._ingest is not None:
@@ -245,7 +254,10 @@ class Sink:
                 raise
 
     async def abort(self) -> None:
-        """Drop all that is not committed, and end. May be called twice."""
+        """Drop all rows that are not committed, and end. May be called twice.
+
+        Cost: DELETEs of the files that no version has. Raises no error.
+        """
         self._is_open = False
         if self._compactor is not None:
             await self._compactor.abort()

@@ -63,7 +63,7 @@ if not TYPE_CHECKING:  # else any name would check
 
 
 class Optimize:
-    """The upkeep of a dataset's files; `Dataset.optimize`."""
+    """Upkeep of a dataset's files and indices; see `Dataset.optimize`."""
 
     __slots__ = ("_dataset",)
 
@@ -78,19 +78,20 @@ class Optimize:
         max_retries: int = MAX_RETRIES,
         **options: Unpack[CompactionArguments],
     ) -> Dataset:
-        """Rewrite small fragments, and those of which many rows are deleted, to larger ones.
+        """Rewrite small fragments, and fragments with many deleted rows, into larger fragments.
 
-        Rows keep their order, their row ids where these are stable, and their versions. Deleted
-        rows and dropped columns are gone after it. Two versions are made, none where there is
-        nothing to do. Indices follow the rows to their new addresses, or are left for later with
-        `defer_index_remap`. Of an index that cannot follow, the fragments stay as they are, unless
-        `uncover_indices`; `summary["warnings"]` says so. The other keys of `summary` are
-        `fragments_removed`, `fragments_added`, `files_removed`, `files_added`.
+        Rows keep their order, their versions, and their row ids if these are stable. Deleted rows
+        and dropped columns are removed from the new files. Two versions are made, or none if there
+        is nothing to do. Indices follow the rows to their new addresses, or later with
+        `defer_index_remap`. The fragments of an index that cannot follow stay as they are, unless
+        `uncover_indices`; `summary["warnings"]` then names the index. The other keys of `summary`
+        are `fragments_removed`, `fragments_added`, `files_removed`, `files_added`. Others may
+        append meanwhile.
 
         Cost: a scan of the fragments, many at a time; the writing of their rows; two commits;
         reading and writing the segments of indices that cover them, without `defer_index_remap`.
-        Memory: what is read ahead and what fills the next pages, of each task done at once; 24
-        bytes a row with stable row ids, 8 bytes a deleted one.
+        Memory: for each concurrent task, the batches read ahead and the rows of the next pages; 24
+        bytes per row with stable row ids, 8 bytes per deleted row.
 
         Example:
 
@@ -98,7 +99,11 @@ class Optimize:
             dataset = await dataset.optimize.compact_files()
             assert len(dataset.fragments) == 1
 
-        Args: see `CompactionOptions` and `CommitArguments`. Appends go on meanwhile.
+        Args:
+            properties: recorded in the transaction.
+            message: a commit message, recorded in the transaction.
+            max_retries: attempts after the first, if others committed first.
+            options: see `CompactionOptions`.
 
         Raises:
             RetryableConflictError: others deleted or changed rows of these fragments; no file of
@@ -125,28 +130,30 @@ class Optimize:
         interval: float = 60.0,
         **options: Unpack[CompactionArguments],
     ) -> AutoCompaction:
-        """Compaction in the background, as long as a block lasts; many small commits need it.
+        """Return a block during which the table is compacted in the background, for tables with
+        many small commits.
 
             async with dataset.optimize.auto_compact(interval=300):
                 await serve()
 
-        A task looks for new versions now and then. It joins the fragments at the end of the table,
-        from where none has more rows than all others together, so that rows are written again only
-        where their fragment at least doubles. Writers go on. Appends are never disturbed. A delete
-        or update of rows that are being joined wins over the compaction; where the compaction was
-        first, it runs again, as beside any other writer.
+        A task looks for new versions at intervals. It joins the longest run of fragments at the end
+        of the table in which no fragment has more rows than all others together, so that rows are
+        rewritten only if their fragment at least doubles. Appends are never disturbed. A delete or
+        update of rows that are being joined wins over the compaction; if the compaction committed
+        first, the delete or update runs again, as beside any other writer.
 
-        What fails is logged, counted in `metrics`, and tried again later. At the end of the block
-        the task looks a last time. If the block ends with an error, or is cancelled, a compaction
-        under way is dropped, and none of its files stays.
+        Failures are logged, counted in `metrics`, and tried again later. At the end of the block
+        the task looks a last time. If the block ends with an error, or is cancelled, a running
+        compaction is dropped, and none of its files stays.
 
         Old versions keep the small files until a cleanup. Fragments that an index covers are joined
-        with others that it covers.
+        only with others that it covers.
 
-        Cost: a LIST each `interval`; a GET for a new version; what `compact_files` costs.
+        Cost: a LIST per `interval`; a GET for a new version; compactions as by `compact_files`.
 
         Args:
-            min_fragments: compact as soon as so many can be joined; a whole number of 2 or more.
+            min_fragments: compact as soon as so many fragments can be joined; an integer of 2 or
+                more.
             interval: seconds between looks.
             options: see `CompactionOptions`.
 
@@ -158,15 +165,19 @@ class Optimize:
     async def enable_auto_cleanup(
         self, auto_cleanup_config: AutoCleanupConfig, **commit: Unpack[CommitArguments]
     ) -> Dataset:
-        """Configure cleanup after commits: from then on, all writers of the table do it.
+        """Configure cleanup after commits, which all writers of the table do from then on.
+
+        Cost: a commit.
 
         Args:
             auto_cleanup_config: `interval`, with `older_than_seconds`, `retain_versions` or both.
                 It replaces all earlier settings of `lance.auto_cleanup`. See docs/upkeep.md.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
-            InvalidInputError: an unknown key; a value that is not a whole number or too small; no
+            InvalidInputError: an unknown key; a value that is not an integer or too small; no
                 `interval`; or neither of the other two.
+            CommitConflictError: another commit has changed one of the settings.
         """
         await self._dataset._load(cleanup_policy)
         keys = dict.fromkeys(self._auto_cleanup_keys())
@@ -174,9 +185,15 @@ class Optimize:
         return await self._dataset.update_config(values, **commit)
 
     async def disable_auto_cleanup(self, **commit: Unpack[CommitArguments]) -> Dataset:
-        """Remove the settings of `enable_auto_cleanup`. If there are none, no version is made.
+        """Remove the settings of `enable_auto_cleanup`.
 
-        Args: see `CommitArguments`.
+        Cost: a commit; without such settings no request, and no version is made.
+
+        Args:
+            commit: see `alance.types.CommitArguments`.
+
+        Raises:
+            CommitConflictError: another commit has changed one of the settings.
         """
         await self._dataset._load(cleanup_after)
         keys = self._auto_cleanup_keys()
@@ -197,23 +214,28 @@ class Optimize:
     ) -> Dataset:
         """Extend indices to all fragments; indices of kinds that alance does not write stay.
 
-        A new segment replaces the latest one of each index. It covers the fragments of that and
-        those that were not covered. If all were covered, no version is made.
+        A new segment replaces the latest segment of each index. It covers the fragments of the
+        latest segment and the fragments that were not covered. If all fragments were covered, no
+        version is made.
 
         - B-trees and bitmap indices: the files of the latest segment are merged with the rows that
-          were not covered. Small segments are built again from the column. So are other scalar
-          indices, those of JSON values, and those of tables with stable row ids.
-        - Vector indices: the new segment replaces the latest ones that are not larger than those
-          after them. So an index has few segments, and a row is rewritten a few times at most.
-          Codes are kept, and only vectors that were not covered are read. If partitions would grow
-          to more than four times the rows for which centroids were computed, centroids and codes
-          are computed again, and all vectors of the segment are read.
+          were not covered. Small segments are built again from the column, as are other scalar
+          indices, indices of JSON values, and indices of tables with stable row ids.
+        - Vector indices: the new segment replaces the latest segments that are not larger than
+          those after them, so that an index has few segments, and a row is rewritten a few times at
+          most. Codes are reused, and only vectors that were not covered are read. If partitions
+          would grow to more than four times the rows for which centroids were computed, centroids
+          and codes are computed again, and all vectors of the segment are read.
 
         `summary` has `segments_added`, the number of new segments, and `warnings`.
 
         If the table was compacted with `defer_index_remap`, all indices are first rewritten with
-        the new addresses of their rows, whatever `index_names` says. This makes a version of its
-        own.
+        the new addresses of their rows, even those that `index_names` lacks. This makes a version
+        of its own.
+
+        Cost: a scan of each indexed column in the fragments of the new segment; if files are
+        merged, only in the fragments that were not covered, and a read of the files; the new files'
+        PUTs; one commit.
 
         Example:
 
@@ -222,18 +244,16 @@ class Optimize:
             dataset = await dataset.optimize.optimize_indices()
             assert (await dataset.index_statistics("id_idx"))["num_unindexed_rows"] == 0
 
-        Cost: a scan of each indexed column in the fragments of the new segment; where files are
-        merged, only in those that were not covered, and a read of the files; the new files' PUTs;
-        one commit.
-
         Args:
-            num_indices_to_merge: the number of latest segments that the new one replaces; 0: it
-                covers only fragments that were not covered, and replaces none.
-            index_names: only these.
-            retrain: one new segment of all fragments replaces all others.
+            num_indices_to_merge: number of latest segments that the new segment replaces; 0: it
+                covers only fragments that were not covered, and replaces none. None: as above.
+            index_names: extend only these indices; None: all.
+            retrain: replace all segments by one new segment of all fragments.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             NotFoundError: no such index.
+            InvalidInputError: a negative number of segments.
             UnsupportedError: an index has to be rewritten after `defer_index_remap`, and alance
                 does not write its kind.
             CorruptFileError: a segment that cannot be read; `retrain` does not read segments.
@@ -266,12 +286,12 @@ class AutoCompaction:
 
     @property
     def metrics(self) -> AutoCompactionMetrics | None:
-        """What was done so far; None: the block has not begun."""
+        """Counters of the compactions so far. None before the block has begun."""
         return None if self._compactor is None else self._compactor.metrics
 
     @property
     def dataset(self) -> Dataset:
-        """The last version that was seen or made."""
+        """Dataset of the last version that was seen or made."""
         if self._compactor is None:
             return self._dataset
         return self._dataset._on(self._compactor.last)
@@ -316,21 +336,38 @@ class Compaction:
 
     @classmethod
     async def plan(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> CompactionPlan:
-        """What is to be rewritten; options are the fields of `CompactionOptions`.
+        """Plan which fragments to rewrite together.
 
-        Cost: nothing, where the manifest tells how many rows are deleted.
+        Cost: no request if the manifest records how many rows are deleted; else a GET for each
+        deletion file of unknown count.
+
+        Args:
+            dataset: the version.
+            options: the fields of `CompactionOptions`.
 
         Raises:
             InvalidInputError: an option out of its range.
-            UnsupportedError: files of a version that is not written, or a fragment-reuse index,
-                without `defer_index_remap`.
+            UnsupportedError: files of a version that alance does not write, or a fragment-reuse
+                index, without `defer_index_remap`.
         """
         await dataset._load(compact, compact_plan)
         return await compact.plan(dataset._snapshot, compact_plan.CompactionOptions(**options))
 
     @classmethod
     async def execute(cls, dataset: Dataset, **options: Unpack[CompactionArguments]) -> Dataset:
-        """All three at once: `Optimize.compact_files`."""
+        """Plan, execute and commit at once.
+
+        Cost: as `Optimize.compact_files`.
+
+        Args:
+            dataset: the version.
+            options: the fields of `CompactionOptions`.
+
+        Raises:
+            RetryableConflictError, UnsupportedError, InvalidInputError: as from
+                `Optimize.compact_files`.
+            CorruptFileError, NotFoundError: as from `Optimize.compact_files`.
+        """
         await dataset._load(compact, compact_plan)
         after = await compact.compact_files(
             dataset._snapshot, compact_plan.CompactionOptions(**options), CommitOptions()
@@ -346,16 +383,21 @@ class Compaction:
         uncover_indices: bool = False,
         **commit: Unpack[CommitArguments],
     ) -> Dataset:
-        """Put what was rewritten in the place of the fragments before; some results, or all.
-        Indices follow, or are left for later where the plan had `defer_index_remap`.
+        """Replace fragments by the rewritten fragments of some or all results.
 
-        Cost: two commits; reading and writing the segments of indices that cover them.
+        Indices follow, or follow later if the plan had `defer_index_remap`.
+
+        Cost: two commits; reading and writing the segments of indices that cover the fragments.
 
         Args:
-            uncover_indices: an index that cannot be read loses these fragments; False: an error.
+            dataset: any version of the table.
+            results: results of tasks.
+            uncover_indices: an index that cannot be read loses these fragments; False: raise an
+                error.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
-            RetryableConflictError: others deleted or changed rows of these fragments. The files
+            RetryableConflictError: others deleted or changed rows of these fragments. The new files
                 stay: the other results can still be committed.
             CommitConflictError: a newer version rules the rewrite out.
             InvalidInputError: two results for one fragment.

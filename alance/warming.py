@@ -36,13 +36,15 @@ STARTED_S: Final = 5.0  # for the threads of the pool to meet
 async def warm_up(*, session: Session | None = None) -> None:
     """Import what takes, scans, searches, appends and changes need, and start the threads.
 
-    Without it the first filter waits a tenth of a second for the parser of SQL, the first append
-    as long for what writes. To be awaited when a service starts; sends no request, and opening
-    tables is still to be done. Work is done in threads: the loop stays free. A second call costs
-    next to nothing.
+    Without it the first filter waits a tenth of a second for the parser of SQL, and the first
+    append as long for the writers. Await it when a service starts, before or after the tables are
+    opened. The work is done in threads, so that the loop stays free. A second call takes almost no
+    time.
+
+    Cost: no request.
 
     Args:
-        session: whose threads are started; None: the loop's own.
+        session: session whose threads are started; None: the loop's own.
     """
     engine = (session or Session.of_loop()).engine
     await engine.pool.load(*VERBS, *FILTER, LOOK_UP, *SQL, *GRAMMAR, *ENGINE)

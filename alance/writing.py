@@ -71,12 +71,13 @@ async def write_dataset(
     max_retries: int = MAX_RETRIES,
     **place: Unpack[TableArguments],
 ) -> Dataset:
-    """Write rows as a new table, behind those of a table, or in their place.
-
-    Cost: a LIST and a GET to look for the table; the data, in multipart uploads; beside its last
-    object the transaction's file and a LIST; then the manifest, put if absent.
+    """Write rows as a new table, append them to a table, or replace its rows.
 
     An error or a cancellation leaves the table as it was, and removes the data files.
+
+    Cost: a LIST to look for the table, and a GET of its latest version if that is not cached; the
+    data, in multipart uploads; beside its last object the transaction's file and a LIST; then the
+    manifest, put if absent.
 
     Example:
 
@@ -93,41 +94,43 @@ async def write_dataset(
         uri: path or URI of the table; see `dataset`.
         mode: `create`: there must be no table; `append`: rows are cast to the table's schema,
             columns that they lack are null; `overwrite`: rows and schema are replaced, older
-            versions stay. The latter two create a table where there is none.
-        schema: of the rows, where iterables are empty or batches are to be cast.
-        max_rows_per_file: a file is cut there.
-        max_bytes_per_file: a file ends behind the batch that reaches it.
-        data_storage_version: "0.1", "2.0", "2.1" or "2.2" of new files; None: as the table
-            has, or 2.2. "2.3"
-            is unstable: it is written with a warning, and later releases may not read it.
+            versions stay. The latter two create a table if there is none.
+        schema: of the rows, for iterables that may be empty, or to cast the batches.
+        max_rows_per_file: rows after which a new file begins.
+        max_bytes_per_file: a file ends after the batch that reaches this size.
+        data_storage_version: "0.1", "2.0", "2.1" or "2.2" of new files; None: the version of the
+            table, or 2.2. "2.3" is unstable: it is written with a warning, and later releases may
+            not read it.
         stable_row_ids: of a new table: rows get ids that compaction and updates keep.
         v2_manifest_paths: of a new table: names by which one LIST finds the latest version.
         progress: called with a `Progress` after each batch; or an object with pylance's `begin` and
-            `complete`, told of each fragment (`types.FragmentWriteProgress`).
+            `complete`, which are called for each fragment (`types.FragmentWriteProgress`).
         blobs: how blobs of version 2 are written; see `BlobOptions`.
-        statistics: files of 2.1 and 2.2 say what their zones of rows hold, by which filters skip
-            them (docs/statistics.md); about 5 % of the time of writing.
-        auto_cleanup_options: of a new table: it cleans up after itself, all its writers do so
-            from then on: `{"interval": 20, "older_than_seconds": 86400}` and `retain_versions`.
-            The table's configuration has it, where it can be changed.
-        initial_bases: of a new table: folders elsewhere that may hold data files of it.
+        statistics: write statistics of zones of rows into files of 2.1 and 2.2, by which filters
+            skip zones (docs/statistics.md); costs about 5 % of the time of writing.
+        auto_cleanup_options: of a new table: all its writers clean up old versions from then on:
+            `{"interval": 20, "older_than_seconds": 86400}` and `retain_versions`. The options are
+            kept in the table's configuration, where they can be changed.
+        initial_bases: of a new table: folders elsewhere that may hold its data files.
         target_bases: names or paths of base paths of the table, to which new data files go in
-            turn; the table's own URI is its folder. None: there alone. See docs/bases.md.
+            turn; the table's own URI stands for its folder. None: only the table's folder. See
+            docs/bases.md.
         target_all_bases: new data files go to all base paths in turn; True: to the table's folder
-            first, False: not there.
-        manifest_store, commit_lock: what keeps the versions, where the store of objects cannot;
-            see `dataset`.
-        properties, message: noted in the transaction; a message of the commit.
-        max_retries: attempts of the commit after the first, where others were first.
+            first, False: not to the table's folder.
+        properties: recorded in the transaction.
+        message: a commit message, recorded in the transaction.
+        max_retries: attempts of the commit after the first, if others committed first.
+        place: `store`, `storage_options`, `session`, `manifest_store` and `commit_lock`, as for
+            `dataset`.
 
     Raises:
         AlreadyExistsError: there is a table, and the mode is `create`.
         InvalidInputError: data of another kind, or that does not fit the schema; a base path that
-            the table has not, or that is another table's folder.
+            the table lacks, or that is another table's folder.
         AccessError: a base path without credentials for it (docs/security.md).
         UnsupportedError: a type, file version or table feature that is not written.
         CommitConflictError: a concurrent commit rules this one out.
-        CommitStateUnknownError: whether the commit landed could not be found out.
+        CommitStateUnknownError: the store did not tell if the commit landed.
         StoreError: the store failed.
     """
     session = place.get("session") or Session.of_loop()
@@ -162,7 +165,7 @@ async def write_dataset(
 
 
 class FragmentArguments(StoreArguments, total=False):
-    """The arguments of `write_fragments` by keyword; all are those of `write_dataset`."""
+    """Keyword arguments of `write_fragments`; see `write_dataset`."""
 
     mode: Mode
     schema: pa.Schema | None
@@ -213,27 +216,31 @@ async def write_fragments(
 ) -> list[DataFragment] | Transaction:
     """Write rows to data files without a commit. Many writers can do so for one `commit`.
 
-    Cost: the data. By URI also a LIST and a GET first, to look for the table. Mode `overwrite`
-    looks for it only with `return_transaction`, or if files go to base paths that it has already.
+    Cost: the data. By URI first a LIST to look for the table, and a GET of its latest version if
+    that is not cached. Mode `overwrite` looks for the table only with `return_transaction`, or if
+    files go to base paths that it has already.
 
     Args:
+        data: as for `write_dataset`.
         dataset_or_uri: the table.
         return_transaction: return a transaction, for `commit` and `commit_batch`.
         mode: `append`: rows are cast to the table's schema and get its field ids; if there is no
             table, and in the other modes, rows keep their own schema. `create`: there must be no
             table.
+        schema, max_rows_per_file, max_bytes_per_file, data_storage_version: as for `write_dataset`.
+        progress, blobs, statistics, target_bases, target_all_bases: as for `write_dataset`.
         initial_bases: of a new table, with their ids; `operations.Overwrite` takes the same, as
             messages.
-        others: those of `write_dataset`.
+        place: `store`, `storage_options` and `session`, as for `dataset`; only by URI.
 
     Returns:
         Fragments for `operations.Append` or `operations.Overwrite`, protobuf messages; or the
         transaction with this operation. Both can be pickled. The rows are in no version until they
-        are committed. Cleanup removes files that never are.
+        are committed. Cleanup removes files that are never committed.
 
     Raises:
         AlreadyExistsError: there is a table, and the mode is `create`.
-        others: those of `write_dataset`, except those of its commit.
+        InvalidInputError, AccessError, UnsupportedError, StoreError: as from `write_dataset`.
     """
     options = WriteOptions.of(
         max_rows_per_file,
@@ -278,23 +285,29 @@ async def commit(
 ) -> Dataset:
     """Make an operation (see `alance.operations`) the next version of a table.
 
-    Cost: by dataset two rounds; by URI a LIST and a GET more.
+    Cost: a GET of the version that the operation was computed from, then two rounds; by URI
+    without `read_version` a LIST more. Versions that others committed since cost a GET each.
 
     Args:
+        dataset_or_uri: the table.
         operation: an operation, or a transaction such as `write_fragments` returns. A transaction
             that was committed is not committed again: its version is returned, while that exists.
         read_version: the version that the operation was computed from; None: that of the dataset,
             or the latest at the URI. A transaction has its own.
-        detached: a version outside of the table's history, under a random number.
-        commit_timeout: timedelta or seconds, greater than 0: the commit with all its attempts is
-            given up then, as by `asyncio.timeout`. None: no attempt is begun after a minute.
-        others: those of `write_dataset`.
+        detached: make a version outside of the table's history, under a random number.
+        commit_timeout: timedelta or seconds, greater than 0, after which the commit with all its
+            attempts is cancelled, as by `asyncio.timeout`. None: no attempt begins after a minute.
+        data_storage_version, stable_row_ids: of a new table; as for `write_dataset`.
+        properties, message, max_retries: as for `write_dataset`.
+        place: `store`, `storage_options`, `session`, `manifest_store` and `commit_lock`, as for
+            `dataset`; only by URI.
 
     Raises:
         NotFoundError: no such version.
-        InvalidInputError: the operation does not fit the version.
+        InvalidInputError: the operation does not fit the version, or an argument is out of its
+            range.
         CommitConflictError: a concurrent commit rules this one out.
-        CommitStateUnknownError: whether the commit landed could not be found out, within
+        CommitStateUnknownError: the store did not tell if the commit landed, within
             `commit_timeout` or at all.
         StoreError: the store failed; or `commit_timeout` is over, and no version was made.
     """
@@ -322,7 +335,7 @@ async def commit(
 
 
 class BulkCommitResult(TypedDict):
-    """The result of `commit_batch`.
+    """Result of `commit_batch`.
 
     Attributes:
         dataset: the new version.
@@ -344,19 +357,22 @@ async def commit_batch(
     max_retries: int = MAX_RETRIES,
     **place: Unpack[TableArguments],
 ) -> BulkCommitResult:
-    """Commit the appends of many writers as one version of a table, in the order given.
+    """Commit the appends of many writers as one version of a table, in the order of the argument.
 
-    Cost: a LIST and a GET, and two rounds.
+    Cost: a GET of the oldest version that a transaction was computed from, then two rounds.
+    Versions that others committed since cost a GET each.
 
     Args:
+        dataset_or_uri: the table.
         transactions: appends, such as `write_fragments` returns with `return_transaction`. They may
             be computed from any versions of the table.
-        others: those of `commit`.
+        detached, commit_timeout, properties, message, max_retries, place: as for `commit`.
 
     Raises:
-        InvalidInputError: no transactions, one that is not an append, or the same one twice.
+        InvalidInputError: no transactions, a transaction that is not an append, or the same one
+            twice.
         RetryableConflictError: a newer version already contains some of them.
-        others: those of `commit`.
+        NotFoundError, CommitConflictError, CommitStateUnknownError, StoreError: as from `commit`.
     """
     options = WriteOptions.of(
         MAX_ROWS_PER_FILE,

@@ -95,20 +95,21 @@ class Catalog:
 
     @property
     def uri(self) -> str:
-        """What it was connected to."""
+        """URI or path of the folder or server."""
         return self._backend.uri
 
     async def list_tables(
         self, namespace: TableName = (), *, include_declared: bool = True
     ) -> list[str]:
-        """The names of the tables of a namespace, in order; by default those of the root.
+        """Return the names of the tables of a namespace, in order.
 
-        Cost: of a folder one LIST for each thousand tables, and a scan of `__manifest` if there is
-        one; of a server a request a page.
+        Cost: in a folder a LIST to open `__manifest`, a scan of it if there is one, and for the
+        root one LIST per thousand tables; from a server a request per page.
 
         Args:
+            namespace: default: the root.
             include_declared: also names that another program has declared for tables that are not
-                written yet; without them a folder is asked by one LIST more for each table.
+                written yet. False costs one LIST more per table of a folder.
 
         Raises:
             NotFoundError: no such namespace.
@@ -117,7 +118,13 @@ class Catalog:
         return sorted(await self._backend.list_tables(names, include_declared=include_declared))
 
     async def list_namespaces(self, parent: TableName = ()) -> list[str]:
-        """The names of the namespaces in another, in order; by default those of the root.
+        """Return the names of the namespaces directly in another namespace, in order.
+
+        Cost: in a folder a LIST to open `__manifest`, and a scan of it if there is one; from a
+        server a request per page.
+
+        Args:
+            parent: default: the root.
 
         Raises:
             NotFoundError: no such namespace.
@@ -129,22 +136,33 @@ class Catalog:
     ) -> None:
         """Make a namespace.
 
+        Cost: in a folder a LIST and a GET to open `__manifest`, a scan of it, and an append to it;
+        from a server a request.
+
         Args:
-            properties: kept with it.
+            namespace: its name, after the names of the namespaces that it is in.
+            properties: texts by key, kept with the namespace.
 
         Raises:
-            AlreadyExistsError: it is there.
-            NotFoundError: the namespace that it is to be in is not there.
+            AlreadyExistsError: there is such a namespace.
+            NotFoundError: no such parent namespace.
+            InvalidInputError: a bad name, or the root.
         """
         names = _not_root(namespace)
         await self._backend.create_namespace(names, dict(properties or {}))
 
     async def drop_namespace(self, namespace: TableName) -> None:
-        """Remove a namespace that is empty.
+        """Remove an empty namespace.
+
+        Cost: in a folder a LIST and a GET to open `__manifest`, a scan of it, and a delete from it;
+        from a server a request.
+
+        Args:
+            namespace: its name, after the names of the namespaces that it is in.
 
         Raises:
-            NotFoundError: it is not there.
-            InvalidInputError: it has tables or namespaces.
+            NotFoundError: no such namespace.
+            InvalidInputError: the namespace has tables or namespaces, or is the root.
         """
         await self._backend.drop_namespace(_not_root(namespace))
 
@@ -158,19 +176,24 @@ class Catalog:
         stable_row_ids: bool = False,
         **commit: Unpack[CommitArguments],
     ) -> Dataset:
-        """Write rows as a new table, or to one that is there; see `alance.write_dataset`.
+        """Write rows as a new table, or to an existing one.
 
-        For its other arguments, `place` says where the table is.
+        For other arguments of `alance.write_dataset`, call it with the result of `place`.
+
+        Cost: as `place` and `alance.write_dataset`; in a namespace of a folder also an append to
+        `__manifest`.
 
         Args:
             table: its name.
-            data: anything that `write_dataset` takes.
+            data: anything that `write_dataset` accepts.
             mode: `create`: there must be no table of that name; `overwrite` replaces its rows and
-                schema, `append` adds rows; both make the table where there is none.
+                schema, `append` adds rows; both make the table if there is none.
+            schema, stable_row_ids: as for `write_dataset`.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
-            AlreadyExistsError: there is one, and the mode is `create`.
-            NotFoundError: the namespace is not there.
+            AlreadyExistsError: there is such a table, and the mode is `create`.
+            NotFoundError: no such namespace.
             InvalidInputError: a bad name, mode or data.
         """
         names = table_names(table)
@@ -212,16 +235,17 @@ class Catalog:
             _log.warning("%s, is not undone: %s", what, error)
 
     async def open_table(self, table: TableName, *, version: int | str | None = None) -> Dataset:
-        """Open a table at its latest version, or the one asked for.
+        """Open a table at its latest version, or at a requested version.
 
-        Cost: that of `place`, and of `alance.dataset`.
+        Cost: as `place` and `alance.dataset`.
 
         Args:
-            version: a number or a tag.
+            table: its name.
+            version: a number or a tag; None: the latest.
 
         Raises:
-            TableNotFoundError: there is no table of that name.
-            VersionNotFoundError: it has no such version or tag.
+            TableNotFoundError: no table of that name.
+            VersionNotFoundError: no such version or tag.
         """
         place = await self.place(table)
         return await dataset(
@@ -232,7 +256,17 @@ class Catalog:
         )
 
     async def table_exists(self, table: TableName) -> bool:
-        """Whether there is a table of that name."""
+        """Return True if there is a table of that name.
+
+        Cost: as `place`.
+
+        Args:
+            table: its name.
+
+        Raises:
+            InvalidInputError: a bad name.
+            StoreError: the store failed.
+        """
         try:
             await self.place(table)
         except NotFoundError:
@@ -240,33 +274,52 @@ class Catalog:
         return True
 
     async def place(self, table: TableName) -> Place:
-        """Where a table is: its `uri` and `storage_options`, for calls that this class has not.
+        """Return the `uri` and the `storage_options` of a table, for calls that this class lacks.
 
-        Cost: of a folder a LIST to open `__manifest`, a scan of it if there is one, and a LIST for
-        a table of the root; of a server a request.
+        Cost: in a folder a LIST to open `__manifest`, a scan of it if there is one, and a LIST for
+        a table of the root; from a server a request.
+
+        Args:
+            table: its name.
 
         Raises:
-            TableNotFoundError: there is no table of that name.
+            TableNotFoundError: no table of that name.
+            InvalidInputError: a bad name.
         """
         return await self._backend.find(table_names(table))
 
     async def rename_table(self, table: TableName, new: TableName) -> None:
-        """Give a table another name, or move it to another namespace.
+        """Rename a table, or move it to another namespace.
 
-        Of a folder, tables of the root are moved with their data, which on stores other than local
-        disks is copied; see `alance.distributed.move_table`. All others stay where they are.
+        Tables of the root of a folder are moved with their data, which is copied on stores other
+        than local disks; see `alance.distributed.move_table`. The data of other tables stays.
+
+        Cost: as `place`, twice, and an update of `__manifest`, or a move of the data; from a server
+        a request.
+
+        Args:
+            table: its name.
+            new: its new name.
 
         Raises:
-            TableNotFoundError: it is not there.
-            AlreadyExistsError: the new name is taken.
+            TableNotFoundError: no table of that name.
+            AlreadyExistsError: the new name is in use.
+            InvalidInputError: a bad name.
         """
         await self._backend.rename(table_names(table), table_names(new))
 
     async def drop_table(self, table: TableName) -> None:
         """Delete a table with all its versions.
 
+        Cost: as `place` and `alance.drop`; in a namespace of a folder also a delete from
+        `__manifest`; from a server a request.
+
+        Args:
+            table: its name.
+
         Raises:
-            TableNotFoundError: it is not there.
+            TableNotFoundError: no table of that name.
+            InvalidInputError: a bad name, or tags record shallow clones that read its files.
         """
         await self._backend.drop(table_names(table))
 

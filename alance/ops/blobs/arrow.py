@@ -57,12 +57,24 @@ class Blob:
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Blob:
-        """A blob of these bytes."""
+        """Return a blob of bytes.
+
+        Args:
+            data: copied.
+        """
         return cls(bytes(data))
 
     @classmethod
     def from_uri(cls, uri: str, position: int | None = None, size: int | None = None) -> Blob:
-        """A blob that an object is, or a part of it."""
+        """Return a blob that is an object, or a part of an object.
+
+        Args:
+            uri: of the object.
+            position, size: of the part, in bytes; None: the whole object.
+
+        Raises:
+            InvalidInputError: an empty URI, or only one of `position` and `size`.
+        """
         return cls(uri=uri, position=position, size=size)
 
     @classmethod
@@ -72,13 +84,13 @@ class Blob:
 
 
 def blob_array(values: Iterable[Blob | bytes | bytearray | memoryview | str | None]) -> pa.Array:
-    """Values of a blob column, of the type of `blob_field`.
+    """Return values of a blob column as an Arrow array of the type of `blob_field`.
 
     Args:
         values: bytes; URIs as text; `Blob`s; None for nulls.
 
     Raises:
-        InvalidInputError: anything else.
+        InvalidInputError: other values.
     """
     return pa.array([_logical(value) for value in values], LOGICAL)
 
@@ -149,15 +161,17 @@ def blob_field(
     dedicated_size_threshold: int | None = None,
     pack_file_size_threshold: int | None = None,
 ) -> pa.Field:
-    """The field of a blob column, for schemas of new tables.
+    """Return the field of a blob column, for schemas of new tables.
 
     Its rows are binary values, or structs of `data` or `uri` (with `position` and `size` of a part
     of that object), as `blob_array` and `lance.blob_array` make them.
 
     Args:
-        inline_size_threshold: larger ones do not go to the data file; 64 KiB.
-        dedicated_size_threshold: larger ones have an object of their own; 4 MiB.
-        pack_file_size_threshold: bytes that an object of several blobs grows to; 1 GiB.
+        name: of the column.
+        nullable: False forbids nulls.
+        inline_size_threshold: largest blob in bytes that goes into the data file; None: 64 KiB.
+        dedicated_size_threshold: largest blob in bytes that shares an object; None: 4 MiB.
+        pack_file_size_threshold: bytes that an object of several blobs grows to; None: 1 GiB.
     """
     limits = {
         INLINE_KEY: inline_size_threshold,

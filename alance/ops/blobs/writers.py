@@ -144,20 +144,30 @@ class PackedBlobWriter(_BlobWriter):
         return self._field
 
     async def write_blob(self, data: bytes) -> None:
-        """Append one blob. Waits while too many bytes are under way.
+        """Append a blob. Waits while too many bytes are under way.
+
+        Cost: no request below 8 MiB; of a larger object a request per part, as they fill.
+
+        Args:
+            data: bytes of the blob.
 
         Raises:
-            InvalidInputError: no bytes, or the object is finished.
+            InvalidInputError: something else than bytes, or the object is finished.
             StoreError: the store failed.
         """
         start = await self._append(data)
         self._sizes.append(np.array([self._upload.num_bytes - start], np.int64))
 
     async def write_blobs(self, payloads: pa.Array | pa.ChunkedArray) -> None:
-        """Append many blobs: binary values of any type; nulls become null rows.
+        """Append many blobs.
+
+        Cost: as `write_blob`.
+
+        Args:
+            payloads: binary values of any type; nulls become null rows.
 
         Raises:
-            InvalidInputError: no binary values, or the object is finished.
+            InvalidInputError: other values, or the object is finished.
             StoreError: the store failed.
         """
         chunks = payloads.chunks if isinstance(payloads, pa.ChunkedArray) else [payloads]
@@ -172,10 +182,12 @@ class PackedBlobWriter(_BlobWriter):
             self._sizes.append(sizes)
 
     async def finish(self) -> list[BlobDescriptor]:
-        """Make the object visible; gives where each blob is, in the order of the calls.
+        """Make the object visible, and return the place of each blob, in the order of the calls.
+
+        Cost: one PUT; for a large object its last part, and a request to complete the upload.
 
         Raises:
-            InvalidInputError: it is finished already.
+            InvalidInputError: the object is finished already.
             StoreError: the store failed; there is no object.
         """
         starts, sizes = await self._end()
@@ -185,7 +197,17 @@ class PackedBlobWriter(_BlobWriter):
         ]
 
     async def finish_array(self, field_name: str) -> pa.StructArray:
-        """As `finish`, as an array of descriptions for a `FileWriter`; `field` is its field."""
+        """Make the object visible, and return an array of descriptions for a `FileWriter`.
+
+        Cost: as `finish`.
+
+        Args:
+            field_name: name of the field of the array, which `field` then has.
+
+        Raises:
+            InvalidInputError: the object is finished already.
+            StoreError: the store failed; there is no object.
+        """
         starts, sizes = await self._end()
         self._field = _field(field_name)
         return _packed(self._blob_id, starts, sizes)
@@ -205,19 +227,26 @@ class DedicatedBlobWriter(_BlobWriter):
     """
 
     async def write(self, data: bytes) -> None:
-        """Append bytes of the blob. Waits while too many are under way.
+        """Append bytes of the blob. Waits while too many bytes are under way.
+
+        Cost: no request below 8 MiB; of a larger object a request per part, as they fill.
+
+        Args:
+            data: the next bytes.
 
         Raises:
-            InvalidInputError: no bytes, or the object is finished.
+            InvalidInputError: something else than bytes, or the object is finished.
             StoreError: the store failed.
         """
         await self._append(data)
 
     async def finish(self) -> BlobDescriptor:
-        """Make the object visible; gives where the blob is.
+        """Make the object visible, and return the place of the blob.
+
+        Cost: one PUT; for a large object its last part, and a request to complete the upload.
 
         Raises:
-            InvalidInputError: it is finished already.
+            InvalidInputError: the object is finished already.
             StoreError: the store failed; there is no object.
         """
         size = await self._upload.finish()

@@ -85,7 +85,11 @@ class BlobFile:
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move the position: from the start, the current position (1) or the end (2).
+        """Move the position, and return it.
+
+        Args:
+            offset: in bytes.
+            whence: 0: from the start; 1: from the current position; 2: from the end.
 
         Raises:
             InvalidInputError: a position before the start, or another `whence`.
@@ -100,13 +104,18 @@ class BlobFile:
         return self._position
 
     async def read(self, num_bytes: int = -1) -> bytes:
-        """The next bytes, up to `num_bytes` or (negative) to the end.
+        """Read the next bytes.
 
-        Cost: one request, or none where they have been read ahead. The position moves at once:
-        reads that are under way together give parts that follow each other.
+        The position moves at once: concurrent reads give parts that follow each other.
+
+        Cost: one request, or none for bytes that were read ahead.
+
+        Args:
+            num_bytes: number of bytes at most; negative: to the end.
 
         Raises:
             InvalidInputError: the file is closed.
+            StoreError: the store failed.
         """
         _check_integer("num_bytes", num_bytes)
         start = self._position
@@ -121,23 +130,43 @@ class BlobFile:
             raise
 
     async def readall(self) -> bytes:
-        """The rest of the blob."""
+        """Read the rest of the blob.
+
+        Cost: as `read`.
+
+        Raises:
+            InvalidInputError: the file is closed.
+            StoreError: the store failed.
+        """
         return await self.read(-1)
 
     async def read_range(self, offset: int, length: int) -> bytes:
-        """Bytes from `offset` on, wherever the position is. Cost: one request.
+        """Read a part of the blob; the position stays.
+
+        Cost: one request.
+
+        Args:
+            offset: of the first byte.
+            length: number of bytes.
 
         Raises:
-            InvalidInputError: bytes that the blob has not.
+            InvalidInputError: a part beyond the end, or the file is closed.
+            StoreError: the store failed.
         """
         (content,) = await self.read_ranges([(offset, length)])
         return content
 
     async def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Several parts, each by offset and length; near ones share a request.
+        """Read several parts of the blob; the position stays.
+
+        Cost: one round; parts near each other share a request.
+
+        Args:
+            ranges: pairs of offset and length in bytes.
 
         Raises:
-            InvalidInputError: bytes that the blob has not.
+            InvalidInputError: a part beyond the end, or the file is closed.
+            StoreError: the store failed.
         """
         self._check_open()
         _check_requests(ranges, "(offset, length)", least=-math.inf)
@@ -151,10 +180,16 @@ class BlobFile:
 
     @outermost
     async def chunks(self, num_bytes: int = CHUNK_BYTES) -> AsyncIterator[bytes]:
-        """The rest in pieces of so many bytes; the next one is read meanwhile.
+        """Stream the rest of the blob in pieces; the next piece is read ahead.
+
+        Cost: one request per piece.
+
+        Args:
+            num_bytes: of a piece.
 
         Raises:
-            InvalidInputError: a piece without bytes, or the file is closed.
+            InvalidInputError: pieces of no bytes, or the file is closed.
+            StoreError: the store failed.
         """
         check_count("num_bytes", num_bytes)
         ahead = asyncio.ensure_future(self.read(num_bytes))
@@ -171,7 +206,10 @@ class BlobFile:
         return self.chunks()
 
     async def close(self) -> None:
-        """Refuse further reads; nothing is held."""
+        """Refuse further reads, and free the bytes that were read ahead.
+
+        Cost: no request.
+        """
         self._closed = True
         self._ahead = (0, memoryview(b""))
 

@@ -63,9 +63,11 @@ class DatasetDelta:
         return self._end
 
     async def list_transactions(self) -> list[Transaction | None]:
-        """The transactions of the versions in the range, oldest first; None where none was kept.
+        """Return the transactions of the versions in the range, oldest first, with None for each
+        version without a transaction on record.
 
-        Cost: all manifests at once; where they do not hold the transactions, these at once.
+        Cost: a GET for each version's manifest, 64 at once; a GET more for a transaction that its
+        manifest does not hold.
 
         Raises:
             NotFoundError: a version of the range has been cleaned up.
@@ -83,15 +85,19 @@ class DatasetDelta:
         batch_readahead: int | None = None,
         io_buffer_bytes: int | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Rows that were inserted in the range and are in the dataset in hand, as it has them.
+        """Stream the rows that were inserted in the range and still exist, with the values of this
+        dataset.
+
+        Cost: a scan of the fragments that have such rows.
 
         Args:
             columns: names; None: all. `_rowid`, `_row_created_at_version` and
-                `_row_last_updated_at_version` come behind them.
-            others: see `ScanOptions`.
+                `_row_last_updated_at_version` follow them.
+            batch_size, scan_in_order, batch_readahead, io_buffer_bytes: see `ScanOptions`.
 
         Raises:
             UnsupportedError: the table has no stable row ids, and so no row lineage.
+            InvalidInputError: an unknown column, or an option out of its range.
         """
         options = ScanOptions(
             batch_size=batch_size,
@@ -110,15 +116,20 @@ class DatasetDelta:
         batch_readahead: int | None = None,
         io_buffer_bytes: int | None = None,
     ) -> AsyncIterator[pa.RecordBatch]:
-        """Rows of before the range whose last change lies in it, as the dataset in hand has them.
+        """Stream the rows from before the range whose last change lies in the range, with the
+        values of this dataset.
 
-        A row that was changed again after the range is not among them: open `end_version`.
+        Rows that were changed again after the range are left out: use the dataset of `end_version`.
+
+        Cost: a scan of the fragments that have such rows.
 
         Args:
             columns: names; None: all. `_rowid`, `_row_created_at_version` and
-                `_row_last_updated_at_version` come behind them.
+                `_row_last_updated_at_version` follow them.
+            batch_size, scan_in_order, batch_readahead, io_buffer_bytes: see `ScanOptions`.
 
         Raises:
+            InvalidInputError: an unknown column, or an option out of its range.
             UnsupportedError: the table has no stable row ids, and so no row lineage.
         """
         options = ScanOptions(
@@ -132,12 +143,11 @@ class DatasetDelta:
 
     @outermost
     async def get_deleted_row_ids(self) -> AsyncIterator[pa.RecordBatch]:
-        """The row ids (column `_rowid`, ascending) of rows that were deleted in the range.
+        """Stream the row ids (column `_rowid`, ascending) of rows that were deleted in the range:
+        rows of `begin_version` that `end_version` lacks.
 
-        Those that the version at its begin has and that at its end has not. Memory: 8 bytes for
-        each row of the fragments in which the two versions differ.
-
-        Cost: a GET for each of the two versions that is not in hand, and deletion vectors.
+        Cost: a GET for each of the two versions that is not this dataset's, and deletion files.
+        Memory: 8 bytes for each row of the fragments in which the two versions differ.
 
         Raises:
             UnsupportedError: a version has no stable row ids.

@@ -38,43 +38,61 @@ class _Refs:
 
 
 class Tags(_Refs):
-    """The tags of a dataset, all of its branches'. Nothing is kept: each call asks the store."""
+    """Tags of a dataset and all of its branches. Nothing is cached: each call asks the store."""
 
     __slots__ = ()
 
     async def list(self) -> dict[str, TagContents]:
-        """All tags by name, sorted. Cost: one LIST, and all tags at once.
+        """Return all tags by name, sorted.
+
+        Cost: one LIST, and a GET for each tag, at once.
 
         Raises:
-            CorruptFileError: a tag's JSON.
+            CorruptFileError: a tag's JSON contradicts the format.
         """
         return await refs.list_tags(self._snapshot.engine, self._snapshot.table)
 
     async def list_ordered(
         self, order: Literal["asc", "desc"] = "desc"
     ) -> Sequence[tuple[str, TagContents]]:
-        """All tags with their names, by version; those of one version by name.
+        """Return all tags with their names, ordered by version, then name.
+
+        Cost: as `list`.
+
+        Args:
+            order: of the versions; tags of the same version are always in ascending order of names.
 
         Raises:
-            InvalidInputError: no such order.
+            InvalidInputError: another `order`.
+            CorruptFileError: a tag's JSON contradicts the format.
         """
         return _ordered(await self.list(), lambda tag: tag.version, order)
 
     async def get(self, name: str) -> TagContents:
-        """A tag. Cost: one GET.
+        """Return a tag.
+
+        Cost: one GET.
+
+        Args:
+            name: of the tag.
 
         Raises:
             NotFoundError: no such tag.
-            CorruptFileError: its JSON.
+            CorruptFileError: its JSON contradicts the format.
         """
         return await refs.load_tag(self._snapshot.engine, self._snapshot.table, name)
 
     async def get_version(self, name: str) -> int:
-        """The number of the version that a tag names. Cost: one GET.
+        """Return the number of the version that a tag names.
+
+        Cost: one GET.
+
+        Args:
+            name: of the tag.
 
         Raises:
             NotFoundError: no such tag.
-            CorruptFileError: its JSON.
+            CorruptFileError: its JSON contradicts the format.
         """
         return (await self.get(name)).version
 
@@ -85,9 +103,10 @@ class Tags(_Refs):
         *,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """Name a version; cleanup keeps it as long as the tag is there.
+        """Name a version. Cleanup keeps the version as long as the tag exists.
 
-        Cost: a HEAD of the manifest and a PUT; for a reference by tag or branch a GET more.
+        Cost: a HEAD of the manifest and a PUT; for a reference by tag or branch a GET more, for the
+        latest version of a branch also a LIST.
 
         Example:
 
@@ -98,43 +117,62 @@ class Tags(_Refs):
 
         Args:
             name: letters, digits, `.`, `-` and `_`.
-            reference: a number on the branch of this dataset, a tag, or a branch (None: main)
-                and a number (None: the latest); None: the version of this dataset.
+            reference: a number on this branch, a tag, or a pair of branch (None: main) and number
+                (None: the latest); None: this version.
+            metadata: texts by key, kept with the tag.
 
         Raises:
             AlreadyExistsError: there is such a tag; `update` moves it.
             NotFoundError: no such version, tag or branch.
-            InvalidInputError: no tag can have this name.
+            InvalidInputError: not a valid name for a tag, or metadata that is not text.
         """
         await self._load()
         await refs_write.create_tag(self._snapshot, name, reference, metadata)
 
     async def update(self, name: str, reference: Reference | None = None) -> None:
-        """Make a tag name another version.
+        """Move a tag to another version. Of two concurrent calls the later one wins.
 
-        Of two that do it at once the later one wins. Cost: a HEAD, a GET and a PUT; for a reference
-        by tag or branch a GET more.
+        Cost: a GET, a HEAD and a PUT; for a reference by tag or branch a GET more, for the latest
+        version of a branch also a LIST.
+
+        Args:
+            name: of the tag.
+            reference: as for `create`.
 
         Raises:
             NotFoundError: no such tag, or no such version.
+            InvalidInputError: not a valid name for a tag, or a reference of another form.
         """
         await self._load()
         await refs_write.update_tag(self._snapshot, name, reference)
 
     async def delete(self, name: str) -> None:
-        """Delete a tag; its version stays until a cleanup. Cost: a GET and a DELETE.
+        """Delete a tag. Its version stays until a cleanup.
+
+        Cost: a GET and a DELETE.
+
+        Args:
+            name: of the tag.
 
         Raises:
             NotFoundError: no such tag.
+            InvalidInputError: not a valid name for a tag.
         """
         await self._load()
         await refs_write.delete_tag(self._snapshot, name)
 
     async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
-        """Replace all metadata of a tag. Cost: a GET and a PUT.
+        """Replace all metadata of a tag.
+
+        Cost: a GET and a PUT.
+
+        Args:
+            name: of the tag.
+            metadata: texts by key.
 
         Raises:
             NotFoundError: no such tag.
+            InvalidInputError: metadata that is not text, or not a valid name for a tag.
         """
         await self._load()
         location = self._snapshot.table.tag(check_tag_name(name))
@@ -142,7 +180,7 @@ class Tags(_Refs):
 
 
 class Branches(_Refs):
-    """The branches of a dataset. Nothing is kept: each call asks the store.
+    """Branches of a dataset. Nothing is cached: each call asks the store.
 
     To open one, use `Dataset.checkout_branch`.
     """
@@ -150,29 +188,43 @@ class Branches(_Refs):
     __slots__ = ()
 
     async def list(self) -> dict[str, BranchContents]:
-        """All branches but main by name, sorted. Cost: one LIST, and all their records at once.
+        """Return all branches except main by name, sorted.
+
+        Cost: one LIST, and a GET for each branch, at once.
 
         Raises:
-            CorruptFileError: a branch's JSON.
+            CorruptFileError: a branch's JSON contradicts the format.
         """
         return await refs.list_branches(self._snapshot.engine, self._snapshot.table)
 
     async def list_ordered(
         self, order: Literal["asc", "desc"] = "desc"
     ) -> Sequence[tuple[str, BranchContents]]:
-        """All branches but main with their names, by the version that they begin with, then name.
+        """Return all branches except main with their names, by first version, then name.
+
+        Cost: as `list`.
+
+        Args:
+            order: of the versions; branches of the same version are always in ascending order of
+                names.
 
         Raises:
-            InvalidInputError: no such order.
+            InvalidInputError: another `order`.
+            CorruptFileError: a branch's JSON contradicts the format.
         """
         return _ordered(await self.list(), lambda branch: branch.parent_version, order)
 
     async def get(self, name: str) -> BranchContents | None:
-        """A branch; None for main. Cost: one GET.
+        """Return a branch. Returns None for `main`, which has no record.
+
+        Cost: one GET; none for `main`.
+
+        Args:
+            name: of the branch.
 
         Raises:
             NotFoundError: no such branch.
-            CorruptFileError: its JSON.
+            CorruptFileError: its JSON contradicts the format.
         """
         return await refs.load_branch(self._snapshot.engine, self._snapshot.table, name)
 
@@ -183,22 +235,25 @@ class Branches(_Refs):
         *,
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a branch of a version, which becomes its first one under the same number.
+        """Make a branch of a version, which becomes its first version under the same number.
 
-        No data is copied. `Dataset.create_branch` does the same and opens it.
+        No data is copied. A cancelled call still makes the branch. `Dataset.create_branch` does the
+        same and opens the branch.
 
         Cost: a HEAD and a GET of the manifest; PUTs of the branch's record, of the transaction
-        and of the manifest, and a LIST. A cancelled call still makes the branch.
+        and of the manifest, and a LIST.
 
         Args:
             name: letters, digits, `.`, `-` and `_`, in segments between `/`.
-            reference: a number on the branch of this dataset, a tag, or a branch (None: main)
-                and a number (None: the latest); None: the version of this dataset.
+            reference: a number on this branch, a tag, or a pair of branch (None: main) and number
+                (None: the latest); None: this version.
+            metadata: texts by key, kept with the branch.
 
         Raises:
             AlreadyExistsError: there is such a branch, or its folder has versions.
             NotFoundError: no such version, tag or branch.
-            InvalidInputError: no branch can have this name; a detached version.
+            InvalidInputError: not a valid name for a branch; a detached version; metadata that is
+                not text.
         """
         await self._load()
         await refs_write.create_branch(self._snapshot, name, reference, CommitOptions(), metadata)
@@ -209,20 +264,29 @@ class Branches(_Refs):
         Cost: LISTs and GETs of all branches and tags, a LIST of the branch's folder, DELETEs.
 
         Args:
-            force: also what is left of a branch that has no record.
+            name: of the branch.
+            force: also delete the files of a branch that has no record.
 
         Raises:
             NotFoundError: no such branch.
-            InvalidInputError: other branches were made from it, or tags name it.
+            InvalidInputError: the main branch; a branch that other branches were made from, or that
+                tags name.
         """
         await self._load()
         await refs_write.delete_branch(self._snapshot, name, force=force)
 
     async def replace_metadata(self, name: str, metadata: Mapping[str, str]) -> None:
-        """Replace all metadata of a branch. Cost: a GET and a PUT.
+        """Replace all metadata of a branch.
+
+        Cost: a GET and a PUT.
+
+        Args:
+            name: of the branch.
+            metadata: texts by key.
 
         Raises:
             NotFoundError: no such branch.
+            InvalidInputError: metadata that is not text, or not a valid name for a branch.
         """
         await self._load()
         location = self._snapshot.table.branch_record(check_branch_name(name))

@@ -78,8 +78,8 @@ class CompactionTask:
     async def execute(self, dataset: Dataset) -> RewriteResult:
         """Write the rows of the fragments to new files.
 
-        Cost: a scan of the fragments, and writing their rows; one GET where the dataset
-        is at another version. Memory: what is read ahead, and what fills the next pages.
+        Cost: a scan of the fragments, and writing their rows; one GET if the dataset is at another
+        version. Memory: the batches read ahead, and the rows of the next pages.
 
         Args:
             dataset: any version of the table that the plan is of.
@@ -105,7 +105,7 @@ class CompactionPlan:
     warnings: tuple[str, ...] = ()
 
     def num_tasks(self) -> int:
-        """How many tasks there are."""
+        """Return the number of tasks."""
         return len(self.tasks)
 
 

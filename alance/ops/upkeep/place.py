@@ -30,23 +30,24 @@ RENAMED_AT_ONCE: Final = 16
 async def drop(
     uri: str | os.PathLike[str], *, ignore_missing: bool = False, **place: Unpack[TableArguments]
 ) -> None:
-    """Delete a table: all versions, branches and tags, and whatever else is in its folder.
+    """Delete a table: all versions, branches and tags, and everything else in its folder.
 
-    Its manifests go last, so that a call that was interrupted can be made again. Who reads or
-    writes the table meanwhile meets objects that are gone; clones of it lose their data.
+    Its manifests are deleted last, so that an interrupted call can be made again. Concurrent
+    readers and writers of the table fail, and its clones lose their data.
 
-    Cost: a LIST and a GET for the latest version; the LIST of the folder and DELETEs, 1000
-    objects each.
+    Cost: a LIST and a GET for the latest version; LISTs and GETs of tags and branches; the LIST of
+    the folder and DELETEs of 1000 objects each.
 
     Args:
         uri: path or URI of the table.
-        ignore_missing: it is no error where nothing is there.
-        manifest_store: what keeps the versions, where the store cannot; it forgets them.
+        ignore_missing: do not raise an error if nothing is there.
+        place: `store`, `storage_options`, `session`, `manifest_store` and `commit_lock`, as for
+            `dataset`; a `manifest_store` forgets the versions.
 
     Raises:
         NotFoundError: nothing is there.
-        InvalidInputError: it is no table, it is the folder of a branch, or tags note shallow clones
-            that read its files: nothing is deleted.
+        InvalidInputError: objects but no table, a whole store, the folder of a branch, or tags that
+            record shallow clones that read its files. Nothing is deleted.
         UnsupportedError: the manifest store cannot forget.
     """
     session, table = table_at(uri, **place)
@@ -159,11 +160,11 @@ async def migrate_manifest_paths_v2(engine: Engine, table: Table) -> None:
 
 
 async def check_store(uri: str | os.PathLike[str], **place: Unpack[StoreArguments]) -> StoreReport:
-    """Try on a store what reading, writing and committing need of it.
+    """Test a store for everything that reading, writing and committing need.
 
-    For servers that speak a cloud's protocol, before tables are entrusted to one: some overwrite
-    where they were asked to create, so that of two concurrent commits one is lost. Commits to S3
-    find that out by themselves, and refuse; this tells all that is wrong, in one go. It needs the
+    Use it for servers that imitate a cloud's protocol, before they hold tables: some overwrite an
+    object that they should only create, so that one of two concurrent commits is lost. Commits to
+    S3 detect that by themselves, and refuse; this call reports all faults at once. It needs the
     rights to read, list, write and delete.
 
     Cost: about 100 requests and, twice, an upload of 8 MiB. All objects are in one folder with a
@@ -171,6 +172,7 @@ async def check_store(uri: str | os.PathLike[str], **place: Unpack[StoreArgument
 
     Args:
         uri: a path or URI of a folder, with or without a table in it.
+        place: `store`, `storage_options` and `session`, as for `dataset`.
 
     Returns:
         A report: `print` it, or look at `failures` and `is_fit_for("commits")`.

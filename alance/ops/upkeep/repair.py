@@ -88,32 +88,34 @@ async def repair(
     restore: bool = False,
     **place: Unpack[StoreArguments],
 ) -> RepairReport:
-    """Mend the latest version of a table in a new one, without losing a row.
+    """Mend the latest version of a table in a new version, without losing a row.
 
-    Mended are: counts of rows, deleted rows and bytes that contradict the files; fragments of one
-    id; highest ids that are too low; index segments that cover the same fragments, fragments or
-    fields that are not there, or have lost their files: these are left out, and their rows are
-    read by scans until the index is made anew. A latest manifest that cannot be read is passed
-    over: the last one that can be read becomes the newest version. What is deleted stays deleted,
-    and no object is removed: cleanup refuses a table with an unreadable manifest until somebody
-    moves that file away.
+    Mended are: counts of rows, deleted rows and bytes that contradict the files; fragments of the
+    same id; highest ids that are too low; index segments that cover the same fragments, that cover
+    missing fragments or fields, or that have lost their files. Such segments are left out, and
+    their rows are scanned until the index is built again. An unreadable latest manifest is
+    skipped: the last readable version becomes the newest. Deleted rows stay deleted, and no object
+    is removed: cleanup refuses a table with an unreadable manifest until somebody moves that file
+    away.
 
-    Not mended are data files and deletion files that are gone or damaged, and row ids that two
-    rows have. `left` tells them, and `good_version` an older version that is whole.
+    Not mended are missing or damaged data files and deletion files, and row ids of two rows. The
+    report has them as `left`, and an older version without such findings as `good_version`.
 
-    Cost: that of `validate`, twice; of the older versions that are looked at as well.
+    Cost: as `validate`, twice, and once per older version that is looked at.
 
     Args:
         uri: path or URI of the table, or of a branch.
-        dry_run: only say what would be done.
-        restore: where something is left: go back to `good_version`. Rows that were written since
-            are then only in the versions between.
+        dry_run: only report.
+        restore: if findings are left, go back to `good_version`. Rows that were written since are
+            then only in the versions between.
+        place: `store`, `storage_options` and `session`, as for `dataset`.
 
     Raises:
         TableNotFoundError: no table is there.
         CorruptFileError: no version can be read.
-        UnsupportedError: the latest version needs what this alance does not know.
-        RetryableConflictError: somebody has committed meanwhile; call again.
+        UnsupportedError: the latest version uses a feature that this release of alance does not
+            know.
+        RetryableConflictError: others have committed meanwhile; call again.
         StoreError: the store failed.
     """
     session, table = table_at(uri, **place)

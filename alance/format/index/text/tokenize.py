@@ -27,16 +27,17 @@ class Token(NamedTuple):
 
 
 def tokenize(text: str, **options: Unpack[TokenArguments]) -> Sequence[Token]:
-    """The tokens of a text or query, as `create_index(..., "INVERTED", **options)` makes them.
+    """Return the tokens of a text or query, as `create_index(..., "INVERTED", **options)` would.
 
-    Cost: some microseconds; no table and no request.
+    Cost: no request; some microseconds.
 
     Args:
+        text: the text or query.
         options: see `alance.types.TokenArguments`.
 
     Raises:
         TypeError: an unknown option.
-        InvalidInputError: no text, or a value that makes no sense.
+        InvalidInputError: something else than text, or an option out of its range.
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"text={text!r}: expected a text")
