@@ -24,8 +24,8 @@ class AggregateCall:
     """An aggregate of one expression.
 
     Attributes:
-        text: as the caller wrote it.
-        argument: the SQL text of what is aggregated; None: rows, as in `count(*)`.
+        text: the call as the caller wrote it, without parentheses around it.
+        argument: SQL text of the aggregated expression; None in `count(*)`, which counts rows.
     """
 
     text: str
@@ -34,12 +34,11 @@ class AggregateCall:
 
 
 def parse_aggregate(text: str) -> AggregateCall:
-    """An aggregate from SQL text.
+    """Parse the SQL text of an aggregate. Names of columns in the expression are not checked.
 
     Raises:
-        InvalidInputError: no call of an aggregate of one expression; what the expression names
-            is not looked at.
-        UnsupportedError: `count(distinct x)`, or an aggregate that is not computed here.
+        InvalidInputError: the text is not the call of a function of one expression.
+        UnsupportedError: `count(distinct x)`, or a function that is not in `AGGREGATORS`.
     """
     from alance.expr.lexical import Source
 

@@ -1,4 +1,4 @@
-"""Numbers: + - * / %, signs, and the mathematical functions; decimals by DataFusion's precision."""
+"""Arithmetic (+ - * / %), signs and mathematical functions; decimal types as in DataFusion."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 MAX_NARROW: Final = 38  # digits of a decimal128
-MAX_WIDE: Final = 76  # digits of a decimal256, in which all is computed that may not fit
-EXTRA_DIGITS: Final = 4  # behind the point, that a division adds
-MAX_DIGITS: Final = 400  # an integer literal longer than this is infinite as a float, too
-FACTORIALS: Final = np.array([math.factorial(n) for n in range(21)], np.int64)  # in 64 bits
+MAX_WIDE: Final = 76  # digits of a decimal256, the type of intermediate results
+EXTRA_DIGITS: Final = 4  # digits behind the point that a division adds
+MAX_DIGITS: Final = 400  # an integer literal with more digits is infinite as a float, too
+FACTORIALS: Final = np.array([math.factorial(n) for n in range(21)], np.int64)  # all that fit
 
 
 def number_literal(digits: str) -> Literal:
-    """A number as written: int64, uint64 or float64, the first that holds it.
+    """Return the literal of a written number, in the first of int64, uint64 and float64 that fits.
 
     Raises:
-        Problem: no number.
+        Problem: the text is not a number.
     """
     plain = digits.lstrip("-")
     if plain.isdigit() and len(plain) <= MAX_DIGITS:
@@ -48,10 +48,10 @@ def number_literal(digits: str) -> Literal:
 
 
 def arithmetic(op: str, left: Node, right: Node) -> Node:
-    """One of + - * / %: wraps on overflow, integers divide towards zero.
+    """Build + - * / or %: integers wrap on overflow and divide towards zero.
 
     Raises:
-        Problem: the types do not go together.
+        Problem: the operator does not take the two types.
     """
     types = left.type, right.type
     if all(pa.types.is_date(t) for t in types) and op == "-":
@@ -78,10 +78,10 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
 
 
 def fitted(literal: Literal, type_: pa.DataType) -> Literal:
-    """A numeric literal in the type of the column beside it, where it fits exactly.
+    """Return a numeric literal in a column's type if it fits exactly, else as is.
 
-    Only where a computed column is nothing but a column and a literal; elsewhere a literal has its
-    own type and `i8 * 2` is an int64.
+    Used only if a computed column is just a column, an operator and a literal; elsewhere a literal
+    has its own type, and `i8 * 2` is an int64.
     """
     number = number_value(literal) if literal.value.is_valid else None
     scale = scale_of(type_)
@@ -98,10 +98,10 @@ def fitted(literal: Literal, type_: pa.DataType) -> Literal:
 
 
 def negative(node: Node) -> Node:
-    """Minus.
+    """Build the unary minus.
 
     Raises:
-        Problem: no signed number.
+        Problem: the node is not a signed number.
     """
     if isinstance(node, Literal) and node.digits is not None:
         digits = node.digits
@@ -112,15 +112,15 @@ def negative(node: Node) -> Node:
 
 
 def single_width(node: Node) -> Node:
-    """Half floats as single ones: the kernels know no others."""
+    """Widen float16 to float32, because Arrow's kernels do not take float16."""
     return convert(node, pa.float32()) if pa.types.is_float16(node.type) else node
 
 
 def real(node: Node) -> Node:
-    """A number as a float: float32 stays, all others become float64.
+    """Convert a number to a float: float16 to float32, float32 not at all, others to float64.
 
     Raises:
-        Problem: no number.
+        Problem: the node is not a number.
     """
     if not is_number(node.type) and not pa.types.is_null(node.type):
         raise Problem(f"expected a number, found {node.type}")
@@ -130,7 +130,7 @@ def real(node: Node) -> Node:
 
 
 def real_function(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
-    """The builder of a function of floats."""
+    """Return the builder of a function whose arguments are floats."""
     return lambda name, args: call(name, kernel, *map(real, args))
 
 
@@ -160,23 +160,23 @@ def _of_wholes(
     def apply(*values: Value) -> pa.Array:
         rows = next((len(value) for value in values if isinstance(value, pa.Array)), 1)
         arrays = [broadcast(value, rows) for value in values]
-        told = pc.and_(*[pc.is_valid(array) for array in arrays])
+        valid = pc.and_(*[pc.is_valid(array) for array in arrays])
         wholes = [as_numbers(pc.fill_null(array, as_scalar(1))) for array in arrays]
         if any((whole == np.iinfo(np.int64).min).any() for whole in wholes):
             raise pa.ArrowInvalid("integer overflow")
-        return pc.if_else(told, function(*wholes), as_scalar(None, pa.int64()))
+        return pc.if_else(valid, function(*wholes), as_scalar(None, pa.int64()))
 
     return call(name, apply, *[convert(arg, pa.int64()) for arg in args])
 
 
 def factorial(name: str, args: list[Node]) -> Node:
-    """factorial(n), of 0 to 20."""
+    """factorial(n), for n from 0 to 20."""
 
     def look_up(numbers: pa.Array) -> pa.Array:
-        asked = as_numbers(pc.fill_null(numbers, 0))
-        if len(asked) and (asked.min() < 0 or asked.max() >= len(FACTORIALS)):
+        integers = as_numbers(pc.fill_null(numbers, 0))
+        if len(integers) and (integers.min() < 0 or integers.max() >= len(FACTORIALS)):
             raise pa.ArrowInvalid("the factorial of a number below 0, or beyond 20")
-        return to_arrow(FACTORIALS[asked], as_mask(pc.is_valid(numbers)))
+        return to_arrow(FACTORIALS[integers], as_mask(pc.is_valid(numbers)))
 
     return call(name, look_up, whole(name, args[0]))
 
@@ -189,21 +189,22 @@ def cube_root(values: Value) -> pa.Array:
 
 
 def cotangent(values: pa.Array) -> pa.Array:
-    """One by the tangent."""
+    """cot(x): the reciprocal of the tangent."""
     return pc.divide(as_scalar(1.0), pc.tan(values))
 
 
 def absolute(name: str, args: list[Node]) -> Node:
-    """abs(x): fails on the smallest integer, whose absolute value its type does not hold."""
+    """abs(x). Evaluation fails for the smallest integer, whose absolute value does not fit."""
     if pa.types.is_unsigned_integer(args[0].type):
         return args[0]
     return call(name, pc.abs_checked, single_width(args[0]))
 
 
 def rounding(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
-    """The builder of round, trunc, floor or ceil: decimals stay decimals, integers become floats.
+    """Return the builder of round, trunc, floor or ceil.
 
-    Not of trunc to digits: `kernel` gets the number of digits only if one is given.
+    Decimals stay decimals, integers become floats. `kernel` gets the number of digits only if the
+    call has that argument.
     """
 
     def build(name: str, args: list[Node]) -> Node:
@@ -217,22 +218,22 @@ def rounding(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Nod
 
 
 def round_half_up(values: pa.Array, digits: int = 0) -> pa.Array:
-    """Halves away from zero."""
+    """Round; halves away from zero."""
     return pc.round(values, ndigits=digits, round_mode="half_towards_infinity")
 
 
 def round_to_zero(values: pa.Array, digits: int | None = None) -> pa.Array:
-    """Digits cut off. As in DataFusion -0.0 is 0.0 where no digits are asked for; -0.5 is -0.0."""
+    """Truncate. As in DataFusion, without `digits` -0.0 becomes 0.0 while -0.5 becomes -0.0."""
     if digits is None and pa.types.is_floating(values.type):
         values = pc.add(values, as_scalar(0.0, values.type))
     return pc.round(values, ndigits=digits or 0, round_mode="towards_zero")
 
 
 def whole(name: str, node: Node) -> Node:
-    """An integer argument in 64 bits.
+    """Convert an integer argument to int64.
 
     Raises:
-        Problem: no integer.
+        Problem: the argument is not an integer.
     """
     if is_nothing(node):
         return Literal(as_scalar(None, pa.int64()))
@@ -242,10 +243,10 @@ def whole(name: str, node: Node) -> Node:
 
 
 def whole_argument(name: str, node: Node, low: int, high: int) -> int:
-    """The value of an argument that has to be a whole literal within bounds.
+    """Return the value of an argument that must be an integer literal within bounds.
 
     Raises:
-        Problem: it is not.
+        Problem: the argument is not such a literal.
     """
     if not isinstance(node, Literal):
         raise Problem(f"{name}: expected a literal number, found a column", unsupported=True)
@@ -268,7 +269,7 @@ def is_zero(name: str, args: list[Node]) -> Node:
 
 
 def nan_value(name: str, args: list[Node]) -> Node:
-    """nanvl(a, b): a, or b where a is NaN."""
+    """nanvl(a, b): b if a is NaN, else a."""
     operands = [real(arg) for arg in args]
     if isinstance(operands[1], Literal):
         operands[1] = convert(operands[1], operands[0].type)
@@ -278,7 +279,7 @@ def nan_value(name: str, args: list[Node]) -> Node:
 
 
 def logarithm(name: str, args: list[Node]) -> Node:
-    """log(x) of base 10, or log(base, x)."""
+    """log(x) with base 10, or log(base, x)."""
     if len(args) == 1:
         return call(name, pc.log10, real(args[0]))
     base, value = (convert(real(arg), pa.float64()) for arg in args)
@@ -286,12 +287,12 @@ def logarithm(name: str, args: list[Node]) -> Node:
 
 
 def degrees(name: str, args: list[Node]) -> Node:
-    """Radians as degrees."""
+    """Convert radians to degrees."""
     return _times(name, args[0], 180 / math.pi)
 
 
 def radians(name: str, args: list[Node]) -> Node:
-    """Degrees as radians."""
+    """Convert degrees to radians."""
     return _times(name, args[0], math.pi / 180)
 
 
@@ -302,18 +303,18 @@ def _times(name: str, node: Node, factor: float) -> Node:
 
 
 def square_root(values: pa.Array) -> pa.Array:
-    """The square root as processors have it, with the sign of the NaN below zero."""
+    """sqrt(x) by the processor, so that the NaN of a negative number has the processor's sign."""
     with np.errstate(all="ignore"):
         return _null_as([values], np.sqrt(_slots(values)))
 
 
 def modulo(name: str, args: list[Node]) -> Node:
-    """mod(a, b), as a function."""
+    """mod(a, b): the operator `%` as a function."""
     return arithmetic("%", *args)
 
 
 def remainder(left: Value, right: Value) -> pa.Array:
-    """The remainder of division towards zero; it has the sign of `left`."""
+    """Return the remainder of division towards zero; it has the sign of `left`."""
     array = left if isinstance(left, pa.Array) else right
     if pa.types.is_floating(array.type):
         numbers = [broadcast(v, len(array)) for v in (left, right)]
@@ -324,14 +325,14 @@ def remainder(left: Value, right: Value) -> pa.Array:
         if 0 < divisor < 1 << (array.type.bit_width - 1):
             return _null_as([left], _whole_remainder(_slots(left), divisor))
     if pa.types.is_signed_integer(array.type):
-        # By -1 it is 0, as by 1; the quotient of the smallest integer does not exist.
-        minus_one, plus_one = as_scalar(-1, array.type), as_scalar(1, array.type)
-        right = pc.if_else(pc.equal(right, minus_one), plus_one, right)
+        # The smallest integer by -1 would overflow; the remainder by 1 is 0 as well.
+        unit = as_scalar(1, array.type)
+        right = pc.if_else(pc.equal(right, as_scalar(-1, array.type)), unit, right)
     return pc.subtract(left, pc.multiply(pc.divide(left, right), right))
 
 
 def _whole_remainder(numbers: npt.NDArray[np.integer], divisor: int) -> npt.NDArray[np.integer]:
-    """By one number that is above zero: numpy divides by it four times as fast."""
+    """Return the remainders by one positive number: numpy divides four times as fast as Arrow."""
     remainders = numbers // divisor
     remainders *= divisor
     np.subtract(numbers, remainders, out=remainders)
@@ -342,7 +343,7 @@ def _whole_remainder(numbers: npt.NDArray[np.integer], divisor: int) -> npt.NDAr
 
 
 def _null_as(values: Sequence[pa.Array], numbers: npt.NDArray[np.number]) -> pa.Array:
-    """Numbers as an array, null where one of `values` is."""
+    """Return the numbers as an array that is null where the first or last of `values` is null."""
     if not any(array.null_count for array in values):
         return to_arrow(numbers)
     valid = pc.and_(*[pc.is_valid(values[number]) for number in (0, -1)])
@@ -356,7 +357,11 @@ def _slots(values: pa.Array) -> npt.NDArray[Any]:
 
 
 def quotient(left: Value, right: Value) -> pa.Array:
-    """Division; of integers towards zero, and an error where the result is not one of the type."""
+    """Divide. Integers divide towards zero.
+
+    Raises:
+        pyarrow.ArrowInvalid: an integer quotient does not exist or does not fit the type.
+    """
     is_whole = pa.types.is_integer(left.type)
     return pc.divide_checked(left, right) if is_whole else pc.divide(left, right)
 
@@ -378,12 +383,12 @@ KERNELS: Final[dict[str, Callable[..., pa.Array]]] = {
 
 
 def decimal_arithmetic(op: str, left: Node, right: Node) -> Node:
-    """One of + - * / % of two decimals or integers, at least one of them a decimal.
+    """Build + - * / or % of two decimals or integers, at least one of which is a decimal.
 
-    Division cuts off what the result's scale does not hold.
+    Division truncates the quotient to the scale of the result.
 
     Raises:
-        Problem: more digits than a decimal256 has.
+        Problem: the result has more digits than a decimal256.
     """
     sides = [_exact(node) for node in (left, right)]
     types = [side.type for side in sides]
@@ -432,13 +437,13 @@ def _result_type(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def _widened(type_: pa.DataType, scale: int = 0) -> pa.DataType:
-    """A decimal256 for the values of a type, with room for at least `scale` digits."""
+    """Return a decimal256 type for the values of a type, with a scale of at least `scale`."""
     more = max(0, scale - type_.scale)
     return pa.decimal256(min(MAX_WIDE, type_.precision + more), type_.scale + more)
 
 
 def _remainder(left: Value, right: Value) -> pa.Array:
-    """The remainder of division towards zero; it has the sign of `left`."""
+    """Return the remainder of division towards zero; it has the sign of `left`."""
     exact = pc.divide(left, right)
     digits = max(1, exact.type.precision - exact.type.scale)
     whole = pc.cast(pc.trunc(exact), pa.decimal256(digits, 0))

@@ -1,7 +1,7 @@
-"""Conditions written as pyarrow expressions: run by Arrow's engine, their columns found by trying.
+"""Conditions written as pyarrow expressions, which Arrow's engine evaluates.
 
-pyarrow tells nothing of what an expression consists of but its text, in which names are not quoted:
-what looks like a name is one if the expression fails without that column.
+pyarrow gives the columns of an expression only as part of its text, in which names are not quoted.
+So a column whose name occurs in the text is needed if the expression fails without that column.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _ABSENT: Final = r"No match for (FieldRef\..*?\)+) in "
 
 @dataclass(frozen=True, slots=True)
 class ArrowCondition:
-    """A pyarrow expression, run by Arrow's engine, which costs about 100 microseconds a batch.
+    """A pyarrow expression; its evaluation costs about 100 microseconds a batch.
 
     Attributes:
-        expression: as the caller wrote it.
-        ordered: the expression that is run instead, with floats in the order of SQL text; None: the
-            expression itself is run.
+        expression: the expression as the caller wrote it.
+        ordered: the expression to evaluate instead, which compares floats in the order of SQL text;
+            None to evaluate `expression` itself.
     """
 
     expression: pc.Expression
     ordered: pc.Expression | None = None
 
     def with_float_order(self, schema: pa.Schema) -> ArrowCondition:
-        """Return the condition with floats compared in the order of SQL text: see `arrow_tokens`.
+        """Return a condition that compares floats in the order of SQL text: see `arrow_tokens`.
 
         Args:
-            schema: of the rows, with the types that the expression was written for.
+            schema: schema of the rows, with the types for which the expression was written.
         """
         empty = _empty(schema)
 
@@ -59,8 +59,8 @@ class ArrowCondition:
         return ArrowCondition(self.expression, ordered)
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """Its values for the rows of a batch."""
-        from pyarrow import acero  # imports pandas, which takes 0.2 s: not before it is needed
+        """Return the expression's values for the rows of a batch."""
+        from pyarrow import acero  # imported late, because it imports pandas, which takes 0.2 s
 
         table = pa.Table.from_batches([batch])
         if not batch.num_columns:
@@ -76,13 +76,14 @@ class ArrowCondition:
         return column.combine_chunks()
 
     def columns(self, schema: pa.Schema, *, is_value: bool = False) -> tuple[str, ...]:
-        """The columns, or dotted paths of fields, that it needs.
+        """Return the columns, or dotted paths of nested fields, that the expression reads.
 
         Args:
-            is_value: it may give any type, not booleans only.
+            is_value: True to allow values of any type instead of only booleans.
 
         Raises:
-            Problem: it fails on the types of the schema, is no condition, or names by position.
+            Problem: the expression fails for the types of the schema, is not a condition, or names
+                columns by position.
         """
         text = str(self.expression)
         if "FieldPath(" in re.sub(_QUOTED, "", text):
@@ -103,7 +104,7 @@ class ArrowCondition:
         return tuple(path for field in needed for path in self._paths(field, needed, text))
 
     def _paths(self, field: pa.Field, needed: Sequence[pa.Field], text: str) -> list[str]:
-        """The fields of a column that are named, or the column where it is used whole."""
+        """Return the paths of a column's fields in the text, or its name if it is read whole."""
         if not pa.types.is_struct(field.type):
             return [field.name]
         references = [re.findall(_NAME, nested) for nested in re.findall(_NESTED, text)]
@@ -125,7 +126,7 @@ class ArrowCondition:
 
 
 def _only(type_: pa.DataType, paths: Sequence[Sequence[str]]) -> pa.DataType:
-    """A struct type with no other fields than those on the paths."""
+    """Return a struct type with only the fields on the paths."""
     if not pa.types.is_struct(type_) or not all(paths):
         return type_
     firsts = dict.fromkeys(path[0] for path in paths)

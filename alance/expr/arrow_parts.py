@@ -41,28 +41,30 @@ _EXACT_INTEGERS: Final = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint
 
 
 class _Unknown(Exception):
-    """No failure: a part that is not understood."""
+    """Raised for a part that is not understood."""
 
 
 @dataclass(frozen=True, slots=True)
 class Implied:
-    """A condition that is true wherever the part is.
+    """A condition that is true for all rows for which a part of an expression is true.
 
     Attributes:
-        is_same: it is false and null wherever the part is, too.
-        is_true: it is true nowhere else.
+        is_equivalent: True if the condition and the part are also false and null for equal rows.
+        is_true: True if the condition is true for no other rows.
     """
 
     node: Node
-    is_same: bool
+    is_equivalent: bool
     is_true: bool
 
 
 def implied_by(expression: pc.Expression, schema: pa.Schema) -> Implied | None:
-    """A condition that is true of all rows that the expression is true of; None: none is known.
+    """Return a condition that is true for all rows for which the expression is true.
+
+    Returns None if no such condition is known.
 
     Args:
-        schema: of the rows, as filters see it.
+        schema: schema of the rows, as filters see it.
     """
     try:
         read = serialized(expression)
@@ -74,7 +76,7 @@ def implied_by(expression: pc.Expression, schema: pa.Schema) -> Implied | None:
 
 
 class _Reader:
-    """Reads parts, each from where the one before it ends."""
+    """Reader of the serialized parts in order."""
 
     def __init__(self, items: Sequence[Token], batch: pa.RecordBatch, schema: pa.Schema) -> None:
         self._items = items
@@ -83,20 +85,24 @@ class _Reader:
         self._place = 0
 
     def part(self) -> Implied:
-        """The condition that begins here."""
+        """Read the part that begins at the current token.
+
+        Raises:
+            _Unknown: the part is not understood.
+        """
         kind, value = self._items[self._place]
         if kind != "call":
             column = self._value()
             if not isinstance(column, Column) or not pa.types.is_boolean(column.type):
                 raise _Unknown
-            return Implied(column, is_same=True, is_true=True)
+            return Implied(column, is_equivalent=True, is_true=True)
         if value in _JUNCTIONS:
             return self._junction(value)
-        begun = self._place
+        start = self._place
         try:
             return self._call(value)
         except (_Unknown, Problem):
-            self._place = begun
+            self._place = start
             self._skip()
             raise _Unknown from None
 
@@ -105,11 +111,11 @@ class _Reader:
         is_and, is_kleene = _JUNCTIONS[name], name.endswith("_kleene")
         parts: list[Implied | None] = []
         while self._items[self._place][0] != "end":
-            begun = self._place
+            start = self._place
             try:
                 parts.append(self.part())
             except _Unknown:
-                self._place = begun
+                self._place = start
                 self._skip()
                 parts.append(None)
         self._place += 1
@@ -119,8 +125,8 @@ class _Reader:
             raise _Unknown
         return Implied(
             junction(is_and, [part.node for part in implied]),
-            is_same=is_all and all(part.is_same for part in implied),
-            # Without Kleene's logic a null beside a true one, or a false one, is null there.
+            is_equivalent=is_all and all(part.is_equivalent for part in implied),
+            # Without Kleene's logic, `null or true` is null in Arrow; in SQL it is true.
             is_true=is_all and is_kleene and all(part.is_true for part in implied),
         )
 
@@ -129,9 +135,9 @@ class _Reader:
         if name == "invert":
             inner = self.part()
             self._end()
-            if not inner.is_same:
+            if not inner.is_equivalent:
                 raise _Unknown
-            return Implied(negation(inner.node), is_same=True, is_true=inner.is_true)
+            return Implied(negation(inner.node), is_equivalent=True, is_true=inner.is_true)
         args, options = [], None
         while self._items[self._place][0] != "end":
             if self._items[self._place][0] == "options":
@@ -172,7 +178,7 @@ class _Reader:
         self._place += 1
 
     def _skip(self) -> None:
-        """Go behind the part that begins here."""
+        """Skip the part that begins at the current token."""
         depth = 0
         while True:
             kind, value = self._items[self._place]
@@ -198,21 +204,23 @@ def _leaf(name: str, args: Sequence[Column | Literal], options: pa.StructScalar 
         name == "is_null" and not (is_float and option("nan_is_null").as_py())
     ):
         node = is_null(column)
-        return Implied(negation(node) if name == "is_valid" else node, is_same=True, is_true=True)
+        return Implied(
+            negation(node) if name == "is_valid" else node, is_equivalent=True, is_true=True
+        )
     if name == "is_nan" and is_float:
         nan = Literal(as_scalar(math.nan, column.type))
-        return Implied(compare("=", column, nan), is_same=True, is_true=True)
+        return Implied(compare("=", column, nan), is_equivalent=True, is_true=True)
     if name == "starts_with" and not option("ignore_case").as_py():
         pattern = Literal(as_scalar(option("pattern").as_py()))
         starts = with_pattern("", ANY_TEXT)("starts_with", [column, pattern])
-        return Implied(starts, is_same=True, is_true=True)
+        return Implied(starts, is_equivalent=True, is_true=True)
     if name == "is_in":
         values = option("value_set").values
         if values.null_count or not _meet(column.type, values.type):
             raise _Unknown
-        # Of a null it is false there, and null here.
+        # For a null value, Arrow's `is_in` is false and ours is null.
         return Implied(
-            is_in(column, [Literal(value) for value in values]), is_same=False, is_true=True
+            is_in(column, [Literal(value) for value in values]), is_equivalent=False, is_true=True
         )
     raise _Unknown
 
@@ -224,16 +232,16 @@ def _comparison(op: str, left: Column | Literal, right: Column | Literal) -> Imp
     is_float = pa.types.is_floating(column.type)
     if is_float and pa.types.is_floating(literal.type):
         exact = Literal(literal.value.cast(column.type))
-        if literal.value.equals(exact.value.cast(literal.type)):  # Arrow compares the wider ones
+        if literal.value.equals(exact.value.cast(literal.type)):  # Arrow compares in the wider type
             left, right = (left, exact) if column is left else (exact, right)
             literal = exact
     if not literal.value.is_valid or not _meet(column.type, literal.type):
         raise _Unknown
-    return Implied(compare(op, left, right), is_same=True, is_true=True)
+    return Implied(compare(op, left, right), is_equivalent=True, is_true=True)
 
 
 def _meet(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether Arrow compares values of two types without rounding, as we do."""
+    """True if Arrow compares values of the two types exactly, as alance does."""
     if is_text(left) and is_text(right):
         return True
     if pa.types.is_timestamp(left) and pa.types.is_timestamp(right):

@@ -81,7 +81,7 @@ def with_float_order(
     Returns the expression itself if no comparison needs it, or if it cannot be parsed.
 
     Args:
-        schema: of the rows.
+        schema: schema of the rows.
         type_of: returns the type of an expression's values.
 
     Raises:
@@ -205,8 +205,8 @@ class _Rewriter:
         return not (isinstance(item, float) and math.isnan(item))
 
 
-# The complement of each comparison, which is true where it is false. For = and != the sides stay as
-# they are, for the others they are swapped.
+# Negation of each comparison. The sides of = and != stay in place, those of the others are swapped:
+# `not a < b` is `b <= a`.
 _COMPLEMENTS: Final = {
     "equal": "not_equal",
     "not_equal": "equal",

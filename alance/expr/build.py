@@ -1,4 +1,4 @@
-"""From the syntax tree to nodes: one small builder for each kind of syntax."""
+"""Compile a syntax tree to nodes: one small builder for each kind of syntax."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     type_names = Deferred("alance.expr.type_names")
 
-MAX_DEPTH: Final = 200
+MAX_TREE_DEPTH: Final = 200  # nested trees; deeper ones would exhaust Python's stack
 
 _COMPARED: Final = {
     "EQ": "=",
@@ -47,7 +47,7 @@ def _apply(name: str, args: list[Node]) -> Node:
 
 
 class Builder:
-    """Builds the nodes of one text over one schema, with the values of its parameters."""
+    """Builder of the nodes of one text for one schema, with the values of its parameters."""
 
     def __init__(self, source: Source, schema: pa.Schema, parameters: Parameters) -> None:
         self._source = source
@@ -56,17 +56,20 @@ class Builder:
         self._depth = 0
 
     def build(self, tree: Tree, around: Tree | None = None) -> Node:
-        """The node of a tree.
+        """Compile a tree.
+
+        Args:
+            around: tree whose position an error gives if `tree` has none.
 
         Raises:
-            InvalidInputError: a mistake, with its place in the text.
-            UnsupportedError: valid SQL that is not evaluated here.
+            InvalidInputError: the text has a mistake; the message has its position.
+            UnsupportedError: the text is valid SQL that alance does not evaluate.
         """
         while tree.kind == "Paren":
             tree = tree.first
         self._depth += 1
         try:
-            if self._depth > MAX_DEPTH:
+            if self._depth > MAX_TREE_DEPTH:
                 raise self._source.too_deep()
             builder = _BUILDERS.get(tree.kind)
             if builder is None:
@@ -83,7 +86,7 @@ class Builder:
         return [self.build(tree) for tree in trees]
 
     def column(self, tree: Tree) -> Node:
-        """A column or a nested field; in double quotes, text."""
+        """Compile a column or a nested field; a name in double quotes is text."""
         parts = tree.parts
         if any(part.kind != "Identifier" for part in parts):
             raise Problem(f"* is not supported in a {self._source.what}", unsupported=True)
@@ -106,7 +109,11 @@ class Builder:
         return column
 
     def _in_another_case(self, identifier: Tree) -> str:
-        """The one column whose name differs by case alone; names in backticks are exact."""
+        """Return the only column whose name differs in case alone.
+
+        Raises:
+            Problem: no column or several columns match, or the name is in backticks and so exact.
+        """
         name = str(identifier.name)
         alike: list[str] = [other for other in self._schema.names if other.lower() == name.lower()]
         if identifier.args.get("quoted") or not alike:
@@ -124,11 +131,11 @@ class Builder:
         )
 
     def dot(self, tree: Tree) -> Node:
-        """A field of what is before the dot."""
+        """Compile a field of the expression before a dot."""
         return member(self.build(tree.first), tree.expression.name)
 
     def bracket(self, tree: Tree) -> Node:
-        """`s['a']`: a field by name; `l[1]`: an item of a list by number."""
+        """Compile `s['a']`, a field by name, or `l[1]`, an item of a list by number."""
         if len(tree.expressions) != 1:
             raise Problem("[]: expected one name or number")
         key = tree.expressions[0]
@@ -141,7 +148,7 @@ class Builder:
 
     def array(self, tree: Tree) -> Node:
         """`[1, 2]`."""
-        return nested.made_list("[]", self._all(tree.expressions))
+        return nested.list_of("[]", self._all(tree.expressions))
 
     def literal(self, tree: Tree) -> Node:
         """Text or a number."""
@@ -152,7 +159,7 @@ class Builder:
         )
 
     def chain(self, tree: Tree) -> Node:
-        """AND or OR, however many: chains lean to the left and may be long."""
+        """Compile a chain of AND or OR; the loop spares the stack, as chains may be long."""
         operands, rest = [], tree
         while rest.kind == tree.kind:
             operands.append(rest.expression)
@@ -205,7 +212,7 @@ class Builder:
         return tree.kind == "Placeholder" and self._parameters.is_list(tree)
 
     def _within(self, node: Node, tree: Tree) -> Node:
-        """Whether a node is one of the values of a parameter."""
+        """Compile the condition that a node equals one of the values of a parameter."""
         items, has_nulls = self._parameters.items(tree)
         if not isinstance(items, pa.Array | Digits):
             return logic.is_in(node, [*items, NOTHING] if has_nulls else items)
@@ -240,7 +247,11 @@ class Builder:
         return self.like(inner, mark)
 
     def sum(self, tree: Tree) -> Node:
-        """+ - * / %: a literal takes a column's type where the two are all of the text."""
+        """Compile + - * / %.
+
+        If the whole text is one operator between a column and a literal, the literal takes the
+        column's type.
+        """
         is_whole = self._depth == 1
         left, right = self.build(tree.first), self.build(tree.expression)
         if is_whole and isinstance(left, Literal) and isinstance(right, Column):
@@ -255,7 +266,7 @@ class Builder:
         return cast(self.build(tree.first), type_names.named_type(tree.args["to"]), strict=strict)
 
     def case(self, tree: Tree) -> Node:
-        """CASE, of conditions or of values."""
+        """CASE WHEN condition, and CASE value WHEN value."""
         default = tree.args.get("default")
         whens = [branch.first for branch in tree.args["ifs"]]
         values = self._all([branch.args["true"] for branch in tree.args["ifs"]])
@@ -266,7 +277,7 @@ class Builder:
         return logic.case(conditions, values, self.build(default) if default is not None else None)
 
     def function(self, tree: Tree) -> Node:
-        """A function by name."""
+        """Compile the call of a function."""
         return _apply(str(tree.first), self._all(tree.expressions))
 
     def substring(self, tree: Tree) -> Node:

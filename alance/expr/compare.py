@@ -1,4 +1,4 @@
-"""Comparisons: three-valued, exact for literals, and in one total order for floats.
+"""Three-valued comparisons: exact for literals, and in a total order for floats.
 
 All NaNs, whatever their sign and payload, are equal and greater than infinity; -0.0 equals 0.0.
 DataFusion orders floats by their bits instead: see docs/sql.md, "Floats".
@@ -49,17 +49,18 @@ KERNELS: Final = {
 }
 NULL: Final = Literal(as_scalar(None, pa.bool_()))
 
-# A literal between two whole numbers: compare with the one below. None: no value is equal.
+# For a literal between two integers: the operator with which to compare the lower integer.
 _BETWEEN: Final = {"<": "<=", "<=": "<=", ">": ">", ">=": ">"}
+# Answer of each operator if the literal is above, or below, all values of the type.
 _ABOVE_ALL: Final = {"<": True, "<=": True, "!=": True, "=": False, ">": False, ">=": False}
 _BELOW_ALL: Final = {"<": False, "<=": False, "!=": True, "=": False, ">": True, ">=": True}
 
 
 def compare(op: str, left: Node, right: Node) -> Node:
-    """One of = != < <= > >=; null where a side is null.
+    """Build = != < <= > or >=; null if a side is null.
 
     Raises:
-        Problem: the types do not compare.
+        Problem: the two types do not compare.
     """
     return meaning(_compared(op, left, right), Comparison(op, left, right))
 
@@ -85,7 +86,7 @@ def _compared(op: str, left: Node, right: Node) -> Node:
 
 
 def distinct(left: Node, right: Node) -> Node:
-    """IS DISTINCT FROM: not equal, two nulls being equal; never null."""
+    """IS DISTINCT FROM: two nulls are equal; the result is never null."""
     if is_nothing(left):
         left, right = right, left
     if is_nothing(right):
@@ -93,19 +94,19 @@ def distinct(left: Node, right: Node) -> Node:
     unequal = compare("!=", left, right)
 
     def merge(differs: Value, a: Value, b: Value) -> pa.Array:
-        one_null = pc.xor(pc.is_null(a), pc.is_null(b))
-        return pc.or_(truly(differs), one_null)
+        is_half_null = pc.xor(pc.is_null(a), pc.is_null(b))
+        return pc.or_(truly(differs), is_half_null)
 
     return call("is distinct from", merge, unequal, left, right)
 
 
 def is_nothing(node: Node) -> bool:
-    """Whether a node is a literal null."""
+    """True if a node is the literal NULL."""
     return isinstance(node, Literal) and not node.value.is_valid
 
 
 def constant(name: str, answer: bool, node: Node) -> Node:
-    """The same answer for every row, null where the node is null."""
+    """Return a node that is null where `node` is null, and `answer` elsewhere."""
     scalar, nothing = as_scalar(answer), as_scalar(None, pa.bool_())
 
     def spread(values: pa.Array) -> pa.Array:
@@ -134,7 +135,7 @@ def compared_floats(op: str, left: Value, right: Value) -> Value:
     """Compare floats of one type; null where either side is null."""
     if op in (">", ">="):
         op, left, right = FLIPPED[op], right, left
-    if op in ("!=", "<="):  # to the kernels a NaN is neither equal to nor less than anything
+    if op in ("!=", "<="):  # in Arrow's kernels, a NaN is neither equal to nor less than anything
         if op == "!=":
             return pc.invert(compared_floats("=", left, right))
         return pc.invert(compared_floats("<", right, left))
@@ -151,7 +152,7 @@ def _kernel_floats(values: Value) -> Value:
 
 
 def float_literal(literal: Literal, type_: pa.DataType) -> float | None:
-    """A numeric literal rounded to a float type, as a Python float; None for another literal."""
+    """Round a numeric literal to a float type. Returns None if the literal is not a number."""
     if number_value(literal) is None:
         return None
     number = float(literal.digits) if literal.digits else float(literal.value.as_py())
@@ -174,7 +175,7 @@ def _against_literal(op: str, node: Node, literal: Literal) -> Node:
         return _against_number(op, node, number / scale.unit)
     if pa.types.is_floating(node.type):
         if not isinstance(node, Column) and pa.types.is_floating(literal.type):
-            # A column rounds the literal; a computed float meets it in 64 bits.
+            # A column rounds the literal; a computed float is compared in 64 bits.
             node = convert(node, pa.float64())
         value = float_literal(literal, node.type)
         if value is None:
@@ -225,10 +226,10 @@ def _against_number(op: str, node: Node, number: Fraction | float) -> Node:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """Which whole numbers, as their type stores them, are from `low` to `high`; null of nulls.
+    """Test whether stored integers are within `low` and `high`, both included; null stays null.
 
     Attributes:
-        is_outside: which are not.
+        is_outside: True to test that integers are not within the bounds.
     """
 
     low: int
@@ -248,7 +249,7 @@ class Within:
             marks = np.zeros((lead + count + 7) // 8, np.uint8)
         else:
             numbers = np.frombuffer(content, np.uint8)
-            first = values.offset - lead  # so that the bits lie as those of the validity
+            first = values.offset - lead  # aligns the marks with the bits of the validity
             low %= 1 << bits
             marks = _kernels.within(numbers, first, lead + count, bits, low, span)
         valid = validity.slice(values.offset // 8) if values.null_count else None
@@ -256,10 +257,8 @@ class Within:
         return pa.Array.from_buffers(pa.bool_(), count, buffers, values.null_count, lead)
 
 
-def met(conditions: Sequence[Node]) -> Sequence[Node]:
-    """Conditions that are all to be true, with those of one column from one number to another as
-    one.
-    """
+def merge_ranges(conditions: Sequence[Node]) -> Sequence[Node]:
+    """Merge the ranges of each column among the terms of an AND into their intersection."""
     ranges: dict[tuple[tuple[str, ...], pa.DataType], list[int]] = {}
     for place, node in enumerate(conditions):
         if isinstance(node, Call) and isinstance(node.function, Within):
@@ -275,14 +274,14 @@ def met(conditions: Sequence[Node]) -> Sequence[Node]:
         low, high = max(own.low for own in within), min(own.high for own in within)
         joined |= dict.fromkeys(places)
         joined[places[0]] = Call("within", Within(low, high), calls[0].args, calls[0].type)
-    kept = (joined.get(place, node) for place, node in enumerate(conditions))
-    return [node for node in kept if node is not None]
+    merged = (joined.get(place, node) for place, node in enumerate(conditions))
+    return [node for node in merged if node is not None]
 
 
 def _against_float(op: str, node: Node, number: float) -> Node:
     if math.isnan(number):
         return _against_nan(op, node)
-    # To the kernels a NaN is neither less nor greater than a number.
+    # In Arrow's kernels, a NaN is neither less nor greater than a number.
     inverse = {">": "<=", ">=": "<"}.get(op)
     kernel = KERNELS[inverse or op]
     scalar = as_scalar(number, pa.float32() if pa.types.is_float16(node.type) else node.type)
@@ -307,7 +306,7 @@ def _against_nan(op: str, node: Node) -> Node:
 
 
 def float_values(values: pa.Array) -> npt.NDArray[np.floating]:
-    """The slots of a float array without a copy; those of nulls hold anything."""
+    """Return a view of a float array's values; the values of nulls are arbitrary."""
     return bytes_of(values).view(numpy_type(values.type))
 
 
@@ -316,7 +315,7 @@ def extreme(kernel: Callable[..., pa.Array], op: str) -> Callable[[str, list[Nod
 
     Args:
         kernel: the element-wise maximum or minimum, for all types but floats.
-        op: for floats: the second of two values is taken if `first op second`.
+        op: for floats, the second of two values is taken if `first op second`.
     """
 
     def of_floats(left: Value, right: Value) -> Value:
@@ -333,7 +332,7 @@ def extreme(kernel: Callable[..., pa.Array], op: str) -> Callable[[str, list[Nod
 
 
 def mismatch(op: str, left: Node, right: Node) -> Problem:
-    """The problem of two types that do not compare."""
+    """Return the problem of two types that do not compare."""
     for side in (left, right):
         if isinstance(side, Literal) and side.name is not None:
             return Problem(f'"{side.name}" is text; a column takes backticks: `{side.name}`')

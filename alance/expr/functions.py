@@ -1,4 +1,4 @@
-"""The functions of SQL text by name: how many arguments they take, and what builds them."""
+"""Table of the SQL functions: the number of arguments and the builder of each."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ if TYPE_CHECKING:
 
     from alance.expr.tree import Node, Value
 
-MANY: Final = 1000
+MANY: Final = 1000  # most arguments of a function that takes any number of them
 
-# Functions that Lance has in filters and columns, and aggregates, which it has in neither.
+# Functions that Lance evaluates and alance does not, and aggregates, which neither evaluates in
+# filters and columns. Errors call them unsupported instead of unknown.
 _ELSEWHERE: Final = """
     any_match array_any_match array_filter array_transform arrays_zip arrow_field arrow_metadata avg
     bit_and bit_or bit_xor bool_and bool_or cast_to_type corr count date_bin element_at
@@ -51,7 +52,13 @@ ELSEWHERE: Final = frozenset(_ELSEWHERE.split())
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function: the bounds of its number of arguments, and its builder."""
+    """A SQL function.
+
+    Attributes:
+        least: smallest number of arguments.
+        most: largest number of arguments.
+        build: builds the node of a call from the function's name and arguments.
+    """
 
     least: int
     most: int
@@ -59,10 +66,10 @@ class Function:
 
 
 def apply(name: str, args: list[Node]) -> Node:
-    """A function by name, of any case.
+    """Build the call of a function by its name, in any case.
 
     Raises:
-        Problem: no such function, or arguments that it does not take.
+        Problem: the function does not exist, or does not take the arguments.
     """
     function = FUNCTIONS.get(name.lower())
     if function is None:
@@ -81,7 +88,7 @@ def _named(*ends: str) -> list[str]:
 
 
 def _named_struct(name: str, args: list[Node]) -> Node:
-    """`named_struct('a', x, 'b', y)`: a struct of values, each after its name."""
+    """named_struct('a', x, 'b', y): a struct of values, each after its field's name."""
     names = [arg.value.as_py() if isinstance(arg, Literal) else None for arg in args[::2]]
     if len(args) % 2 or not all(isinstance(field, str) for field in names):
         raise Problem(f"{name}: expected text for a name before each value")
@@ -93,7 +100,7 @@ def _named_struct(name: str, args: list[Node]) -> Node:
 
 
 def _struct(name: str, args: list[Node]) -> Node:
-    """`struct(x, y)`: a struct of values, named `c0`, `c1` and so on."""
+    """struct(x, y): a struct of values, whose fields are `c0`, `c1` and so on."""
 
     def build(*values: Value) -> pa.Array:
         return pc.make_struct(*values, field_names=[f"c{place}" for place in range(len(values))])
@@ -245,7 +252,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "named_struct": Function(2, MANY, _named_struct),
     "get_field": Function(2, 2, nested.get_field),
     **dict.fromkeys(("arrow_cast", "arrow_try_cast"), Function(2, 2, type_names.arrow_cast)),
-    **dict.fromkeys(("make_array", "make_list"), Function(0, MANY, nested.made_list)),
+    **dict.fromkeys(("make_array", "make_list"), Function(0, MANY, nested.list_of)),
     **dict.fromkeys(("array_length", "list_length", "cardinality"), Function(1, 1, nested.length)),
     **dict.fromkeys(("empty", "array_empty", "list_empty"), Function(1, 1, nested.is_empty)),
     **{name: Function(2, 2, nested.has) for name in _named("has", "contains")},

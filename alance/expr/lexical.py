@@ -25,32 +25,32 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from alance.expr.tree import Problem
 
-# Parsing costs about 2 microseconds a character; above this a filter is a list of values, which
-# belongs into a pyarrow expression: pc.field(name).isin(values).
+# Parsing costs about 2 microseconds a character. A longer filter is a list of values, which fits
+# better into a pyarrow expression: pc.field(name).isin(values).
 MAX_CHARACTERS: Final = 4 << 20
 
-# Lists after IN of so many texts, numbers or bytes are read apart: the parser takes 10 to 50
-# microseconds for an item, and 150 for a term of OR; this a tenth of one to one.
+# A list after IN of at least LONG_LIST texts, numbers or bytes is parsed by regular expressions,
+# which take 0.1 to 1 microsecond for an item. The parser takes 10 to 50, and 150 for a term of OR.
 _TEXT: Final = "'(?:[^']|'')*+'"
 _WHOLE: Final = "-?[0-9]{1,18}+"
-WHOLE_LENGTH: Final = 18  # characters of a number that fits int64 for sure
-_PARTS: Final = "[.eE]"  # of numbers that are not whole
+WHOLE_LENGTH: Final = 18  # characters; every integer of at most this length fits int64
+_PARTS: Final = "[.eE]"  # characters of numbers with a fraction or an exponent
 _NUMBER: Final = r"-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+"
 _BYTES: Final = "[xX]'(?:[0-9a-fA-F]{2})*+'"
 _LONG: Final = "|".join(
     rf"{item}(?:\s*+,\s*+{item}){{{LONG_LIST - 1},}}+(?=\s*+\))"
     for item in (_TEXT, _NUMBER, _BYTES)
 )
-# As many terms of OR that compare one column, which are a list as well: all but those at the ends
-# of the chain, unless the text or a parenthesis ends there. What is around might bind one of them.
+# At least as many terms `name = item` of one column, joined by OR, are such a list, too. A term
+# beside another operator than OR is not part of the list, because it may belong to that operator.
 _NAME: Final = r"(?!\d)\w++|`[^`]++`"
 _OR: Final = r"(?:\s++|(?<=[`')]))[oO][rR]\b\s*+"
 _CHAIN: Final = "|".join(
     rf"(?:=\s*+{item}(?:{_OR}(?P=name)\s*+=\s*+{item}){{{LONG_LIST - 1},}})"
     for item in (_TEXT, rf"{_WHOLE}(?![\w.])")
 )
-# Or what may hold the same characters and is no list: texts, names, comments. Compiled by the
-# first long text, which takes a millisecond.
+# Also matches texts, quoted names and comments, so that no list is found inside them. Compiled when
+# the first long text is parsed, which takes a millisecond.
 _LISTS: Final = rf"""(?sx){_TEXT} | "[^"]*+" | --[^\n]*+ | /\*.*?\*/
       | \b[iI][nN]\s*+\(\s*+(?P<items>{_LONG})
       | (?:\A|\(|\b[oO][rR]\b)\s*+(?P<name>{_NAME})\s*+(?P<terms>{_CHAIN})
@@ -59,12 +59,12 @@ _LISTS: Final = rf"""(?sx){_TEXT} | "[^"]*+" | --[^\n]*+ | /\*.*?\*/
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A piece of SQL text and what it is for.
+    """A SQL text with its parameters and long lists.
 
     Attributes:
         text: the SQL.
-        what: "filter" or "expression", the first word of its error messages.
-        placeholders: its parameters, in their order, once it is parsed.
+        what: kind of the text: "filter", "expression" or "aggregate"; error messages begin with it.
+        placeholders: parameters in the order of the text; empty before `parse`.
     """
 
     text: str
@@ -73,10 +73,10 @@ class Source:
     _lists: dict[int, str] = field(default_factory=dict, compare=False, repr=False)  # by start
 
     def parse(self) -> Tree:
-        """The syntax tree of one expression.
+        """Parse the text as one expression.
 
         Raises:
-            InvalidInputError: the text is no expression, is too long, or is nested too deeply.
+            InvalidInputError: the text is not an expression, is too long, or is nested too deeply.
         """
         if not isinstance(self.text, str):
             raise InvalidInputError(f"{self.what}: expected SQL text, found {type(self.text)}")
@@ -115,8 +115,11 @@ class Source:
         return "".join(parts) + self.text[end:]
 
     def long_list(self, tree: Tree) -> pa.Array | Digits | None:
-        """The items of the long list in whose place a literal was read, as texts, bytes, int64,
-        or numbers as they are written.
+        """Return the items of the long list that a literal of the tree stands for.
+
+        Returns:
+            Large strings, large binaries, int64, or the digits of other numbers. None if the tree
+            does not stand for a long list.
         """
         items = self._lists.get(-1 if tree.start is None else tree.start)
         if items is None:
@@ -135,7 +138,11 @@ class Source:
         return text_array([text.encode() for text in texts], pa.large_string())
 
     def locate(self, problem: Problem, tree: Tree, around: Tree | None = None) -> Exception:
-        """The public error for a problem at a node (or, where that has no place, around it)."""
+        """Return the public error for a problem, with the position of `tree` in the text.
+
+        Args:
+            around: tree whose position is used if `tree` has none.
+        """
         start = first_offset(tree)
         if start is None and around is not None:
             start = first_offset(around)
@@ -143,17 +150,17 @@ class Source:
         return problem.public(f"{self.what}{place}: {problem}")
 
     def place(self, offset: int) -> str:
-        """`line 1, column 5`; both count from one."""
+        """Return the position of an offset as `line 1, column 5`; both count from 1."""
         before = self.text[:offset]
         return f"line {before.count(chr(10)) + 1}, column {offset - before.rfind(chr(10))}"
 
     def too_deep(self) -> InvalidInputError:
-        """The error for text that nests deeper than Python's stack."""
+        """Return the error for a text that is nested too deeply for Python's stack."""
         return InvalidInputError(f"{self.what}: nested too deeply")
 
 
 def _items_of(match: re.Match[str]) -> str:
-    """The items of a list or a chain, parted by commas."""
+    """Return the items of a list or a chain as text, separated by commas."""
     if match.lastgroup == "items":
         return match["items"]
     term = rf"(?:{re.escape(match['name'])}\s*+)?=\s*+({_TEXT}|{_WHOLE})"

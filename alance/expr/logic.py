@@ -1,4 +1,4 @@
-"""And, or, not, is, in, between, case, coalesce: three-valued, and no more work than needed."""
+"""Three-valued AND, OR, NOT, IS, IN, BETWEEN, CASE and COALESCE, evaluated lazily."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from alance.expr.compare import (
     constant,
     float_literal,
     is_nothing,
-    met,
+    merge_ranges,
     mismatch,
 )
 from alance.expr.exact import Digits, exact_value, scale_of
@@ -55,7 +55,8 @@ if TYPE_CHECKING:
 
     from alance.arrays import Float64s, Int64s, Mask
 
-# Up to here one comparison a value is faster than a hash look-up (0.23 against 3.7 ms a million).
+# Values up to which single comparisons are faster than a hash table (0.23 ms a value and million
+# rows, against 3.7 ms).
 MAX_COMPARED: Final = 12
 INT64_MAX: Final = (1 << 63) - 1
 
@@ -65,11 +66,11 @@ FALSE: Final = Literal(as_scalar(False))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Junction:
-    """A chain of AND or OR; stops where the answer is settled for every row of a batch.
+    """A chain of AND or OR; evaluation stops once every row of the batch is decided.
 
     Attributes:
-        is_and: AND, else OR.
-        args: booleans, at least two, at most one of them a literal null and none another literal.
+        is_and: True for AND, False for OR.
+        args: at least two booleans; none is a literal, except at most one NULL.
     """
 
     is_and: bool
@@ -81,7 +82,7 @@ class Junction:
 
     def evaluate(self, batch: pa.RecordBatch) -> Value:
         kernel = pc.and_kleene if self.is_and else pc.or_kleene
-        args = met(self.args) if self.is_and else self.args
+        args = merge_ranges(self.args) if self.is_and else self.args
         result = args[0].evaluate(batch)
         for arg in args[1:]:
             if self._settled(result):
@@ -98,31 +99,31 @@ class Junction:
 
 
 def junction(is_and: bool, args: Sequence[Node]) -> Node:
-    """AND or OR of booleans, literals folded away.
+    """Build AND or OR of booleans; literals are folded.
 
     Raises:
-        Problem: an argument is no boolean.
+        Problem: an argument is not a boolean.
     """
     decides = not is_and  # false decides AND, true decides OR
-    kept: list[Node] = []
-    nothing = False
+    operands: list[Node] = []
+    has_null = False
     for arg in map(boolean, args):
         if not isinstance(arg, Literal):
-            kept.append(arg)
+            operands.append(arg)
         elif not arg.value.is_valid:
-            nothing = True
+            has_null = True
         elif arg.value.as_py() == decides:
             return TRUE if decides else FALSE
-    kept = _joined(is_and, kept)
-    if nothing:
-        kept.append(NULL)
-    if not kept:
+    operands = _joined(is_and, operands)
+    if has_null:
+        operands.append(NULL)
+    if not operands:
         return FALSE if decides else TRUE
-    return kept[0] if len(kept) == 1 else Junction(is_and, tuple(kept))
+    return operands[0] if len(operands) == 1 else Junction(is_and, tuple(operands))
 
 
 def _joined(is_and: bool, args: list[Node]) -> list[Node]:
-    """The arguments, with many `=` of OR, or `!=` of AND, of one column as one look-up."""
+    """Replace many `=` of one column in OR, or `!=` in AND, by one hash look-up."""
     if len(args) <= MAX_COMPARED:
         return args
     op = "!=" if is_and else "="
@@ -140,23 +141,26 @@ def _joined(is_and: bool, args: list[Node]) -> list[Node]:
         (membership,) = _in_literals(column, literals)
         joined |= dict.fromkeys(places)
         joined[places[0]] = negation(membership) if is_and else membership
-    kept = (joined.get(place, arg) for place, arg in enumerate(args))
-    return [arg for arg in kept if arg is not None]
+    merged = (joined.get(place, arg) for place, arg in enumerate(args))
+    return [arg for arg in merged if arg is not None]
 
 
 def _term(op: str, node: Node) -> Column | None:
-    """The column of a term that a look-up can stand for: `=`, `!=`, IN or NOT IN, not of floats."""
-    said = node.meaning if isinstance(node, Call) else None
+    """Return the column of a term that a hash look-up can replace; None if it cannot.
+
+    Such a term is `=` or IN in OR, `!=` or NOT IN in AND, of a column that has no floats.
+    """
+    meant = node.meaning if isinstance(node, Call) else None
     if op == "!=" and isinstance(node, Call) and node.name == "not":
         inner = node.args[0]
-        said = inner.meaning if isinstance(inner, Call) else None
+        meant = inner.meaning if isinstance(inner, Call) else None
         column = None
-        if isinstance(said, Membership) and isinstance(said.items, tuple):
-            column = said.node
-    elif op == "=" and isinstance(said, Membership) and isinstance(said.items, tuple):
-        column = said.node
-    elif isinstance(said, Comparison) and said.op == op:
-        literal, column = said.right, said.left
+        if isinstance(meant, Membership) and isinstance(meant.items, tuple):
+            column = meant.node
+    elif op == "=" and isinstance(meant, Membership) and isinstance(meant.items, tuple):
+        column = meant.node
+    elif isinstance(meant, Comparison) and meant.op == op:
+        literal, column = meant.right, meant.left
         if isinstance(literal, Column):
             literal, column = column, literal
         column = column if isinstance(literal, Literal) else None
@@ -168,7 +172,7 @@ def _term(op: str, node: Node) -> Column | None:
 
 
 def _items(node: Node) -> Sequence[Literal]:
-    """The literals of a term; see `_term`."""
+    """Return the literals of a term for which `_term` returned a column."""
     assert isinstance(node, Call)
     if node.name == "not":
         return _items(node.args[0])
@@ -181,10 +185,10 @@ def _items(node: Node) -> Sequence[Literal]:
 
 
 def boolean(node: Node) -> Node:
-    """The node as a condition.
+    """Return the node as a condition.
 
     Raises:
-        Problem: it is no boolean.
+        Problem: the node is not a boolean.
     """
     if pa.types.is_boolean(node.type):
         return node
@@ -196,7 +200,7 @@ def boolean(node: Node) -> Node:
 
 
 def negation(node: Node) -> Node:
-    """NOT: null stays null."""
+    """NOT; the negation of null is null."""
     return call("not", pc.invert, boolean(node))
 
 
@@ -208,13 +212,13 @@ def is_null(node: Node) -> Node:
 
 
 def is_answer(node: Node, answer: bool) -> Node:
-    """IS TRUE or IS FALSE: never null."""
+    """IS TRUE or IS FALSE; never null."""
     kernel = truly if answer else _is_false
     return call(f"is {answer}".lower(), kernel, boolean(node))
 
 
 def is_in(node: Node, items: Sequence[Node]) -> Node:
-    """IN a list; null where the node is null, or where no item is equal and one is null.
+    """IN a list; null if the node is null, or if no item is equal and some item is null.
 
     Raises:
         Problem: an item does not compare with the node.
@@ -236,10 +240,10 @@ def is_in(node: Node, items: Sequence[Node]) -> Node:
 
 
 def is_among(node: Node, values: pa.Array | Digits) -> Node:
-    """IN a long list: null where the node is null.
+    """IN a long list; null if the node is null.
 
     Args:
-        values: texts, bytes, int64 or numbers as they are written, without nulls.
+        values: texts, bytes, int64 or the digits of numbers, without nulls.
     """
     kind, value_set = node.type, None
     if isinstance(values, Digits):
@@ -279,7 +283,7 @@ def between(node: Node, low: Node, high: Node) -> Node:
 
 
 def _unrounding(node: Node, item: Node) -> Node:
-    """A float column as it meets a literal first: in `0.1 in (f32)` it does not round it."""
+    """Widen a float item to 64 bits if the node is a literal: `0.1 in (f32)` does not round 0.1."""
     if isinstance(node, Literal) and pa.types.is_floating(item.type):
         return convert(item, pa.float64())
     return item
@@ -315,9 +319,10 @@ def _in_literals(node: Node, literals: Sequence[Literal]) -> list[Node]:
 
 
 def _in_floats(node: Node, literals: Sequence[Literal]) -> list[Node]:
-    """Terms for literals that a column of floats, or a computed float, may be.
+    """Build the terms of IN for a column of floats or a computed float.
 
-    A column rounds each literal to its own type; computed floats meet those of floats in 64 bits.
+    A column rounds each literal to its own type; computed floats and float literals are compared in
+    64 bits.
     """
     if len(literals) <= MAX_COMPARED:
         return [compare("=", node, item) for item in literals]
@@ -350,15 +355,15 @@ def _look_up_floats(node: Node, numbers: Float64s) -> Node:
 
 
 def _look_up(node: Node, value_set: pa.Array, items: tuple[Literal, ...] | pa.Array) -> Node:
-    """Whether a node's values are among others, by a hash table."""
+    """Test by a hash table whether a node's values are in `value_set`."""
 
     def look_up(rows: pa.Array) -> pa.Array:
         return _among(rows, value_set)
 
-    said = Membership(node, items)
+    membership = Membership(node, items)
     if isinstance(node, Column):
-        return Call("in", look_up, (node,), pa.bool_(), said)
-    return meaning(call("in", look_up, node), said)
+        return Call("in", look_up, (node,), pa.bool_(), membership)
+    return meaning(call("in", look_up, node), membership)
 
 
 def _among(rows: pa.Array, value_set: pa.Array) -> pa.Array:
@@ -381,7 +386,7 @@ def _value_set(values: list[pa.Scalar], type_: pa.DataType) -> pa.Array:
 
 
 def _whole_set(numbers: list[int], type_: pa.DataType) -> pa.Array:
-    """The array that stores these whole numbers."""
+    """Return an array whose storage holds the integers, in the unit of its type."""
     width = type_.bit_width // 8
     signed = not pa.types.is_unsigned_integer(type_)
     content = b"".join(number.to_bytes(width, "little", signed=signed) for number in numbers)
@@ -394,13 +399,13 @@ def _is_false(values: pa.Array) -> pa.Array:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """CASE: each value is computed only for the rows that its condition chose.
+    """CASE, which computes each value only for the rows that its condition chose.
 
     So `case when i != 0 then 10 / i end` never divides by zero.
 
     Attributes:
         conditions: booleans, in order.
-        values: one a condition, then that of ELSE; all of one type.
+        values: a value for each condition, then the value of ELSE; all of one type.
     """
 
     conditions: tuple[Node, ...]
@@ -449,10 +454,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Coalesce:
-    """COALESCE: each value is computed only for the rows in which all former values are null.
+    """COALESCE, which computes each value only for the rows in which all former values are null.
 
     Attributes:
-        args: of one type, at least two.
+        args: at least two nodes of one type.
     """
 
     args: tuple[Node, ...]
@@ -491,14 +496,14 @@ def case(conditions: Sequence[Node], values: Sequence[Node], otherwise: Node | N
     """CASE WHEN ... THEN ... ELSE ... END.
 
     Raises:
-        Problem: a condition is no boolean, or the values have no common type.
+        Problem: a condition is not a boolean, or the values have no common type.
     """
     last = otherwise if otherwise is not None else Literal(as_scalar(None, pa.null()))
     return Case(tuple(map(boolean, conditions)), unify(*values, last))
 
 
 def coalesce(*args: Node) -> Node:
-    """The first value that is not null; what follows a literal is never computed."""
+    """COALESCE: the first value that is not null. Arguments after a literal are never computed."""
     nodes = [node for node in unify(*args) if not is_nothing(node)]
     literals = [place for place, node in enumerate(nodes) if isinstance(node, Literal)]
     nodes = nodes[: literals[0] + 1] if literals else nodes
@@ -510,7 +515,7 @@ def coalesce(*args: Node) -> Node:
 
 
 def null_if(left: Node, right: Node) -> Node:
-    """NULLIF: null where both values are equal, else the first value."""
+    """NULLIF: null if the two values are equal, else the first value."""
     if is_nothing(left) or is_nothing(right):
         return left
     try:
@@ -529,5 +534,5 @@ def null_if(left: Node, right: Node) -> Node:
 
 
 def choose(condition: Node, chosen: Node, other: Node) -> Node:
-    """One value where the condition is true, else the other."""
+    """Return a node that is `chosen` if the condition is true, else `other`."""
     return case([condition], [chosen], other)

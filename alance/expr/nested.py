@@ -1,4 +1,4 @@
-"""Lists and structs: the length of a list, what it contains, one item; members of structs."""
+"""List literals, the length, contents and items of lists, and fields of structs."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListLiteral:
-    """A list that is written down, `[1, 2]`.
+    """A list literal, such as `[1, 2]`.
 
     Attributes:
-        args: its items.
+        args: items of the list: literals or list literals.
     """
 
     args: tuple[Node, ...]
@@ -57,12 +57,12 @@ class ListLiteral:
         return pa.ListArray.from_arrays(offsets, values)[0]
 
 
-def made_list(name: str, args: list[Node]) -> Node:
-    """`make_array(x, 2)`, and `[1, 2]`; also lists of lists that are written down."""
+def list_of(name: str, args: list[Node]) -> Node:
+    """make_array(x, 2), and `[x, 2]`; a list literal if all items are literals."""
     if all(isinstance(arg, Literal | ListLiteral) for arg in args):
         return ListLiteral(tuple(args))
     if any(isinstance(arg, ListLiteral) for arg in args):
-        raise Problem(f"{name}: lists that are written down beside others", unsupported=True)
+        raise Problem(f"{name}: list literals beside other values", unsupported=True)
 
     def build(*values: Value) -> pa.Array:
         num_rows = next(len(value) for value in values if isinstance(value, pa.Array))
@@ -79,18 +79,18 @@ def made_list(name: str, args: list[Node]) -> Node:
 
 
 def length(name: str, args: list[Node]) -> Node:
-    """How many items a list has, as uint64; null of a null list."""
+    """array_length(list): the number of items as uint64; null for a null list."""
     node = _list(name, args[0])
     return call(name, lambda lists: pc.cast(pc.list_value_length(lists), pa.uint64()), node)
 
 
 def is_empty(name: str, args: list[Node]) -> Node:
-    """Whether a list has no items."""
+    """empty(list): true if the list has no items; null for a null list."""
     return compare("=", length(name, args), Literal(as_scalar(0)))
 
 
 def has(name: str, args: list[Node]) -> Node:
-    """Whether a list contains an item; null of a null list or item."""
+    """array_has(list, item): true if the list contains the item; null if either is null."""
     if any(is_nothing(arg) for arg in args):
         return NULL
     needed = [arg for arg in args if not isinstance(arg, Literal)]
@@ -106,26 +106,32 @@ def has(name: str, args: list[Node]) -> Node:
 
 
 def has_any(name: str, args: list[Node]) -> Node:
-    """Whether a list contains one of the items written down; null of a null list."""
+    """True if a list contains an item of a list literal; null for a null list."""
     node, items = _against_written(name, args)
     parts = [_has_or_null_item(name, node, item) for item in items]
     return junction(False, parts) if parts else FALSE
 
 
 def has_all(name: str, args: list[Node]) -> Node:
-    """Whether a list contains all of the items written down; null of a null list."""
+    """True if a list contains all items of a list literal; null for a null list."""
     node, items = _against_written(name, args)
     parts = [_has_or_null_item(name, node, item) for item in items]
     return junction(True, parts) if parts else TRUE
 
 
 def position(name: str, args: list[Node]) -> Node:
-    """Where in a list an item is first, counted from one, as uint64; null: nowhere."""
+    """array_position(list, item): place of the first equal item as uint64, counted from 1.
+
+    Null if the list has no such item; nulls are equal.
+    """
     return _first(name, args)
 
 
 def item(name: str, args: list[Node]) -> Node:
-    """`l[n]`: an item, counted from one or, below zero, from the end; null beyond the list."""
+    """`list[n]`: the n-th item, counted from 1, or from the end if n is negative.
+
+    Null if the list has no such item.
+    """
     node = _list(name, args[0])
     number = whole_argument(name, args[1], -(1 << 31), 1 << 31)
 
@@ -159,7 +165,13 @@ def _first(name: str, args: list[Node]) -> Node:
 
 
 def first_true(equal: pa.Array, parents: Int64s, num_lists: int) -> pa.Array:
-    """Where in each list the first true item is, from one; null: nowhere."""
+    """Return the place of the first true item of each list, counted from 1; null if none is true.
+
+    Args:
+        equal: booleans, one for each item of all lists.
+        parents: number of the list of each item, ascending.
+        num_lists: number of lists, including empty and null ones.
+    """
     hits = _numbers(pc.indices_nonzero(equal))
     rows = parents[hits]
     begins = np.searchsorted(parents, rows, "left")
@@ -181,7 +193,7 @@ def _has_or_null_item(name: str, node: Node, item_: Node) -> Node:
 
 
 def _null_where_needed(answers: pa.Array, *needed: Value) -> pa.Array:
-    """The answers, null where a value needed is null."""
+    """Return `answers`, null where one of the needed values is null."""
     for values in needed:
         if isinstance(values, pa.Array) and values.null_count:
             answers = pc.if_else(pc.is_valid(values), answers, as_scalar(None, pa.bool_()))
@@ -191,7 +203,7 @@ def _null_where_needed(answers: pa.Array, *needed: Value) -> pa.Array:
 def _against_written(name: str, args: list[Node]) -> tuple[Node, tuple[Node, ...]]:
     node = _list(name, args[0])
     if not isinstance(args[1], ListLiteral):
-        raise Problem(f"{name}: a second list that is not written down", unsupported=True)
+        raise Problem(f"{name}: a second list that is not a list literal", unsupported=True)
     return node, args[1].args
 
 
@@ -199,7 +211,7 @@ def _list(name: str, node: Node) -> Node:
     kind = node.type
     is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     if isinstance(node, ListLiteral):
-        raise Problem(f"{name}: a list that is written down", unsupported=True)
+        raise Problem(f"{name}: a list literal as first argument", unsupported=True)
     if not (is_list or pa.types.is_fixed_size_list(kind)):
         raise Problem(f"{name}: expected a column of lists, found {kind}")
     return node
@@ -211,7 +223,7 @@ def _numbers(array: pa.Array) -> Int64s:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Slot:
-    """A column of a batch by number."""
+    """A column of a batch, by its number."""
 
     number: int
     type: pa.DataType
@@ -225,10 +237,12 @@ class _Slot:
 
 
 def member(node: Node, name: str) -> Node:
-    """A member of a struct by its exact name; of a column, the nested field alone.
+    """Return a field of a struct by its exact name.
+
+    A field of a column is a `Column` itself, so that nothing else of the struct is read.
 
     Raises:
-        Problem: no struct, or no such member.
+        Problem: the node is not a struct, or has no such field.
     """
     what = ".".join(node.path) if isinstance(node, Column) else "the value"
     if not pa.types.is_struct(node.type):
@@ -243,5 +257,5 @@ def member(node: Node, name: str) -> Node:
 
 
 def get_field(name: str, args: list[Node]) -> Node:
-    """get_field(struct, 'member')."""
+    """get_field(struct, 'name')."""
     return member(args[0], literal_text(name, args[1]))

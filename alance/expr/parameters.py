@@ -85,7 +85,7 @@ class Parameters:
         """
         value = self._value(tree)
         if _is_list(value):
-            raise Problem(f"{_name(tree)}: a list of values; only IN takes some")
+            raise Problem(f"{_name(tree)}: a list of values; only IN takes a list")
         return literal_of(value, _name(tree))
 
     def is_list(self, tree: Tree) -> bool:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_SIMPLE: Final = 4 << 10  # characters; longer texts are left to sqlglot
-MAX_ITEMS: Final = 48  # of a list, or terms of a chain; `lexical` parses longer ones separately
+MAX_TERMS: Final = 48  # items of a list, or terms of a chain; `lexical` has a path for more
 MAX_NESTED: Final = 24  # depth of parentheses and NOT
 
 _TOKEN: Final = re.compile(
@@ -91,11 +91,11 @@ def simple_tree(text: object) -> Tree | None:
 
 
 def is_simple(text: str) -> bool:
-    """True if `simple_tree` parses a text. Each read with a filter asks, so that it is kept."""
+    """True if `simple_tree` parses a text. Memoized, because each read with a filter calls it."""
     return len(text) <= MAX_SIMPLE and _is_parsed(text)
 
 
-@lru_cache(maxsize=256)  # of texts of at most `MAX_SIMPLE`
+@lru_cache(maxsize=256)  # texts, of at most `MAX_SIMPLE` characters each
 def _is_parsed(text: str) -> bool:
     return simple_tree(text) is not None
 
@@ -139,7 +139,7 @@ class _Parser:
         tree, count = part(), 1
         while self._word(word):
             count += 1
-            if count > MAX_ITEMS:
+            if count > MAX_TERMS:
                 raise _Declined
             tree = Tree(kind, this=tree, expression=part())
         return tree
@@ -216,7 +216,7 @@ class _Parser:
         items = [self._operand()]
         while self._sign(","):
             items.append(self._operand())
-        if not self._sign(")") or len(items) > MAX_ITEMS:
+        if not self._sign(")") or len(items) > MAX_TERMS:
             raise _Declined
         return Tree("In", this=operand, expressions=items)
 

@@ -96,7 +96,8 @@ class Literal:
     Attributes:
         value: the scalar, in the type that the constant has on its own.
         digits: the number as written, so that `1.1` compares exactly with a decimal column.
-        name: the text, if it was in double quotes; elsewhere these quote names, as messages say.
+        name: the text, if it was in double quotes; elsewhere these quote names, so that messages
+            recommend backticks.
     """
 
     value: pa.Scalar

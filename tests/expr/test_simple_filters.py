@@ -9,7 +9,7 @@ import pytest
 
 from alance.expr.grammar import _Words, read
 from alance.expr.lexical import Source
-from alance.expr.simple import MAX_ITEMS, simple_tree
+from alance.expr.simple import MAX_TERMS, simple_tree
 
 if TYPE_CHECKING:
     from alance.expr.syntax import Tree
@@ -70,8 +70,8 @@ OTHERS: Final = [
     "a = --1",
     "a ilike 'x'",
     "? ? ?",
-    " or ".join(f"a = {n}" for n in range(MAX_ITEMS + 1)),
-    f"a in ({', '.join(map(str, range(MAX_ITEMS + 1)))})",
+    " or ".join(f"a = {n}" for n in range(MAX_TERMS + 1)),
+    f"a in ({', '.join(map(str, range(MAX_TERMS + 1)))})",
     "(" * 60 + "a = 1" + ")" * 60,
 ]
 
