@@ -54,9 +54,9 @@ async def warm_up(*, session: Session | None = None) -> None:
 
 def _parse() -> None:
     """Have the parser of SQL make its tables."""
-    from alance.expr.lexical import Source
+    from alance.expr.lexical import SqlText
 
-    Source("abs(a) = 1 AND b IN ('x') OR c LIKE 'y%' AND d IS NOT NULL", "filter").parse()
+    SqlText("abs(a) = 1 AND b IN ('x') OR c LIKE 'y%' AND d IS NOT NULL", "filter").parse()
 
 
 async def _start_threads(engine: Engine) -> None:

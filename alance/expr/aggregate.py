@@ -40,9 +40,9 @@ def parse_aggregate(text: str) -> AggregateCall:
         InvalidInputError: the text is not the call of a function of one expression.
         UnsupportedError: `count(distinct x)`, or a function that is not in `AGGREGATORS`.
     """
-    from alance.expr.lexical import Source
+    from alance.expr.lexical import SqlText
 
-    tree: Tree = Source(text, "aggregate").parse()
+    tree: Tree = SqlText(text, "aggregate").parse()
     while tree.kind == "Paren":
         tree, text = tree.first, text.strip()[1:-1]
     inside = _CALL.fullmatch(text)

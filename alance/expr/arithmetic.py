@@ -9,7 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from alance import compute as pc
-from alance.expr.casts import as_decimal, common_type, convert, is_number
+from alance.expr.casts import (
+    NARROW_DIGITS,
+    WIDE_DIGITS,
+    as_decimal,
+    common_type,
+    convert,
+    is_number,
+)
 from alance.expr.compare import is_nothing
 from alance.expr.exact import number_value, scalar_of, scale_of
 from alance.expr.tree import Literal, Node, Problem, Value, broadcast, call
@@ -20,8 +27,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-MAX_NARROW: Final = 38  # digits of a decimal128
-MAX_WIDE: Final = 76  # digits of a decimal256, the type of intermediate results
 EXTRA_DIGITS: Final = 4  # digits behind the point that a division adds
 MAX_DIGITS: Final = 400  # an integer literal with more digits is infinite as a float, too
 FACTORIALS: Final = np.array([math.factorial(n) for n in range(21)], np.int64)  # all that fit
@@ -60,7 +65,7 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
         common = common_type(*types)
         return call("-", pc.subtract, convert(left, common), convert(right, common))
     if any(pa.types.is_duration(t) for t in types) and op in "+-":
-        return call(op, KERNELS[op], left, right)
+        return call(op, _NUMBER_KERNELS[op], left, right)
     if not all(is_number(t) or pa.types.is_null(t) for t in types):
         raise Problem(f"type mismatch: {left.type} {op} {right.type}; cast one of them")
     common = common_type(*types)
@@ -74,7 +79,7 @@ def arithmetic(op: str, left: Node, right: Node) -> Node:
     if pa.types.is_floating(common):
         floats = [t for t in types if pa.types.is_floating(t)]
         common = max(pa.float32(), *floats, key=lambda t: t.bit_width)
-    return call(op, KERNELS[op], convert(left, common), convert(right, common))
+    return call(op, _NUMBER_KERNELS[op], convert(left, common), convert(right, common))
 
 
 def fitted(literal: Literal, type_: pa.DataType) -> Literal:
@@ -373,7 +378,7 @@ def _days_between(left: Value, right: Value) -> pa.Array:
     return pc.subtract(*numbers)
 
 
-KERNELS: Final[dict[str, Callable[..., pa.Array]]] = {
+_NUMBER_KERNELS: Final[dict[str, Callable[..., pa.Array]]] = {
     "+": pc.add,
     "-": pc.subtract,
     "*": pc.multiply,
@@ -394,7 +399,7 @@ def decimal_arithmetic(op: str, left: Node, right: Node) -> Node:
     types = [side.type for side in sides]
     result = _result_type(op, *types)
     wide = _widened(types[0], result.scale if op == "/" else 0), _widened(types[1])
-    kernel = _KERNELS[op]
+    kernel = _DECIMAL_KERNELS[op]
 
     def run(a: Value, b: Value) -> pa.Array:
         exact = kernel(pc.cast(a, wide[0]), pc.cast(b, wide[1]))
@@ -431,7 +436,7 @@ def _result_type(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
     else:
         precision = min(wholes) + scale
     is_wide = any(pa.types.is_decimal256(type_) for type_ in (left, right))
-    most = MAX_WIDE if is_wide else MAX_NARROW
+    most = WIDE_DIGITS if is_wide else NARROW_DIGITS
     make = pa.decimal256 if is_wide else pa.decimal128
     return make(max(1, min(precision, most)), min(scale, most))
 
@@ -439,7 +444,7 @@ def _result_type(op: str, left: pa.DataType, right: pa.DataType) -> pa.DataType:
 def _widened(type_: pa.DataType, scale: int = 0) -> pa.DataType:
     """Return a decimal256 type for the values of a type, with a scale of at least `scale`."""
     more = max(0, scale - type_.scale)
-    return pa.decimal256(min(MAX_WIDE, type_.precision + more), type_.scale + more)
+    return pa.decimal256(min(WIDE_DIGITS, type_.precision + more), type_.scale + more)
 
 
 def _remainder(left: Value, right: Value) -> pa.Array:
@@ -450,7 +455,7 @@ def _remainder(left: Value, right: Value) -> pa.Array:
     return pc.subtract(left, pc.multiply(whole, right))
 
 
-_KERNELS: Final[dict[str, Callable[..., pa.Array]]] = {
+_DECIMAL_KERNELS: Final[dict[str, Callable[..., pa.Array]]] = {
     "+": pc.add,
     "-": pc.subtract,
     "*": pc.multiply,

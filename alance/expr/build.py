@@ -13,7 +13,7 @@ from alance.expr.casts import cast
 from alance.expr.compare import compare, distinct
 from alance.expr.exact import Digits
 from alance.expr.nested import member
-from alance.expr.parameters import NOTHING, Parameters
+from alance.expr.parameters import NULL_LITERAL, Parameters
 from alance.expr.syntax import Tree, is_kind
 from alance.expr.tree import Column, Literal, Node, Problem, plain_type, unknown
 from alance.format.numbers import as_scalar
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from alance.expr import type_names
-    from alance.expr.lexical import Source
+    from alance.expr.lexical import SqlText
 else:
     type_names = Deferred("alance.expr.type_names")
 
@@ -49,7 +49,7 @@ def _apply(name: str, args: list[Node]) -> Node:
 class Builder:
     """Builder of the nodes of one text for one schema, with the values of its parameters."""
 
-    def __init__(self, source: Source, schema: pa.Schema, parameters: Parameters) -> None:
+    def __init__(self, source: SqlText, schema: pa.Schema, parameters: Parameters) -> None:
         self._source = source
         self._schema = schema
         self._parameters = parameters
@@ -215,9 +215,9 @@ class Builder:
         """Compile the condition that a node equals one of the values of a parameter."""
         items, has_nulls = self._parameters.items(tree)
         if not isinstance(items, pa.Array | Digits):
-            return logic.is_in(node, [*items, NOTHING] if has_nulls else items)
+            return logic.is_in(node, [*items, NULL_LITERAL] if has_nulls else items)
         within = logic.is_among(node, items)
-        return logic.junction(False, [within, NOTHING]) if has_nulls else within
+        return logic.junction(False, [within, NULL_LITERAL]) if has_nulls else within
 
     def placeholder(self, tree: Tree) -> Node:
         """A parameter."""
@@ -332,7 +332,7 @@ _BUILDERS: Final[dict[str, Callable[[Builder, Tree], Node]]] = {
     "Placeholder": Builder.placeholder,
     "HexString": Builder.hexadecimal,
     "Boolean": lambda _, tree: logic.TRUE if tree.first else logic.FALSE,
-    "Null": lambda *_: NOTHING,
+    "Null": lambda *_: NULL_LITERAL,
     "Neg": lambda builder, tree: negative(builder.build(tree.first)),
     "DPipe": lambda builder, tree: text.appended(
         builder.build(tree.first), builder.build(tree.expression)

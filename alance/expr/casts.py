@@ -15,7 +15,8 @@ from alance.format.numbers import as_scalar, to_arrow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-MAX_PRECISION: Final = 76  # digits of a decimal256
+NARROW_DIGITS: Final = 38  # digits of a decimal128
+WIDE_DIGITS: Final = 76  # digits of a decimal256
 _TRUTHS: Final = {
     **dict.fromkeys(("t", "tr", "tru", "true", "y", "ye", "yes", "on", "1"), True),
     **dict.fromkeys(("f", "fa", "fal", "fals", "false", "n", "no", "of", "off", "0"), False),
@@ -91,9 +92,9 @@ def common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
         left, right = as_decimal(left), as_decimal(right)
         scale = max(left.scale, right.scale)
         precision = max(left.precision - left.scale, right.precision - right.scale) + scale
-        if precision <= 38:
+        if precision <= NARROW_DIGITS:
             return pa.decimal128(precision, scale)
-        return pa.decimal256(min(precision, 76), scale)
+        return pa.decimal256(min(precision, WIDE_DIGITS), scale)
     signed = {pa.types.is_signed_integer(t) for t in (left, right)}
     width = max(left.bit_width, right.bit_width)
     if len(signed) == 1:
@@ -288,7 +289,7 @@ def _rounded(values: pa.Array, type_: pa.DataType) -> pa.Array:
     source = values.type
     if pa.types.is_integer(source):
         values = pc.cast(values, pa.decimal128(20, 0))
-        wide = pa.decimal256(MAX_PRECISION, type_.scale) if type_.scale >= 0 else type_
+        wide = pa.decimal256(WIDE_DIGITS, type_.scale) if type_.scale >= 0 else type_
         return pc.cast(pc.cast(values, wide), type_)
     if pa.types.is_floating(source):
         scaled = pc.multiply(pc.cast(values, pa.float64()), as_scalar(10.0**type_.scale))
@@ -319,7 +320,7 @@ def _from_text(values: pa.Array, type_: pa.DataType) -> pa.Array:
             raise pa.ArrowInvalid(f"Failed to parse value: {first} as bool")
         return to_arrow(np.array(list(_TRUTHS.values()))).take(places)
     if pa.types.is_decimal(type_):
-        whole = pc.cast(values, pa.decimal256(MAX_PRECISION, 30))
+        whole = pc.cast(values, pa.decimal256(WIDE_DIGITS, 30))
         return _rounded(whole, type_)
     if pa.types.is_time(type_):
         moments = pc.binary_join_element_wise("1970-01-01T", pc.cast(values, pa.string()), "")

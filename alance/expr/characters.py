@@ -1,4 +1,4 @@
-"""Functions of the characters and parts of texts, over all rows at once."""
+"""SQL functions on the characters and parts of texts, computed for all rows at once."""
 
 from __future__ import annotations
 
@@ -39,39 +39,42 @@ if TYPE_CHECKING:
 
 LAST_CODE: Final = 0x10FFFF
 SURROGATES: Final = (0xD800, 0xDFFF)
-HEX_DIGITS: Final = 16  # of 64 bits
+HEX_DIGITS: Final = 16  # digits of a 64-bit integer
 CODE_BYTES: Final = 12  # bytes of code points and temporary copies, for each byte of text
 STEP_CELLS: Final = 1 << 26  # pairs of characters between two cancellation checks: 0.1 s
-MOST_MATCHES: Final = 100  # that a pattern is written down so often for
+MOST_MATCHES: Final = 100  # largest n of regexp_instr, whose expression repeats the pattern n times
 NO_MASK: Final = mask_bytes(None)
 
 
 def translate(name: str, args: list[Node]) -> Node:
-    """translate(text, from, to): each character of `from` becomes that of `to`, or nothing."""
+    """translate(text, from, to): each character of `from` becomes the one at its place in `to`.
+
+    Characters of `from` without a counterpart in `to` are removed.
+    """
     if any(is_nothing(arg) for arg in args):
         return _no_text()
     characters, target = literal_text(name, args[1]), literal_text(name, args[2])
     table: dict[int, int] = {}
-    for place, character in enumerate(characters):  # the first one counts
+    for place, character in enumerate(characters):  # the first of equal characters counts
         table.setdefault(ord(character), ord(target[place]) if place < len(target) else -1)
     if not table:
         return as_text(name, args[0])
-    top = max(table) + 1  # it and what is above stay
-    becomes = np.arange(top + 1, dtype=np.int32)
-    becomes[list(table)] = list(table.values())
+    top = max(table) + 1  # this code point and larger ones stay as they are
+    mapping = np.arange(top + 1, dtype=np.int32)
+    mapping[list(table)] = list(table.values())
 
     def map_all(values: pa.Array) -> pa.Array:
         codes, sizes = _codes(values)
-        mapped = becomes[np.minimum(codes, top)]
+        mapped = mapping[np.minimum(codes, top)]
         mapped = np.where(codes < top, mapped, codes.view(np.int32))
-        kept = offsets_of(mapped >= 0)[offsets_of(sizes)]
-        return _texts(mapped[mapped >= 0].astype(np.uint32), np.diff(kept), values)
+        ends = offsets_of(mapped >= 0)[offsets_of(sizes)]
+        return _texts(mapped[mapped >= 0].astype(np.uint32), np.diff(ends), values)
 
     return call(name, map_all, as_text(name, args[0]))
 
 
 def ascii_code(name: str, args: list[Node]) -> Node:
-    """ascii(text): the code point of the first character, 0 of none."""
+    """ascii(text): the code point of the first character; 0 for an empty text."""
 
     def first(values: pa.Array) -> pa.Array:
         codes, sizes = _codes(pc.utf8_slice_codeunits(values, 0, 1))
@@ -98,7 +101,7 @@ def character(name: str, args: list[Node]) -> Node:
 
 
 def to_hex(name: str, args: list[Node]) -> Node:
-    """to_hex(n): the digits of an integer; of a negative one those of its 64 bits."""
+    """to_hex(n): hexadecimal digits; a negative integer is written as 64 bits, two's complement."""
     node = args[0]
     if is_nothing(node):
         return _no_text()
@@ -118,7 +121,10 @@ def to_hex(name: str, args: list[Node]) -> Node:
 
 
 def find_in_set(name: str, args: list[Node]) -> Node:
-    """find_in_set(text, list): where it is first among parts between commas, from one; 0: none."""
+    """find_in_set(text, list): place of the text among the comma-separated parts of `list`.
+
+    Places count from 1; 0 if no part equals the text.
+    """
     if any(is_nothing(arg) for arg in args):
         return Literal(as_scalar(None, pa.int32()))
 
@@ -129,16 +135,17 @@ def find_in_set(name: str, args: list[Node]) -> Node:
         parents = pc.list_parent_indices(parts)
         equal = pc.fill_null(pc.equal(parts.flatten(), texts.take(parents)), False)
         places = pc.fill_null(first_true(equal, as_numbers(parents), rows), as_scalar(0))
-        told = pc.and_(pc.is_valid(texts), pc.is_valid(lists))
-        return pc.if_else(told, pc.cast(places, pa.int32()), as_scalar(None, pa.int32()))
+        valid = pc.and_(pc.is_valid(texts), pc.is_valid(lists))
+        return pc.if_else(valid, pc.cast(places, pa.int32()), as_scalar(None, pa.int32()))
 
     return call(name, find, *[as_text(name, arg) for arg in args])
 
 
 def substring_index(name: str, args: list[Node]) -> Node:
-    """substr_index(text, mark, n): what is before the n-th mark; if negative, behind from the end.
+    """substr_index(text, mark, n): the text before the n-th mark.
 
-    The whole text, where it has fewer marks.
+    If n is negative, the text after the n-th mark from the end. The whole text if it has fewer
+    marks; empty if the mark is empty or n is 0.
     """
     if any(is_nothing(arg) for arg in args):
         return _no_text()
@@ -161,9 +168,10 @@ def substring_index(name: str, args: list[Node]) -> Node:
 
 
 def string_to_array(name: str, args: list[Node]) -> Node:
-    """string_to_array(text, mark[, null]): the parts between marks; those that are `null` are.
+    """string_to_array(text, mark[, null]): the parts between marks.
 
-    Single characters where the mark is NULL.
+    Parts that equal `null` become null. If the mark is NULL, the parts are single characters; if it
+    is empty, the only part is the whole text.
     """
     mark = None if is_nothing(args[1]) else literal_text(name, args[1])
     absent = None if len(args) < 3 or is_nothing(args[2]) else literal_text(name, args[2])
@@ -180,7 +188,7 @@ def string_to_array(name: str, args: list[Node]) -> Node:
 
 
 def _parts(values: pa.Array, mark: str) -> tuple[pa.Array, Int64s]:
-    """The parts of all texts, and how many each has: an empty one none."""
+    """Return the parts of all texts, and the number of parts of each text: 0 for an empty text."""
     if mark:
         parts = pc.split_pattern(values, mark)
         items = parts.flatten()
@@ -205,10 +213,11 @@ def _characters(values: pa.Array) -> tuple[pa.Array, Int64s]:
 
 
 def regexp_instr(name: str, args: list[Node]) -> Node:
-    """regexp_instr(text, pattern[, start[, n[, flags[, group]]]]): where the n-th match is.
+    """regexp_instr(text, pattern[, start[, n[, flags[, group]]]]): place of the n-th match.
 
-    From one, in characters; 0: nowhere. What is before `start` is cut off before the search. Of a
-    group it is where it is in the first match, whatever n is.
+    Places are in characters and count from 1; 0 if there is no such match. The search ignores all
+    text before `start`, so `^` matches at `start`. With a group, the result is the group's place in
+    the first match, whatever n is.
     """
     if any(is_nothing(arg) for arg in args[:2]):
         return Literal(as_scalar(None, pa.int64()))
@@ -235,33 +244,33 @@ def regexp_instr(name: str, args: list[Node]) -> Node:
 
 
 def contains_tokens(name: str, args: list[Node]) -> Node:
-    """contains_tokens(text, 'words'): whether all words are among those of a text.
+    """contains_tokens(text, 'words'): true if the text contains all the words.
 
-    Words are of letters and digits, of any script, and compared as they are.
+    Words consist of letters and digits of any script. Upper and lower case differ.
     """
-    asked = "" if is_nothing(args[1]) else literal_text(name, args[1])
+    words = "" if is_nothing(args[1]) else literal_text(name, args[1])
 
     def look(values: pa.Array) -> pa.Array:
         splitter = _kernels.TextSplitter(0, 0, 1, 1, False)
-        splitter.split(np.arange(2), *packed([asked]), NO_MASK)
-        num_asked = len(splitter.fresh())
+        splitter.split(np.arange(2), *packed([words]), NO_MASK)
+        num_words = len(splitter.fresh())
         rows = np.arange(len(values) + 1)
         valid = mask_bytes(validity_of(values))
         counts, numbers, _ = splitter.split(rows, *contents_of(values), valid)
-        hits = numbers < num_asked
-        pairs = np.repeat(rows[:-1], counts)[hits] * max(num_asked, 1) + numbers[hits]
-        num_hits = np.bincount(distinct(pairs)[0] // max(num_asked, 1), minlength=len(values))
+        hits = numbers < num_words
+        pairs = np.repeat(rows[:-1], counts)[hits] * max(num_words, 1) + numbers[hits]
+        num_hits = np.bincount(distinct(pairs)[0] // max(num_words, 1), minlength=len(values))
         return pc.if_else(
-            pc.is_valid(values), to_arrow(num_hits == num_asked), as_scalar(None, pa.bool_())
+            pc.is_valid(values), to_arrow(num_hits == num_words), as_scalar(None, pa.bool_())
         )
 
     return call(name, look, as_text(name, args[0]))
 
 
 def overlay(name: str, args: list[Node]) -> Node:
-    """overlay(text, new, first[, n]): n characters from `first` on, counted from 1, replaced.
+    """overlay(text, new, first[, n]): the text with n characters from `first` on replaced by `new`.
 
-    As many as `new` has, where there is no n.
+    `first` counts from 1; n is the length of `new` by default.
     """
     if any(is_nothing(arg) for arg in args):
         return _no_text()
@@ -281,7 +290,7 @@ def overlay(name: str, args: list[Node]) -> Node:
 
 
 def levenshtein(name: str, args: list[Node]) -> Node:
-    """levenshtein(s, t): how many characters to change, add or leave out make one the other."""
+    """levenshtein(s, t): the edit distance, in changed, added and removed characters."""
     nodes = [as_text(name, arg) for arg in args]
     kind = pa.int64() if any(pa.types.is_large_string(node.type) for node in nodes) else pa.int32()
 
@@ -290,8 +299,8 @@ def levenshtein(name: str, args: list[Node]) -> Node:
         texts = [broadcast(value, rows) for value in (left, right)]
         (codes, sizes), (others, widths) = map(_codes, texts)
         distances = _distances(offsets_of(sizes), codes, offsets_of(widths), others)
-        told = pc.and_(*map(pc.is_valid, texts))
-        return pc.if_else(told, pc.cast(to_arrow(distances), kind), as_scalar(None, kind))
+        valid = pc.and_(*map(pc.is_valid, texts))
+        return pc.if_else(valid, pc.cast(to_arrow(distances), kind), as_scalar(None, kind))
 
     return call(name, measure, *nodes)
 
@@ -347,7 +356,12 @@ def _codes(values: pa.Array) -> tuple[UInt32s, Int64s]:
 def _texts(
     codes: UInt32s, sizes: Int64s, values: pa.Array, type_: pa.DataType | None = None
 ) -> pa.Array:
-    """Texts of so many code points each, of the values' type and null where these are."""
+    """Encode code points as texts that are null where `values` is null.
+
+    Args:
+        sizes: number of code points of each text.
+        type_: type of the texts; None for the type of `values`.
+    """
     data = np.frombuffer(codes.tobytes().decode("utf-32-le").encode(), np.uint8)
     widths = 1 + (codes >= 0x80).astype(np.int64) + (codes >= 0x800) + (codes >= 0x10000)
     ends = offsets_of(widths)[offsets_of(sizes)]

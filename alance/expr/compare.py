@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 FLIPPED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-KERNELS: Final = {
+COMPARISON_KERNELS: Final = {
     "=": pc.equal,
     "!=": pc.not_equal,
     "<": pc.less,
@@ -82,7 +82,7 @@ def _compared(op: str, left: Node, right: Node) -> Node:
         if isinstance(right, Literal):
             return _against_float(op, left, float(right.value.as_py()))
         return call(op, lambda a, b: compared_floats(op, a, b), left, right)
-    return call(op, KERNELS[op], left, right)
+    return call(op, COMPARISON_KERNELS[op], left, right)
 
 
 def distinct(left: Node, right: Node) -> Node:
@@ -194,7 +194,7 @@ def _against_literal(op: str, node: Node, literal: Literal) -> Node:
         return call(op, _as_it_is if is_same else pc.invert, node)
     if is_bytes(node.type) and is_text(value.type):
         value = value.cast(pa.binary())
-    return call(op, lambda values: KERNELS[op](values, value), node)
+    return call(op, lambda values: COMPARISON_KERNELS[op](values, value), node)
 
 
 def _as_it_is(values: pa.Array) -> pa.Array:
@@ -219,13 +219,13 @@ def _against_number(op: str, node: Node, number: Fraction | float) -> Node:
             low = scale.low
         elif op.startswith(">"):
             high = scale.high
-        return call(op, Within(low, high, is_outside=op == "!="), node)
-    scalar, kernel = scalar_of(node.type, whole), KERNELS[op]
+        return call(op, RangeTest(low, high, is_outside=op == "!="), node)
+    scalar, kernel = scalar_of(node.type, whole), COMPARISON_KERNELS[op]
     return call(op, lambda values: kernel(values, scalar), node)
 
 
 @dataclass(frozen=True, slots=True)
-class Within:
+class RangeTest:
     """Test whether stored integers are within `low` and `high`, both included; null stays null.
 
     Attributes:
@@ -261,7 +261,7 @@ def merge_ranges(conditions: Sequence[Node]) -> Sequence[Node]:
     """Merge the ranges of each column among the terms of an AND into their intersection."""
     ranges: dict[tuple[tuple[str, ...], pa.DataType], list[int]] = {}
     for place, node in enumerate(conditions):
-        if isinstance(node, Call) and isinstance(node.function, Within):
+        if isinstance(node, Call) and isinstance(node.function, RangeTest):
             (column,) = node.args
             if isinstance(column, Column) and not node.function.is_outside:
                 ranges.setdefault((column.path, column.type), []).append(place)
@@ -270,10 +270,10 @@ def merge_ranges(conditions: Sequence[Node]) -> Sequence[Node]:
         if len(places) < 2:
             continue
         calls = [cast("Call", conditions[place]) for place in places]
-        within = [cast("Within", call.function) for call in calls]
+        within = [cast("RangeTest", call.function) for call in calls]
         low, high = max(own.low for own in within), min(own.high for own in within)
         joined |= dict.fromkeys(places)
-        joined[places[0]] = Call("within", Within(low, high), calls[0].args, calls[0].type)
+        joined[places[0]] = Call("within", RangeTest(low, high), calls[0].args, calls[0].type)
     merged = (joined.get(place, node) for place, node in enumerate(conditions))
     return [node for node in merged if node is not None]
 
@@ -283,7 +283,7 @@ def _against_float(op: str, node: Node, number: float) -> Node:
         return _against_nan(op, node)
     # In Arrow's kernels, a NaN is neither less nor greater than a number.
     inverse = {">": "<=", ">=": "<"}.get(op)
-    kernel = KERNELS[inverse or op]
+    kernel = COMPARISON_KERNELS[inverse or op]
     scalar = as_scalar(number, pa.float32() if pa.types.is_float16(node.type) else node.type)
 
     def run(values: pa.Array) -> pa.Array:

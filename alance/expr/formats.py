@@ -1,4 +1,4 @@
-"""to_char: moments as text, by the directives of Rust's chrono, over all rows at once."""
+"""to_char: dates and times as text, by the directives of Rust's chrono, for all rows at once."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance import compute as pc
+from alance.expr.exact import PER_SECOND
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Node, Problem, call
 from alance.expr.value_budget import reserve
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     _Piece = Callable[[pa.Array, Int64s], pa.Array]
 
 DIRECTIVE_GROWTH: Final = 12  # bytes of output and temporary copies, for each byte of pattern
-PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-# What stands for others, and the directives that Arrow writes as chrono does.
+# Directives that abbreviate others.
 _LONG: Final = {
     "D": "%m/%d/%y",
     "x": "%m/%d/%y",
@@ -38,12 +38,13 @@ _LONG: Final = {
     "k": "%_H",
     "l": "%_I",
 }
+# Directives of dates and of times of day. Arrow writes all but `s`, `P` and `f` as chrono does.
 _OF_DATES: Final = frozenset("CYymbBdeaAwuUWGgVjs")
 _OF_CLOCKS: Final = frozenset("HIMSpPf")
-_NUMBERS: Final = frozenset("CYymdewuUWGgVjHIMS")  # which may have another padding
+_NUMBERS: Final = frozenset("CYymdewuUWGgVjHIMS")  # directives whose padding may be changed
 _TEXTS: Final = {"%": "%%", "t": "\t", "n": "\n"}
 _DIRECTIVE: Final = re.compile(r"%([-_0]?)(\.?[369]?)(.)", re.DOTALL)
-_YEARS: Final = (-62_167_219_200, 253_402_300_800)  # seconds, of 0 to 9999
+_YEARS: Final = (-62_167_219_200, 253_402_300_800)  # seconds; start of the years 0 and 10000
 
 
 def to_char(name: str, args: list[Node]) -> Node:
@@ -51,8 +52,8 @@ def to_char(name: str, args: list[Node]) -> Node:
     node, pattern = args[0], literal_text(name, args[1])
     is_clock = pa.types.is_time(node.type)
     if not is_clock and not pa.types.is_timestamp(node.type) and not pa.types.is_date(node.type):
-        is_known = pa.types.is_duration(node.type) or isinstance(node, Literal)
-        raise Problem(f"{name}: of {node.type}", unsupported=is_known)
+        is_valid = pa.types.is_duration(node.type) or isinstance(node, Literal)
+        raise Problem(f"{name}: expected a date or time, found {node.type}", unsupported=is_valid)
     allowed = _OF_CLOCKS if is_clock else _OF_CLOCKS | _OF_DATES
     pieces: list[_Piece | str] = []
     for piece in _pieces(name, pattern, allowed):
@@ -77,7 +78,7 @@ def to_char(name: str, args: list[Node]) -> Node:
 
 
 def _split(values: pa.Array) -> tuple[pa.Array, Int64s]:
-    """Timestamps of whole seconds, and nanoseconds beyond them; 1970 for nulls."""
+    """Return timestamps in whole seconds, and the nanoseconds after them; nulls become 1970."""
     type_ = values.type
     if pa.types.is_date32(type_):
         values, type_ = pc.cast(values, pa.timestamp("s")), pa.timestamp("s")
@@ -94,10 +95,10 @@ def _split(values: pa.Array) -> tuple[pa.Array, Int64s]:
 
 
 def _pieces(name: str, pattern: str, allowed: frozenset[str]) -> Iterator[_Piece | str]:
-    """The parts of a pattern: as Arrow has them, or what writes them.
+    """Yield the pieces of a pattern: formats for Arrow's `strftime`, and functions for the others.
 
     Raises:
-        Problem: an unknown directive, or one that the type has not.
+        Problem: a directive is unknown or not for the type of the values.
     """
     at = 0
     for match in _DIRECTIVE.finditer(pattern):
@@ -136,7 +137,7 @@ def _padded(directive: str, padding: str) -> str:
 
 
 def _number(letter: str, padding: str) -> _Piece:
-    """A directive of Arrow's, with its padding changed: none, spaces or zeros."""
+    """Return the function of a number with another padding: none, spaces or zeros."""
 
     def write(seconds: pa.Array, _: Int64s) -> pa.Array:
         texts = pc.strftime(seconds, f"%{letter}", "C")
@@ -149,7 +150,11 @@ def _number(letter: str, padding: str) -> _Piece:
 
 
 def _fraction(digits: str) -> _Piece:
-    """`%f`: nine digits; `%.f`: after a point, as many as are needed; `%3f`, `%.3f`: so many."""
+    """Return the function of a fraction of a second.
+
+    `%f` has nine digits, `%3f` and `%.3f` that number of digits, `%.f` as many as are needed: 0, 3,
+    6 or 9.
+    """
     point, width = digits.startswith("."), digits.lstrip(".")
 
     def write(_: pa.Array, fractions: Int64s) -> pa.Array:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from alance.expr.tree import Node, Value
 
-MANY: Final = 1000  # most arguments of a function that takes any number of them
+MAX_ARGUMENTS: Final = 1000  # most arguments of a function that takes any number of them
 
 # Functions that Lance evaluates and alance does not, and aggregates, which neither evaluates in
 # filters and columns. Errors call them unsupported instead of unknown.
@@ -132,7 +132,7 @@ _REAL: Final = {
 }
 _REAL_2: Final = {"power": pc.power, "pow": pc.power, "atan2": pc.atan2}
 _ONE: Final = Literal(as_scalar(1))
-_ALL: Final = Literal(as_scalar(lists.MOST_ITEMS))
+_ALL: Final = Literal(as_scalar(lists.MAX_BATCH_ITEMS))
 _LENGTH: Final = text.plain_text(pc.utf8_length)
 
 FUNCTIONS: Final[dict[str, Function]] = {
@@ -151,9 +151,9 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "iszero": Function(1, 1, arithmetic.is_zero),
     "nanvl": Function(2, 2, arithmetic.nan_value),
     "isnan": Function(1, 1, arithmetic.is_nan),
-    "greatest": Function(1, MANY, extreme(pc.max_element_wise, "<")),
-    "least": Function(1, MANY, extreme(pc.min_element_wise, ">")),
-    "coalesce": Function(1, MANY, lambda _, args: logic.coalesce(*args)),
+    "greatest": Function(1, MAX_ARGUMENTS, extreme(pc.max_element_wise, "<")),
+    "least": Function(1, MAX_ARGUMENTS, extreme(pc.min_element_wise, ">")),
+    "coalesce": Function(1, MAX_ARGUMENTS, lambda _, args: logic.coalesce(*args)),
     "ifnull": Function(2, 2, lambda _, args: logic.coalesce(*args)),
     "nvl": Function(2, 2, lambda _, args: logic.coalesce(*args)),
     "nvl2": Function(3, 3, lambda _, args: logic.choose(logic.is_null(args[0]), args[2], args[1])),
@@ -171,7 +171,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "lpad": Function(2, 3, text.padding(pc.utf8_lpad)),
     "rpad": Function(2, 3, text.padding(pc.utf8_rpad)),
     "split_part": Function(3, 3, text.split_part),
-    "concat_ws": Function(2, MANY, text.concat_ws),
+    "concat_ws": Function(2, MAX_ARGUMENTS, text.concat_ws),
     "trim": Function(1, 2, text.trimming(pc.utf8_trim)),
     "btrim": Function(1, 2, text.trimming(pc.utf8_trim)),
     "ltrim": Function(1, 2, text.trimming(pc.utf8_ltrim)),
@@ -185,7 +185,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "instr": Function(2, 2, text.position),
     "strpos": Function(2, 2, text.position),
     "position": Function(2, 2, text.position),
-    "concat": Function(1, MANY, text.concat),
+    "concat": Function(1, MAX_ARGUMENTS, text.concat),
     "starts_with": Function(2, 2, text.with_pattern("", ANY_TEXT)),
     "ends_with": Function(2, 2, text.with_pattern(ANY_TEXT, "")),
     "contains": Function(2, 2, text.with_pattern(ANY_TEXT, ANY_TEXT)),
@@ -248,11 +248,11 @@ FUNCTIONS: Final[dict[str, Function]] = {
     "json_exists": Function(2, 2, json_values.exists),
     "json_array_length": Function(2, 2, json_values.array_length),
     "json_array_contains": Function(3, 3, json_values.array_contains),
-    **dict.fromkeys(("struct", "row"), Function(1, MANY, _struct)),
-    "named_struct": Function(2, MANY, _named_struct),
+    **dict.fromkeys(("struct", "row"), Function(1, MAX_ARGUMENTS, _struct)),
+    "named_struct": Function(2, MAX_ARGUMENTS, _named_struct),
     "get_field": Function(2, 2, nested.get_field),
     **dict.fromkeys(("arrow_cast", "arrow_try_cast"), Function(2, 2, type_names.arrow_cast)),
-    **dict.fromkeys(("make_array", "make_list"), Function(0, MANY, nested.list_of)),
+    **dict.fromkeys(("make_array", "make_list"), Function(0, MAX_ARGUMENTS, nested.list_of)),
     **dict.fromkeys(("array_length", "list_length", "cardinality"), Function(1, 1, nested.length)),
     **dict.fromkeys(("empty", "array_empty", "list_empty"), Function(1, 1, nested.is_empty)),
     **{name: Function(2, 2, nested.has) for name in _named("has", "contains")},
@@ -262,7 +262,7 @@ FUNCTIONS: Final[dict[str, Function]] = {
     **{name: Function(2, 2, nested.item) for name in _named("element", "extract")},
     **{name: Function(2, 2, lists.append) for name in _named("append", "push_back")},
     **{name: Function(2, 2, lists.prepend) for name in _named("prepend", "push_front")},
-    **{name: Function(1, MANY, lists.concat) for name in _named("concat", "cat")},
+    **{name: Function(1, MAX_ARGUMENTS, lists.concat) for name in _named("concat", "cat")},
     **{name: Function(1, 1, lists.reverse) for name in _named("reverse")},
     **{name: Function(1, 1, lists.without_end(at_end=True)) for name in _named("pop_back")},
     **{name: Function(1, 1, lists.without_end(at_end=False)) for name in _named("pop_front")},

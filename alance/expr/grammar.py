@@ -25,7 +25,7 @@ from alance.expr.syntax import Tree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.expr.lexical import Source
+    from alance.expr.lexical import SqlText
 
 _SYNTAX_OF_THEIR_OWN: Final = ("CAST", "EXTRACT", "SUBSTRING", "TRIM", "TRY_CAST")
 _TYPES_OF_TEXT: Final = ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPNTZ", "DATETIME")
@@ -84,7 +84,7 @@ class AlanceDialect(Dialect):
     Parser = _Grammar
 
 
-def read(source: Source, text: str) -> Tree:
+def read(source: SqlText, text: str) -> Tree:
     """Parse one expression.
 
     Args:
@@ -92,7 +92,7 @@ def read(source: Source, text: str) -> Tree:
             with spaces, stand for long lists.
 
     Raises:
-        InvalidInputError: the text is no expression, or is nested too deeply.
+        InvalidInputError: the text is not an expression, or is nested too deeply.
     """
     dialect = AlanceDialect()
     try:
@@ -106,7 +106,7 @@ def read(source: Source, text: str) -> Tree:
     except RecursionError:
         raise source.too_deep() from None
     except Exception as error:
-        # A parser of a hundred dialects meets odd input in odd ways; the text is at fault.
+        # `sqlglot` raises errors of other classes, too, for some texts that are not SQL.
         raise InvalidInputError(f"{source.what}: cannot be parsed ({error})") from error
     nodes = [node for node in nodes if node is not None]
     if not nodes:
@@ -143,7 +143,7 @@ def _translated(root: Any) -> Tree:
     return trees[id(root)]
 
 
-def _with_typed_texts(source: Source, tokens: list[Any]) -> list[Any]:
+def _with_typed_texts(source: SqlText, tokens: list[Any]) -> list[Any]:
     """Turn double-quoted tokens after the name of a type into text: `timestamp "2020-01-01"`."""
     for before, token in pairwise(tokens):
         is_name = token.token_type == TokenType.IDENTIFIER and source.text[token.start] == '"'
@@ -152,7 +152,7 @@ def _with_typed_texts(source: Source, tokens: list[Any]) -> list[Any]:
     return tokens
 
 
-def _syntax_error(source: Source, error: ParseError) -> InvalidInputError:
+def _syntax_error(source: SqlText, error: ParseError) -> InvalidInputError:
     first = error.errors[0] if error.errors else {}
     highlight = first.get("highlight") or ""
     offset = len(first.get("start_context") or "")
@@ -167,7 +167,7 @@ def _syntax_error(source: Source, error: ParseError) -> InvalidInputError:
     )
 
 
-def _unterminated(source: Source, error: TokenError) -> InvalidInputError:
+def _unterminated(source: SqlText, error: TokenError) -> InvalidInputError:
     match = re.search(r"Missing (\S+) from (\d+):(\d+)", str(error.__cause__))
     if match is None:
         return InvalidInputError(

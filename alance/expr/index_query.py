@@ -1,9 +1,9 @@
-"""What of a condition can be asked of indices: a tree of questions on single columns.
+"""Parts of a condition that indices can answer: a tree of questions on single columns.
 
-A question is a part of the condition itself, over one indexed column alone, that an index of the
-column takes. Where the index holds values it is evaluated on these, by the very nodes that rows are
-asked with. What comes out is never less than the rows for which the condition is true; the
-condition decides on them again.
+A question is a part of the condition that reads one indexed column only and that an index of the
+column supports. An index that stores values evaluates it on them, by the nodes that also evaluate
+rows. The answers contain at least all rows for which the condition is true; unless they are exact,
+the condition is then evaluated on these rows.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 from alance.expr.logic import Junction, junction, negation
 from alance.expr.pruning import check_of
 from alance.expr.pruning_checks import All, IsNull, Within
+from alance.expr.text_parts import NO_PARTS
 from alance.expr.tree import (
     AnyItem,
     Call,
@@ -44,8 +45,7 @@ if TYPE_CHECKING:
     Steps: TypeAlias = tuple[tuple[str | None, int | None], ...]
 
 MAX_POINTS: Final = 1024  # values that are looked up one by one
-MAX_WAYS: Final = 64  # of a text to match
-ANY_TEXT: Final = ((),)
+MAX_WAYS: Final = 64  # alternatives of a text pattern that are looked up
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,7 @@ class Ask:
     """A condition on one column.
 
     Attributes:
-        column: with the type that the condition expects.
+        column: the column, with the type that the condition expects.
     """
 
     column: Column
@@ -61,19 +61,19 @@ class Ask:
 
     @cached_property
     def check(self) -> Check | None:
-        """What tells of zones of values whether the condition may be true; None: of none."""
+        """Pruning check of zones of values; None if no zone can ever be ruled out."""
         return check_of(self.condition)
 
     def sort(self) -> None:
-        """Put the values that it is compared with in order, which takes long for many. CPU."""
+        """Compute `check` and `points` now, which sorts the compared values: CPU work."""
         ask = self.of_json[1] if self.of_json else self
         _ = ask.check, ask.points
 
     def matches(self, values: pa.Array) -> Mask:
-        """For which values of the column the condition is true; shape (n,).
+        """Return the mask of the values for which the condition is true; shape (n,).
 
         Raises:
-            pyarrow.ArrowException, ValueError, Problem: values that it cannot take.
+            pyarrow.ArrowException, ValueError, Problem: the condition fails for a value.
         """
         batch = pa.RecordBatch.from_arrays(
             [_nested(values, self.column.path)], [self.column.path[0]]
@@ -81,11 +81,15 @@ class Ask:
         return as_mask(broadcast(self.condition.evaluate(batch), len(values)))
 
     def rows_in(self, values: pa.Array) -> Int64s:
-        """The places of the values for which the condition is true, among ones in order, nulls
-        first: they are searched where they are whole numbers, dates or times.
+        """Return the places of the values for which the condition is true.
+
+        Integers, dates and times are found by binary search; all other values are evaluated.
+
+        Args:
+            values: values of the column, sorted, nulls first.
 
         Raises:
-            pyarrow.ArrowException, ValueError, Problem: values that it cannot take.
+            pyarrow.ArrowException, ValueError, Problem: the condition fails for a value.
         """
         check = self.check
         rows = check.ranges.rows_in(values) if isinstance(check, Within) else None
@@ -93,14 +97,15 @@ class Ask:
 
     @property
     def is_of_nulls(self) -> bool:
-        """Whether it is that the column is null."""
+        """True if the condition is that the column is null."""
         return isinstance(self.check, IsNull)
 
     @cached_property
     def points(self) -> list[Any] | None:
-        """All values that it is true of, or more; None: not so few, or null is one.
+        """All values for which the condition may be true; it is false or null for all others.
 
-        They are whole numbers of the type's unit, floats, or bytes; zero stands for both zeros.
+        Integers in the type's unit, floats or bytes; 0.0 stands for -0.0 as well. None if they
+        cannot be listed or are more than `MAX_POINTS`.
         """
         check = self.check
         for part in check.parts if isinstance(check, All) else [check]:
@@ -112,7 +117,10 @@ class Ask:
 
     @cached_property
     def of_json(self) -> tuple[Steps, Ask] | None:
-        """The path of the JSON value that it is about alone, and the question of such values."""
+        """Path of the only JSON value that the condition reads, and the question on such values.
+
+        None if the condition reads several values or anything else.
+        """
         values: dict[Steps, Column] = {}
         condition = _of_json(self.condition, values)
         if condition is None or len(values) != 1:
@@ -122,25 +130,28 @@ class Ask:
 
     @cached_property
     def of_item(self) -> Ask | None:
-        """The question of items, where it is true of the lists with an item for which that is."""
+        """Question on single items: the condition is true for lists with an item that answers it.
+
+        None if the condition is not of this form.
+        """
         condition = _of_item(self.condition)
         return None if condition is None else Ask(item_of(self.column), condition)
 
     @cached_property
     def texts(self) -> Ways:
-        """Parts of the texts that it may be true of: of each way to be so all of some parts.
+        """Alternatives of parts: a text must contain all parts of one of them, in any case.
 
-        They are there in whatever case. A way without any may be every text.
+        An alternative without parts admits every text.
         """
         return _texts(self.condition)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllOf:
-    """Rows that each of some questions gives.
+    """Intersection of the answers to several questions.
 
     Attributes:
-        is_whole: no part of the condition is left out.
+        is_whole: True if every part of the condition has a question.
     """
 
     parts: tuple[Question, ...]
@@ -149,7 +160,7 @@ class AllOf:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AnyOf:
-    """Rows that one of some questions gives."""
+    """Union of the answers to several questions."""
 
     parts: tuple[Question, ...]
 
@@ -158,11 +169,11 @@ Question: TypeAlias = Ask | AllOf | AnyOf
 
 
 def question_of(node: Node, takes: Callable[[Ask], bool]) -> Question | None:
-    """The questions of a condition; None where no index narrows it.
+    """Return the tree of questions of a condition. Returns None if no index narrows it down.
 
     Args:
-        node: the condition of a predicate from SQL text.
-        takes: whether an index takes a question.
+        node: condition of a predicate from SQL text.
+        takes: returns True if an index supports a question.
     """
     if isinstance(node, Literal):
         return None
@@ -184,7 +195,7 @@ def question_of(node: Node, takes: Callable[[Ask], bool]) -> Question | None:
 
 
 def _of_junction(node: Junction, takes: Callable[[Ask], bool]) -> Question | None:
-    """The parts on the same column are one question: bounds on both sides are one range."""
+    """Ask one question for all parts on a column, so that two bounds become one range."""
     by_path: dict[Path, list[Node]] = {}
     parts: list[Question | None] = []
     for arg in node.args:
@@ -209,7 +220,7 @@ def _of_junction(node: Junction, takes: Callable[[Ask], bool]) -> Question | Non
 
 
 def _ask_of(node: Node) -> Ask | None:
-    """The question that a node is, if it is about one column alone."""
+    """Return a node as a question. Returns None if it does not read exactly one column."""
     columns = _columns(node)
     if not columns or any(column.path != columns[0].path for column in columns):
         return None
@@ -223,18 +234,18 @@ def _columns(node: Node) -> Sequence[Column]:
 
 
 def _of_json(node: Node, values: dict[Steps, Column]) -> Node | None:
-    """The node with columns in place of values of JSON; None where it is about something else.
+    """Replace JSON values in a node by columns. Returns None if the node reads anything else.
 
     Args:
-        values: the columns by path, of one type each; filled.
+        values: columns by path; the replaced values are added. A path read as two types gives None.
     """
     if isinstance(node, Literal):
         return node
-    said = node.meaning if isinstance(node, Call) else None
-    if isinstance(said, JsonValue):
-        if not said.is_scalar or not isinstance(said.node, Column):
+    meant = node.meaning if isinstance(node, Call) else None
+    if isinstance(meant, JsonValue):
+        if not meant.is_scalar or not isinstance(meant.node, Column):
             return None
-        column = values.setdefault(said.steps, Column(("value",), node.type))
+        column = values.setdefault(meant.steps, Column(("value",), node.type))
         return column if column.type == node.type else None
     if not isinstance(node, Call | Junction):
         return None
@@ -244,26 +255,28 @@ def _of_json(node: Node, values: dict[Steps, Column]) -> Node | None:
         return None
     if isinstance(node, Junction):
         return Junction(node.is_and, whole)
-    if isinstance(said, Comparison):
-        left, right = _of_json(said.left, values), _of_json(said.right, values)
-        said = Comparison(said.op, left, right) if left and right else None
-    elif isinstance(said, Membership):
-        value = _of_json(said.node, values)
-        said = Membership(value, said.items) if value else None
-    elif isinstance(said, Pattern):
-        value = _of_json(said.node, values)
-        said = Pattern(value, said.prefix, said.parts) if value else None
+    if isinstance(meant, Comparison):
+        left, right = _of_json(meant.left, values), _of_json(meant.right, values)
+        meant = Comparison(meant.op, left, right) if left and right else None
+    elif isinstance(meant, Membership):
+        value = _of_json(meant.node, values)
+        meant = Membership(value, meant.items) if value else None
+    elif isinstance(meant, Pattern):
+        value = _of_json(meant.node, values)
+        meant = Pattern(value, meant.prefix, meant.parts) if value else None
     else:
-        said = None
-    return Call(node.name, node.function, whole, node.type, said)
+        meant = None
+    return Call(node.name, node.function, whole, node.type, meant)
 
 
 def _of_item(node: Node) -> Node | None:
     if isinstance(node, Junction) and not node.is_and:
         parts = [part for arg in node.args if (part := _of_item(arg)) is not None]
         return Junction(False, tuple(parts)) if len(parts) == len(node.args) else None
-    said = node.meaning if isinstance(node, Call) else None
-    return said.condition if isinstance(said, AnyItem) and isinstance(said.node, Column) else None
+    meant = node.meaning if isinstance(node, Call) else None
+    return (
+        meant.condition if isinstance(meant, AnyItem) and isinstance(meant.node, Column) else None
+    )
 
 
 def _texts(node: Node) -> Ways:
@@ -276,28 +289,28 @@ def _texts(node: Node) -> Ways:
         )
         others = [alternatives for alternatives in ways if len(alternatives) <= MAX_WAYS]
         return (single,) if single or not others else min(others, key=len)
-    said = node.meaning if isinstance(node, Call) else None
-    if isinstance(said, Pattern) and isinstance(said.node, Column):
-        return said.parts
-    if isinstance(said, Comparison) and said.op == "=":
-        literal, column = said.right, said.left
+    meant = node.meaning if isinstance(node, Call) else None
+    if isinstance(meant, Pattern) and isinstance(meant.node, Column):
+        return meant.parts
+    if isinstance(meant, Comparison) and meant.op == "=":
+        literal, column = meant.right, meant.left
         if isinstance(literal, Column):
             literal, column = column, literal
         if isinstance(column, Column) and isinstance(literal, Literal):
             return _equals(literal)
-    elif isinstance(said, Membership) and isinstance(said.node, Column):
-        items = said.items
+    elif isinstance(meant, Membership) and isinstance(meant.node, Column):
+        items = meant.items
         if isinstance(items, pa.Array):
             if len(items) > MAX_WAYS:
-                return ANY_TEXT
+                return NO_PARTS
             items = tuple(map(Literal, items))
         return tuple(way for item in items for way in _equals(item))
-    return ANY_TEXT
+    return NO_PARTS
 
 
 def _equals(literal: Literal) -> Ways:
     value = literal.value.as_py()
-    return ((value,),) if isinstance(value, str) else ANY_TEXT
+    return ((value,),) if isinstance(value, str) else NO_PARTS
 
 
 def _nested(values: pa.Array, path: Path) -> pa.Array:

@@ -1,8 +1,8 @@
-"""The JSON functions: values inside JSON text by key or path, as text, numbers and booleans.
+"""SQL functions on JSON: values of JSON text or JSONB by key or path, in various types.
 
 A path is `$`, then `.name`, `:name`, `."any name"`, `["any name"]`, `[0]`, `[last]`, `[last - 1]`;
-`$.` may be left out. `.*`, all members, `[*]`, all items, and `[0, last]` lead to several values.
-A number, text or boolean is taken for the other where it can be read as such, as Lance does.
+`$.` may be omitted. `.*` (all members), `[*]` (all items) and `[0, last]` lead to several values.
+As in Lance, numbers, texts and booleans are converted to each other if they can be read as such.
 """
 
 from __future__ import annotations
@@ -36,14 +36,15 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int64s
 
-# Kinds of values as the kernel tells them.
+# Kinds of values, numbered as in the kernel; NOTHING if there is no value.
 NOTHING, NULL, BOOLEAN, TEXT, ARRAY = 0, 1, 2, 4, 5
 KIND_NAMES: Final = ("nothing", "null", "booleans", "numbers", "texts", "arrays", "objects")
-LAST: Final = -2  # and -2 - n the n-th before it
+LAST_ITEM: Final = -2  # index of the last item; LAST_ITEM - n is the n-th before it
 ALL_ITEMS: Final = -(1 << 63)
 ALL_MEMBERS: Final = ALL_ITEMS + 1
-NOWHERE: Final = 1 << 62  # an item that no array has
-WHOLE, FIRST, EACH = range(3)  # of several values: an array of them; the first; always an array
+NO_ITEM: Final = 1 << 62  # index that no array has
+# Result of a path with several values: an array of them; the first. EACH: an array of one, too.
+WHOLE, FIRST, EACH = range(3)
 
 _INDEX: Final = r"(?:-?\d{1,9}|last(?:\s*[-+]\s*\d{1,9})?)"
 _STEP: Final = re.compile(
@@ -55,15 +56,16 @@ _STEP: Final = re.compile(
       | (?P<items>\[\s*\*\s*\])""",
     re.VERBOSE | re.IGNORECASE,
 )
-_MORE: Final = re.compile(r"\?|\bto\b", re.IGNORECASE)  # what paths have besides
+_MORE: Final = re.compile(r"\?|\bto\b", re.IGNORECASE)  # path syntax that is not supported
 
 
-class Step(NamedTuple):
-    """One step down: to the member of a name, or to the item of an index.
+class PathStep(NamedTuple):
+    """A step of a path: to a member, to items, or with a key of digits to a member or an item.
 
     Attributes:
-        item: or `ALL_ITEMS`, `ALL_MEMBERS`.
-        others: items beside it, whose values come after.
+        name: name of the member; None for steps to items.
+        item: index of the item, `ALL_ITEMS` or `ALL_MEMBERS`; None for steps to members.
+        others: indices of further items, whose values follow.
     """
 
     name: str | None
@@ -72,41 +74,41 @@ class Step(NamedTuple):
 
     @property
     def is_single(self) -> bool:
-        """There is one value at most."""
+        """True if the step leads to at most one value."""
         return not self.others and self.item not in (ALL_ITEMS, ALL_MEMBERS)
 
 
 class Texts(NamedTuple):
-    """JSON values found in each row: their text, and what they are."""
+    """Value of each row at a path: its JSON text and its kind."""
 
     values: pa.LargeStringArray
     kinds: Bytes
 
 
 def get(name: str, args: list[Node]) -> Node:
-    """json_get(json, key): the JSON text of a member or item; null where there is none."""
+    """json_get(json, key): the JSON text of a member or item; null if there is none."""
     steps = [_key(name, args[1])]
     values = _reading(name, args, steps, lambda texts: texts.values, plain=False)
     return _meaning(values, args[0], steps, is_scalar=False)
 
 
 def get_text(name: str, args: list[Node]) -> Node:
-    """json_get_string(json, key): a text without its quotes, other scalars as written."""
+    """json_get_string(json, key): a text without quotes; a number or boolean as written."""
     return _member(name, args, _scalars(name, lambda texts: texts.values))
 
 
 def get_whole(name: str, args: list[Node]) -> Node:
-    """json_get_int(json, key): as int64; fractions are rounded, half away from zero."""
+    """json_get_int(json, key): an int64; fractions are rounded, halves away from zero."""
     return _member(name, args, _scalars(name, _numbers(_kernels.json_whole, "int64")))
 
 
 def get_real(name: str, args: list[Node]) -> Node:
-    """json_get_float(json, key): as float64."""
+    """json_get_float(json, key): a float64."""
     return _member(name, args, _scalars(name, _numbers(_kernels.json_real, "float64")))
 
 
 def get_truth(name: str, args: list[Node]) -> Node:
-    """json_get_bool(json, key): of a boolean, or of a text that says one."""
+    """json_get_bool(json, key): a boolean, also from the texts true, yes, false and no."""
     return _member(name, args, _scalars(name, _truth))
 
 
@@ -115,8 +117,8 @@ def _member(name: str, args: list[Node], read: Callable[[Texts], pa.Array]) -> N
     return _meaning(_reading(name, args, [step], read), args[0], [step], is_scalar=True)
 
 
-def _meaning(values: Node, document: Node, steps: Sequence[Step], *, is_scalar: bool) -> Node:
-    """The node with the path that it reads."""
+def _meaning(values: Node, document: Node, steps: Sequence[PathStep], *, is_scalar: bool) -> Node:
+    """Return `values` with its JSON path as meaning, unless the path leads to several values."""
     document, path = _whole_path(document, steps)
     if not all(step.is_single for step in path):
         return values
@@ -124,18 +126,19 @@ def _meaning(values: Node, document: Node, steps: Sequence[Step], *, is_scalar: 
     return meaning(values, JsonValue(document, names, is_scalar))
 
 
-def _whole_path(document: Node, steps: Sequence[Step]) -> tuple[Node, tuple[Step, ...]]:
-    """A value inside of a value is one of the document."""
+def _whole_path(document: Node, steps: Sequence[PathStep]) -> tuple[Node, tuple[PathStep, ...]]:
+    """Return a document and the path from its root, if `document` is itself read from JSON."""
     inside = document.meaning if isinstance(document, Call) else None
     if isinstance(inside, JsonValue) and not inside.is_scalar:
-        above = tuple(Step(*step) for step in inside.steps)
+        above = tuple(PathStep(*step) for step in inside.steps)
         return inside.node, (*above, *steps)
     return document, tuple(steps)
 
 
 def extract(name: str, args: list[Node]) -> Node:
-    """json_extract(json, path): the JSON text of a value, or of an array of several values; null
-    where there is none.
+    """json_extract(json, path): the JSON text of the value, or of an array of several values.
+
+    Null if there is no value.
     """
     steps = _path(name, literal_text(name, args[1]))
     values = _reading(name, args, steps, lambda texts: texts.values, plain=False)
@@ -143,7 +146,7 @@ def extract(name: str, args: list[Node]) -> Node:
 
 
 def exists(name: str, args: list[Node]) -> Node:
-    """json_exists(json, path): whether there is a value, were it a JSON null."""
+    """json_exists(json, path): true if there is a value, which may be a JSON null."""
 
     def test(documents: pa.Array) -> pa.Array:
         texts = _find(documents, steps, plain=False)
@@ -154,8 +157,9 @@ def exists(name: str, args: list[Node]) -> Node:
 
 
 def array_length(name: str, args: list[Node]) -> Node:
-    """json_array_length(json, path): items as int64; 0 of what is no array, null of nothing; of
-    several values those of the first.
+    """json_array_length(json, path): the number of items as int64.
+
+    0 if the value is not an array, null if there is no value. Of several values, the first counts.
     """
 
     def count(texts: Texts) -> pa.Array:
@@ -166,8 +170,9 @@ def array_length(name: str, args: list[Node]) -> Node:
 
 
 def array_contains(name: str, args: list[Node]) -> Node:
-    """json_array_contains(json, path, value): a literal, as JSON or as the text that it is; of
-    several values in any that is an array.
+    """json_array_contains(json, path, value): true if the array contains a literal.
+
+    The literal is sought both as JSON and as a text. Of several values, any array may contain it.
     """
     steps, items = _path(name, literal_text(name, args[1])), _as_items(name, args[2])
 
@@ -181,11 +186,11 @@ def array_contains(name: str, args: list[Node]) -> Node:
     return call(name, test, as_text(name, args[0]))
 
 
-def path_steps(path: str) -> tuple[Step, ...]:
-    """The steps of the path of an index.
+def path_steps(path: str) -> tuple[PathStep, ...]:
+    """Parse the path of a JSON index.
 
     Raises:
-        Problem: no path, or one with parts that are not evaluated here.
+        Problem: the text is not a path, leads to several values, or has unsupported parts.
     """
     steps = tuple(_path("JSON index", path))
     if not all(step.is_single for step in steps):
@@ -195,32 +200,34 @@ def path_steps(path: str) -> tuple[Step, ...]:
     return steps
 
 
-def scalars(documents: pa.Array, steps: Sequence[Step]) -> pa.Array:
-    """The values at a path: of the one type int64, float64, text or boolean that all have.
+def scalars(documents: pa.Array, steps: Sequence[PathStep]) -> pa.Array:
+    """Return the values at a path, which must all be numbers, all texts or all booleans.
 
-    Whole numbers beside others, or beyond int64, are float64. Null where there is none, or a JSON
-    null; of the type null where there is no value at all.
+    Returns:
+        int64, float64, text or booleans; numbers are float64 unless all are integers that fit
+        int64. Null if a document has no value or a JSON null. Of type null if no document has a
+        value.
 
     Raises:
-        Problem: values of several types, arrays or objects.
+        Problem: the values have several types, or are arrays or objects.
     """
     texts = _find(documents, steps, plain=True)
     kinds = np.unique(texts.kinds[texts.kinds > NULL]).tolist()
     if not kinds:
         return pa.nulls(len(documents))
     if len(kinds) > 1 or kinds[0] >= ARRAY:
-        said = ", ".join(KIND_NAMES[kind] for kind in kinds)
+        names = ", ".join(KIND_NAMES[kind] for kind in kinds)
         raise Problem(
-            f"values at the path: expected numbers, texts or booleans alone, found {said}"
+            f"values at the path: expected numbers, texts or booleans alone, found {names}"
         )
-    is_there = to_arrow(texts.kinds > NULL)
-    values = pc.if_else(is_there, texts.values, as_scalar(None, pa.large_string()))
+    present = to_arrow(texts.kinds > NULL)
+    values = pc.if_else(present, texts.values, as_scalar(None, pa.large_string()))
     if kinds == [BOOLEAN]:
         return pc.equal(values, as_scalar("true", pa.large_string()))
     if kinds == [TEXT]:
         return pc.cast(values, pa.string())
     if pc.all(pc.match_substring_regex(values, r"^-?\d{1,19}$")).as_py():
-        # Of 19 digits some are beyond int64.
+        # Some integers of 19 digits do not fit int64.
         with contextlib.suppress(pa.ArrowInvalid):
             return pc.cast(values, pa.int64())
     return pc.cast(values, pa.float64())
@@ -229,32 +236,39 @@ def scalars(documents: pa.Array, steps: Sequence[Step]) -> pa.Array:
 def _reading(
     name: str,
     args: list[Node],
-    steps: Sequence[Step],
+    steps: Sequence[PathStep],
     read: Callable[[Texts], pa.Array],
     *,
     plain: bool = True,
     answer: int = WHOLE,
 ) -> Node:
-    """A call that reads the values found; null where nothing is or, where `plain`, a JSON null."""
+    """Build the call of a function of the values at a path; null if there is no value.
 
+    Args:
+        read: computes the results from the values.
+        plain: True to read texts without quotes, and JSON nulls as null.
+        answer: `WHOLE`, `FIRST` or `EACH`.
+    """
     document, path = _whole_path(args[0], steps)
 
     def evaluate(documents: pa.Array) -> pa.Array:
         texts = _find(documents, path, plain=plain, answer=answer)
-        is_there = texts.kinds > (NULL if plain else NOTHING)
+        present = texts.kinds > (NULL if plain else NOTHING)
         plain_texts = texts.values
-        if not is_there.all():
+        if not present.all():
             nothing = as_scalar(None, pa.large_string())
-            plain_texts = pc.if_else(to_arrow(is_there), plain_texts, nothing)
+            plain_texts = pc.if_else(to_arrow(present), plain_texts, nothing)
         values = read(Texts(plain_texts, texts.kinds))
         if values.null_count != plain_texts.null_count:
-            values = pc.if_else(to_arrow(is_there), values, as_scalar(None, values.type))
+            values = pc.if_else(to_arrow(present), values, as_scalar(None, values.type))
         return pc.cast(values, pa.string()) if pa.types.is_large_string(values.type) else values
 
     return call(name, evaluate, as_text(name, document))
 
 
-def _find(documents: pa.Array, steps: Sequence[Step], *, plain: bool, answer: int = WHOLE) -> Texts:
+def _find(
+    documents: pa.Array, steps: Sequence[PathStep], *, plain: bool, answer: int = WHOLE
+) -> Texts:
     flat = [
         (step.name if place == 0 else None, item, place > 0)
         for step in steps
@@ -279,7 +293,7 @@ def _find(documents: pa.Array, steps: Sequence[Step], *, plain: bool, answer: in
 
 
 def _buffers(texts: pa.LargeStringArray) -> tuple[Int64s, Bytes]:
-    """Offsets and bytes of texts, nothing for nulls."""
+    """Return the offsets and bytes of texts; nulls are empty."""
     texts = pc.fill_null(texts, as_scalar("", pa.large_string())) if texts.null_count else texts
     return contents_of(texts)
 
@@ -289,7 +303,7 @@ def _where_valid(answers: pa.Array, documents: pa.Array) -> pa.Array:
 
 
 def _scalars(name: str, read: Callable[[Texts], pa.Array]) -> Callable[[Texts], pa.Array]:
-    """The reader, refusing arrays and objects."""
+    """Return a reader that refuses arrays and objects, and calls `read` for other values."""
 
     def check(texts: Texts) -> pa.Array:
         nested = np.flatnonzero(texts.kinds >= ARRAY)
@@ -302,7 +316,7 @@ def _scalars(name: str, read: Callable[[Texts], pa.Array]) -> Callable[[Texts], 
 
 
 def _numbers(read: Callable[..., tuple[Any, int]], type_: str) -> Callable[[Texts], pa.Array]:
-    """What makes numbers of texts, booleans being 1 and 0."""
+    """Return a reader of numbers; booleans become 1 and 0."""
 
     def evaluate(texts: Texts) -> pa.Array:
         numbers, strange = read(*_buffers(texts.values), texts.kinds)
@@ -326,19 +340,23 @@ def _truth(texts: Texts) -> pa.Array:
     return is_true
 
 
-def _key(name: str, node: Node) -> Step:
-    """The step of a key: a member's name, or an item's index from zero."""
-    if pa.types.is_integer(node.type):
-        return Step(None, whole_argument(name, node, 0, 1 << 31))
-    key = literal_text(name, node)
-    return Step(key, int(key) if re.fullmatch(r"\+?[0-9]{1,18}", key) else None)
-
-
-def _path(name: str, text: str) -> list[Step]:
-    """The steps of a JSON path.
+def _key(name: str, node: Node) -> PathStep:
+    """Return the step of a key: a member's name or an item's index from 0; both if text of digits.
 
     Raises:
-        Problem: no path, or one with parts that are not evaluated here.
+        Problem: the key is not a literal text or integer.
+    """
+    if pa.types.is_integer(node.type):
+        return PathStep(None, whole_argument(name, node, 0, 1 << 31))
+    key = literal_text(name, node)
+    return PathStep(key, int(key) if re.fullmatch(r"\+?[0-9]{1,18}", key) else None)
+
+
+def _path(name: str, text: str) -> list[PathStep]:
+    """Parse a JSON path.
+
+    Raises:
+        Problem: the text is not a path, or has unsupported parts.
     """
     path = text.strip()
     if path.startswith("$"):
@@ -356,31 +374,31 @@ def _path(name: str, text: str) -> list[Step]:
             )
         bare, quoted, inside, indices, members, items = match.groups()
         if members or items:
-            steps.append(Step(None, ALL_MEMBERS if members else ALL_ITEMS))
+            steps.append(PathStep(None, ALL_MEMBERS if members else ALL_ITEMS))
         elif indices is not None:
             first, *others = (_place(index) for index in indices.split(","))
-            steps.append(Step(None, first, tuple(others)))
+            steps.append(PathStep(None, first, tuple(others)))
         elif bare is not None:
-            steps.append(Step(bare, None))
+            steps.append(PathStep(bare, None))
         else:
-            steps.append(Step(json.loads(f'"{inside if quoted is None else quoted}"'), None))
+            steps.append(PathStep(json.loads(f'"{inside if quoted is None else quoted}"'), None))
         start = len(path) - len(path[match.end() :].lstrip())
     return steps
 
 
 def _place(index: str) -> int:
-    """The item of an index, as the kernel wants it."""
+    """Return the kernel's number of an index such as `2` or `last - 1`."""
     index = "".join(index.lower().split())
     if not index.startswith("last"):
-        return int(index) if int(index) >= 0 else NOWHERE
+        return int(index) if int(index) >= 0 else NO_ITEM
     before = -int(index[4:] or "0")
-    return LAST - before if before >= 0 else NOWHERE
+    return LAST_ITEM - before if before >= 0 else NO_ITEM
 
 
 def _as_items(name: str, node: Node) -> list[str]:
-    """A literal as JSON text: as the JSON that it is, and where it is text, as that text."""
+    """Return the JSON texts that equal a literal: a string, and the text itself if it is JSON."""
     if not isinstance(node, Literal) or not node.value.is_valid:
-        raise Problem(f"{name}: a value that is no literal", unsupported=True)
+        raise Problem(f"{name}: expected a literal as value", unsupported=True)
     value = node.value.as_py()
     written = value if isinstance(value, str) else node.digits or str(value).lower()
     texts = [_compact(written), _compact(json.dumps(written))]
@@ -388,7 +406,7 @@ def _as_items(name: str, node: Node) -> list[str]:
 
 
 def _compact(text: str) -> str | None:
-    """JSON text as it is read from a column; None where it is no JSON."""
+    """Return JSON text as it would be read from a column. Returns None if it is not JSON."""
     try:
         values = jsonb(pa.array([text], pa.large_string()), None, "value")
     except InvalidInputError:

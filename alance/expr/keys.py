@@ -1,4 +1,4 @@
-"""Keys of rows: as arrays in the types of their columns, as a filter, and which rows have them."""
+"""Keys of rows: arrays in the types of the key columns, filters on keys, and look-up of keys."""
 
 from __future__ import annotations
 
@@ -30,18 +30,20 @@ if TYPE_CHECKING:
 
 
 def is_key_type(type_: pa.DataType) -> bool:
-    """Whether values of a type may be keys: those of which equal ones have the same bits."""
+    """True if values of a type may be keys: equal values of the type must have equal bits."""
     return is_text(type_) or is_bytes(type_) or scale_of(type_) is not None
 
 
 def key_array(keys: object, type_: pa.DataType, name: str) -> pa.Array:
-    """Keys in the type of their column; null for those that it cannot hold, which no row has.
+    """Convert keys to the type of their column. A key that does not fit the type becomes null.
 
     Args:
-        name: of the column.
+        keys: an Arrow or numpy array, or any iterable of Python values.
+        type_: type of the column.
+        name: name of the column, for messages.
 
     Raises:
-        InvalidInputError: keys that are not of the column's kind.
+        InvalidInputError: a key has another kind than the column, such as text for a number.
     """
     try:
         values = array_of(keys, least=0)
@@ -86,7 +88,7 @@ def _keys_of(literals: Sequence[Literal], type_: pa.DataType) -> pa.Array:
 
 
 def _stored(literal: Literal, type_: pa.DataType) -> int | None:
-    """The whole number that a column stores for a value; None: it cannot."""
+    """Return the integer that a column stores for a value. Returns None if it does not fit."""
     scale = scale_of(type_)
     number: Number | None = exact_value(literal, type_) if scale is not None else None
     if scale is None or number is None or is_text(literal.type):
@@ -102,13 +104,13 @@ def _stored(literal: Literal, type_: pa.DataType) -> int | None:
 def predicate_among(
     schema: pa.Schema, names: Sequence[Sequence[str]], values: Sequence[pa.Array], text: str
 ) -> Predicate:
-    """The filter that each of some columns has one of its keys.
+    """Return the filter that every key column has one of the keys of this column.
 
     Args:
-        schema: has the columns.
-        names: of each column, with those of nested fields.
-        values: of each column, as for `key_array`, without nulls.
-        text: the same as SQL, for messages.
+        schema: schema of the rows.
+        names: path of each key column: its name, then the names of nested fields.
+        values: keys of each column, without nulls.
+        text: the filter as SQL, for messages.
     """
     parts, paths = [], []
     for path, items in zip(names, values, strict=True):
@@ -126,14 +128,14 @@ def predicate_among(
 
 
 def places_of(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
-    """Where among some rows each key is, -1: nowhere; and whether it is there more than once.
+    """Return the first row of each key, -1 if no row has it; and a mask of keys of several rows.
 
     Args:
-        keys: of each key column, in the types of the rows; a null is nowhere.
-        rows: the same columns of the rows, without nulls.
+        keys: keys by column, in the types of the rows; no row has a key that is null.
+        rows: key columns of the rows, without nulls.
     """
     of_keys, of_rows = (keys[0], rows[0]) if len(keys) == 1 else _codes(keys, rows)
-    # A null is among no rows without nulls.
+    # A null key is not found, because the rows have no nulls.
     hits = pc.index_in(of_keys, value_set=of_rows)
     places = as_numbers(hits.fill_null(-1) if hits.null_count else hits).astype(np.int64)
     if len(of_rows) < 2:
@@ -144,7 +146,7 @@ def places_of(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[Int64
 
 
 def _codes(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[pa.Array, pa.Array]:
-    """Keys of several columns, and rows, as numbers that are equal where all columns are."""
+    """Number keys and rows of several columns: numbers are equal if all columns are equal."""
     of_keys, of_rows = np.zeros(len(keys[0]), np.int64), np.zeros(len(rows[0]), np.int64)
     valid = np.ones(len(of_keys), np.bool_)
     for sought, values in zip(keys, rows, strict=True):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # Parsing costs about 2 microseconds a character. A longer filter is a list of values, which fits
 # better into a pyarrow expression: pc.field(name).isin(values).
-MAX_CHARACTERS: Final = 4 << 20
+MAX_SQL_CHARACTERS: Final = 4 << 20
 
 # A list after IN of at least LONG_LIST texts, numbers or bytes is parsed by regular expressions,
 # which take 0.1 to 1 microsecond for an item. The parser takes 10 to 50, and 150 for a term of OR.
@@ -58,7 +58,7 @@ _LISTS: Final = rf"""(?sx){_TEXT} | "[^"]*+" | --[^\n]*+ | /\*.*?\*/
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SqlText:
     """A SQL text with its parameters and long lists.
 
     Attributes:
@@ -80,10 +80,11 @@ class Source:
         """
         if not isinstance(self.text, str):
             raise InvalidInputError(f"{self.what}: expected SQL text, found {type(self.text)}")
-        if len(self.text) > MAX_CHARACTERS:
+        if len(self.text) > MAX_SQL_CHARACTERS:
             raise InvalidInputError(
-                f"{self.what}: {len(self.text)} characters, at most {MAX_CHARACTERS} are parsed; "
-                "long lists of values fit better into a pyarrow expression (`isin`)"
+                f"{self.what}: {len(self.text)} characters, expected at most "
+                f"{MAX_SQL_CHARACTERS}; long lists of values fit better into a pyarrow expression "
+                "(`isin`)"
             )
         tree = simple_tree(self.text)
         if tree is None:

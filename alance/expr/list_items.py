@@ -1,4 +1,4 @@
-"""Functions that take items of lists out, put others in, or join and compare lists."""
+"""SQL functions that select, remove, replace or repeat items of lists."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ if TYPE_CHECKING:
 
     from alance.arrays import Int64s, Mask
 
-WORK_BYTES: Final = 32  # of a computed item: its value and three temporary numbers
-MOST_MADE: Final = 1 << 26  # items of one list; the total of larger counts might overflow
+WORK_BYTES: Final = 32  # bytes for each computed item: its value and three temporary numbers
+MAX_LIST_ITEMS: Final = 1 << 26  # of one computed list; the sum of larger counts might overflow
 
 
 def removing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
-    """The builder of array_remove, array_remove_all or array_remove_n(list, item, n).
+    """Return the builder of array_remove, array_remove_all or array_remove_n(list, item, n).
 
-    Null where the item is null; none is removed where n is.
+    The result is null if the item is null. If n is null, nothing is removed.
 
     Args:
-        most: how many equal items go; None: as the last argument says.
+        most: number of equal items to remove; None if the last argument is that number.
     """
 
     def remove(name: str, args: list[Node]) -> Node:
@@ -69,10 +69,10 @@ def removing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
         def build(lists: pa.Array, items: Value, limit: Value) -> pa.Array:
             values, sizes = taken_apart(lists)
             values, items = pc.cast(values, common), pc.cast(broadcast(items, len(lists)), common)
-            kept = ~_first_of(_hits(values, sizes, items), sizes, _limits(limit, len(lists)))
-            is_there = as_mask(pc.and_(pc.is_valid(lists), pc.is_valid(items)))
-            left = np.diff(offsets_of(kept)[offsets_of(sizes)])
-            return where_known(is_there, built(values.filter(to_arrow(kept)), left, None))
+            retained = ~_first_of(_hits(values, sizes, items), sizes, _limits(limit, len(lists)))
+            valid = as_mask(pc.and_(pc.is_valid(lists), pc.is_valid(items)))
+            counts = np.diff(offsets_of(retained)[offsets_of(sizes)])
+            return null_unless(valid, built(values.filter(to_arrow(retained)), counts, None))
 
         return call(name, build, node, item, most or whole(name, args[2]))
 
@@ -80,12 +80,12 @@ def removing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
 
 
 def replacing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
-    """The builder of array_replace, array_replace_all or array_replace_n(list, old, new, n).
+    """Return the builder of array_replace, array_replace_all or array_replace_n(list, old, new, n).
 
-    A null is replaced as any other item; none is where n is null.
+    Nulls are equal, so `old` may be null. If n is null, nothing is replaced.
 
     Args:
-        most: how many equal items change; None: as the last argument says.
+        most: number of equal items to replace; None if the last argument is that number.
     """
 
     def replace(name: str, args: list[Node]) -> Node:
@@ -107,7 +107,7 @@ def replacing(most: Literal | None) -> Callable[[str, list[Node]], Node]:
 
 
 def positions(name: str, args: list[Node]) -> Node:
-    """array_positions(list, item): where equal items are, from one; nulls are equal."""
+    """array_positions(list, item): places of equal items, counted from 1; nulls are equal."""
     node = unfixed(comparable, name, args[0])
     common = _common(name, node, args[1])
 
@@ -123,7 +123,10 @@ def positions(name: str, args: list[Node]) -> Node:
 
 
 def part(name: str, args: list[Node]) -> Node:
-    """array_slice(list, first, last[, step]): both ends are in it; below zero from the end."""
+    """array_slice(list, first, last[, step]): the items from `first` to `last`, both included.
+
+    Places count from 1, or from the end if they are negative.
+    """
     node = unfixed(as_list, name, args[0])
     step = whole(name, args[3]) if len(args) > 3 else Literal(as_scalar(1))
 
@@ -134,8 +137,8 @@ def part(name: str, args: list[Node]) -> Node:
         first, last = np.clip(first, -sizes - 1, sizes + 1), np.clip(last, -sizes - 1, sizes + 1)
         start = np.where(first < 0, np.maximum(sizes + first, 0), np.maximum(first - 1, 0))
         stop = np.where(last < 0, sizes + last, np.minimum(last, sizes) - 1)
-        told = np.logical_and.reduce([as_mask(pc.is_valid(number)) for number in (lists, *arrays)])
-        inside = told & (start < sizes) & (stop >= 0)
+        valid = np.logical_and.reduce([as_mask(pc.is_valid(number)) for number in (lists, *arrays)])
+        inside = valid & (start < sizes) & (stop >= 0)
         if (steps[inside] == 0).any():
             raise pa.ArrowInvalid("a step of 0")
         inside &= np.sign(stop - start) * np.sign(steps) >= 0
@@ -144,13 +147,13 @@ def part(name: str, args: list[Node]) -> Node:
         within = positions_of(np.zeros(len(counts), np.int64), counts)
         begins = np.repeat(offsets_of(sizes)[:-1] + start, counts)
         places = begins + within * np.repeat(steps, counts)
-        return where_known(told, built(values.take(to_arrow(places)), counts, None))
+        return null_unless(valid, built(values.take(to_arrow(places)), counts, None))
 
     return call(name, cut, node, whole(name, args[1]), whole(name, args[2]), step)
 
 
 def repetition(name: str, args: list[Node]) -> Node:
-    """array_repeat(x, n): n times x; empty below one, null where n is null."""
+    """array_repeat(x, n): a list of n times x; empty if n is less than 1, null if n is null."""
 
     def repeat(items: Value, numbers: Value) -> pa.Array:
         rows = num_rows(items, numbers)
@@ -163,9 +166,9 @@ def repetition(name: str, args: list[Node]) -> Node:
 
 
 def resized(name: str, args: list[Node]) -> Node:
-    """array_resize(list, n[, x]): the first n items, and x or nulls behind shorter ones.
+    """array_resize(list, n[, x]): the first n items; shorter lists are filled up with x or nulls.
 
-    Empty where n is null.
+    Empty if n is null.
     """
     node = unfixed(as_list, name, args[0])
     added: Node = args[2] if len(args) > 2 else Literal(as_scalar(None, pa.null()))
@@ -175,10 +178,10 @@ def resized(name: str, args: list[Node]) -> Node:
         values, sizes = taken_apart(lists)
         rows = len(lists)
         counts = as_numbers(pc.fill_null(broadcast(numbers, rows), 0))
-        is_there = as_mask(pc.is_valid(lists))
-        if (counts[is_there] < 0).any():
-            raise pa.ArrowInvalid("fewer items than none")
-        counts = np.where(is_there, counts, 0)
+        is_list = as_mask(pc.is_valid(lists))
+        if (counts[is_list] < 0).any():
+            raise pa.ArrowInvalid("a negative number of items")
+        counts = np.where(is_list, counts, 0)
         _reserve_items(counts, broadcast(fill, rows))
         within = positions_of(np.zeros(rows, np.int64), counts)
         parents = parents_of(counts)
@@ -186,13 +189,13 @@ def resized(name: str, args: list[Node]) -> Node:
         places = np.where(is_old, offsets_of(sizes)[parents] + within, len(values) + parents)
         fills = pc.cast(broadcast(fill, rows), common)
         values_and_fills = pa.concat_arrays([pc.cast(values, common), fills])
-        return built(values_and_fills.take(to_arrow(places)), counts, is_there)
+        return built(values_and_fills.take(to_arrow(places)), counts, is_list)
 
     return call(name, resize, node, whole(name, args[1]), added)
 
 
 def flattened(name: str, args: list[Node]) -> Node:
-    """flatten(lists of lists): the items of the inner lists; other lists as they are."""
+    """flatten(list of lists): the items of the inner lists; other lists as they are."""
     node = unfixed(as_list, name, args[0])
     inner = plain_type(node.type.value_type)
     if not pa.types.is_nested(inner) or pa.types.is_struct(inner):
@@ -210,19 +213,22 @@ def flattened(name: str, args: list[Node]) -> Node:
 
 
 def dimensions(name: str, args: list[Node]) -> Node:
-    """array_dims(list): how many items it has, how many the first one of these, and so on."""
+    """array_dims(list): the lengths of the list, of its first item if that is a list, and so on.
+
+    Null for an empty or null list.
+    """
     node = unfixed(as_list, name, args[0])
 
     def measure(lists: pa.Array) -> pa.Array:
         sizes = as_numbers(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
-        columns, told = [sizes], sizes > 0
+        columns, valid = [sizes], sizes > 0
         while pa.types.is_list(plain_type(lists.type.value_type)):
             firsts = np.where(columns[-1] > 0, offsets_of(sizes)[:-1], 0)
             lists = plain(lists.flatten()).take(to_arrow(firsts, columns[-1] > 0))
             sizes = as_numbers(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
             columns.append(sizes)
         values = np.stack(columns, axis=1).ravel().astype(np.uint64)
-        return built(to_arrow(values), np.full(len(told), len(columns)), told)
+        return built(to_arrow(values), np.full(len(valid), len(columns)), valid)
 
     return call(name, measure, node)
 
@@ -231,8 +237,8 @@ def any_value(name: str, args: list[Node]) -> Node:
     """array_any_value(list): the first item that is not null."""
 
     def pick(lists: pa.Array) -> pa.Array:
-        values, left = _without_nulls(lists)
-        return values.take(to_arrow(np.where(left > 0, offsets_of(left)[:-1], 0), left > 0))
+        values, sizes = _without_nulls(lists)
+        return values.take(to_arrow(np.where(sizes > 0, offsets_of(sizes)[:-1], 0), sizes > 0))
 
     return call(name, pick, unfixed(as_list, name, args[0]))
 
@@ -247,16 +253,19 @@ def compact(name: str, args: list[Node]) -> Node:
 
 
 def _without_nulls(lists: pa.Array) -> tuple[pa.Array, Int64s]:
-    """The items that are not null, and how many each list has."""
+    """Return the items that are not null, and their number in each list."""
     values, sizes = taken_apart(lists)
-    kept = as_mask(pc.is_valid(values))
-    return values.filter(to_arrow(kept)), np.diff(offsets_of(kept)[offsets_of(sizes)])
+    retained = as_mask(pc.is_valid(values))
+    return values.filter(to_arrow(retained)), np.diff(offsets_of(retained)[offsets_of(sizes)])
 
 
 def series(*, with_last: bool) -> Callable[[str, list[Node]], Node]:
-    """The builder of generate_series(first, last[, step]), and of range without the last one.
+    """Return the builder of generate_series(first, last[, step]) or of range.
 
-    From 0 on where there is one number; null where one is.
+    With a single argument, the list begins at 0. The result is null if an argument is null.
+
+    Args:
+        with_last: True to include `last`, as generate_series does; range does not.
     """
 
     def generate(name: str, args: list[Node]) -> Node:
@@ -271,17 +280,17 @@ def series(*, with_last: bool) -> Callable[[str, list[Node]], Node]:
 
         def fill(*numbers: Value) -> pa.Array:
             arrays = [broadcast(number, num_rows(*numbers)) for number in numbers]
-            told = np.logical_and.reduce([as_mask(pc.is_valid(number)) for number in arrays])
+            valid = np.logical_and.reduce([as_mask(pc.is_valid(number)) for number in arrays])
             first, last, step = (
-                np.where(told, as_numbers(pc.fill_null(number, 1)), 1) for number in arrays
+                np.where(valid, as_numbers(pc.fill_null(number, 1)), 1) for number in arrays
             )
-            if (step[told] == 0).any():
+            if (step[valid] == 0).any():
                 raise pa.ArrowInvalid("a step of 0")
-            counts = np.where(told, _num_steps(first, last, step, with_last=with_last), 0)
+            counts = np.where(valid, _num_steps(first, last, step, with_last=with_last), 0)
             _reserve_items(counts, arrays[0])
             within = positions_of(np.zeros(len(counts), np.int64), counts)
             values = np.repeat(first, counts) + within * np.repeat(step, counts)
-            return built(to_arrow(values), counts, told)
+            return built(to_arrow(values), counts, valid)
 
         return call(name, fill, *nodes)
 
@@ -292,7 +301,7 @@ def _num_steps(first: Int64s, last: Int64s, step: Int64s, *, with_last: bool) ->
     """Count the numbers from `first` to `last` in each row; the two may be 2 ** 64 - 1 apart.
 
     Raises:
-        pyarrow.ArrowInvalid: a row has more than `MOST_MADE` numbers.
+        pyarrow.ArrowInvalid: a row has more than `MAX_LIST_ITEMS` numbers.
     """
     is_up = step > 0
     # Overflow is harmless: as unsigned integers, differences and step sizes are exact.
@@ -300,24 +309,29 @@ def _num_steps(first: Int64s, last: Int64s, step: Int64s, *, with_last: bool) ->
     size = np.where(is_up, step, -step).view(np.uint64)
     whole = apart // size
     is_ahead = np.where(is_up, last >= first, last <= first)
-    if (whole[is_ahead] > MOST_MADE).any():
+    if (whole[is_ahead] > MAX_LIST_ITEMS).any():
         raise pa.ArrowInvalid("too many items in one batch")
     is_more = np.True_ if with_last else whole * size != apart
     return np.where(is_ahead, whole.astype(np.int64) + is_more, 0)
 
 
 def num_dimensions(name: str, args: list[Node]) -> Node:
-    """array_ndims(list): how deep lists lie in each other."""
+    """array_ndims(list): the number of levels of nested lists."""
     node = unfixed(as_list, name, args[0])
     depth, inner = 1, plain_type(node.type.value_type)
     while pa.types.is_list(inner) or pa.types.is_fixed_size_list(inner):
         depth, inner = depth + 1, plain_type(inner.value_type)
-    told, nothing = as_scalar(depth, pa.uint64()), as_scalar(None, pa.uint64())
-    return call(name, lambda lists: pc.if_else(pc.is_valid(lists), told, nothing), node)
+    scalar, nothing = as_scalar(depth, pa.uint64()), as_scalar(None, pa.uint64())
+    return call(name, lambda lists: pc.if_else(pc.is_valid(lists), scalar, nothing), node)
 
 
 def _hits(values: pa.Array, sizes: Int64s, items: pa.Array) -> Mask:
-    """Which values equal the item of their list; nulls equal each other."""
+    """Return the mask of the values that equal the item of their list; nulls are equal.
+
+    Args:
+        sizes: number of values of each list.
+        items: one item for each list.
+    """
     if pa.types.is_nested(values.type):
         codes = codes_of(pa.concat_arrays([values, items]))
         hits: Mask = codes[: len(values)] == codes[len(values) :][parents_of(sizes)]
@@ -328,7 +342,7 @@ def _hits(values: pa.Array, sizes: Int64s, items: pa.Array) -> Mask:
 
 
 def _first_of(hits: Mask, sizes: Int64s, most: Int64s) -> Mask:
-    """The first hits of each list, as many as are told."""
+    """Return the mask of the first hits of each list, at most `most` of them."""
     before = offsets_of(hits)
     rank = before[1:] - np.repeat(before[offsets_of(sizes)[:-1]], sizes)
     return hits & (rank <= np.repeat(most, sizes))
@@ -338,9 +352,9 @@ def _limits(limit: Value, rows: int) -> Int64s:
     return as_numbers(pc.fill_null(broadcast(limit, rows), 0))
 
 
-def where_known(is_there: Mask, values: pa.Array) -> pa.Array:
-    """The values, null elsewhere."""
-    return pc.if_else(to_arrow(is_there), values, as_scalar(None, values.type))
+def null_unless(valid: Mask, values: pa.Array) -> pa.Array:
+    """Return `values`, null where the mask is false."""
+    return pc.if_else(to_arrow(valid), values, as_scalar(None, values.type))
 
 
 def _reserve_items(counts: Int64s, items: pa.Array) -> None:
@@ -358,7 +372,11 @@ def _reserve_items(counts: Int64s, items: pa.Array) -> None:
 
 
 def _common(name: str, node: Node, *items: Node) -> pa.DataType:
-    """The type of a list's items and of others."""
+    """Return the common type of a list's items and of other items.
+
+    Raises:
+        Problem: there is no common type.
+    """
     common = inner = plain_type(node.type.value_type)
     for item in items:
         if not is_nothing(item) and common is not None:

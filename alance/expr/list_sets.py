@@ -1,4 +1,4 @@
-"""Functions that take the items of one or two lists as a set, over all rows at once."""
+"""SQL functions that treat lists as sets: union, intersection, difference, containment."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from alance.format.numbers import as_numbers, as_scalar, lists_of, mask_bytes, t
 if TYPE_CHECKING:
     from alance.arrays import Int64s, Mask
 
-UNION: Final = 0  # as the kernel has it
-SHARED: Final = 1
+UNION: Final = 0  # numbers of the operations in the kernel
+INTERSECTION: Final = 1
 DIFFERENCE: Final = 2
 _WHOLE: Final = np.zeros(2, np.int64)
 
 
-class Lists(NamedTuple):
-    """Lists as kernels take them.
+class ItemLists(NamedTuple):
+    """Lists in the form that kernels take.
 
     Attributes:
-        values: the items of all.
-        ends: where each list begins, and the end of the last; shape (rows + 1,). Of a list that is
-            written down shape (2,): it stands for that of each row.
-        valid: the lists that are not null; None: all.
+        values: items of all lists.
+        ends: start of each list, then the end of the last; shape (rows + 1,). For a list literal
+            shape (2,): all rows have this list.
+        valid: mask of the lists that are not null; None if no list is null.
     """
 
     values: pa.Array
@@ -41,8 +41,8 @@ class Lists(NamedTuple):
     valid: Mask | None
 
     @classmethod
-    def of(cls, value: Value) -> Lists:
-        """Of an array, or of a list that is written down."""
+    def of(cls, value: Value) -> ItemLists:
+        """Convert an array of lists, or the scalar of a list literal."""
         if isinstance(value, pa.Scalar):
             items = plain(value.values)
             return cls(items, np.array([0, len(items)]), None)
@@ -50,41 +50,41 @@ class Lists(NamedTuple):
         return cls(plain(items), ends, validity_of(value))
 
 
-def both_there(left: Lists, right: Lists) -> Mask | None:
-    """Where two lists are that are not null; None: everywhere."""
+def valid_pairs(left: ItemLists, right: ItemLists) -> Mask | None:
+    """Return the mask of the rows in which neither list is null; None if that is all rows."""
     if left.valid is None or right.valid is None:
         return right.valid if left.valid is None else left.valid
     return left.valid & right.valid
 
 
 def union(name: str, args: list[Node]) -> Node:
-    """array_union(l, m): the items of both, each once, where it is first; null where one is."""
+    """array_union(l, m): the distinct items of both lists in order; null if a list is null."""
     return _of_two(name, args, UNION)
 
 
 def intersection(name: str, args: list[Node]) -> Node:
-    """array_intersect(l, m): the items of the longer list that the other has, each once."""
-    return _of_two(name, args, SHARED)
+    """array_intersect(l, m): the distinct items of the longer list that the other contains."""
+    return _of_two(name, args, INTERSECTION)
 
 
 def difference(name: str, args: list[Node]) -> Node:
-    """array_except(l, m): the items of the first list that the other has not, each once."""
+    """array_except(l, m): the distinct items of the first list that the other does not contain."""
     return _of_two(name, args, DIFFERENCE)
 
 
 def distinct(name: str, args: list[Node]) -> Node:
-    """array_distinct(list): each value once, where it is first."""
+    """array_distinct(list): the distinct items, in order of their first places."""
     node = comparable(name, args[0])
 
     def build(value: pa.Array) -> pa.Array:
-        lists = Lists.of(value)
-        return _chosen(DIFFERENCE, lists, Lists(lists.values[:0], _WHOLE, None))
+        lists = ItemLists.of(value)
+        return _chosen(DIFFERENCE, lists, ItemLists(lists.values[:0], _WHOLE, None))
 
     return call(name, build, node)
 
 
 def has_any(name: str, args: list[Node]) -> Node:
-    """Whether a list contains one of the items of another; null of a null list."""
+    """array_has_any(l, m): true if the lists have a common item; null if a list is null."""
     if any(isinstance(arg, ListLiteral | Literal) for arg in args):
         return nested.has_any(name, args)
     return call(
@@ -93,20 +93,20 @@ def has_any(name: str, args: list[Node]) -> Node:
 
 
 def has_all(name: str, args: list[Node]) -> Node:
-    """Whether a list contains all of the items of another; null of a null list."""
+    """array_has_all(l, m): true if the first list contains all items of m; null if one is null."""
     if any(isinstance(arg, ListLiteral | Literal) for arg in args):
         return nested.has_all(name, args)
     lacking = _of_two(name, args[::-1], DIFFERENCE)
-    return call(name, lambda left: pc.equal(pc.list_value_length(left), 0), lacking)
+    return call(name, lambda missing: pc.equal(pc.list_value_length(missing), 0), lacking)
 
 
 def _of_two(name: str, args: list[Node], kind: int) -> Node:
-    """A function of two lists in their common type, one of which may be written down."""
+    """Build a set operation of two lists in their common type, one of which may be a literal."""
     if any(is_nothing(arg) for arg in args):
         types = [comparable(name, arg).type for arg in args if not is_nothing(arg)]
         return Literal(as_scalar(None, types[0] if types else pa.list_(pa.null())))
     if all(isinstance(arg, ListLiteral) for arg in args):
-        raise Problem(f"{name}: two lists that are written down", unsupported=True)
+        raise Problem(f"{name}: two list literals", unsupported=True)
     nodes = [
         arg if isinstance(arg, ListLiteral) else unfixed(comparable, name, arg) for arg in args
     ]
@@ -117,15 +117,15 @@ def _of_two(name: str, args: list[Node], kind: int) -> Node:
 
     def build(*values: Value) -> pa.Array:
         lists, others = (
-            side._replace(values=pc.cast(side.values, common)) for side in map(Lists.of, values)
+            side._replace(values=pc.cast(side.values, common)) for side in map(ItemLists.of, values)
         )
         return _chosen(kind, lists, others)
 
     return call(name, build, *nodes)
 
 
-def _chosen(kind: int, lists: Lists, others: Lists) -> pa.Array:
-    valid = both_there(lists, others)
+def _chosen(kind: int, lists: ItemLists, others: ItemLists) -> pa.Array:
+    valid = valid_pairs(lists, others)
     keys, other_keys = _keys(lists.values, others.values)
     places, counts = _kernels.item_sets(
         kind, lists.ends, keys, others.ends, other_keys, mask_bytes(valid)
@@ -137,7 +137,7 @@ def _chosen(kind: int, lists: Lists, others: Lists) -> pa.Array:
 
 
 def _keys(values: pa.Array, others: pa.Array) -> tuple[Int64s, Int64s]:
-    """A number for each item, the same for equal ones, nulls among them."""
+    """Return a number for each item; equal items, and all nulls, have equal numbers."""
     type_ = values.type
     is_number = pa.types.is_primitive(type_) and not pa.types.is_boolean(type_)
     if is_number and type_.bit_width <= 64 and not values.null_count + others.null_count:

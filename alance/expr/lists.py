@@ -1,4 +1,4 @@
-"""Functions that make lists of lists, over all rows at once."""
+"""SQL functions that return changed, sorted or joined lists, and what list functions share."""
 
 from __future__ import annotations
 
@@ -41,17 +41,18 @@ if TYPE_CHECKING:
     from alance.expr.tree import Value
 
 DIRECTIONS: Final = {"ASC": "ascending", "DESC": "descending"}
-PLACES: Final = {"NULLS FIRST": "descending", "NULLS LAST": "ascending"}  # whether one is null
-MOST_ITEMS: Final = (1 << 31) - 1  # of the lists of a batch
+# Order of the booleans `item is null`.
+NULL_ORDERS: Final = {"NULLS FIRST": "descending", "NULLS LAST": "ascending"}
+MAX_BATCH_ITEMS: Final = (1 << 31) - 1  # items of all lists of a batch; offsets are int32
 
 
 def append(name: str, args: list[Node]) -> Node:
-    """array_append(list, item): a null list is an empty one."""
+    """array_append(list, item): a null list counts as empty."""
     return _with_item(name, args[0], args[1], at_end=True)
 
 
 def prepend(name: str, args: list[Node]) -> Node:
-    """array_prepend(item, list): a null list is an empty one."""
+    """array_prepend(item, list): a null list counts as empty."""
     return _with_item(name, args[1], args[0], at_end=False)
 
 
@@ -78,7 +79,7 @@ def _with_item(name: str, node: Node, item: Node, *, at_end: bool) -> Node:
 
 
 def concat(name: str, args: list[Node]) -> Node:
-    """array_concat(list, ...): null lists are left out; null where all are."""
+    """array_concat(list, ...): null lists are skipped; null if all lists are null."""
     nodes = [as_list(name, arg) for arg in args]
     types = {plain_type(node.type.value_type) for node in nodes}
     if len(types) > 1:
@@ -90,9 +91,9 @@ def concat(name: str, args: list[Node]) -> Node:
         parents = np.concatenate([np.repeat(rows, sizes) for _, sizes in parts])
         order = np.argsort(parents, kind="stable")
         values = pa.concat_arrays([values for values, _ in parts])
-        is_there = np.logical_or.reduce([as_mask(pc.is_valid(value)) for value in lists])
+        valid = np.logical_or.reduce([as_mask(pc.is_valid(value)) for value in lists])
         sizes = np.sum([sizes for _, sizes in parts], axis=0)
-        return built(values.take(to_arrow(order)), sizes, is_there)
+        return built(values.take(to_arrow(order)), sizes, valid)
 
     return call(name, build, *nodes)
 
@@ -110,14 +111,16 @@ def reverse(name: str, args: list[Node]) -> Node:
 
 
 def without_end(*, at_end: bool) -> Callable[[str, list[Node]], Node]:
-    """The builder of array_pop_back or array_pop_front."""
+    """Return the builder of array_pop_back or array_pop_front."""
 
     def pop(lists: pa.Array) -> pa.Array:
         values, sizes = taken_apart(lists)
         stops = np.cumsum(sizes)
-        kept = np.ones(len(values), np.bool_)
-        kept[(stops - 1 if at_end else stops - sizes)[sizes > 0]] = False
-        return built(values.filter(to_arrow(kept)), np.maximum(sizes - 1, 0), validity_of(lists))
+        retained = np.ones(len(values), np.bool_)
+        retained[(stops - 1 if at_end else stops - sizes)[sizes > 0]] = False
+        return built(
+            values.filter(to_arrow(retained)), np.maximum(sizes - 1, 0), validity_of(lists)
+        )
 
     return lambda name, args: call(name, pop, as_list(name, args[0]))
 
@@ -126,7 +129,7 @@ def sort(name: str, args: list[Node]) -> Node:
     """array_sort(list[, 'ASC' or 'DESC'[, 'NULLS FIRST' or 'NULLS LAST']])."""
     words = [literal_text(name, arg).upper() for arg in args[1:]]
     direction = DIRECTIONS.get((words or ["ASC"])[0])
-    placement = PLACES.get((words[1:] or ["NULLS FIRST"])[0])
+    placement = NULL_ORDERS.get((words[1:] or ["NULLS FIRST"])[0])
     if direction is None or placement is None:
         raise Problem(f"{name}: {words}, expected ASC or DESC, NULLS FIRST or NULLS LAST")
 
@@ -138,7 +141,7 @@ def sort(name: str, args: list[Node]) -> Node:
 
 
 def extreme(*, greatest: bool) -> Callable[[str, list[Node]], Node]:
-    """The builder of array_max or array_min: null of a list without values."""
+    """Return the builder of array_max or array_min; null if all items are null."""
 
     def pick(lists: pa.Array) -> pa.Array:
         values, sizes = taken_apart(lists)
@@ -150,7 +153,10 @@ def extreme(*, greatest: bool) -> Callable[[str, list[Node]], Node]:
 
 
 def to_text(name: str, args: list[Node]) -> Node:
-    """array_to_string(list, mark[, null]): items of text or integers; nulls are left out."""
+    """array_to_string(list, mark[, null]): texts or integers, joined by `mark`.
+
+    Null items are skipped, or written as `null`.
+    """
     mark = literal_text(name, args[1])
     absent = None if len(args) < 3 or is_nothing(args[2]) else literal_text(name, args[2])
     node = as_list(name, args[0])
@@ -164,32 +170,31 @@ def to_text(name: str, args: list[Node]) -> Node:
         reserve(texts.nbytes + len((mark + (absent or "")).encode()) * len(texts))
         if absent is not None:
             texts = pc.fill_null(texts, absent)
-        told = as_mask(pc.is_valid(texts))
-        parents = parents_of(sizes)
-        left = np.bincount(parents[told], minlength=len(lists))
-        return pc.binary_join(built(texts.drop_null(), left, validity_of(lists)), mark)
+        parents = parents_of(sizes)[as_mask(pc.is_valid(texts))]
+        counts = np.bincount(parents, minlength=len(lists))
+        return pc.binary_join(built(texts.drop_null(), counts, validity_of(lists)), mark)
 
     return call(name, join, node)
 
 
 def as_list(name: str, node: Node) -> Node:
-    """A node of lists.
+    """Return a node of lists as is.
 
     Raises:
-        Problem: something else, or a list that is written down.
+        Problem: the node is not of lists, or is a constant.
     """
     if pa.types.is_list(node.type) and isinstance(node, ListLiteral | Literal | LazyConstant):
-        raise Problem(f"{name}: a list that is written down", unsupported=True)
+        raise Problem(f"{name}: a list literal", unsupported=True)
     if isinstance(node, ListLiteral) or not pa.types.is_list(node.type):
         raise Problem(f"{name}: expected a column of lists, found {node.type}")
     return node
 
 
 def comparable(name: str, node: Node) -> Node:
-    """A node of lists whose items are told apart here, lists and structs among them.
+    """Return a node of lists whose items can be tested for equality; they may be nested.
 
     Raises:
-        Problem: something else.
+        Problem: the node is not of such lists.
     """
     node = as_list(name, node)
     inner = plain_type(node.type.value_type)
@@ -199,7 +204,7 @@ def comparable(name: str, node: Node) -> Node:
 
 
 def is_comparable(type_: pa.DataType) -> bool:
-    """Whether `codes_of` takes values of a type."""
+    """True if `codes_of` takes values of the type."""
     if pa.types.is_struct(type_):
         return all(is_comparable(plain_type(field.type)) for field in type_)
     if pa.types.is_list(type_) or pa.types.is_fixed_size_list(type_):
@@ -208,10 +213,10 @@ def is_comparable(type_: pa.DataType) -> bool:
 
 
 def orderable(name: str, node: Node) -> Node:
-    """A node of lists whose items are told apart and ordered here.
+    """Return a node of lists whose items have an order.
 
     Raises:
-        Problem: something else.
+        Problem: the node is not of such lists.
     """
     node = as_list(name, node)
     inner = plain_type(node.type.value_type)
@@ -221,17 +226,26 @@ def orderable(name: str, node: Node) -> Node:
 
 
 def taken_apart(lists: pa.Array) -> tuple[pa.Array, Int64s]:
-    """The items of all lists, and how many each has."""
+    """Return the items of all lists, and the number of items of each list; 0 for a null list."""
     sizes = pc.fill_null(pc.list_value_length(lists), as_scalar(0, pa.int32()))
     return plain(lists.flatten()), as_numbers(sizes).astype(np.int64)
 
 
-def built(values: pa.Array, sizes: Int64s, is_there: Mask | None) -> pa.Array:
-    """Lists of so many items each, null where they are not known."""
+def built(values: pa.Array, sizes: Int64s, valid: Mask | None) -> pa.Array:
+    """Build lists from their items.
+
+    Args:
+        values: items of all lists.
+        sizes: number of items of each list.
+        valid: mask of the lists that are not null; None if no list is null.
+
+    Raises:
+        pyarrow.ArrowInvalid: the lists have more than `MAX_BATCH_ITEMS` items.
+    """
     ends = offsets_of(sizes)
-    if ends[-1] > MOST_ITEMS:
+    if ends[-1] > MAX_BATCH_ITEMS:
         raise pa.ArrowInvalid(f"lists of {ends[-1]} items in one batch")
-    mask = None if is_there is None else to_arrow(~is_there)
+    mask = None if valid is None else to_arrow(~valid)
     return pa.ListArray.from_arrays(to_arrow(ends.astype(np.int32)), values, mask=mask)
 
 
@@ -241,7 +255,11 @@ def key_of(values: pa.Array) -> pa.Array:
 
 
 def codes_of(values: pa.Array) -> Int64s:
-    """A number for each kind of value, null being one; of any type of `is_comparable`."""
+    """Return numbers that are equal for equal values; nulls are equal.
+
+    Args:
+        values: values of a type that `is_comparable` accepts.
+    """
     if pa.types.is_nested(values.type):
         values = _as_bytes(values)
     codes = pc.dictionary_encode(key_of(values), null_encoding="encode")
@@ -249,7 +267,7 @@ def codes_of(values: pa.Array) -> Int64s:
 
 
 def _as_bytes(values: pa.Array) -> pa.Array:
-    """Lists or structs as bytes, equal where these are: the numbers of what is in them."""
+    """Encode lists or structs as bytes: the codes of their items, so that equality is preserved."""
     if pa.types.is_struct(values.type):
         members = [plain(values.field(place)) for place in range(values.type.num_fields)]
         columns = [codes_of(member) for member in members]
@@ -264,12 +282,12 @@ def _as_bytes(values: pa.Array) -> pa.Array:
 
 
 def parents_of(sizes: Int64s) -> Int64s:
-    """The list that each item is in, by number."""
+    """Return the number of the list that contains each item."""
     return np.repeat(np.arange(len(sizes)), sizes)
 
 
 def _sorted(values: pa.Array, sizes: Int64s, direction: str, nulls: str) -> pa.Array:
-    """The items, those of each list in order."""
+    """Return the items sorted within each list."""
     parents = to_arrow(parents_of(sizes))
     arrays = [parents, pc.is_null(values), key_of(values)]
     table = pa.RecordBatch.from_arrays(arrays, ["list", "absent", "item"])
@@ -278,10 +296,13 @@ def _sorted(values: pa.Array, sizes: Int64s, direction: str, nulls: str) -> pa.A
 
 
 def unfixed(check: Callable[[str, Node], Node], name: str, node: Node) -> Node:
-    """A node as `check` wants it, vectors being plain lists.
+    """Convert fixed-size lists to lists, and check the node.
+
+    Args:
+        check: `as_list`, `comparable` or `orderable`.
 
     Raises:
-        Problem: `check` refuses it.
+        Problem: `check` refuses the node.
     """
     if pa.types.is_fixed_size_list(node.type) and not isinstance(node, Literal):
         type_ = pa.list_(node.type.value_type)
@@ -290,5 +311,5 @@ def unfixed(check: Callable[[str, Node], Node], name: str, node: Node) -> Node:
 
 
 def num_rows(*values: Value) -> int:
-    """The length of the first array among some values; of literals alone one."""
+    """Return the length of the first array among values; 1 if all are scalars."""
     return next((len(value) for value in values if isinstance(value, pa.Array)), 1)

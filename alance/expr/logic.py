@@ -398,7 +398,7 @@ def _is_false(values: pa.Array) -> pa.Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Case:
+class CaseWhen:
     """CASE, which computes each value only for the rows that its condition chose.
 
     So `case when i != 0 then 10 / i end` never divides by zero.
@@ -499,7 +499,7 @@ def case(conditions: Sequence[Node], values: Sequence[Node], otherwise: Node | N
         Problem: a condition is not a boolean, or the values have no common type.
     """
     last = otherwise if otherwise is not None else Literal(as_scalar(None, pa.null()))
-    return Case(tuple(map(boolean, conditions)), unify(*values, last))
+    return CaseWhen(tuple(map(boolean, conditions)), unify(*values, last))
 
 
 def coalesce(*args: Node) -> Node:

@@ -1,4 +1,4 @@
-"""Dates and times: their parts, cutting to a unit, conversion."""
+"""SQL functions on dates and times: parts, truncation, conversion."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _iso_weekday(values: pa.Array) -> pa.Array:
 
 
 def _fraction(per_second: int) -> Callable[[pa.Array], pa.Array]:
-    """Seconds and what is below, in parts of a second."""
+    """Return the function of the seconds within the minute, in units of a fraction of a second."""
     width = pa.int64() if per_second == 10**9 else pa.int32()
     part = as_scalar(10**9 // per_second)
 
@@ -63,7 +63,7 @@ _LAST_YEAR: Final = 9999
 _MONTHS: Final = 12
 _ZERO: Final = as_scalar(0)
 _MINUTE: Final = as_scalar(60 * 10**9)
-PARTS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
+DATE_PARTS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     "year": pc.year,
     "quarter": pc.quarter,
     "month": pc.month,
@@ -81,18 +81,21 @@ PARTS: Final[dict[str, Callable[[pa.Array], pa.Array]]] = {
     "isodow": _iso_weekday,
     "isoyear": pc.iso_year,
 }
-UNITS: Final = (
+TRUNCATION_UNITS: Final = (
     *("year", "quarter", "month", "week", "day", "hour", "minute", "second"),
     *("millisecond", "microsecond"),
 )
 
 
 def date_part(name: str, args: list[Node]) -> Node:
-    """date_part('year', moment), and EXTRACT(year FROM moment): an int32 mostly."""
+    """date_part('year', moment), and EXTRACT(year FROM moment): an int32.
+
+    The epoch is a float64, nanoseconds are int64.
+    """
     part = literal_text(name, args[0]).lower()
-    kernel = PARTS.get(part) or PARTS.get(part.removesuffix("s"))
+    kernel = DATE_PARTS.get(part) or DATE_PARTS.get(part.removesuffix("s"))
     if kernel is None:
-        raise unknown("part of a date", part, PARTS)
+        raise unknown("part of a date", part, DATE_PARTS)
     moment = _moment(name, args[1])
     if pa.types.is_date(moment.type):
         moment = cast(moment, pa.timestamp("ms"))
@@ -102,10 +105,10 @@ def date_part(name: str, args: list[Node]) -> Node:
 
 
 def date_trunc(name: str, args: list[Node]) -> Node:
-    """date_trunc('month', moment): the beginning of the unit."""
+    """date_trunc('month', moment): the start of the unit."""
     unit = literal_text(name, args[0]).lower()
-    if unit not in UNITS:
-        raise unknown("unit of time", unit, UNITS)
+    if unit not in TRUNCATION_UNITS:
+        raise unknown("unit of time", unit, TRUNCATION_UNITS)
     moment = _moment(name, args[1])
     if pa.types.is_date(moment.type):
         moment = cast(moment, pa.timestamp("ns"))
@@ -113,34 +116,37 @@ def date_trunc(name: str, args: list[Node]) -> Node:
 
 
 def now(name: str, args: list[Node]) -> Node:
-    """The moment at which the text is read, of nanoseconds, in UTC."""
+    """now(): the time at which the text is parsed, in nanoseconds, UTC."""
     return Literal(as_scalar(time_ns(), pa.timestamp("ns", "UTC")))
 
 
 def today(name: str, args: list[Node]) -> Node:
-    """The date at which the text is read, in UTC."""
+    """today(): the date at which the text is parsed, UTC."""
     return Literal(as_scalar(time_ns() // (DAY * 10**9), pa.date32()))
 
 
 def time_of_day(name: str, args: list[Node]) -> Node:
-    """The time of day at which the text is read, of nanoseconds, in UTC."""
+    """current_time(): the time of day at which the text is parsed, in nanoseconds, UTC."""
     return Literal(as_scalar(time_ns() % (DAY * 10**9), pa.time64("ns")))
 
 
 def to_date(name: str, args: list[Node]) -> Node:
-    """A text or moment as a date."""
+    """to_date(text, date or timestamp): a date."""
     return cast(args[0], pa.date32())
 
 
 def to_timestamp(name: str, args: list[Node]) -> Node:
-    """A text, date, or number of seconds as a timestamp of nanoseconds."""
+    """to_timestamp(text, date or number of seconds): a timestamp in nanoseconds."""
     if pa.types.is_integer(args[0].type):
         return cast(cast(cast(args[0], pa.int64()), pa.timestamp("s")), pa.timestamp("ns"))
     return cast(args[0], pa.timestamp("ns"))
 
 
 def to_unit(unit: str) -> Callable[[str, list[Node]], Node]:
-    """The builder of to_timestamp_millis and its kin: a number of units, a text or a timestamp."""
+    """Return the builder of to_timestamp_seconds, _millis, _micros or _nanos.
+
+    The argument is a number of units since 1970, a text, a date or a timestamp.
+    """
 
     def build(name: str, args: list[Node]) -> Node:
         node = args[0]
@@ -156,21 +162,21 @@ def to_unit(unit: str) -> Callable[[str, list[Node]], Node]:
 
 
 def from_unixtime(name: str, args: list[Node]) -> Node:
-    """A number of seconds since 1970 as a timestamp of seconds."""
+    """from_unixtime(seconds since 1970): a timestamp in seconds."""
     if not pa.types.is_integer(args[0].type):
         raise Problem(f"{name}: expected whole seconds, found {args[0].type}")
     return cast(cast(args[0], pa.int64()), pa.timestamp("s"))
 
 
 def to_unixtime(name: str, args: list[Node]) -> Node:
-    """A moment, date or text as whole seconds since 1970; of what is before, rounded up."""
+    """to_unixtime(timestamp, date or text): whole seconds since 1970, rounded towards zero."""
     if pa.types.is_integer(args[0].type):
         return cast(args[0], pa.int64())
     return cast(to_unit("s")(name, args), pa.int64())
 
 
 def to_local_time(name: str, args: list[Node]) -> Node:
-    """to_local_time(timestamp): what a clock of its time zone shows, without the zone."""
+    """to_local_time(timestamp): the local time in its zone, as a timestamp without a zone."""
     node = args[0]
     if not pa.types.is_timestamp(node.type):
         raise Problem(f"{name}: expected a timestamp, found {node.type}")
@@ -178,7 +184,7 @@ def to_local_time(name: str, args: list[Node]) -> Node:
 
 
 def to_time(name: str, args: list[Node]) -> Node:
-    """to_time(timestamp or text): the time of day, of nanoseconds."""
+    """to_time(timestamp or text): the time of day in nanoseconds."""
     node = args[0]
     if not pa.types.is_timestamp(node.type) and not is_text(node.type):
         raise Problem(f"{name}: expected a timestamp or text, found {node.type}")
@@ -186,11 +192,14 @@ def to_time(name: str, args: list[Node]) -> Node:
 
 
 def make_date(name: str, args: list[Node]) -> Node:
-    """make_date(year, month, day); null where one is, an error where there is no such day."""
+    """make_date(year, month, day); null if an argument is null.
+
+    Evaluation fails if the calendar has no such day.
+    """
 
     def build(*numbers: Value) -> pa.Array:
-        (years, months, days), told = _whole_numbers(numbers)
-        years, months, days = (np.where(told, part, 1) for part in (years, months, days))
+        (years, months, days), valid = _whole_numbers(numbers)
+        years, months, days = (np.where(valid, part, 1) for part in (years, months, days))
         if (abs(years) > _LAST_YEAR).any() or (months < 1).any() or (months > _MONTHS).any():
             raise pa.ArrowInvalid("no such month")
         firsts = ((years - 1970) * 12 + months - 1).astype("datetime64[M]")
@@ -200,32 +209,32 @@ def make_date(name: str, args: list[Node]) -> Node:
         if (days < 1).any() or (days > lengths).any():
             raise pa.ArrowInvalid("no such day")
         dates = firsts.astype("datetime64[D]").astype(np.int32) + days - 1
-        return to_arrow(dates.astype(np.int32), told).view(pa.date32())
+        return to_arrow(dates.astype(np.int32), valid).view(pa.date32())
 
     return call(name, build, *[whole(name, arg) for arg in args])
 
 
 def make_time(name: str, args: list[Node]) -> Node:
-    """make_time(hour, minute, second); null where one is."""
+    """make_time(hour, minute, second); null if an argument is null."""
 
     def build(*numbers: Value) -> pa.Array:
-        parts, told = _whole_numbers(numbers)
+        parts, valid = _whole_numbers(numbers)
         for part, bound in zip(parts, (24, 60, 60), strict=True):
-            if ((part < 0) | (part >= bound))[told].any():
+            if ((part < 0) | (part >= bound))[valid].any():
                 raise pa.ArrowInvalid("no such time of day")
-        hours, minutes, seconds = (np.where(told, part, 0) for part in parts)
+        hours, minutes, seconds = (np.where(valid, part, 0) for part in parts)
         total = (hours * 3600 + minutes * 60 + seconds).astype(np.int32)
-        return to_arrow(total, told).view(pa.time32("s"))
+        return to_arrow(total, valid).view(pa.time32("s"))
 
     return call(name, build, *[whole(name, arg) for arg in args])
 
 
 def _whole_numbers(values: Sequence[Value]) -> tuple[list[Int64s], Mask]:
-    """Integers of each row, and where all are told."""
+    """Return the arguments as integers, nulls as 0, and the mask of rows without a null."""
     rows = next((len(value) for value in values if isinstance(value, pa.Array)), 1)
     arrays = [broadcast(value, rows) for value in values]
-    told = np.logical_and.reduce([as_mask(pc.is_valid(array)) for array in arrays])
-    return [as_numbers(pc.fill_null(array, 0)) for array in arrays], told
+    valid = np.logical_and.reduce([as_mask(pc.is_valid(array)) for array in arrays])
+    return [as_numbers(pc.fill_null(array, 0)) for array in arrays], valid
 
 
 def _in_units(name: str, node: Node, unit: str) -> Node:

@@ -20,18 +20,18 @@ import pyarrow as pa
 from alance import compute as pc
 from alance.errors import InvalidInputError
 from alance.expr.arithmetic import number_literal
-from alance.expr.casts import MAX_PRECISION, is_bytes, is_text
+from alance.expr.casts import NARROW_DIGITS, WIDE_DIGITS, is_bytes, is_text
 from alance.expr.exact import EPOCH, MAX_EXPONENT, PER_SECOND, Digits
 from alance.expr.logic import INT64_MAX
 from alance.expr.tree import FAILURES, Literal, Problem, one_line, plain
 from alance.format.numbers import as_scalar, text_array, to_arrow
 
 if TYPE_CHECKING:
-    from alance.expr.lexical import Source
+    from alance.expr.lexical import SqlText
     from alance.expr.syntax import Tree
 
 Items: TypeAlias = "Sequence[Literal] | pa.Array | Digits"
-NOTHING: Final = Literal(as_scalar(None, pa.null()))
+NULL_LITERAL: Final = Literal(as_scalar(None, pa.null()))
 LONG_LIST: Final = 64  # values; longer lists become one array instead of literals, see `lexical`
 
 
@@ -48,7 +48,7 @@ class Parameters:
     """
 
     def __init__(
-        self, source: Source, values: Sequence[object] | Mapping[str, object] | None
+        self, source: SqlText, values: Sequence[object] | Mapping[str, object] | None
     ) -> None:
         self._values: Sequence[object] | Mapping[str, object] = () if values is None else values
         named = [tree.first for tree in source.placeholders if tree.first]
@@ -64,7 +64,7 @@ class Parameters:
                 f"params: {_count(len(self._values))}, the {source.what} has {by_place} ?"
             )
 
-    def _check_names(self, source: Source, named: Sequence[str]) -> None:
+    def _check_names(self, source: SqlText, named: Sequence[str]) -> None:
         if not isinstance(self._values, Mapping):
             if len(self._values):
                 raise InvalidInputError(f"params: expected values by name, such as {named[0]!r}")
@@ -213,7 +213,7 @@ def literal_of(value: object, name: str) -> Literal:
 
 def _scalar(value: object) -> Literal | None:
     if value is None:
-        return NOTHING
+        return NULL_LITERAL
     if isinstance(value, pa.Scalar):
         return Literal(plain(pa.repeat(value, 1))[0])
     if isinstance(value, bool | str):
@@ -255,7 +255,7 @@ def _of_microseconds(span: timedelta, type_: pa.DataType) -> Literal:
 def _moment(value: np.datetime64 | np.timedelta64) -> Literal:
     """Return a numpy timestamp or duration; units that Arrow lacks become microseconds."""
     if np.isnat(value):
-        return NOTHING
+        return NULL_LITERAL
     unit, step = np.datetime_data(value.dtype)
     if unit not in PER_SECOND or step != 1:
         unit = "us"
@@ -272,9 +272,9 @@ def _decimal(value: Decimal) -> Literal | None:
     whole = int("".join(map(str, digits))) * 10 ** max(0, min(exponent, MAX_EXPONENT))
     scale = max(0, -exponent)
     precision = max(len(str(whole)), scale, 1)
-    if precision > MAX_PRECISION:
+    if precision > WIDE_DIGITS:
         return number_literal(str(value))
-    make = pa.decimal128 if precision <= 38 else pa.decimal256
+    make = pa.decimal128 if precision <= NARROW_DIGITS else pa.decimal256
     return Literal(as_scalar(-whole if sign else whole, make(precision, scale)), str(value))
 
 

@@ -17,7 +17,7 @@ from alance import compute as pc
 from alance.errors import AlanceError, InvalidInputError
 from alance.expr import logic, value_budget
 from alance.expr.arrow import ArrowCondition
-from alance.expr.logic import Case, Coalesce, Junction
+from alance.expr.logic import CaseWhen, Coalesce, Junction
 from alance.expr.tree import (
     FAILURES,
     Call,
@@ -37,7 +37,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.expr.lexical import Source
+    from alance.expr.lexical import SqlText
     from alance.expr.syntax import Tree
 
     Params = Sequence[object] | Mapping[str, object] | None
@@ -124,7 +124,7 @@ class Computed:
 class ParsedFilter:
     """A parsed filter, independent of the schema and of the values of its parameters."""
 
-    source: Source
+    source: SqlText
     tree: Tree
 
     @classmethod
@@ -134,9 +134,9 @@ class ParsedFilter:
         Raises:
             InvalidInputError: the text is not an expression; the message has the position.
         """
-        from alance.expr.lexical import Source
+        from alance.expr.lexical import SqlText
 
-        source = Source(sql, "filter")
+        source = SqlText(sql, "filter")
         return cls(source, source.parse())
 
     def predicate(self, schema: pa.Schema, params: Params = None) -> Predicate:
@@ -170,9 +170,9 @@ def parse_projection(sql: str, schema: pa.Schema, params: Params = None) -> Comp
             the message has the position.
         UnsupportedError: the text is valid SQL that alance does not evaluate.
     """
-    from alance.expr.lexical import Source
+    from alance.expr.lexical import SqlText
 
-    source = Source(sql, "expression")
+    source = SqlText(sql, "expression")
     node = _build(source, source.parse(), schema, params)
     return Computed(sql, _columns(node), node)
 
@@ -217,7 +217,7 @@ def computed_from_arrow(expression: pc.Expression, schema: pa.Schema) -> Compute
     return Computed(str(expression), columns, value.with_float_order(schema))
 
 
-def _build(source: Source, tree: Tree, schema: pa.Schema, params: Params) -> Node:
+def _build(source: SqlText, tree: Tree, schema: pa.Schema, params: Params) -> Node:
     from alance.expr.build import Builder
     from alance.expr.parameters import Parameters
 
@@ -285,7 +285,7 @@ def _nullable(node: Node, schema: pa.Schema) -> bool:
     parts = [_nullable(arg, schema) for arg in node.args]
     if isinstance(node, Junction):
         return any(parts)
-    if isinstance(node, Case):
+    if isinstance(node, CaseWhen):
         values = parts[len(node.conditions) :]
         return any(values)
     if isinstance(node, Coalesce):

@@ -1,7 +1,8 @@
-"""Which zones of rows a condition may hold in, from the bounds of columns: never wrongly none.
+"""Pruning of zones of rows by the bounds of columns: no zone with a matching row is ruled out.
 
-What is not understood of a condition may be anything. All terms of AND and OR on one column become
-one check (`pruning_sets`). Terms beyond a limit are not asked, and are left to the rows.
+A part of a condition that is not understood may have any value. All terms of AND and OR on one
+column become one check (`pruning_sets`). Terms beyond a limit are not checked, only evaluated for
+rows.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from alance.expr.pruning_checks import (
     BeginsWith,
     Check,
     Compared,
-    Constant,
+    ConstantCheck,
     Is,
     IsNull,
     Not,
@@ -44,21 +45,21 @@ if TYPE_CHECKING:
     from alance.arrays import Mask
     from alance.expr.tree import Node
 
-# Of columns, 20 us each for all zones asked together. A scan evaluates the terms for rows, too, at
-# 20 us each and batch: up to here the checks cost less than what they may save.
+# Checks of columns; each takes 20 us for all zones together. A scan also evaluates each term for
+# the rows, in 20 us a batch: up to this number, checks cost less than they may save.
 MAX_CHECKS: Final = 256
 
 __all__ = ["Check", "Zones", "check_of", "may_match", "num_checks", "num_listed"]
 
 
 def check_of(condition: object) -> Check | None:
-    """The check of a condition; None where it would never rule out a zone."""
+    """Return the check of a condition. Returns None if it would never rule out a zone."""
     check = _limited(_check(condition))
-    return check if num_checks(check) or isinstance(check, Constant) else None
+    return check if num_checks(check) or isinstance(check, ConstantCheck) else None
 
 
 def num_listed(condition: object) -> int:
-    """How many values the lists of a condition have, which is what it costs to sort them."""
+    """Return the number of values in the lists of a condition: the cost of sorting them."""
     if isinstance(condition, Call) and isinstance(condition.meaning, Membership):
         return len(condition.meaning.items)
     if isinstance(condition, Call | Junction):
@@ -67,12 +68,15 @@ def num_listed(condition: object) -> int:
 
 
 def num_checks(check: Check) -> int:
-    """How many times bounds of columns are asked for, which is what a check costs."""
+    """Return how often a check reads the bounds of a column: its cost."""
     return sum(1 for _ in check.columns())
 
 
 def may_match(check: Check, zones: Zones) -> Mask:
-    """The zones in which the condition may be true of a row; shape (n,). CPU."""
+    """Return the mask of the zones with a row for which the condition may be true; shape (n,).
+
+    CPU work. All zones may match if the evaluation fails.
+    """
     try:
         return check.may(zones).true
     except FAILURES:
@@ -81,7 +85,7 @@ def may_match(check: Check, zones: Zones) -> Mask:
 
 def _check(node: object) -> Check:
     if isinstance(node, Literal):
-        return Constant(node.value.as_py()) if pa.types.is_boolean(node.type) else Anything()
+        return ConstantCheck(node.value.as_py()) if pa.types.is_boolean(node.type) else Anything()
     if isinstance(node, Column):
         return _guarded(lambda: Compared.of("=", node, TRUE))
     if isinstance(node, Junction):
@@ -126,15 +130,15 @@ def _begun(pattern: Pattern) -> Check:
 
 
 def _all(parts: list[Check]) -> Check:
-    """AND, with the sets of each column as one: what all have is what none lacks."""
-    lacked: dict[tuple[tuple[str, ...], pa.DataType], list[Within]] = {}
+    """AND; the sets of each column become their intersection."""
+    complements: dict[tuple[tuple[str, ...], pa.DataType], list[Within]] = {}
     others: list[Check] = []
     for part in parts:
         if isinstance(part, Within):
-            lacked.setdefault((part.column.path, part.column.type), []).append(~part)
+            complements.setdefault((part.column.path, part.column.type), []).append(~part)
         else:
             others.append(part)
-    joined = [*(~_any_of(sets) for sets in lacked.values()), *others]
+    joined = [*(~_any_of(sets) for sets in complements.values()), *others]
     return joined[0] if len(joined) == 1 else All(tuple(joined))
 
 
@@ -151,13 +155,13 @@ def _negated(check: Check) -> Check:
 
 
 def _limited(check: Check) -> Check:
-    """The check within the limit: of AND the smallest parts that are, any other whole or not."""
+    """Limit a check to `MAX_CHECKS`: an AND to its cheapest parts, any other to all or nothing."""
     parts = check.parts if isinstance(check, All) else (check,)
-    left, kept = MAX_CHECKS, []
+    total, limited = 0, []
     for part in sorted(parts, key=num_checks):
-        left -= num_checks(part)
-        kept.append(part if left >= 0 else Anything())
-    return kept[0] if len(kept) == 1 else All(tuple(kept))
+        total += num_checks(part)
+        limited.append(part if total <= MAX_CHECKS else Anything())
+    return limited[0] if len(limited) == 1 else All(tuple(limited))
 
 
 def _guarded(build: Callable[[], Check]) -> Check:
@@ -175,7 +179,7 @@ def _is_null_of(node: Call) -> Check:
 
 
 def _distinct(node: Call) -> Check:
-    """IS DISTINCT FROM a literal: true of nulls, where that is not one itself."""
+    """IS DISTINCT FROM a literal: true for nulls, unless the literal is null."""
     if len(node.args) == 1:
         return _negated(_is_null_of(node))
     unequal, left, right = node.args

@@ -1,10 +1,9 @@
-"""Checks: what a condition may be of the rows of zones, from the bounds of columns.
+"""Checks: the possible values of a condition in zones of rows, from the bounds of columns.
 
-A check answers in three values at once: for each zone whether the condition may be true of some
-row, may be false of one, may be null of one. All zones are answered together, by arrays. A
-comparison that is no set of ranges is asked of the bounds themselves, by the very nodes that rows
-are asked with: literals that are cast, decimals, zones of time, float rounding and NaN come out the
-same.
+A check has three masks of zones: the condition may be true, may be false, may be null for some row.
+All zones are computed together, as arrays. A comparison that is not a set of ranges is evaluated on
+the bounds themselves, by the nodes that also evaluate rows, so that casts of literals, decimals,
+time zones, float rounding and NaN agree.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Zones:
-    """Zones of rows, and the bounds of columns in them, by path: what a check is asked of."""
+    """Zones of rows, with the bounds of columns by path."""
 
     def __init__(self, num_zones: int, columns: Mapping[Path, Bounds]) -> None:
         self.num_zones = num_zones
@@ -42,12 +41,15 @@ class Zones:
         self._stored: dict[Path, StoredBounds] = {}
 
     def bounds(self, column: Column) -> Bounds | None:
-        """The bounds of a column; None: nothing is known, or it is of another type there."""
+        """Return the bounds of a column. Returns None if they are unknown or of another type."""
         bounds = self._columns.get(column.path)
         return None if bounds is None or bounds.low.type != column.type else bounds
 
     def stored(self, column: Column) -> StoredBounds:
-        """The bounds of a column that has some, as values; made once for all checks."""
+        """Return the bounds of a column as values; the column must have bounds.
+
+        Converted once for all checks.
+        """
         if column.path not in self._stored:
             self._stored[column.path] = StoredBounds.of(self._columns[column.path])
         return self._stored[column.path]
@@ -55,7 +57,7 @@ class Zones:
 
 @dataclass(frozen=True, slots=True)
 class May:
-    """What a condition may be of some row of each zone; shape (n,) each."""
+    """Masks of the zones in which a condition may have a value for some row; shape (n,) each."""
 
     true: Mask
     false: Mask
@@ -63,23 +65,23 @@ class May:
 
     @classmethod
     def be_anything(cls, num_zones: int) -> May:
-        """Nothing is known."""
+        """Return the masks of a condition of which nothing is known."""
         maybe = np.ones(num_zones, np.bool_)
         return cls(maybe, maybe, maybe)
 
 
 class Check(Protocol):
-    """A condition, asked of zones."""
+    """A condition that can be evaluated for zones."""
 
     def may(self, zones: Zones) -> May: ...
 
     def columns(self) -> Iterator[Column]:
-        """The columns whose bounds it asks for, repeated as they are."""
+        """Yield the columns whose bounds the check reads, with repetitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """A condition that is not understood."""
+    """A condition that is not understood: it may have any value."""
 
     def may(self, zones: Zones) -> May:
         return May.be_anything(zones.num_zones)
@@ -89,8 +91,8 @@ class Anything:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
-    """A literal."""
+class ConstantCheck:
+    """A literal condition: true, false or null."""
 
     answer: bool | None
 
@@ -120,7 +122,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """AND; as OR it is between two NOTs."""
+    """AND. An OR is a NOT of the AND of NOTs."""
 
     parts: tuple[Check, ...]
 
@@ -133,7 +135,7 @@ class All:
             false |= may.false
             null |= may.null
             defined &= may.true | may.null
-        # Null is what is null in a part and false in none.
+        # AND is null if some part is null and no part is false.
         return May(true, false, null & defined)
 
     def columns(self) -> Iterator[Column]:
@@ -143,7 +145,7 @@ class All:
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """IS TRUE, IS FALSE, IS NULL of a condition: never null."""
+    """IS TRUE, IS FALSE or, for the answer None, IS NULL of a condition; never null."""
 
     of: Check
     answer: bool | None
@@ -181,7 +183,7 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """A condition that is true where a column has one of some values, null where it is null.
+    """The condition that a column's value is in a set; null if the value is null.
 
     Attributes:
         has_nan: the condition is true for NaN, which is above all ranges.
@@ -210,10 +212,10 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A column with a literal, where that is no set of ranges.
+    """A comparison of a column with a literal that is not a set of ranges.
 
     Attributes:
-        tests: by (side, operator): whether that holds of the bound on that side.
+        tests: nodes by (side, operator) that compare the bound on that side with the literal.
         of_nan: the comparison is true for NaN. Without meaning for types that have no NaN.
     """
 
@@ -224,10 +226,10 @@ class Compared:
 
     @classmethod
     def of(cls, op: str, column: Column, literal: Node) -> Compared:
-        """The check of a comparison.
+        """Build the check of a comparison.
 
         Raises:
-            Problem: the two do not compare.
+            Problem: the two types do not compare.
         """
         tests = {
             (side, test): compare(test, Column((side,), column.type), literal)
@@ -262,15 +264,20 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class BeginsWith:
-    """Text that is at most true of what is between a prefix and the last text that begins so."""
+    """A condition that only texts with a prefix can meet.
+
+    Attributes:
+        high: tests that the high bound is not below the prefix.
+        prefix: the prefix in UTF-8.
+    """
 
     column: Column
-    high: Node  # whether the high bound reaches the prefix
+    high: Node
     prefix: bytes
 
     @classmethod
     def of(cls, pattern: Pattern) -> BeginsWith:
-        """The check of a prefix of a column."""
+        """Build the check of a pattern with a prefix."""
         column = pattern.node
         assert isinstance(column, Column)
         literal = Literal(as_scalar(pattern.prefix))
@@ -295,7 +302,7 @@ _OPPOSITE: Final = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
 def _possibly(test: Node, bounds: pa.RecordBatch) -> Mask:
-    """Where a test of bounds holds, or its bound is not known."""
+    """Return the mask of the zones for which a test is true, or its bound is unknown."""
     return _true_or_null(broadcast(test.evaluate(bounds), bounds.num_rows))
 
 

@@ -1,9 +1,9 @@
-"""The values of a column for which a condition is true, as ranges that bounds are looked up in.
+"""Sets of a column's values as ranges, in which the bounds of zones are looked up.
 
-However many terms a condition has (`IN`, OR of equalities, ranges, and what NOT makes of them), on
-one column it is one ascending array of edges, and all zones are two searches in it. Values are
-whole numbers of the type's unit, bytes of text, or floats; all have a next value, so that each
-range is its first value and the first one behind it.
+However many terms a condition on one column has (`IN`, OR of equalities, ranges, and negations), it
+is one ascending array of edges, and all zones are two binary searches in it. Values are integers in
+the type's unit, bytes, or floats. Each value has a next value, so that a range is its first value
+and the first value after it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from alance.expr.tree import Literal
     from alance.format.statistics import Bounds
 
-    Values = npt.NDArray[Any]  # int64 or float64, else objects: bytes, whole numbers of any size
+    Values = npt.NDArray[Any]  # int64, float64, or objects: bytes or integers of any size
     Value: TypeAlias = Any  # int, bytes or float, all of one kind in a set
 
 INT64: Final = np.iinfo(np.int64)
@@ -39,11 +39,11 @@ INT64: Final = np.iinfo(np.int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranges:
-    """Some values of a type: what lies between edges is by turns outside and inside.
+    """A set of values of a type: values between edges are alternately outside and inside.
 
     Attributes:
-        begins: whether what is below all edges is inside.
-        edges: ascending: each the first value of what comes next.
+        begins: True if values below all edges are inside.
+        edges: ascending; each is the first value of the interval above it.
     """
 
     begins: bool
@@ -53,10 +53,11 @@ class Ranges:
         return Ranges(not self.begins, self.edges)
 
     def points(self, type_: pa.DataType, most: int) -> list[Value] | None:
-        """Its values; None: not so few, or such as cannot be counted.
+        """Return the values of the set. Returns None if they cannot be listed.
 
         Args:
-            type_: of the values.
+            type_: type of the values.
+            most: largest number of values that are listed.
         """
         if self.begins or len(self.edges) % 2 or len(self.edges) > 2 * most:
             return None
@@ -71,25 +72,33 @@ class Ranges:
         return [v for first, stop in zip(firsts, stops, strict=True) for v in range(first, stop)]
 
     def hits(self, bounds: StoredBounds) -> tuple[Mask, Mask]:
-        """Whether some value, and whether every one, of each zone may be, or is, inside."""
+        """Return masks of the zones of which some value may be, and every value is, inside."""
         low = self._places(bounds.lows, bounds.has_low, 0)
         high = self._places(bounds.highs, bounds.has_high, len(self.edges))
         is_inside = (low & 1).astype(np.bool_) ^ self.begins
         return is_inside | (high > low), is_inside & (high == low)
 
-    def _places(self, values: Values, is_known: Mask, otherwise: int) -> Int64s:
-        """How many edges are at or below each value, of those that are known."""
+    def _places(self, values: Values, is_set: Mask, otherwise: int) -> Int64s:
+        """Return the number of edges at or below each bound; `otherwise` for unknown bounds.
+
+        Args:
+            values: the known bounds.
+            is_set: mask of the known bounds.
+        """
         places = np.searchsorted(self.edges, values, "right")
-        if len(places) == len(is_known):
+        if len(places) == len(is_set):
             return places
-        spread = np.full(len(is_known), otherwise, np.int64)
-        spread[is_known] = places
+        spread = np.full(len(is_set), otherwise, np.int64)
+        spread[is_set] = places
         return spread
 
     def rows_in(self, values: pa.Array) -> Int64s | None:
-        """The places of values inside, among ones in order, nulls first.
+        """Return the places of the values that are inside.
 
-        None where they are no whole numbers that can be searched.
+        Returns None if the values are not integers that can be searched.
+
+        Args:
+            values: sorted values, nulls first.
         """
         numbers = whole_numbers(values)
         if numbers is None or self.edges.dtype != np.int64 or numbers.dtype == np.uint64:
@@ -107,7 +116,7 @@ class Ranges:
 
 @dataclass(frozen=True, slots=True)
 class StoredBounds:
-    """The bounds of a column as values; what is not known is left out of `lows` and `highs`."""
+    """Bounds of a column as values; `lows` and `highs` have only the known bounds."""
 
     has_low: Mask
     has_high: Mask
@@ -122,7 +131,7 @@ class StoredBounds:
 
 
 def union(sets: Sequence[Ranges]) -> Ranges:
-    """The values of any of them."""
+    """Return the union of sets."""
     if len(sets) == 1:
         return sets[0]
     edges = _concatenated([ranges.edges for ranges in sets])
@@ -131,13 +140,19 @@ def union(sets: Sequence[Ranges]) -> Ranges:
 
 
 def compared(op: str, type_: pa.DataType, literal: Literal) -> Ranges | None:
-    """The values of a column's type for which `value op literal`; None where they are no ranges."""
+    """Return the values of a type for which `value op literal` is true.
+
+    Returns None if they are not ranges, as for a literal of another kind or NaN.
+    """
     point = _point(type_, literal)
     return None if point is None else _of_point(op, *point)
 
 
 def listed(type_: pa.DataType, items: Iterable[Literal] | pa.Array) -> Ranges | None:
-    """The values of some literals, or of an array of the type; None where they are no ranges."""
+    """Return the set of the values of literals, or of an array of the type.
+
+    Returns None if one of them is not a range.
+    """
     if isinstance(items, pa.Array):
         return _of_array(items)
     sets = []
@@ -150,27 +165,34 @@ def listed(type_: pa.DataType, items: Iterable[Literal] | pa.Array) -> Ranges | 
 
 
 def _turns(count: int, is_first_in: bool) -> Int64s:
-    """+1 at each edge where values come in, -1 where they go out."""
+    """Return +1 for each edge at which a range begins, -1 for each at which one ends."""
     steps = np.full(count, -1 if is_first_in else 1, np.int64)
     steps[::2] *= -1
     return steps
 
 
-def _joined(begun: int, edges: Values, steps: Int64s) -> Ranges:
-    """The union of ranges by all their edges: where the number of those under way leaves zero."""
+def _joined(num_open: int, edges: Values, steps: Int64s) -> Ranges:
+    """Return the union of sets: all values at which at least one range is open.
+
+    Args:
+        num_open: number of sets with values below all edges.
+        edges: edges of all sets.
+        steps: change of the number of open ranges at each edge.
+    """
     order = np.argsort(edges, kind="stable")
     edges, steps = edges[order], steps[order]
-    is_last = np.ones(len(edges), np.bool_)  # of those at one value
+    is_last = np.ones(len(edges), np.bool_)  # last of the edges at one value
     is_last[:-1] = edges[1:] != edges[:-1]
-    is_in = (begun + np.cumsum(steps))[is_last] > 0
-    before = np.concatenate(([begun > 0], is_in[:-1]))[: len(is_in)]
-    return Ranges(begun > 0, edges[is_last][is_in != before])
+    is_in = (num_open + np.cumsum(steps))[is_last] > 0
+    before = np.concatenate(([num_open > 0], is_in[:-1]))[: len(is_in)]
+    return Ranges(num_open > 0, edges[is_last][is_in != before])
 
 
 def _point(type_: pa.DataType, literal: Literal) -> tuple[Value, Value | None, bool] | None:
-    """The first value at or above a literal, the one behind it, and whether it is the literal's.
+    """Return the first value at or above a literal, the next value, and True if it is the literal.
 
-    The value is infinite beyond all, and the one behind the highest is None.
+    For an infinite literal, the first value is out of the type's bounds. The next value is None if
+    there is none. Returns None for a literal of another kind, and for NaN.
     """
     scale = scale_of(type_)
     if scale is not None:
@@ -198,7 +220,7 @@ def _point(type_: pa.DataType, literal: Literal) -> tuple[Value, Value | None, b
 
 
 def _of_point(op: str, first: Value, after: Value | None, is_value: bool) -> Ranges:
-    """The ranges for which `value op literal` is true; see `_point`."""
+    """Return the values for which `value op literal` is true; arguments are from `_point`."""
     if op == "!=":
         return ~_of_point("=", first, after, is_value)
     if op == "=":
@@ -206,16 +228,16 @@ def _of_point(op: str, first: Value, after: Value | None, is_value: bool) -> Ran
         return Ranges(False, _array(inside if is_value else []))
     if op in ("<", ">="):
         return Ranges(op == "<", _array([first]))
-    # Behind a literal that is itself a value, else behind none: the first above it already is.
+    # If the literal is not a value, `first` is already above it.
     edge = after if is_value else first
     return Ranges(op == "<=", _array([] if edge is None else [edge]))
 
 
 def _of_array(values: pa.Array) -> Ranges:
-    """Texts or bytes; or floats or whole numbers, of which neighbours are one range."""
+    """Return the set of texts, bytes, floats or integers; adjacent numbers become one range."""
     if is_text(values.type) or is_bytes(values.type):
         large = pa.large_string() if is_text(values.type) else pa.large_binary()
-        # Arrow lets other threads go on while it sorts, a list does not: 0.1 s for 200 000 texts.
+        # Arrow releases the GIL while it sorts, `list.sort` does not: 0.1 s for 200,000 texts.
         contents = pc.unique(as_bytes(pc.cast(values, large)))
         texts = contents.take(pc.sort_indices(contents)).to_pylist()
         edges = np.empty(2 * len(texts), np.object_)
@@ -230,7 +252,7 @@ def _of_array(values: pa.Array) -> Ranges:
         if len(firsts) and firsts[-1] == INT64.max:
             firsts = firsts.astype(np.object_)
         stops = firsts + 1
-    is_first = np.ones(len(firsts) + 1, np.bool_)  # of what stands next to each other
+    is_first = np.ones(len(firsts) + 1, np.bool_)  # first of a run of adjacent numbers
     np.greater(firsts[1:], stops[:-1], out=is_first[1:-1])
     edges = np.empty(2 * (np.count_nonzero(is_first) - 1), firsts.dtype)
     edges[::2], edges[1::2] = firsts[is_first[:-1]], stops[is_first[1:]]
@@ -248,7 +270,7 @@ def _next_floats(floats: npt.NDArray[np.floating]) -> Float64s:
 
 
 def _array(values: list[Value]) -> Values:
-    """Values of one kind; whole numbers as int64 only where all fit."""
+    """Return values of one kind as an array; integers as int64 only if all fit."""
     if values and isinstance(values[0], float):
         return np.array(values, np.float64)
     is_small = values and isinstance(values[0], int)
@@ -260,12 +282,12 @@ def _array(values: list[Value]) -> Values:
 
 
 def _concatenated(arrays: Sequence[Values]) -> Values:
-    """Arrays end to end; those without values have no kind of theirs."""
+    """Concatenate arrays, without empty ones, whose dtype has no meaning."""
     return np.concatenate([array for array in arrays if len(array)] or [_array([])])
 
 
 def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
-    """Which bounds are known, and these as whole numbers of their unit, bytes, or floats."""
+    """Return the mask of the known bounds, and these as integers in their unit, bytes or floats."""
     type_ = bounds.type
     if bounds.null_count:
         is_set = as_mask(bounds.is_valid())
@@ -285,7 +307,7 @@ def _stored(bounds: pa.Array) -> tuple[Mask, Values]:
 
 
 def _numbers(values: pa.Array) -> Values:
-    """Values without nulls as whole numbers of their unit, of whatever size."""
+    """Return values without nulls as integers in their unit, of any size."""
     numbers = whole_numbers(values)
     if numbers is not None:
         is_large = numbers.dtype == np.uint64 and (numbers > INT64.max).any()
@@ -299,8 +321,9 @@ def _numbers(values: pa.Array) -> Values:
 
 
 def whole_numbers(values: pa.Array) -> Values | None:
-    """Values as whole numbers of their unit, shared, those of nulls anything; None: they are none,
-    or of more than 8 bytes.
+    """Return a view of the values as integers in their unit; nulls are arbitrary.
+
+    Returns None if the type has no such integers, or they are wider than 8 bytes.
     """
     scale = scale_of(values.type)
     if scale is None or values.type.bit_width not in (8, 16, 32, 64):
@@ -310,7 +333,7 @@ def whole_numbers(values: pa.Array) -> Values | None:
 
 
 def as_bytes(text: pa.Array) -> pa.Array:
-    """Text or binary as bytes, which may be cut inside of a letter."""
+    """View text as binary, which may be cut inside a character; binary is returned as is."""
     if pa.types.is_fixed_size_binary(text.type):
         return text
     return text.view(pa.large_binary() if is_large(text.type) else pa.binary())

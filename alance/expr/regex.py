@@ -1,7 +1,8 @@
-"""Regular expressions: Rust's syntax, in which filters are written, to RE2's, which Arrow runs.
+"""Regular expressions: filters use the syntax of Rust, which is translated to RE2's for Arrow.
 
-The two agree but for `\\w`, `\\d` and `\\s`, which are of all scripts in Rust and of ASCII in RE2:
-they are spelled out. `\\b` stays that of ASCII. Set operations on classes do not exist in RE2.
+The two differ only in `\\w`, `\\d` and `\\s`, which match characters of all scripts in Rust, but
+only ASCII in RE2: they are replaced by Unicode classes. `\\b` is that of ASCII. RE2 has no set
+operations on classes.
 """
 
 from __future__ import annotations
@@ -45,11 +46,14 @@ SEARCH_WORK: Final = 16  # bytes reserved for each byte of text that a pattern s
 _GROUP: Final = re.compile(r"(?<!\\)(?:\\\\)*\((?!\?[^P<])")
 _FLAGS: Final = frozenset("ims")
 _NAMED: Final = re.compile(r"\(\?P?<[^>=!]+>")
-_EDGES: Final = "a b\n1_,"  # any place between two kinds of characters is in it
+_EDGES: Final = "a b\n1_,"  # has a place between every two kinds of characters
 
 
 def regexp_like(name: str, args: list[Node]) -> Node:
-    """Whether a literal pattern matches anywhere; flags `i`, `m`, `s` as third argument."""
+    """regexp_like(text, pattern[, flags]): true if the pattern matches anywhere.
+
+    Flags are `i`, `m` and `s`.
+    """
     if any(is_nothing(arg) for arg in args):
         return NULL
     regex, node = _pattern(name, args), as_text(name, args[0])
@@ -63,9 +67,9 @@ def regexp_like(name: str, args: list[Node]) -> Node:
 
 
 def regexp_match(name: str, args: list[Node]) -> Node:
-    """The first match of a literal pattern as a list, null where there is none.
+    """regexp_match(text, pattern[, flags]): a list of the first match; null if there is none.
 
-    As a condition it is whether there is a match, and never null.
+    As a condition, it is true if there is a match, and never null.
     """
     if any(is_nothing(arg) for arg in args):
         return NULL
@@ -73,7 +77,7 @@ def regexp_match(name: str, args: list[Node]) -> Node:
 
 
 def regexp_count(name: str, args: list[Node]) -> Node:
-    """How often a literal pattern matches; 0 of a null."""
+    """regexp_count(text, pattern): the number of matches; 0 for a null text."""
     regex = _pattern(name, args)
 
     def count(values: pa.Array) -> pa.Array:
@@ -85,7 +89,10 @@ def regexp_count(name: str, args: list[Node]) -> Node:
 
 
 def regexp_replace(name: str, args: list[Node]) -> Node:
-    r"""The first match, with flag `g` all, replaced; `$1` and `\1` stand for groups."""
+    r"""regexp_replace(text, pattern, new[, flags]): the first match replaced; with flag `g`, all.
+
+    In the new text, `$1` and `\1` stand for groups.
+    """
     flags = literal_text(name, args[3]) if len(args) > 3 else ""
     regex = translated(name, literal_text(name, args[1]), flags.replace("g", ""))
     new = re.sub(r"\$\{?(\d)\}?", r"\\\1", literal_text(name, args[2]))
@@ -102,11 +109,11 @@ def regexp_replace(name: str, args: list[Node]) -> Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Match:
-    """What `regexp_match` finds.
+    """Node of `regexp_match`.
 
     Attributes:
-        text: what is searched.
-        regex: in RE2's syntax.
+        text: node of the texts to search.
+        regex: pattern in RE2's syntax.
     """
 
     name: str
@@ -131,10 +138,10 @@ class Match:
         return call(self.name, test, self.text)
 
     def evaluate(self, batch: pa.RecordBatch) -> pa.Array:
-        """Lists of one text, the whole match.
+        """Return lists whose only item is the whole match.
 
         Raises:
-            Problem: the pattern has groups, whose texts would be the items.
+            Problem: the pattern has groups, whose texts would have to be the items.
         """
         if _GROUP.search(self.regex):
             raise Problem(f"{self.name}: the texts of groups", unsupported=True)
@@ -166,10 +173,10 @@ def reserve_search(values: pa.Array) -> None:
 
 
 def translated(name: str, pattern: str, flags: str = "") -> str:
-    """A pattern in RE2's syntax.
+    """Translate a pattern to RE2's syntax.
 
     Raises:
-        Problem: a mistake in it, or set operations on classes.
+        Problem: the pattern has a mistake, or set operations on classes.
     """
     if set(flags) - _FLAGS:
         raise Problem(f"{name}: flags {flags!r}, expected some of 'i', 'm' and 's'")
@@ -191,14 +198,16 @@ def translated(name: str, pattern: str, flags: str = "") -> str:
 
 
 def located(name: str, regex: str, number: int, group: int) -> Callable[[pa.Array], Int64s]:
-    """What finds the byte at which the n-th match begins, or a group of the first; -1: nowhere.
+    """Return the function that finds the byte offset of a match; -1 if there is none.
 
     Args:
-        regex: in RE2's syntax.
+        regex: pattern in RE2's syntax.
+        number: n for the n-th match, counted from 1.
+        group: number of a group to find in the first match instead; 0 for whole matches.
 
     Raises:
-        Problem: a later match of a pattern that may match nothing; no `extract_regex_span`, of
-            pyarrow 21.
+        Problem: a later match of a pattern that may match an empty text; or pyarrow is older than
+            21 and has no `extract_regex_span`.
     """
     if number == 1 and not group:
 
@@ -209,15 +218,11 @@ def located(name: str, regex: str, number: int, group: int) -> Callable[[pa.Arra
     if not hasattr(pc, "extract_regex_span"):
         raise Problem(f"{name}: later matches and groups need pyarrow 21", unsupported=True)
     inner, num_groups = _regrouped(regex, group)
-    if group:
-        whole = inner
-    else:
-        edges, length = pa.repeat(as_scalar(_EDGES), 1), len(_EDGES)
-        nothing = (
-            rf"\A(?s:.{{{at}}})(?:{inner})(?s:.{{{length - at}}})\z" for at in range(length + 1)
-        )
-        if any(as_mask(pc.match_substring_regex(edges, place))[0] for place in nothing):
-            raise Problem(f"{name}: later matches of what may match nothing", unsupported=True)
+    whole = inner
+    if not group:
+        if _may_be_empty(inner):
+            message = f"{name}: later matches of a pattern that may match an empty text"
+            raise Problem(message, unsupported=True)
         before = rf"(?s:.*?)(?:{inner})" * (number - 1)
         whole = rf"\A{before}(?s:.*?)(?P<m>{inner})"
 
@@ -234,8 +239,17 @@ def located(name: str, regex: str, number: int, group: int) -> Callable[[pa.Arra
     return later
 
 
-def _regrouped(regex: str, kept: int) -> tuple[str, int]:
-    """A pattern whose groups capture nothing but for one, and how many groups it had."""
+def _may_be_empty(regex: str) -> bool:
+    """True if a pattern matches an empty text at some place of `_EDGES`."""
+    edges, length = pa.repeat(as_scalar(_EDGES), 1), len(_EDGES)
+    at_each_place = (
+        rf"\A(?s:.{{{at}}})(?:{regex})(?s:.{{{length - at}}})\z" for at in range(length + 1)
+    )
+    return any(as_mask(pc.match_substring_regex(edges, place))[0] for place in at_each_place)
+
+
+def _regrouped(regex: str, group: int) -> tuple[str, int]:
+    """Return a pattern of whose groups only one captures, named `m`, and the number of groups."""
     parts, at, count, in_class = [], 0, 0, False
     while at < len(regex):
         width = 2 if regex[at] == "\\" else 1
@@ -251,7 +265,7 @@ def _regrouped(regex: str, kept: int) -> tuple[str, int]:
             if named is not None or regex[at + 1 : at + 2] != "?":
                 count += 1
                 width = 1 if named is None else len(named.group())
-                part = "(?P<m>" if count == kept else "(?:"
+                part = "(?P<m>" if count == group else "(?:"
         parts.append(part)
         at += width
     return "".join(parts), count
@@ -272,7 +286,10 @@ def _escape(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _class(name: str, pattern: str, at: int) -> tuple[str, int]:
-    """The class that begins at `[`, and where it ends; one with `\\W` becomes an alternative."""
+    """Translate the class that begins at `[`, and return the offset after it as well.
+
+    A class with `\\W`, `\\D` or `\\S` becomes an alternative.
+    """
     start = at
     at += 1
     negated = pattern[at : at + 1] == "^"

@@ -1,8 +1,8 @@
-"""Text: LIKE, and the string functions.
+"""LIKE and the SQL functions on text.
 
-Upper and lower case have all of Unicode's mappings: `ß` becomes `SS`. Arrow maps each character to
-one; texts with a character that becomes several, or whose case depends on its place in the word,
-are mapped by Python.
+Upper and lower case follow all of Unicode's mappings: `ß` becomes `SS`. Arrow maps each character
+to one character. A text with a character that becomes several, or whose case depends on its place
+in the word, is mapped by Python.
 """
 
 from __future__ import annotations
@@ -34,15 +34,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _LOWER_SPECIAL: Final = "[\u0130\u03a3]"  # a dotted I, and the sigma that differs at a word's end
-MAX_REPEATS: Final = 1 << 20  # of a text, by a literal number
-FEW_BYTES: Final = 1 << 20  # results below are not reserved: counting would cost more
+MAX_REPEATS: Final = 1 << 20  # copies of a text, or characters of padding
+UNRESERVED_BYTES: Final = 1 << 20  # bytes; smaller results are not reserved, as counting costs more
 
 
 def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) -> Node:
-    r"""LIKE and ILIKE: `%` is any text, `_` any character, `\` before one makes it plain.
+    r"""LIKE and ILIKE: `%` matches any text, `_` any character; `\` before them makes them plain.
+
+    Args:
+        escape: character instead of `\`; None for `\`, an empty text for no such character.
 
     Raises:
-        Problem: the pattern is no literal, or a side is no text.
+        Problem: the pattern is not a literal, or a side is not text.
     """
     if is_nothing(node) or is_nothing(pattern):
         return NULL
@@ -60,7 +63,7 @@ def like(node: Node, pattern: Node, escape: str | None, *, ignore_case: bool) ->
 
 
 def _matching(name: str, node: Node, pieces: Sequence[str]) -> Node:
-    """Where a text matches the pieces of a LIKE pattern."""
+    """Build the test of a text against the pieces of a LIKE pattern."""
     pattern = like_bytes(pieces)
 
     def match(values: pa.Array) -> pa.Array:
@@ -72,10 +75,10 @@ def _matching(name: str, node: Node, pieces: Sequence[str]) -> Node:
 
 
 def as_text(name: str, node: Node) -> Node:
-    """A node that is text.
+    """Return a node of strings or large strings; string views are converted.
 
     Raises:
-        Problem: it is not.
+        Problem: the node is not text.
     """
     if is_text(node.type):
         return convert(node, pa.large_string()) if pa.types.is_string_view(node.type) else node
@@ -87,28 +90,28 @@ def as_text(name: str, node: Node) -> Node:
 
 
 def literal_text(name: str, node: Node) -> str:
-    """The text of a literal argument.
+    """Return the text of a literal argument.
 
     Raises:
-        Problem: no literal, or no text.
+        Problem: the argument is not a literal, or not text.
     """
     if not isinstance(node, Literal):
-        raise Problem(f"{name}: a pattern that is no literal", unsupported=True)
+        raise Problem(f"{name}: expected a literal text, found an expression", unsupported=True)
     if not is_text(node.type) or not node.value.is_valid:
         raise Problem(f"{name}: expected text, found {node.type}")
     return str(node.value.as_py())
 
 
 def plain_text(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
-    """The builder of a function of one text."""
+    """Return the builder of a function of one text."""
     return lambda name, args: call(name, kernel, as_text(name, args[0]))
 
 
 def with_pattern(before: str, behind: str) -> Callable[[str, list[Node]], Node]:
-    """The builder of a function of a text and a literal one, which the text has.
+    """Return the builder of the test that a text contains a literal text.
 
     Args:
-        before, behind: what the text may have there: `ANY_TEXT` or nothing.
+        before, behind: `ANY_TEXT` if other text may precede, or follow, the literal; else empty.
     """
 
     def build(name: str, args: list[Node]) -> Node:
@@ -121,7 +124,7 @@ def with_pattern(before: str, behind: str) -> Callable[[str, list[Node]], Node]:
 
 
 def trimming(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
-    """The builder of trim, ltrim or rtrim: spaces, or the characters of the second argument."""
+    """Return the builder of trim, ltrim or rtrim, which trim spaces or the given characters."""
 
     def build(name: str, args: list[Node]) -> Node:
         characters = literal_text(name, args[1]) if len(args) > 1 else " "
@@ -133,14 +136,14 @@ def trimming(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Nod
 
 
 def octet_length(name: str, args: list[Node]) -> Node:
-    """Bytes of a text or of bytes."""
+    """octet_length(x): the number of bytes of a text or of bytes."""
     if not is_bytes(args[0].type):
         args = [as_text(name, args[0])]
     return call(name, pc.binary_length, args[0])
 
 
 def substring(name: str, args: list[Node]) -> Node:
-    """substr(text, first[, count]): characters count from one; first may lie before the text."""
+    """substr(text, first[, count]): characters count from 1; `first` may lie before the text."""
     first = whole_argument(name, args[1], -(1 << 31), 1 << 31) - 1
     stop = None
     if len(args) > 2:
@@ -155,7 +158,7 @@ def substring(name: str, args: list[Node]) -> Node:
 
 
 def left(name: str, args: list[Node]) -> Node:
-    """The first characters; a negative count leaves so many out at the end."""
+    """left(text, n): the first n characters; if n is negative, all but the last -n."""
     count = whole_argument(name, args[1], -(1 << 31), 1 << 31)
     return call(
         name, lambda values: pc.utf8_slice_codeunits(values, 0, count), as_text(name, args[0])
@@ -163,7 +166,7 @@ def left(name: str, args: list[Node]) -> Node:
 
 
 def right(name: str, args: list[Node]) -> Node:
-    """The last characters; a negative count leaves so many out at the start."""
+    """right(text, n): the last n characters; if n is negative, all but the first -n."""
     count = whole_argument(name, args[1], -(1 << 31), 1 << 31)
     if count == 0:
         return left(name, args)
@@ -193,14 +196,14 @@ def reserve_growth(
     Args:
         new: the replacement.
         counts: returns the number of replacements in each text; called only if the result may have
-            more than `FEW_BYTES`.
+            more than `UNRESERVED_BYTES`.
         num_copies: upper bound on the copies of matched text in one replacement.
 
     Raises:
         BudgetExceeded: the texts do not fit.
     """
     added, copied = len(new.encode()), values.nbytes * (1 + num_copies)
-    if copied * (1 + added) > FEW_BYTES:
+    if copied * (1 + added) > UNRESERVED_BYTES:
         reserve(copied + added * (pc.sum(counts()).as_py() or 0))
 
 
@@ -216,7 +219,7 @@ def repeat(name: str, args: list[Node]) -> Node:
 
 
 def position(name: str, args: list[Node]) -> Node:
-    """Where a literal text begins, counted in characters from one; 0: nowhere."""
+    """strpos(text, part): place of a literal text in characters, counted from 1; 0 if absent."""
     sought = literal_text(name, args[1])
 
     def find(values: pa.Array) -> pa.Array:
@@ -232,11 +235,14 @@ def position(name: str, args: list[Node]) -> Node:
 
 
 def split_part(name: str, args: list[Node]) -> Node:
-    """split_part(text, separator, n): the n-th part, from the end if negative; else empty."""
+    """split_part(text, separator, n): the n-th part, from the end if n is negative.
+
+    Empty if there is no such part.
+    """
     separator = literal_text(name, args[1])
     number = whole_argument(name, args[2], -(1 << 31), (1 << 31) - 1)
     if number == 0:
-        raise Problem(f"{name}: parts count from one")
+        raise Problem(f"{name}: part 0, but parts count from 1")
 
     def pick(values: pa.Array) -> pa.Array:
         if not separator:
@@ -253,12 +259,12 @@ def split_part(name: str, args: list[Node]) -> Node:
 
 
 def emptied(values: pa.Array) -> pa.Array:
-    """Empty texts, null where the values are."""
+    """Return empty texts that are null where `values` is null."""
     return pc.if_else(pc.is_valid(values), as_scalar("", values.type), values)
 
 
 def padding(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node]:
-    """The builder of lpad or rpad: to a number of characters, longer texts are cut."""
+    """Return the builder of lpad or rpad, to a number of characters; longer texts are cut."""
 
     def build(name: str, args: list[Node]) -> Node:
         width = whole_argument(name, args[1], 0, MAX_REPEATS)
@@ -277,7 +283,7 @@ def padding(kernel: Callable[..., pa.Array]) -> Callable[[str, list[Node]], Node
 
 
 def bit_length(name: str, args: list[Node]) -> Node:
-    """Bits of a text."""
+    """bit_length(text): the number of bits of a text in UTF-8."""
     eight = as_scalar(8, pa.int32())
     return call(
         name,
@@ -287,18 +293,18 @@ def bit_length(name: str, args: list[Node]) -> Node:
 
 
 def concat_ws(name: str, args: list[Node]) -> Node:
-    """concat_ws(separator, ...): nulls are left out, with their separator."""
+    """concat_ws(separator, ...): nulls are skipped, with their separator."""
     separator = literal_text(name, args[0])
     return _joined(name, args[1:], null_handling="skip", separator=separator)
 
 
 def concat(name: str, args: list[Node]) -> Node:
-    """concat(...): nulls are left out."""
+    """concat(...): nulls are skipped."""
     return _joined(name, args, null_handling="replace")
 
 
 def appended(left_side: Node, right_side: Node) -> Node:
-    """`||`: null where a side is null."""
+    """`||`: null if a side is null."""
     return _joined("||", [left_side, right_side], null_handling="emit_null")
 
 
@@ -313,7 +319,7 @@ def _joined(name: str, args: list[Node], null_handling: str, separator: str = ""
         texts = [_text(broadcast(value, rows)) for value in values]
         reserve(sum(own.nbytes for own in texts) + len(separator.encode()) * rows * len(texts))
         if null_handling == "skip":
-            # The kernel drops rows that have nothing but nulls: each gets an empty text to begin.
+            # The kernel drops rows of only nulls, so each row begins with an empty text.
             texts.insert(0, pa.repeat(as_scalar(""), rows))
             joined = pc.binary_join_element_wise(*texts, between, null_handling=null_handling)
             return pc.utf8_slice_codeunits(joined, len(separator))
@@ -329,18 +335,18 @@ def _text(values: pa.Array) -> pa.Array:
 
 
 def upper(values: pa.Array) -> pa.Array:
-    """Texts in upper case."""
+    """Convert texts to upper case."""
     return _mapped(values, pc.utf8_upper, str.upper, _upper_special())
 
 
 def lower(values: pa.Array) -> pa.Array:
-    """Texts in lower case."""
+    """Convert texts to lower case."""
     return _mapped(values, pc.utf8_lower, str.lower, _LOWER_SPECIAL)
 
 
 def initcap(values: pa.Array) -> pa.Array:
-    """Texts with each word's first letter in upper case, the others in lower case."""
-    uncased = r"\p{N}|\p{Lo}|\p{Lm}"  # the kernel begins a word behind these
+    """Convert the first letter of each word to upper case, all others to lower case."""
+    uncased = r"\p{N}|\p{Lo}|\p{Lm}"  # the kernel begins a word after these
     special = f"{uncased}|{_LOWER_SPECIAL}|{_upper_special()}"
     return _mapped(values, pc.utf8_title, _capitalized, special, has_ascii=True)
 
@@ -364,7 +370,7 @@ def _mapped(
 
 
 def _capitalized(text: str) -> str:
-    """Digits belong to words: `1a` stays."""
+    """Capitalize words. Digits belong to words, so that `1a` stays."""
     letters, inside = [], False
     for character in text:
         letters.append(character.lower() if inside else character.upper())
@@ -374,6 +380,6 @@ def _capitalized(text: str) -> str:
 
 @cache
 def _upper_special() -> str:
-    """The class of the characters that become several; they are all below U+FB18."""
+    """Return the class of characters whose upper case has several; all are below U+FB18."""
     letters = [chr(code) for code in range(0x80, 0xFB18) if len(chr(code).upper()) > 1]
     return f"[{re.escape(''.join(letters))}]"

@@ -1,4 +1,4 @@
-"""What a pattern says of texts that match it: how they begin, and parts that they have."""
+"""Necessary conditions of patterns: the prefix of matching texts, and parts that they contain."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes
 
-# No characters: the bytes that they become are in no text, and a kernel reads them as wildcards.
+# Lone surrogates: their bytes occur in no UTF-8 text, and kernels read them as wildcards.
 ANY_TEXT: Final = "\udcfe"
 ANY_CHARACTER: Final = "\udcff"
 WILDCARDS: Final = {"%": ANY_TEXT, "_": ANY_CHARACTER}
-CLASSES: Final = frozenset("dDwWsSbB")  # behind a backslash: no text, but what follows is plain
-MANY: Final = frozenset("*?{")  # what is before them may not be there
-NO_PARTS: Final = ((),)  # a way to match of which nothing is known
+CLASSES: Final = frozenset("dDwWsSbB")  # after a backslash: a class or an edge of words
+OPTIONAL: Final = frozenset("*?{")  # the character before them may be absent
+NO_PARTS: Final = ((),)  # one alternative, of which no part is known
 
 
 def like_pieces(pattern: str, escape: str) -> Iterator[str]:
-    """The wildcards of a LIKE pattern, and its other characters one by one."""
+    """Yield the wildcards of a LIKE pattern, and its other characters one by one."""
     characters = iter(pattern)
     for character in characters:
         if character == escape:
@@ -33,12 +33,12 @@ def like_pieces(pattern: str, escape: str) -> Iterator[str]:
 
 
 def like_prefix(pieces: Iterable[str]) -> str:
-    """The plain text that a LIKE pattern begins with."""
+    """Return the plain text at the start of a LIKE pattern."""
     return "".join(takewhile(lambda piece: piece not in WILDCARDS.values(), pieces))
 
 
 def like_parts(pieces: Iterable[str]) -> tuple[str, ...]:
-    """The plain texts between the wildcards of a LIKE pattern."""
+    """Return the plain texts between the wildcards of a LIKE pattern, without empty ones."""
     parts = [""]
     for piece in pieces:
         if piece in WILDCARDS.values():
@@ -49,28 +49,29 @@ def like_parts(pieces: Iterable[str]) -> tuple[str, ...]:
 
 
 def like_regex(pieces: Iterable[str]) -> str:
-    """What texts match that a LIKE pattern matches as a whole."""
+    """Return the regular expression of a LIKE pattern, without anchors."""
     wild = {ANY_TEXT: ".*", ANY_CHARACTER: "."}
     return "".join(wild.get(piece) or re.escape(piece) for piece in pieces)
 
 
 def like_bytes(pieces: Iterable[str]) -> Bytes:
-    """A LIKE pattern as the kernel takes it."""
+    """Encode a LIKE pattern for the kernel."""
     content = "".join(pieces).encode("utf-8", "surrogateescape")
     return np.frombuffer(content, np.uint8)
 
 
 def regex_parts(pattern: str) -> tuple[tuple[str, ...], ...]:
-    """The plain texts of each alternative of a regular expression; one that has none: nothing.
+    """Return plain texts that matches contain, for each alternative of a regular expression.
 
-    Groups and what is rarer than classes, anchors and repetitions are not looked into.
+    Returns `NO_PARTS` for patterns with groups, or with syntax rarer than classes, anchors and
+    repetitions.
     """
-    ways: list[tuple[str, ...]] = []
+    alternatives: list[tuple[str, ...]] = []
     parts, at = [""], 0
     while at < len(pattern):
         character, width = pattern[at], 1
         if character == "|":
-            ways.append(tuple(part for part in parts if part))
+            alternatives.append(tuple(part for part in parts if part))
             parts = [""]
         elif character in "()":
             return NO_PARTS
@@ -89,7 +90,7 @@ def regex_parts(pattern: str) -> tuple[tuple[str, ...], ...]:
             width = end - at
             parts.append("")
         elif character in "*?{+":
-            if character in MANY:
+            if character in OPTIONAL:
                 parts[-1] = parts[-1][:-1]
             if character == "{":
                 width = pattern.find("}", at) + 1 - at
@@ -101,12 +102,12 @@ def regex_parts(pattern: str) -> tuple[tuple[str, ...], ...]:
         else:
             parts[-1] += character
         at += width
-    ways.append(tuple(part for part in parts if part))
-    return tuple(ways)
+    alternatives.append(tuple(part for part in parts if part))
+    return tuple(alternatives)
 
 
 def _end_of_class(pattern: str, start: int) -> int:
-    """Behind the class that begins at `[`; 0: it is not a plain one."""
+    """Return the offset after the class that begins at `[`; 0 if the class is not simple."""
     at = start + 1
     if pattern[at : at + 1] == "^":
         at += 1

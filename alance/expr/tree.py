@@ -161,7 +161,7 @@ class Call:
         check_cancelled()
         budget = value_budget.current()
         if budget is None:
-            budget = value_budget.ValueBudget(value_budget.ROW_BYTES)
+            budget = value_budget.ValueBudget(value_budget.EVALUATED_ROW_BYTES)
         before = budget.used_bytes
         if self.row_bytes:
             budget.charge(self.row_bytes * batch.num_rows)

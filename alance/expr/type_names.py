@@ -1,4 +1,4 @@
-"""The names of types: in SQL, and as Arrow's Rust implementation prints them, for `arrow_cast`.
+"""Names of types: in SQL, and as Arrow's Rust implementation prints them, for `arrow_cast`.
 
 `int`, `decimal(10, 2)`, `timestamp(3)`; and `Int32`, `Utf8`, `Timestamp(Millisecond, Some("UTC"))`
 or `Timestamp(ms, "UTC")`, `Decimal128(10, 2)`, `FixedSizeBinary(16)`, `List(Int64)`,
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from alance.expr.casts import MAX_PRECISION, cast
+from alance.expr.casts import NARROW_DIGITS, WIDE_DIGITS, cast
 from alance.expr.syntax import is_kind
 from alance.expr.text import literal_text
 from alance.expr.tree import Literal, Problem, plain_type, unknown
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.expr.syntax import Tree
     from alance.expr.tree import Node
 
-MAX_DEPTH: Final = 32
+MAX_TYPE_DEPTH: Final = 32  # levels of nested lists
 _PLAIN: Final[dict[str, pa.DataType]] = {
     "Null": pa.null(),
     "Boolean": pa.bool_(),
@@ -56,8 +56,8 @@ _SIGNS: Final = {"s": "s", "ms": "ms", "us": "µs", "ns": "ns"}
 _ZONE: Final = re.compile(r'(?:Some\(\s*)?"([^"]*)"\s*\)?')
 _PARTS: Final = re.compile(r"([A-Za-z][A-Za-z0-9]*)\s*(?:\((.*)\))?", re.DOTALL)
 
-# By the name of sqlglot's type, which stands for all spellings (`int`, `integer`, `int4`).
-TYPES: Final[dict[str, pa.DataType]] = {
+# By the name that sqlglot gives to all spellings of a type (`int`, `integer`, `int4`).
+SQL_TYPES: Final[dict[str, pa.DataType]] = {
     "BOOLEAN": pa.bool_(),
     "TINYINT": pa.int8(),
     "SMALLINT": pa.int16(),
@@ -78,14 +78,14 @@ TYPES: Final[dict[str, pa.DataType]] = {
     "TIME": pa.time64("ns"),
 }
 TIMESTAMPS: Final = ("TIMESTAMP", "DATETIME", "TIMESTAMPNTZ")
-UNITS: Final = {0: "s", 3: "ms", 6: "us", 9: "ns"}
+UNIT_OF_PRECISION: Final = {0: "s", 3: "ms", 6: "us", 9: "ns"}
 
 
 def named_type(tree: Tree) -> pa.DataType:
-    """The Arrow type of a SQL type name.
+    """Return the Arrow type of a SQL type name.
 
     Raises:
-        Problem: not a known type, or a decimal without its precision and scale.
+        Problem: the type is unknown, or its precision or scale is absent or out of bounds.
     """
     name = str(tree.first).upper()
     params = [param for param in tree.expressions if is_kind(param, "DataTypeParam")]
@@ -93,24 +93,27 @@ def named_type(tree: Tree) -> pa.DataType:
     if name in ("DECIMAL", "DECIMAL128", "DECIMAL256", "BIGDECIMAL", "NUMERIC"):
         return _decimal_type(numbers)
     if name in TIMESTAMPS:
-        unit = UNITS.get(numbers[0] if numbers else 6)
+        unit = UNIT_OF_PRECISION.get(numbers[0] if numbers else 6)
         if unit is None:
             raise Problem(f"timestamp({numbers[0]}): expected a precision of 0, 3, 6 or 9")
         return pa.timestamp(unit)
     if name == "TIMESTAMPTZ":
         return pa.timestamp("us", "UTC")
-    if name not in TYPES:
-        raise unknown("type", tree.args["sql"], [*map(str.lower, TYPES), "string", "decimal"])
-    return TYPES[name]
+    if name not in SQL_TYPES:
+        raise unknown("type", tree.args["sql"], [*map(str.lower, SQL_TYPES), "string", "decimal"])
+    return SQL_TYPES[name]
 
 
 def _decimal_type(numbers: list[int]) -> pa.DataType:
     if not numbers:
         raise Problem("decimal without precision and scale, expected decimal(p, s)")
     precision, scale = numbers[0], numbers[1] if len(numbers) > 1 else 0
-    if not 1 <= precision <= MAX_PRECISION or not 0 <= scale <= precision:
-        raise Problem(f"decimal({precision}, {scale}): expected 1 <= p <= 76 and 0 <= s <= p")
-    return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+    if not 1 <= precision <= WIDE_DIGITS or not 0 <= scale <= precision:
+        raise Problem(
+            f"decimal({precision}, {scale}): expected 1 <= p <= {WIDE_DIGITS} and 0 <= s <= p"
+        )
+    make = pa.decimal128 if precision <= NARROW_DIGITS else pa.decimal256
+    return make(precision, scale)
 
 
 def _whole(tree: Tree) -> int:
@@ -127,12 +130,16 @@ def arrow_cast(name: str, args: list[Node]) -> Node:
 
 
 def type_of(name: str, args: list[Node]) -> Node:
-    """arrow_typeof(x): the name of a type; of dictionaries and extensions that of the values."""
+    """arrow_typeof(x): the name of the type; for dictionaries and extensions, of their values."""
     return Literal(as_scalar(_printed(name, args[0].type)))
 
 
 def _printed(name: str, type_: pa.DataType) -> str:
-    """A type as Arrow's Rust implementation prints it."""
+    """Format a type as Arrow's Rust implementation does.
+
+    Raises:
+        Problem: the type is a map, or of a kind that has no name here.
+    """
     if type_ in _NAMES:
         return _NAMES[type_]
     if pa.types.is_timestamp(type_):
@@ -165,13 +172,13 @@ def _printed_field(name: str, field: pa.Field) -> str:
 
 
 def arrow_type(text: str, depth: int = 0) -> pa.DataType:
-    """The type of a name.
+    """Return the type that Arrow's Rust implementation gives this name.
 
     Raises:
-        Problem: no such type, wrong arguments, or a type that expressions do not have.
+        Problem: the type is unknown or unsupported, or has wrong arguments.
     """
     match = _PARTS.fullmatch(text.strip())
-    if match is None or depth > MAX_DEPTH:
+    if match is None or depth > MAX_TYPE_DEPTH:
         raise Problem(f"type {text[:60]!r}: expected a name such as 'Int32' or 'Timestamp(ns)'")
     name, inside = match.groups()
     if name in ("Dictionary", "Interval", "Map", "RunEndEncoded", "Struct", "Union"):
@@ -188,7 +195,7 @@ def arrow_type(text: str, depth: int = 0) -> pa.DataType:
 
 
 def _arguments(text: str) -> list[str]:
-    """The arguments of a type, parted by commas outside of brackets; ` x ` parts as well."""
+    """Split the arguments of a type at commas outside of parentheses; ` x ` counts as a comma."""
     parts, depth, start = [], 0, 0
     text = re.sub(r"^(\d+) x ", r"\1, ", text.strip())
     for place, character in enumerate(text):

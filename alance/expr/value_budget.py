@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PART_BYTES: Final = 32 << 20  # budget of a part of several rows
-ROW_BYTES: Final = 256 << 20  # budget of a single row, at least
+EVALUATED_PART_BYTES: Final = 32 << 20  # budget of a part of several rows
+EVALUATED_ROW_BYTES: Final = 256 << 20  # budget of a single row, at least
 ROW_GROWTH: Final = 8  # budget of a single large row, in multiples of its own bytes
 FOLDED_BYTES: Final = 256 << 10  # budget of constant folding; it takes about a millisecond
 
@@ -147,18 +147,21 @@ def in_parts(
     Args:
         compute: called again with fewer rows if a part exceeds its budget.
         where: subject of the error message.
-        max_bytes: budget of a part of several rows, at most `PART_BYTES`; None: `PART_BYTES`.
+        max_bytes: budget of a part of several rows; by default, and at most,
+            `EVALUATED_PART_BYTES`.
 
     Raises:
         InvalidInputError: the values of a single row exceed the budget of a row.
     """
-    max_bytes = PART_BYTES if max_bytes is None else min(max_bytes, PART_BYTES)
+    max_bytes = EVALUATED_PART_BYTES if max_bytes is None else min(max_bytes, EVALUATED_PART_BYTES)
     start, num_rows = 0, batch.num_rows
     while start < batch.num_rows or start == 0:
         check_cancelled()
         is_whole = start == 0 and num_rows == batch.num_rows
         part = batch if is_whole else batch.slice(start, num_rows)
-        part_bytes = max_bytes if part.num_rows > 1 else max(ROW_BYTES, ROW_GROWTH * part.nbytes)
+        part_bytes = (
+            max_bytes if part.num_rows > 1 else max(EVALUATED_ROW_BYTES, ROW_GROWTH * part.nbytes)
+        )
         try:
             with limited_to(ValueBudget(part_bytes)) as budget:
                 value = compute(part)

@@ -1,4 +1,4 @@
-"""Distances and products of vectors, over all rows at once."""
+"""SQL functions on vectors: distances, products and normalization, for all rows at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from alance import _kernels
 from alance import compute as pc
 from alance.expr.casts import is_number
 from alance.expr.compare import is_nothing
-from alance.expr.list_sets import Lists, both_there
+from alance.expr.list_sets import ItemLists, valid_pairs
 from alance.expr.lists import as_list, built, num_rows, parents_of, unfixed
 from alance.expr.nested import ListLiteral
 from alance.expr.tree import Literal, Node, Problem, Value, call, plain_type
@@ -42,7 +42,7 @@ def distance(name: str, args: list[Node]) -> Node:
 
 
 def cosine(name: str, args: list[Node]) -> Node:
-    """cosine_distance(l, m): one less the cosine; null of zeros, which have no direction."""
+    """cosine_distance(l, m): 1 minus the cosine of the angle; null if a vector is all zeros."""
 
     def measure(sums: Float64s) -> tuple[Float64s, Mask | None]:
         products, left, right = sums.reshape(3, -1)
@@ -54,12 +54,15 @@ def cosine(name: str, args: list[Node]) -> Node:
 
 
 def product(name: str, args: list[Node]) -> Node:
-    """inner_product(l, m): the sum of the products."""
+    """inner_product(l, m): the sum of the products of the items."""
     return _of_two(name, args, lambda sums: (sums.reshape(3, -1)[0], None))
 
 
 def normalize(name: str, args: list[Node]) -> Node:
-    """array_normalize(l): divided by its length; null of zeros, and where an item is null."""
+    """array_normalize(l): the vector divided by its Euclidean length.
+
+    Null if all items are zero or an item is null.
+    """
     node = unfixed(as_list, name, args[0])
     if not is_number(plain_type(node.type.value_type)):
         raise Problem(f"{name}: lists of {node.type.value_type}")
@@ -70,11 +73,11 @@ def normalize(name: str, args: list[Node]) -> Node:
         valid = _without_nulls(lists, len(value))
         squares = _kernels.vector_sums(*sides, *sides, mask_bytes(valid), False)[: len(value)]
         sizes = np.diff(lists.ends)
-        told = valid & ((squares != 0) | (sizes == 0))
-        lengths = np.sqrt(np.where(told, squares, 1))
+        valid = valid & ((squares != 0) | (sizes == 0))
+        lengths = np.sqrt(np.where(valid, squares, 1))
         with np.errstate(all="ignore"):
             values = numbers.astype(np.float64) / lengths[parents_of(sizes)]
-        return built(to_arrow(values), sizes, told)
+        return built(to_arrow(values), sizes, valid)
 
     return call(name, divide, node)
 
@@ -86,11 +89,15 @@ def _of_two(
     *,
     apart: bool = False,
 ) -> Node:
-    """A number for two vectors, one of which may be written down; null where an item is null.
+    """Build a function of two vectors, one of which may be a list literal.
+
+    The function is null if a list or an item is null.
 
     Args:
-        measure: numbers of the kernel's sums, and where they are not null.
-        apart: the sums are those of differences.
+        measure: computes the numbers from the kernel's sums, and the mask of those that are not
+            null (None: all of them).
+        apart: True for sums of squared differences; False for the sums of products, of squares of
+            the first and of squares of the second vector.
     """
     if any(is_nothing(arg) for arg in args):
         return Literal(as_scalar(None, pa.float64()))
@@ -99,11 +106,11 @@ def _of_two(
         if not is_number(plain_type(node.type.value_type)):
             raise Problem(f"{name}: lists of {node.type.value_type}")
     if all(isinstance(node, ListLiteral) for node in nodes):
-        raise Problem(f"{name}: two lists that are written down", unsupported=True)
+        raise Problem(f"{name}: two list literals", unsupported=True)
 
     def build(*args: Value) -> pa.Array:
         (lists, numbers), (others, more) = map(_numbers, args)
-        valid, rows = both_there(lists, others), num_rows(*args)
+        valid, rows = valid_pairs(lists, others), num_rows(*args)
         sizes, widths = np.diff(lists.ends), np.diff(others.ends)
         if ((sizes != widths) if valid is None else (sizes != widths) & valid).any():
             raise pa.ArrowInvalid("vectors of different lengths")
@@ -112,23 +119,23 @@ def _of_two(
             lists.ends, numbers, others.ends, more, mask_bytes(valid), apart
         )
         with np.errstate(all="ignore"):
-            values, is_known = measure(sums)
-        return to_arrow(values, valid if is_known is None else valid & is_known)
+            values, is_defined = measure(sums)
+        return to_arrow(values, valid if is_defined is None else valid & is_defined)
 
     return call(name, build, *nodes)
 
 
-def _numbers(value: Value) -> tuple[Lists, npt.NDArray[np.float32] | Float64s]:
-    """Lists, and their numbers as floats of 32 or 64 bits; of nulls any."""
-    lists = Lists.of(value)
+def _numbers(value: Value) -> tuple[ItemLists, npt.NDArray[np.float32] | Float64s]:
+    """Return lists, and their items as float32 or float64; null items become 0."""
+    lists = ItemLists.of(value)
     values = lists.values
     if not pa.types.is_float32(values.type):
         values = pc.cast(values, pa.float64())
     return lists, as_numbers(pc.fill_null(values, as_scalar(0.0, values.type)))
 
 
-def _without_nulls(lists: Lists, rows: int) -> Mask:
-    """The lists that are not null, and have no null among their items; shape (rows,)."""
+def _without_nulls(lists: ItemLists, rows: int) -> Mask:
+    """Return the mask of the lists that are not null and have no null item; shape (rows,)."""
     of_items = validity_of(lists.values)
     valid = np.ones(rows, np.bool_) if lists.valid is None else lists.valid
     if of_items is None:

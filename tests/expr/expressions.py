@@ -194,7 +194,7 @@ class Expressions:
         )
 
     def _leaf(self, kind: str) -> str:
-        # Lists that are written down are not taken everywhere: see docs/sql.md.
+        # List literals are not allowed everywhere: see docs/sql.md.
         if kind == INTS or self._random.random() < 0.75:
             return self._random.choice(COLUMNS[kind])
         return self._random.choice(LITERALS[kind])

@@ -141,7 +141,7 @@ async def test_slices_and_bytes_of_one_width(uri: Path) -> None:
         ("date_bin(i, ms)", UnsupportedError, "date_bin"),
         ("to_char(ms, '%Z')", InvalidInputError, "directive '%Z'"),
         ("to_char(ms, '50%')", InvalidInputError, "without an end"),
-        ("to_char(t, '%Y')", InvalidInputError, "of string"),
+        ("to_char(t, '%Y')", InvalidInputError, "expected a date or time, found string"),
         ("make_date(n, 13, 1)", InvalidInputError, "no such month"),
         ("make_date(2023, 2, 29)", InvalidInputError, "no such day"),
         ("make_time(24, i, 0)", InvalidInputError, "no such time"),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from alance.errors import InvalidInputError
 from alance.expr import parse_filter
-from alance.expr.lexical import LONG_LIST, Source
+from alance.expr.lexical import LONG_LIST, SqlText
 from alance.expr.pruning import check_of
 from alance.expr.pruning_checks import Within
 from alance.expr.pruning_sets import Ranges, listed
@@ -133,13 +133,13 @@ def test_a_long_chain_of_one_column_is_read_apart(
 ) -> None:
     assert lists_of(text) == lists
     found = parse_filter(text, TABLE.schema).mask(batch())
-    monkeypatch.setattr(Source, "_without_lists", lambda source: source.text)
+    monkeypatch.setattr(SqlText, "_without_lists", lambda source: source.text)
     assert found == parse_filter(text, TABLE.schema).mask(batch())
 
 
 def lists_of(text: str) -> int:
     """How many lists of a text are read apart."""
-    source = Source(text, "filter")
+    source = SqlText(text, "filter")
     source.parse()
     return len(source._lists)
 
@@ -170,7 +170,7 @@ def test_ranges_of_whole_numbers_are_those_of_single_ones(numbers: list[int], na
     [f"'in ({WHOLES})'", f"`in ({WHOLES})`", f"1 -- in ({WHOLES})", f"1 /* in ({WHOLES}) */"],
 )
 def test_what_is_quoted_or_a_comment_is_no_list(quoted: str) -> None:
-    source = Source(f"a = {quoted}", "filter")
+    source = SqlText(f"a = {quoted}", "filter")
     source.parse()
     assert not source._lists
 

@@ -146,7 +146,7 @@ def test_other_places_take_them_too() -> None:
         ("i8 = ? or i8 = :a", [1], r"parameters both as \? and as :a"),
         ("i8 = ?", ["x"], "type mismatch: int8 = string"),
         ("i8 in ?", [["x"] * 99], "type mismatch: int8"),
-        ("i8 = ?", [[1]], "line 1, column 6: parameter 1: a list of values; only IN takes some"),
+        ("i8 = ?", [[1]], "line 1, column 6: parameter 1: a list of values; only IN takes a list"),
         ("i8 in :a", {"a": 1}, "parameter :a: expected a list of values, found int"),
         ("i8 = ?", [object()], "parameter 1: a value of type object"),
         ("i8 in ?", [[{}]], "parameter 1: a value of type dict"),

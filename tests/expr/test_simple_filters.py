@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from alance.expr.grammar import _Words, read
-from alance.expr.lexical import Source
+from alance.expr.lexical import SqlText
 from alance.expr.simple import MAX_TERMS, simple_tree
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ OTHERS: Final = [
 
 
 def by_sqlglot(text: str) -> Tree:
-    return read(Source(text, "filter"), text)
+    return read(SqlText(text, "filter"), text)
 
 
 @pytest.mark.parametrize("text", SIMPLE)

@@ -213,7 +213,7 @@ async def test_a_scan_returns_computed_columns_in_batches_that_fit_its_budget(
 async def test_an_update_computes_large_values_in_parts(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(value_budget, "PART_BYTES", 1 << 20)
+    monkeypatch.setattr(value_budget, "EVALUATED_PART_BYTES", 1 << 20)
     dataset = await alance.write_dataset(rows(60), f"{tmp_path}/t")
     dataset = await dataset.update({"t": "repeat(t, 10000)"}, where="id >= 10")
     table = await dataset.to_table(["id", "t"], order_by=["id"])
@@ -224,7 +224,7 @@ async def test_a_take_of_too_large_computed_columns_is_refused(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("alance.ops.version.projection.MOST_COMPUTED", 1 << 20)
-    monkeypatch.setattr(value_budget, "PART_BYTES", 1 << 18)
+    monkeypatch.setattr(value_budget, "EVALUATED_PART_BYTES", 1 << 18)
     dataset = await alance.write_dataset(rows(60), f"{tmp_path}/t")
     assert len(await dataset.take([1, 2], {"x": "repeat(t, 10000)"})) == 2
     with pytest.raises(InvalidInputError, match="take fewer rows at once, or scan"):

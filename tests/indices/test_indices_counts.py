@@ -21,7 +21,7 @@ from tests.indices.index_cases import by_pylance, rows
 from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
-    from alance.expr.lexical import Source
+    from alance.expr.lexical import SqlText
     from alance.testing.lab import Lab
 
 NUM_ROWS = 60_000
@@ -126,7 +126,7 @@ async def test_a_filter_is_parsed_once_a_schema(
     parsed: list[str] = []
     build = predicates._build
 
-    def noted(source: Source, *others: Any) -> Any:
+    def noted(source: SqlText, *others: Any) -> Any:
         parsed.append(source.text)
         return build(source, *others)
 

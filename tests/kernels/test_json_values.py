@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import CorruptFileError
 from alance.expr import json_values
-from alance.expr.json_values import ALL_ITEMS, ALL_MEMBERS, LAST, NOWHERE, Step
+from alance.expr.json_values import ALL_ITEMS, ALL_MEMBERS, LAST_ITEM, NO_ITEM, PathStep
 from alance.format.jsonb import json_text, jsonb
 
-ITEMS = st.sampled_from([0, 1, LAST, LAST - 1, NOWHERE, ALL_ITEMS, ALL_MEMBERS])
+ITEMS = st.sampled_from([0, 1, LAST_ITEM, LAST_ITEM - 1, NO_ITEM, ALL_ITEMS, ALL_MEMBERS])
 VALUES = st.recursive(
     st.none()
     | st.booleans()
@@ -29,15 +29,15 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 STEPS = st.lists(
-    st.builds(Step, st.sampled_from("ab"), st.none(), st.just(()))
-    | st.builds(Step, st.none(), ITEMS, st.just(()) | st.tuples(ITEMS)),
+    st.builds(PathStep, st.sampled_from("ab"), st.none(), st.just(()))
+    | st.builds(PathStep, st.none(), ITEMS, st.just(()) | st.tuples(ITEMS)),
     max_size=3,
 )
 
 
 @given(st.lists(VALUES, min_size=1, max_size=4), STEPS, st.booleans())
 def test_values_of_jsonb_are_those_of_its_text(
-    values: list[Any], steps: list[Step], plain: bool
+    values: list[Any], steps: list[PathStep], plain: bool
 ) -> None:
     stored = jsonb(pa.array(map(json.dumps, values), pa.large_string()), None, "j")
     of_text = json_text(stored, None)
@@ -55,7 +55,7 @@ def test_values_of_jsonb_are_those_of_its_text(
 
 
 @given(st.binary(max_size=40), STEPS)
-def test_bytes_that_are_no_jsonb_are_read_or_told(content: bytes, steps: list[Step]) -> None:
+def test_bytes_that_are_no_jsonb_are_read_or_told(content: bytes, steps: list[PathStep]) -> None:
     documents = pa.array([content], pa.large_binary())
     try:
         answer = json_values._find(documents, steps, plain=True)
@@ -68,7 +68,7 @@ def test_texts_that_are_no_utf8_are_told() -> None:
     stored = jsonb(pa.array(['{"a": "bb"}'], pa.large_string()), None, "j")
     content = bytes(stored.data).replace(b"bb", b"\xff\xfe")
     with pytest.raises(CorruptFileError, match="no UTF-8"):
-        json_values._find(pa.array([content], pa.large_binary()), [Step("a", None)], plain=True)
+        json_values._find(pa.array([content], pa.large_binary()), [PathStep("a", None)], plain=True)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.floats(-1e15, 1e15)))

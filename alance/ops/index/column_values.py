@@ -13,7 +13,7 @@ from alance.expr.tree import FAILURES, Problem, plain
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.expr.json_values import Step
+    from alance.expr.json_values import PathStep
 
 
 class OtherTypeError(Exception):
@@ -38,7 +38,7 @@ class ColumnValues:
     type: pa.DataType
     path: str | None = None
     is_told: bool = False
-    _steps: tuple[Step, ...] = field(init=False)
+    _steps: tuple[PathStep, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self._steps = path_steps(self.path) if self.path is not None else ()

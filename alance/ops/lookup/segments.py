@@ -20,7 +20,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from alance.expr.json_values import Step
+    from alance.expr.json_values import PathStep
     from alance.format.table.manifest import Manifest
     from alance.ops.lookup.kinds.kind import IndexKind
     from alance.ops.version.snapshot import Snapshot
@@ -48,7 +48,7 @@ class Segment:
     domain: RowSet
     has_row_ids: bool
     kind: IndexKind
-    steps: tuple[Step, ...] | None = None
+    steps: tuple[PathStep, ...] | None = None
     identity: object = field(default_factory=object)
 
     def files(self, snapshot: Snapshot) -> IndexFiles:
