@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from alance.testing.lab import Lab
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 # What a test tells is not to depend on the machine: no limits of time, and in `make test` the same
 # examples each time. `make soak` and `make fuzz` try others; a failure prints how to have it again.
@@ -23,6 +24,17 @@ settings.register_profile("soak", _CALM, print_blob=True, max_examples=20_000)
 settings.load_profile("repeatable")
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Modules and tests stay to the end, so the garbage collector does not look at them again."""
+    gc.disable()
+    result = yield
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+    return result
 
 
 @pytest.fixture(scope="session")
