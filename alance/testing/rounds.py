@@ -9,7 +9,7 @@ a processor does not sleep; rounds take longer there and stay as many.
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -74,16 +74,26 @@ def is_asleep(process: int) -> bool:
 
     True where the system does not tell (it has no `/proc`) or the process has ended.
     """
+    folder = f"/proc/{process}/task"
     try:
-        threads = [entry / "stat" for entry in Path(f"/proc/{process}/task").iterdir()]
+        threads = os.listdir(folder)
     except OSError:
         return True
-    return not any(_state(thread) in "RD" for thread in threads)
+    return not any(_state(f"{folder}/{thread}/stat") in b"RD" for thread in threads)
 
 
-def _state(thread: Path) -> str:
-    """The letter of a thread's state, which stands behind its name in brackets."""
+def _state(path: str) -> bytes:
+    """The letter of a thread's state, which stands behind its name in brackets.
+
+    By calls of the system: a process has dozens of threads, and is looked at for each round.
+    """
     try:
-        return thread.read_text().rpartition(") ")[2][:1]
+        file = os.open(path, os.O_RDONLY)
     except OSError:  # it has ended
-        return "Z"
+        return b"Z"
+    try:
+        return os.read(file, 1024).rpartition(b") ")[2][:1] or b"Z"
+    except OSError:
+        return b"Z"
+    finally:
+        os.close(file)
