@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from alance.format.table.fragment import DatasetBasePath
     from alance.indexing import IndexBuild
     from alance.ingesting import Sink, ingest
-    from alance.io.store_report import StoreReport
+    from alance.io.stores.store_report import StoreReport
     from alance.ops.blobs.arrow import Blob, blob_array, blob_field
     from alance.ops.blobs.files import BlobOptions
     from alance.ops.blobs.writers import (
@@ -114,7 +114,7 @@ _PLACES: Final = {
     "Recorder": "alance.viz.page",
     "Sink": "alance.ingesting",
     "SqliteStore": "alance.versioning.sqlite_store",
-    "StoreReport": "alance.io.store_report",
+    "StoreReport": "alance.io.stores.store_report",
     "Tags": "alance.ops.refs.refs",
     "TextQuery": "alance.ops.search.text.query",
     "batch_udf": "alance.udf",

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.errors import InvalidInputError
-from alance.io import lifecycle
+from alance.io.loop import lifecycle
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator

@@ -10,7 +10,7 @@ from alance.errors import CorruptFileError, InvalidInputError, NotFoundError
 from alance.file.budgets import BUFFER_BYTES, PAGE_BYTES
 from alance.files import FileReader, FileWriter
 from alance.format.plans import ByteRange
-from alance.io.uri import clean_path, join
+from alance.io.stores.uri import clean_path, join
 from alance.ops.version.objects import copy_object
 from alance.session import Session, open_store
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.file_version import FileVersion
-    from alance.io.store import Store
+    from alance.io.stores.store import Store
     from alance.ops.blobs import writers
     from alance.ops.blobs.writers import DedicatedBlobWriter, PackedBlobWriter
     from alance.session import StoreArguments

@@ -20,7 +20,7 @@ from alance.file_version import FileVersion
 from alance.format.container import TAIL_BYTES
 from alance.format.numbers import distinct
 from alance.format.schema import Schema
-from alance.io.generators import outermost
+from alance.io.loop.generators import outermost
 from alance.ops.read.positions import as_positions
 from alance.ops.version.first_use import OLDER_FILES
 from alance.session import Session, open_store
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from alance.file.writer import DataFileWriter, WrittenFile
     from alance.format.container import Container
     from alance.format.plans import Plan
-    from alance.io.store import Store
-    from alance.io.upload import Upload
+    from alance.io.stores.store import Store
+    from alance.io.stores.upload import Upload
     from alance.ops.write import sources
     from alance.ops.write.sources import Data
     from alance.session import StoreArguments

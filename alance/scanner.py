@@ -12,8 +12,8 @@ import pyarrow as pa
 from alance.checks import check_choice
 from alance.deferred import Deferred
 from alance.errors import UnsupportedError
-from alance.io import trace
-from alance.io.generators import outermost
+from alance.io.events import trace
+from alance.io.loop.generators import outermost
 from alance.ops.read import count, ordering
 from alance.ops.read.options import BlobMode, split_arguments
 from alance.ops.read.plan import parsed
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from alance.format.field import Field
-    from alance.io.pool import DecodePool
+    from alance.io.reading.pool import DecodePool
     from alance.ops.read import aggregate as aggregating
     from alance.ops.read import blob_bytes, explain, frames, scan_stats
     from alance.ops.read.blobs import BlobFile

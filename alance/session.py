@@ -12,14 +12,14 @@ from weakref import WeakKeyDictionary
 
 from alance.checks import check_count, unexpected
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.io import observing
-from alance.io.cache import SearchCache
-from alance.io.engine import Engine
-from alance.io.limits import CONNECT_S, TIMEOUT_S, TimeLimits
-from alance.io.observing import Reading
-from alance.io.pool import DecodePool
-from alance.io.registry import StoreRegistry
-from alance.io.scheduler import Scheduler
+from alance.io.caches.cache import SearchCache
+from alance.io.events import observing
+from alance.io.events.observing import Reading
+from alance.io.loop.limits import CONNECT_S, TIMEOUT_S, TimeLimits
+from alance.io.opening.registry import StoreRegistry
+from alance.io.reading.engine import Engine
+from alance.io.reading.pool import DecodePool
+from alance.io.reading.scheduler import Scheduler
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
-    from alance.io.cache import CacheStats
-    from alance.io.credentials import StorageOptions
-    from alance.io.disk_store import DiskStore
-    from alance.io.store import Store
+    from alance.io.caches.cache import CacheStats
+    from alance.io.caches.disk_store import DiskStore
+    from alance.io.opening.credentials import StorageOptions
+    from alance.io.stores.store import Store
     from alance.ops.cleanup.cleanup import ObjectsOf
     from alance.versioning.commit_queue import CommitQueue
     from alance.versioning.external_store import ExternalStore
@@ -159,7 +159,7 @@ class Session:
         self._max_requests = max_requests
         self._disk: DiskStore | None = None
         if cache_dir is not None:
-            from alance.io.disk_store import DiskStore
+            from alance.io.caches.disk_store import DiskStore
 
             self._disk = DiskStore(cache_dir, cache_dir_bytes)
         self._trust_versions = trust_versions
@@ -201,7 +201,7 @@ class Session:
             )
             kept = None
             if self._disk is not None:
-                from alance.io.disk_cache import DiskCache
+                from alance.io.caches.disk_cache import DiskCache
 
                 kept = DiskCache(self._disk, registry, trusts_versions=self._trust_versions)
             cache = SearchCache(self._cache_bytes, kept)

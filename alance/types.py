@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from alance.format.table.fragment import DataFile, DeletionFile, Fragment
     from alance.format.table.refs import BranchContents, TagContents
     from alance.format.table.transaction import Transaction
-    from alance.io.cache import CacheStats
-    from alance.io.credentials import OptionsProvider, Provider, StorageOptions
-    from alance.io.store_report import Purpose, StoreCheck
-    from alance.io.trace import RequestEvent, Totals
+    from alance.io.caches.cache import CacheStats
+    from alance.io.events.trace import RequestEvent, Totals
+    from alance.io.opening.credentials import OptionsProvider, Provider, StorageOptions
+    from alance.io.stores.store_report import Purpose, StoreCheck
     from alance.ops.cleanup.policy import (
         AutoCleanupConfig,
         CleanupArguments,
@@ -91,7 +91,7 @@ _PLACES: Final = {
     "BlobHandling": "alance.ops.read.options",
     "BranchContents": "alance.format.table.refs",
     "BulkCommitResult": "alance.writing",
-    "CacheStats": "alance.io.cache",
+    "CacheStats": "alance.io.caches.cache",
     "ChangeSummary": "alance.ops.version.summary",
     "CleanupArguments": "alance.ops.cleanup.policy",
     "CleanupCandidateFile": "alance.ops.cleanup.policy",
@@ -143,29 +143,29 @@ _PLACES: Final = {
     "OnProgress": "alance.ops.write.options",
     "Operator": "alance.ops.search.text.query",
     "OrderBy": "alance.ops.read.options",
-    "OptionsProvider": "alance.io.credentials",
+    "OptionsProvider": "alance.io.opening.credentials",
     "PageDescription": "alance.file.describe",
     "Place": "alance.catalogs.backend",
     "TableName": "alance.catalogs.backend",
     "PandasArguments": "alance.ops.read.options",
     "Params": "alance.ops.version.conditions",
-    "Provider": "alance.io.credentials",
-    "Purpose": "alance.io.store_report",
+    "Provider": "alance.io.opening.credentials",
+    "Purpose": "alance.io.stores.store_report",
     "Reference": "alance.ops.version.opening",
-    "RequestEvent": "alance.io.trace",
+    "RequestEvent": "alance.io.events.trace",
     "ResolvedCompactionOptions": "alance.ops.upkeep.compact_plan",
     "ScalarIndexArguments": "alance.ops.index.new_vector",
     "ScanArguments": "alance.ops.read.options",
     "ScanStatistics": "alance.ops.read.scan_stats",
     "SearchArguments": "alance.ops.search.options",
-    "StorageOptions": "alance.io.credentials",
-    "StoreCheck": "alance.io.store_report",
+    "StorageOptions": "alance.io.opening.credentials",
+    "StoreCheck": "alance.io.stores.store_report",
     "TagContents": "alance.format.table.refs",
     "TextIndexArguments": "alance.ops.index.new_text",
     "Token": "alance.format.index.text.tokenize",
     "TokenArguments": "alance.format.index.text.params",
     "TextSearchArguments": "alance.ops.search.text.search_options",
-    "Totals": "alance.io.trace",
+    "Totals": "alance.io.events.trace",
     "Transaction": "alance.format.table.transaction",
     "Transforms": "alance.ops.columns.sources",
     "Updates": "alance.ops.rows.update",

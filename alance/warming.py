@@ -6,12 +6,12 @@ import threading
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.version.first_use import ENGINE, FILTER, GRAMMAR, LOOK_UP, SQL
 from alance.session import Session
 
 if TYPE_CHECKING:
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
 
 # What verbs of a service import at their first call: rows by key, searches, appends, changes.
 VERBS: Final = (

@@ -58,7 +58,7 @@ def lab(lab_server: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     the same each time.
     """
     lab_server.calm()
-    monkeypatch.setattr("alance.io.speed.BURST_BYTES", 1 << 60)
+    monkeypatch.setattr("alance.io.reading.speed.BURST_BYTES", 1 << 60)
     yield lab_server
     lab_server.calm()
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pytest
 
 import alance
-from alance.io import observing
+from alance.io.events import observing
 from alance.testing.lab import Lab
 from tests.pages import PAGES, ROOT, blocks, run_page
 from tests.versioning.dynamodb import serving

@@ -524,7 +524,7 @@ def test_a_fork_waits_for_imports(tmp_path: Path) -> None:
         f"""
 import asyncio, os, sys
 sys.path.insert(0, {str(tmp_path)!r})
-from alance.io.pool import DecodePool
+from alance.io.reading.pool import DecodePool
 async def main():
     pool = DecodePool(1)
     loading = asyncio.ensure_future(pool.load("slow"))

@@ -31,7 +31,7 @@ def modules_that_name(name: str) -> set[str]:
 
 
 def test_plans_are_stepped_in_one_place() -> None:
-    coroutines = {"io/tasks.py"}  # what begins before its task steps none of plans
+    coroutines = {"io/loop/tasks.py"}  # what begins before its task steps none of plans
     assert modules_that_name("StopIteration") == {"format/plans.py", *coroutines}
 
 
@@ -43,14 +43,19 @@ def test_what_differs_between_stores_is_asked_of_them() -> None:
 
 
 def test_no_store_of_a_kind_is_asked_for_by_those_that_read() -> None:
-    readers = {"io/inline.py", "io/scheduler.py", "io/engine.py", "io/flights.py"}
+    readers = {
+        "io/reading/inline.py",
+        "io/reading/scheduler.py",
+        "io/reading/engine.py",
+        "io/reading/flights.py",
+    }
     kinds = ("LocalStore", "RemoteStore", "MemoryStore")
     assert not readers & {path for kind in kinds for path in modules_that_name(kind)}
 
 
 def test_a_trace_chooses_no_other_way() -> None:
     """Who asks whether there is a trace tells it more, and does nothing else."""
-    asking = {"file/tracing.py", "io/cache.py", "io/reads.py", "io/trace.py"}
+    asking = {"file/tracing.py", "io/caches/cache.py", "io/reading/reads.py", "io/events/trace.py"}
     assert modules_with(r"\btrace\.active\b|^active: ") <= asking
 
 

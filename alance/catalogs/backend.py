@@ -10,7 +10,7 @@ from alance.errors import InvalidInputError
 from alance.records import dataclass
 
 if TYPE_CHECKING:
-    from alance.io.credentials import StorageOptions
+    from alance.io.opening.credentials import StorageOptions
 
 Names: TypeAlias = tuple[str, ...]  # a namespace, or a table behind its namespace
 TableName: TypeAlias = str | Sequence[str]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from alance.catalogs.backend import Backend, Place, TableName
-    from alance.io.credentials import StorageOptions
+    from alance.io.opening.credentials import StorageOptions
     from alance.ops.version.options import CommitArguments
     from alance.ops.write.sources import Data
 

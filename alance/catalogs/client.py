@@ -25,14 +25,14 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.extras import installing
-from alance.io.credentials import CREDENTIALS, apart
-from alance.io.uri import parse_uri
+from alance.io.opening.credentials import CREDENTIALS, apart
+from alance.io.stores.uri import parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from alance.catalogs.backend import Names
-    from alance.io.credentials import StorageOptions
+    from alance.io.opening.credentials import StorageOptions
 
 TIME_LIMITS: Final = (10.0, 60.0)  # seconds to connect, and for an answer
 ANSWER_S: Final = 180.0  # for one that comes in drops, which each are in time

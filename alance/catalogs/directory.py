@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from alance.catalogs.backend import Names
     from alance.datasets import Dataset
-    from alance.io.credentials import StorageOptions
+    from alance.io.opening.credentials import StorageOptions
     from alance.session import Session
 
 SUFFIX: Final = ".lance"

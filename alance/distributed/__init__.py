@@ -65,7 +65,7 @@ from alance.distributed.writing import (
     remove_data_files,
     replace_rows,
 )
-from alance.io.access import is_for_base
+from alance.io.opening.access import is_for_base
 from alance.ops.merge.inserted import InsertedKeys
 from alance.ops.version.projection import META, ROW_ADDRESS, ROW_ID
 from alance.ops.write.sources import conform

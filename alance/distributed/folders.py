@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import AlreadyExistsError, InvalidInputError, NotFoundError
 from alance.format.table.naming import VERSIONS
-from alance.io.readahead import Job, in_turn, readahead
-from alance.io.store import system_errors
+from alance.io.loop.readahead import Job, in_turn, readahead
+from alance.io.stores.store import system_errors
 from alance.ops.upkeep.place import drop, forget_commits
 from alance.session import open_store, table_at
 from alance.versioning import load, refs

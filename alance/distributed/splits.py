@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from alance.format.table.fragment import Fragment
-    from alance.io.credentials import StorageOptions
+    from alance.io.opening.credentials import StorageOptions
     from alance.ops.read.options import ScanOptions
     from alance.session import OpenArguments
 

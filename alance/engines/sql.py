@@ -22,8 +22,8 @@ from alance.engines.bridge import Bridge
 from alance.engines.duckdb_plan import pushed
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.extras import installing
-from alance.io import lifecycle
-from alance.io.generators import outermost
+from alance.io.loop import lifecycle
+from alance.io.loop.generators import outermost
 from alance.session import Session
 
 try:

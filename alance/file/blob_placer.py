@@ -24,7 +24,7 @@ from alance.format.encode.blobs import (
     uri_array,
 )
 from alance.format.encode.leaves import block_of
-from alance.io.tasks import all_of, each
+from alance.io.loop.tasks import all_of, each
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from alance.format.encode.container import FileBuilder
     from alance.format.field import Field
     from alance.format.layouts.base import PageValues
-    from alance.io.pool import DecodePool
-    from alance.io.upload import Upload
+    from alance.io.reading.pool import DecodePool
+    from alance.io.stores.upload import Upload
 
 AT_ONCE: Final = 4  # objects of one blob each that are under way
 

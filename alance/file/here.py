@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from alance.format.plans import answered
-from alance.io.pool import DecodePool
-from alance.io.upload import Upload
+from alance.io.reading.pool import DecodePool
+from alance.io.stores.upload import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from alance.arrays import Bytes
-    from alance.io.store import Body
+    from alance.io.stores.store import Body
 
 T = TypeVar("T")
 

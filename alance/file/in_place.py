@@ -21,7 +21,8 @@ from alance.file.recall import PATIENCE, OwnStates
 from alance.format.coalesce import coalesce
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import ByteRange, NotAtHand, Pieces, answered
-from alance.io import files, trace
+from alance.io.disk import files
+from alance.io.events import trace
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from alance.file.recall import ScanStates
     from alance.format.field import Field
     from alance.format.plans import Extent
-    from alance.io.files import OpenFile
-    from alance.io.inline import Note
+    from alance.io.disk.files import OpenFile
+    from alance.io.reading.inline import Note
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from alance.format.encode.pages import encode_pages, hints_of
 from alance.format.encode.small_file import small_files
 from alance.format.encode.statistics import FileStatistics
 from alance.format.layouts.fields import leaf_columns
-from alance.io.readahead import grouped
+from alance.io.loop.readahead import grouped
 from alance.records import dataclass
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from alance.file_version import FileVersion
-from alance.io import trace
+from alance.io.events import trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

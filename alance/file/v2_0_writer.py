@@ -24,7 +24,7 @@ from alance.format.v2_0.encode_file import (
     part_of,
     unit_pages,
 )
-from alance.io.readahead import grouped
+from alance.io.loop.readahead import grouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ from alance.file.small_batches import SmallBatches, merged
 from alance.file.waiting import steps
 from alance.file_version import FileVersion
 from alance.format.encode.options import Options
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from alance.file.blob_placer import Sidecars
     from alance.format.field import Field
     from alance.format.schema import Schema
-    from alance.io.pool import DecodePool
-    from alance.io.upload import Upload
+    from alance.io.reading.pool import DecodePool
+    from alance.io.stores.upload import Upload
 
 
 def check_version(version: FileVersion, leaves: Iterable[Field]) -> None:

@@ -6,7 +6,7 @@ memory, and in a dry run. If it consists of many parts, it takes long between ro
 its driver can leave it for a while and let the event loop run.
 
 `step` advances a plan, and all drivers are made of it: `answered` over bytes in memory, `through`
-inside another plan, `together` for many in lockstep, `io.drive` over a store.
+inside another plan, `together` for many in lockstep, `io.reading.drive` over a store.
 """
 
 from __future__ import annotations

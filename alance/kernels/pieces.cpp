@@ -1,6 +1,6 @@
 // Many pieces of files into one buffer, in one call without the GIL.
 //
-// The one source here that reads files: it is the waiting half's (`alance/io/files.py`), and knows
+// The one source here that reads files: it is the waiting half's (`alance/io/disk/files.py`), and knows
 // nothing of what it reads. No other kernel is ever given a descriptor.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>

@@ -12,7 +12,7 @@ WARNING where a budget bounds what is done (docs/operations.md).
 from typing import TYPE_CHECKING, Final
 
 from alance.deferred import lazy
-from alance.io.observing import (
+from alance.io.events.observing import (
     CommitEnded,
     Observer,
     Reading,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from alance.io.observing import Observer, readings
+from alance.io.events.observing import Observer, readings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
     from opentelemetry.trace import TracerProvider
 
-    from alance.io.observing import CommitEnded, RequestEnded, RetryDecided
+    from alance.io.events.observing import CommitEnded, RequestEnded, RetryDecided
 
 NAME: Final = "alance"
 EXPECTED: Final = ("ok", "cancelled", "AlreadyExistsError", "NotFoundError")  # no faults of a store

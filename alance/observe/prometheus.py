@@ -7,12 +7,12 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from alance.io.observing import Observer, readings
+from alance.io.events.observing import Observer, readings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from alance.io.observing import CommitEnded, RequestEnded, RetryDecided
+    from alance.io.events.observing import CommitEnded, RequestEnded, RetryDecided
 
 # Upper bounds in seconds: a cached answer, a store near by, a store far away, one that throttles.
 BUCKETS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)

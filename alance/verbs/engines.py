@@ -6,7 +6,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, cast
 
 from alance.deferred import Deferred
-from alance.io.generators import outermost
+from alance.io.loop.generators import outermost
 from alance.verbs.base import Handle
 
 if TYPE_CHECKING:

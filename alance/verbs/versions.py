@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
 
     from alance.format.table.transaction import Transaction
-    from alance.io.credentials import StorageOptions
+    from alance.io.opening.credentials import StorageOptions
     from alance.ops.read import delta
     from alance.ops.read.delta import DatasetDelta
     from alance.ops.refs import clone, refs

@@ -29,8 +29,8 @@ from alance.errors import (
 )
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import DELETIONS, transaction_name
-from alance.io import observing
-from alance.io.tasks import all_of
+from alance.io.events import observing
+from alance.io.loop.tasks import all_of
 from alance.records import dataclass
 from alance.versioning.backoff import MAX_RETRIES, Backoff
 from alance.versioning.load import AS_FAST
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from alance.format.table.transaction import Transaction
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.versioning.load import ManifestLocation
     from alance.versioning.manifest_store import Created, ManifestStore, Objects
     from alance.versioning.rules import Rules

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from alance.errors import AlanceError, NotFoundError
 from alance.format.table.naming import VERSIONS, NamingScheme, parse_manifest_name
-from alance.io.store import without_number
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
+from alance.io.stores.store import without_number
 from alance.records import dataclass
 from alance.versioning.load import ManifestLocation, load_manifest
 from alance.versioning.manifest_store import (
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.format.table.manifest import Manifest
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.versioning.manifest_store import Objects
     from alance.versioning.settle import Patience
     from alance.versioning.table import Table

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from alance.format.table.naming import NamingScheme
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.lock import CommitLock
     from alance.versioning.manifest_store import ManifestStore

@@ -16,8 +16,8 @@ from alance.format.plans import ByteRange
 from alance.format.table.manifest import Manifest, met_manifest, parse_manifest
 from alance.format.table.naming import NamingScheme, manifest_name, parse_manifest_name
 from alance.format.table.totals import VersionTotals, parse_totals
-from alance.io.readahead import grouped
-from alance.io.tasks import all_of
+from alance.io.loop.readahead import grouped
+from alance.io.loop.tasks import all_of
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from alance.format.table.manifest import Manifest
-    from alance.io.engine import Engine
-    from alance.io.store import ObjectMeta
+    from alance.io.reading.engine import Engine
+    from alance.io.stores.store import ObjectMeta
     from alance.versioning.table import Table
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from alance.format.table.naming import NamingScheme
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.versioning.manifest_store import Objects
     from alance.versioning.settle import Patience
     from alance.versioning.table import Table

@@ -25,8 +25,8 @@ from alance.errors import (
 )
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import TRANSACTIONS, NamingScheme, manifest_name
-from alance.io.store import without_number
-from alance.io.tasks import each
+from alance.io.loop.tasks import each
+from alance.io.stores.store import without_number
 from alance.records import dataclass
 from alance.versioning import load
 from alance.versioning.load import ManifestLocation, load_manifest
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from alance.format.table.transaction import Transaction
-    from alance.io.background import Background
-    from alance.io.engine import Engine
-    from alance.io.store import Store
+    from alance.io.loop.background import Background
+    from alance.io.reading.engine import Engine
+    from alance.io.stores.store import Store
     from alance.versioning.table import Table
 
 Objects: TypeAlias = "Sequence[tuple[str, bytes]]"  # locations and contents

@@ -16,13 +16,13 @@ from alance.format.table.refs import (
     parse_ref_file_name,
     parse_tag,
 )
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.versioning.load import read_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.versioning.table import Table
 
 R = TypeVar("R", TagContents, BranchContents)

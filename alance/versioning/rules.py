@@ -12,7 +12,7 @@ from alance.deferred import Deferred
 from alance.errors import RetryableConflictError
 from alance.format.table.apply import apply, manifest_bytes
 from alance.format.table.apply_state import DEFAULT, Settings
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.records import dataclass
 from alance.versioning.load import AS_FAST
 from alance.versioning.sidecars import load_deletions, load_transaction
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from alance.format.table.lineage import Lineage
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.versioning.table import Table
 else:
     conflicts = Deferred("alance.format.table.conflicts")

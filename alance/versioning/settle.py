@@ -29,7 +29,7 @@ from alance.errors import (
     StoreError,
     UnsupportedError,
 )
-from alance.io.futures import seen
+from alance.io.loop.futures import seen
 from alance.records import dataclass
 from alance.versioning.outcome import mark_as_not_made
 

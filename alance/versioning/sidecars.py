@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from alance.format.table.fragment import Fragment
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.versioning.table import Table
 
 

@@ -1,6 +1,6 @@
 """Where the objects of a table are: its own folder, its branches' folders, and base paths.
 
-A location is a store's root and the path inside it; see `io.registry`.
+A location is a store's root and the path inside it; see `io.opening.registry`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from alance.errors import (
 from alance.format.table.fragment import data_path, deletion_path, inside
 from alance.format.table.naming import BRANCHES, DATA, INDICES, TAGS, TRANSACTIONS, VERSIONS
 from alance.format.table.refs import branch_folder, check_branch_name, ref_file_name
-from alance.io.access import Access, own_options
-from alance.io.credentials import CREDENTIALS, as_mapping
-from alance.io.store import without_number
-from alance.io.uri import clean_path, join, parse_uri
+from alance.io.opening.access import Access, own_options
+from alance.io.opening.credentials import CREDENTIALS, as_mapping
+from alance.io.stores.store import without_number
+from alance.io.stores.uri import clean_path, join, parse_uri
 from alance.records import dataclass
 from alance.versioning.keepers import is_dynamodb, keeper_of, open_dynamodb, without_endpoint
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from alance.format.table.fragment import DataFile, DatasetBasePath, Fragment
     from alance.format.table.indices import Index
     from alance.format.table.manifest import Manifest
-    from alance.io.credentials import StorageOptions
-    from alance.io.registry import StoreRegistry
-    from alance.io.store import Store
+    from alance.io.opening.credentials import StorageOptions
+    from alance.io.opening.registry import StoreRegistry
+    from alance.io.stores.store import Store
     from alance.versioning.external_store import ExternalStore
     from alance.versioning.keepers import Keeper
     from alance.versioning.lock import CommitLock
@@ -334,7 +334,7 @@ def open_table(
 
     Args:
         uri: also `s3+ddb://bucket/path?ddbTableName=table`: DynamoDB keeps the versions.
-        storage_options: of the store; see `io.credentials` for providers of credentials.
+        storage_options: of the store; see `io.opening.credentials` for providers of credentials.
         manifest_store: keeps the versions.
         commit_lock: is held while a version is made.
 

@@ -13,12 +13,12 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from alance.io import trace as traces
+from alance.io.events import trace as traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from alance.io.trace import HopEvent, RequestEvent
+    from alance.io.events.trace import HopEvent, RequestEvent
 
 # What a request is for, by its reason; the script has a colour for each.
 GROUPS: Final = {

@@ -16,9 +16,9 @@ from obstore.store import MemoryStore, S3Store
 import alance
 from alance import BlobOptions, sync
 from alance.errors import AccessError, InvalidInputError
-from alance.io.access import Access, own_options
-from alance.io.options import parse_options
-from alance.io.uri import parse_uri
+from alance.io.opening.access import Access, own_options
+from alance.io.opening.options import parse_options
+from alance.io.stores.uri import parse_uri
 from alance.spark.options import ReadOptions
 from alance.testing.lab import Lab
 from tests.access.foreign import serving

@@ -14,9 +14,9 @@ import pytest
 
 import alance
 from alance.errors import AccessError
-from alance.io.aws_profile import with_profile
-from alance.io.options import parse_options
-from alance.io.registry import StoreRegistry
+from alance.io.opening.aws_profile import with_profile
+from alance.io.opening.options import parse_options
+from alance.io.opening.registry import StoreRegistry
 from tests.access.foreign import Foreign, serving
 from tests.access.test_environment import READ
 from tests.moto_server import moto_server

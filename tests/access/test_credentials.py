@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import alance
-from alance.io import credentials
-from alance.io.credentials import Renewed
-from alance.io.secrets import portable
+from alance.io.opening import credentials
+from alance.io.opening.credentials import Renewed
+from alance.io.opening.secrets import portable
 from tests.access.foreign import serving
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ async def test_an_entry_for_another_place_may_be_a_provider(lab: Lab, tmp_path: 
 async def test_missing_credentials_are_told_with_a_hint(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from alance.io.store import translate
+    from alance.io.stores.store import translate
 
     caplog.set_level(logging.DEBUG)
     monkeypatch.setenv("AWS_PROFILE", "work")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import alance
-from alance.io.endpoints import check_endpoint
-from alance.io.options import _CLIENT_OPTIONS, parse_options, with_environment
-from alance.io.registry import StoreRegistry
+from alance.io.cloud.endpoints import check_endpoint
+from alance.io.opening.options import _CLIENT_OPTIONS, parse_options, with_environment
+from alance.io.opening.registry import StoreRegistry
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.io.registry import StoreRegistry
+from alance.io.opening.registry import StoreRegistry
 from tests.reference.creators import check_one_wins
 from tests.simulation.append_rules import append
 from tests.versioning.conftest import Committer
 
 if TYPE_CHECKING:
-    from alance.io.store import Store
+    from alance.io.stores.store import Store
     from tests.azure.conftest import Azurite
 
 PART = 1 << 20

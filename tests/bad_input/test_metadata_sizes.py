@@ -13,8 +13,8 @@ import pytest
 
 import alance
 from alance.errors import CommitConflictError, CorruptFileError, InvalidInputError
-from alance.io.registry import StoreRegistry
-from alance.io.store import MAX_METADATA_BYTES
+from alance.io.opening.registry import StoreRegistry
+from alance.io.stores.store import MAX_METADATA_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ async def test_a_sparse_data_file_that_claims_a_large_buffer_is_refused(tmp_path
     path.touch()
     os.truncate(path, TERABYTE)
     act = f"""\
-from alance.io.registry import StoreRegistry
+from alance.io.opening.registry import StoreRegistry
 store, path = StoreRegistry().open({str(path)!r})
 await store.get_ranges(path, [(0, {TERABYTE} - 8)])"""
     said = run_limited(act)
@@ -99,7 +99,7 @@ await store.get_ranges(path, [(0, {TERABYTE} - 8)])"""
 async def test_an_object_at_the_limit_is_not_refused_for_its_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alance.io.store.MAX_METADATA_BYTES", 100)
+    monkeypatch.setattr("alance.io.stores.store.MAX_METADATA_BYTES", 100)
     for size in (100, 101):
         (tmp_path / "file").write_bytes(bytes(size))
         store, path = StoreRegistry().open(tmp_path / "file")

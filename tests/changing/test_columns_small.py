@@ -12,7 +12,7 @@ import pytest
 
 import alance
 from alance.errors import StoreError
-from alance.io.local import LocalStore
+from alance.io.disk.local import LocalStore
 
 if TYPE_CHECKING:
     from pathlib import Path

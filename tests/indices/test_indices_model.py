@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import alance
 from alance.expr.compare import total_order
-from alance.io.pool import DecodePool
+from alance.io.reading.pool import DecodePool
 from alance.ops.index.sort import RowSorter
 
 FLOATS = [0.0, -0.0, 1.5, -2.25, math.inf, -math.inf, math.nan, -math.nan, 1e300]

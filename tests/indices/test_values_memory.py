@@ -15,7 +15,7 @@ import pytest
 import alance.sync
 from alance.errors import InvalidInputError
 from alance.format.index import build
-from alance.io.pool import DecodePool
+from alance.io.reading.pool import DecodePool
 from alance.ops.index import sort
 from alance.ops.index.sort import RowSorter, sort_parts
 

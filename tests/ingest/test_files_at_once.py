@@ -14,7 +14,7 @@ from alance.file.page_writer import PageWriter
 from alance.file_version import FileVersion
 from alance.format.encode.small_file import small_files
 from alance.format.schema import Schema
-from alance.io.pool import DecodePool
+from alance.io.reading.pool import DecodePool
 from tests.kernels.test_small_file import TEXTS, TYPES, VERSIONS
 
 if TYPE_CHECKING:

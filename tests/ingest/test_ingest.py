@@ -55,7 +55,7 @@ async def test_what_is_written_is_there_in_order(tmp_path: Path) -> None:
 async def test_a_producer_that_never_waits_leaves_turns_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alance.io.pool.LOOP_TURN_S", 0.0)
+    monkeypatch.setattr("alance.io.reading.pool.LOOP_TURN_S", 0.0)
     async with alance.ingest(tmp_path / "t", SCHEMA, commit_interval=None) as sink:
         await sink.write(batch(0))
         async with Turns() as turns:

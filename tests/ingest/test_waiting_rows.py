@@ -10,7 +10,7 @@ from alance.file.here import Pieces
 from alance.file.page_writer import PageWriter
 from alance.file_version import FileVersion
 from alance.format.schema import Schema
-from alance.io.pool import DecodePool
+from alance.io.reading.pool import DecodePool
 
 MIB = 1 << 20
 

@@ -16,7 +16,7 @@ import alance.file.page_tables as page_tables
 from alance.errors import AlanceError, CorruptFileError
 from alance.file.placed_columns import ColumnsShare
 from alance.format.layouts.paged_rows import PagedRows
-from alance.io.scheduler import Scheduler
+from alance.io.reading.scheduler import Scheduler
 from tests.reference.compare import assert_same
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 from obstore import store as obstore_stores
 
-from alance.io.registry import StoreRegistry
-from alance.io.scheduler import Scheduler
+from alance.io.opening.registry import StoreRegistry
+from alance.io.reading.scheduler import Scheduler
 from tests.io.slow_store import Registry, Slow
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from alance.io.store import Store
+    from alance.io.stores.store import Store
     from alance.testing.lab import Lab
 
 _numbers = itertools.count(1)

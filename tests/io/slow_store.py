@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
 from alance.format.plans import ByteRange
-from alance.io.profile import StoreProfile
+from alance.io.stores.profile import StoreProfile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from alance.errors import StoreError
-from alance.io import background
-from alance.io.background import Background
+from alance.io.loop import background
+from alance.io.loop.background import Background
 from tests.reference.waiting import turns
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import alance
 from alance.format.plans import ByteRange
-from alance.io.blocks import BLOCK_ENTRY_BYTES, CACHED_BLOCK_BYTES, BlockCache
-from alance.io.booking import RangeRequest, from_blocks
-from alance.io.reads import Landed, Read
+from alance.io.caches.blocks import BLOCK_ENTRY_BYTES, CACHED_BLOCK_BYTES, BlockCache
+from alance.io.reading.booking import RangeRequest, from_blocks
+from alance.io.reading.reads import Landed, Read
 from tests.reference.served import opened_on
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ async def takes(lab: Lab, callers: int, **options: int) -> int:
 def test_ends_of_objects_are_forgotten_where_there_are_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("alance.io.blocks.MAX_ENDS", 2)
+    monkeypatch.setattr("alance.io.caches.blocks.MAX_ENDS", 2)
     blocks = BlockCache(1 << 20)
     for location in ("a", "b", "a", "c"):
         blocks.note_end(location, 5 * CACHED_BLOCK_BYTES + (location == "a"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from alance.io.budget import Budget
+from alance.io.reading.budget import Budget
 
 
 class Callers:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import NotFoundError, StoreError
-from alance.io.cache import SearchCache
-from alance.io.tasks import Begun
+from alance.io.caches.cache import SearchCache
+from alance.io.loop.tasks import Begun
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

@@ -13,10 +13,10 @@ import pytest
 
 import alance
 from alance.errors import AccessError, UnsupportedError
-from alance.io.background import Background
-from alance.io.conformance import CHECKS, examine
-from alance.io.endpoints import endpoint_of
-from alance.io.registry import StoreRegistry
+from alance.io.cloud.endpoints import endpoint_of
+from alance.io.loop.background import Background
+from alance.io.opening.registry import StoreRegistry
+from alance.io.stores.conformance import CHECKS, examine
 from alance.testing.weather import CONDITIONS
 from alance.versioning.manifest_store import check_conditional_puts
 from tests.moto_server import KEYS, moto_server

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pytest
 
 from alance.errors import InvalidInputError
-from alance.io import disk_cache
-from alance.io.disk_cache import DiskCache
-from alance.io.disk_store import DiskStore
-from alance.io.registry import StoreRegistry
+from alance.io.caches import disk_cache
+from alance.io.caches.disk_cache import DiskCache
+from alance.io.caches.disk_store import DiskStore
+from alance.io.opening.registry import StoreRegistry
 from alance.session import Session
 from tests.io.disk_files import MIB, damage, files_of
 

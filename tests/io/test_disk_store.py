@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from alance.io import disk_store
-from alance.io.disk_store import DISK_BLOCK_BYTES, DiskStore
+from alance.io.caches import disk_store
+from alance.io.caches.disk_store import DISK_BLOCK_BYTES, DiskStore
 from tests.io.disk_files import MIB, content, damage, files_of, key
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from alance.errors import CorruptFileError
 from alance.format.plans import TURN, ByteRange, answered, run, step, through, together
-from alance.io import drive
+from alance.io.reading import drive
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence

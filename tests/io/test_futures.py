@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from alance.errors import StoreError
-from alance.io.futures import Joined, Retried
-from alance.io.resilience import Retries
+from alance.io.cloud.resilience import Retries
+from alance.io.loop.futures import Joined, Retried
 
 
 def fast(max_retries: int = 3) -> Retries:

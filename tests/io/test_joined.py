@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import alance
-from alance.io.joined import CALLERS_A_TURN, Joint
+from alance.io.reading.joined import CALLERS_A_TURN, Joint
 from tests.reference.waiting import turns
 
 if TYPE_CHECKING:

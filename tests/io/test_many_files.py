@@ -10,10 +10,10 @@ import pytest
 import alance
 from alance.errors import CorruptFileError, NotFoundError
 from alance.format.plans import ByteRange
-from alance.io import inline
-from alance.io.local import LocalStore
-from alance.io.registry import StoreRegistry
-from alance.io.scheduler import Scheduler
+from alance.io.disk.local import LocalStore
+from alance.io.opening.registry import StoreRegistry
+from alance.io.reading import inline
+from alance.io.reading.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ async def test_what_is_asked_of_one_file_or_is_large_goes_by_itself(
 ) -> None:
     assert len((await asking.read((1, 0, 5), (1, 7, 9)))[1]) == 2
     assert asking.jobs == []
-    monkeypatch.setattr("alance.io.scheduler.SMALL_OBJECT_BYTES", 1000)
+    monkeypatch.setattr("alance.io.reading.scheduler.SMALL_OBJECT_BYTES", 1000)
     buffers = await asking.read((1, 0, 2000), (2, 0, 10), (3, 0, 10))
     assert [len(buffer) for buffer in buffers] == [2000, 10, 10]
     assert asking.jobs == [2]

@@ -11,10 +11,10 @@ from obstore.store import S3Store
 
 import alance
 from alance.errors import AlanceError, InvalidInputError
-from alance.io import registry as registries
-from alance.io.limits import TimeLimits
-from alance.io.registry import MAX_OPEN_STORES, StoreRegistry
-from alance.io.remote import RemoteStore
+from alance.io.cloud.remote import RemoteStore
+from alance.io.loop.limits import TimeLimits
+from alance.io.opening import registry as registries
+from alance.io.opening.registry import MAX_OPEN_STORES, StoreRegistry
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:

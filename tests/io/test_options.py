@@ -10,8 +10,8 @@ import pytest
 from obstore import store as obstore_stores
 
 from alance.errors import InvalidInputError
-from alance.io import options
-from alance.io.options import StoreOptions, parse_options
+from alance.io.opening import options
+from alance.io.opening.options import StoreOptions, parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 import alance
-from alance.io import files, publish, system
+from alance.io.disk import files, publish
+from alance.io.loop import system
 
 KERNELS = Path(alance.__file__).parent / "kernels"
 

@@ -14,9 +14,9 @@ import pytest
 
 from alance.errors import CorruptFileError, InvalidInputError, StoreError
 from alance.format.plans import ByteRange, Plan, together
-from alance.io import trace
-from alance.io.drive import drive
-from alance.io.pool import LOOP_TURN_S, DecodePool
+from alance.io.events import trace
+from alance.io.reading.drive import drive
+from alance.io.reading.pool import LOOP_TURN_S, DecodePool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,7 +66,7 @@ async def test_threads_that_work_for_cancelled_callers_are_waited_for_and_end() 
 
 FORK = """
 import asyncio, os, signal
-from alance.io.pool import DecodePool
+from alance.io.reading.pool import DecodePool
 
 async def used(pool):
     await pool.run(int)

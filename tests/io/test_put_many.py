@@ -14,8 +14,8 @@ import pytest
 
 import alance
 from alance.errors import StoreError
-from alance.io import local, publish
-from alance.io.local import LocalStore
+from alance.io.disk import local, publish
+from alance.io.disk.local import LocalStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import StoreError
-from alance.io.readahead import Job, in_turn, readahead
+from alance.io.loop.readahead import Job, in_turn, readahead
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Iterator

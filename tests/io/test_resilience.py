@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from alance.errors import NotFoundError, StoreError
-from alance.io.resilience import Retries, RetryBudget
+from alance.io.cloud.resilience import Retries, RetryBudget
 
 TRANSIENT = StoreError("503", retryable=True, status=503)
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, StoreError
 from alance.format.plans import ByteRange, Pieces
-from alance.io import reads
-from alance.io.registry import StoreRegistry
-from alance.io.scheduler import Scheduler
-from alance.io.store import ObjectMeta
-from alance.io.trace import trace
+from alance.io.events.trace import trace
+from alance.io.opening.registry import StoreRegistry
+from alance.io.reading import reads
+from alance.io.reading.scheduler import Scheduler
+from alance.io.stores.store import ObjectMeta
 from tests.io.slow_store import CONTENT, Registry, Slow, check, ranges, turn
 
 if TYPE_CHECKING:

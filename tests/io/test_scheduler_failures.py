@@ -11,13 +11,13 @@ import pytest
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, StoreError
 from alance.format.plans import ByteRange
-from alance.io.reads import Landed
+from alance.io.reading.reads import Landed
 from tests.io.slow_store import PROFILE, Slow, check, ranges, turn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.io.scheduler import Scheduler
+    from alance.io.reading.scheduler import Scheduler
 
 
 async def test_a_location_of_no_store_fails_its_reader(store: Slow, scheduler: Scheduler) -> None:

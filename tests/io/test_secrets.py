@@ -11,8 +11,8 @@ import pytest
 
 import alance
 from alance.errors import AlanceError
-from alance.io.limits import TimeLimits
-from alance.io.registry import StoreRegistry
+from alance.io.loop.limits import TimeLimits
+from alance.io.opening.registry import StoreRegistry
 from alance.versioning.table import open_table
 
 if TYPE_CHECKING:

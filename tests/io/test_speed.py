@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.io.profile import S3
-from alance.io.speed import (
+from alance.io.reading.speed import (
     BANDWIDTH,
     BURST_BYTES,
     LATENCY_S,
@@ -22,6 +21,7 @@ from alance.io.speed import (
     Rate,
     Speed,
 )
+from alance.io.stores.profile import S3
 
 if TYPE_CHECKING:
     from alance.testing.lab import Lab
@@ -136,8 +136,10 @@ def test_what_does_not_wait_for_the_store_alone_tells_nothing() -> None:
 async def test_takes_read_less_over_gaps_where_bytes_are_slow(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("alance.io.speed.BURST_BYTES", BURST_BYTES)
-    monkeypatch.setattr("alance.io.speed._RATES", WeakKeyDictionary())  # others learn nothing of it
+    monkeypatch.setattr("alance.io.reading.speed.BURST_BYTES", BURST_BYTES)
+    monkeypatch.setattr(
+        "alance.io.reading.speed._RATES", WeakKeyDictionary()
+    )  # others learn nothing of it
     rows, every = 1 << 20, 1 << 13  # of 8 bytes, incompressible: 64 KiB apart
     values = np.random.default_rng(1).integers(-(1 << 62), 1 << 62, rows)
     path = Path(lab.root) / "lab" / "gaps.lance"

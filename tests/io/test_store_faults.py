@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from alance.errors import AccessError, AlreadyExistsError, StoreError
-from alance.io.registry import StoreRegistry
+from alance.io.opening.registry import StoreRegistry
 from tests.io.conftest import Place
 from tests.reference.served import rule_name
 

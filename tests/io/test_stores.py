@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from alance.errors import AlreadyExistsError, CorruptFileError, NotFoundError
-from alance.io.local import LocalStore
+from alance.io.disk.local import LocalStore
 
 if TYPE_CHECKING:
     from tests.io.conftest import Place

@@ -15,9 +15,9 @@ from obstore.store import S3Store
 
 import alance
 from alance.errors import InvalidInputError, StoreError
-from alance.io.limits import MIN_RATE, TimeLimits, seconds_of
-from alance.io.registry import StoreRegistry
-from alance.io.remote import RemoteStore
+from alance.io.cloud.remote import RemoteStore
+from alance.io.loop.limits import MIN_RATE, TimeLimits, seconds_of
+from alance.io.opening.registry import StoreRegistry
 from tests.io.conftest import Place
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ async def test_a_write_to_a_silent_server_ends(lab: Lab, impatient: Place, verb:
 async def test_an_upload_that_is_not_answered_ends(
     lab: Lab, impatient: Place, monkeypatch: pytest.MonkeyPatch, method: str, skip: int
 ) -> None:
-    monkeypatch.setattr("alance.io.limits.MIN_RATE", 8 << 20)  # of parts of 8 MiB: a second
+    monkeypatch.setattr("alance.io.loop.limits.MIN_RATE", 8 << 20)  # of parts of 8 MiB: a second
     lab.config(faults=[{"action": "stall", "method": method, "skip": skip}])
     store, path = impatient.store, impatient.path("large")
 

@@ -10,8 +10,8 @@ import pytest
 
 import alance
 from alance.errors import StoreError
-from alance.io import remote, remote_list
-from alance.io.limits import TimeLimits
+from alance.io.cloud import remote, remote_list
+from alance.io.loop.limits import TimeLimits
 from tests.io.conftest import Place, lab_options
 
 if TYPE_CHECKING:

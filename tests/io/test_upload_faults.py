@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from alance.errors import AlanceError, StoreError
-from alance.io import upload, upload_local
-from alance.io.background import Background
-from alance.io.registry import StoreRegistry
+from alance.io.disk import upload_local
+from alance.io.loop.background import Background
+from alance.io.opening.registry import StoreRegistry
+from alance.io.stores import upload
 from tests.io.conftest import Place
 from tests.reference.served import rule_name
 from tests.reference.waiting import landed, until

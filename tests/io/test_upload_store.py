@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from alance.io.registry import StoreRegistry
-from alance.io.remote import RemoteStore
+from alance.io.cloud.remote import RemoteStore
+from alance.io.opening.registry import StoreRegistry
 
 if TYPE_CHECKING:
     from obstore.store import S3Store

@@ -15,12 +15,14 @@ from hypothesis import strategies as st
 
 from alance import _kernels
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
-from alance.io import upload, upload_local, upload_remote
-from alance.io.memory import MemoryStore
-from alance.io.upload_remote import part_size
+from alance.io.cloud import upload_remote
+from alance.io.cloud.upload_remote import part_size
+from alance.io.disk import upload_local
+from alance.io.stores import upload
+from alance.io.stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from alance.io.store import Store
+    from alance.io.stores.store import Store
     from tests.io.conftest import Place
 
 PART = 64 << 10

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from alance.errors import InvalidInputError, UnsupportedError
-from alance.io.uri import Address, clean_path, join, parse_uri
+from alance.io.stores.uri import Address, clean_path, join, parse_uri
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from alance import _kernels
 from alance.errors import CorruptFileError, NotFoundError
 from alance.format.plans import ByteRange, Pieces
-from alance.io import files as io_files
-from alance.io import local
-from alance.io.files import OpenFile
-from alance.io.local import LocalStore
-from alance.io.registry import StoreRegistry
-from alance.io.scheduler import Scheduler
-from alance.io.trace import trace
+from alance.io.disk import files as io_files
+from alance.io.disk import local
+from alance.io.disk.files import OpenFile
+from alance.io.disk.local import LocalStore
+from alance.io.events.trace import trace
+from alance.io.opening.registry import StoreRegistry
+from alance.io.reading.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.io import publish
+from alance.io.disk import publish
 from tests.reference.waiting import stuck
 
 if TYPE_CHECKING:

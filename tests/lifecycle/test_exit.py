@@ -92,7 +92,7 @@ FORK = """
 import asyncio, os, sys
 import alance, obstore
 import alance.sync
-from alance.io import forked
+from alance.io.loop import forked
 
 uri, options = "s3://lab/lineitem.lance", {options!r}
 {before}

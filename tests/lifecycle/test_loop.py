@@ -14,7 +14,7 @@ import pytest
 
 import alance
 from alance.file.ranged import MOST_BYTES
-from alance.io.reads import Landed
+from alance.io.reading.reads import Landed
 from alance.testing.stalls import Stalls
 from alance.versioning import load
 from tests.reference.served import opened_on
@@ -64,7 +64,7 @@ async def test_takes_one_after_the_other_leave_turns_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None of them waits for anything, and yet they are no single callback."""
-    monkeypatch.setattr("alance.io.pool.LOOP_TURN_S", 0.0)
+    monkeypatch.setattr("alance.io.reading.pool.LOOP_TURN_S", 0.0)
     async with alance.Session() as session:
         dataset = await alance.dataset(write(tmp_path / "turns.lance"), session=session)
         for _ in range(3):
@@ -79,7 +79,7 @@ async def test_a_crowd_that_begins_in_one_turn_has_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing that they read is waited for, and yet they do not read it all in one turn."""
-    monkeypatch.setattr("alance.io.pool.LOOP_TURN_S", 0.0)
+    monkeypatch.setattr("alance.io.reading.pool.LOOP_TURN_S", 0.0)
     num_versions, turns = 60, Turns()
     read: Counter[int] = Counter()
     parse = load.met_manifest

@@ -14,7 +14,7 @@ import pytest
 import alance
 import alance.sync
 from alance.distributed import in_any_loop
-from alance.io.secrets import portable
+from alance.io.opening.secrets import portable
 from alance.session import _of_loop as sessions
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import alance
 from alance import observe
-from alance.io import flights, observing
-from alance.io.cache import SearchCache
+from alance.io.caches.cache import SearchCache
+from alance.io.events import observing
+from alance.io.reading import flights
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +114,7 @@ async def test_throttling_is_a_retry_with_its_status(
 
 
 async def test_a_spent_budget_of_retries_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    from alance.io.resilience import Retries, RetryBudget
+    from alance.io.cloud.resilience import Retries, RetryBudget
 
     notes = Notes()
     observe.add(notes)

@@ -20,7 +20,7 @@ from tests.reference.compare import assert_same
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from alance.io.trace import RequestEvent
+    from alance.io.events.trace import RequestEvent
     from alance.testing.lab import Record
     from tests.parity.combinations import Case
     from tests.parity.conftest import Tables

@@ -17,7 +17,7 @@ from alance.errors import CorruptFileError
 from alance.format.container import FOOTER
 from alance.format.encode import statistics
 from alance.format.statistics import MAGIC
-from alance.io import trace
+from alance.io.events import trace
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from alance.errors import AlreadyExistsError
 
 if TYPE_CHECKING:
-    from alance.io.store import Store
+    from alance.io.stores.store import Store
 
 
 async def check_one_wins(store: Store, path: str, count: int) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.io.profile import S3
+from alance.io.stores.profile import S3
 from tests.reference.served import data_bytes, serve
 
 if TYPE_CHECKING:

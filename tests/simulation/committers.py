@@ -23,12 +23,12 @@ from alance.errors import (
 )
 from alance.format.table.manifest import Manifest, parse_manifest
 from alance.format.table.naming import attached
-from alance.io.access import Access
-from alance.io.cache import SearchCache
-from alance.io.engine import Engine
-from alance.io.pool import DecodePool
-from alance.io.profile import GCS
-from alance.io.scheduler import Scheduler
+from alance.io.caches.cache import SearchCache
+from alance.io.opening.access import Access
+from alance.io.reading.engine import Engine
+from alance.io.reading.pool import DecodePool
+from alance.io.reading.scheduler import Scheduler
+from alance.io.stores.profile import GCS
 from alance.versioning.backoff import Backoff
 from alance.versioning.commit import PendingCommit, commit
 from alance.versioning.external_store import ExternalManifests
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from alance.format.table.transaction import Transaction
-    from alance.io.registry import StoreRegistry
+    from alance.io.opening.registry import StoreRegistry
     from alance.versioning.manifest_store import ManifestStore
 
 FOLDER: Final = "table"

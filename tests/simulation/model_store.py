@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from alance.errors import AlreadyExistsError, NotFoundError, StoreError, UnsupportedError
-from alance.io.profile import GCS, StoreProfile
-from alance.io.store import ObjectMeta, put_each
+from alance.io.stores.profile import GCS, StoreProfile
+from alance.io.stores.store import ObjectMeta, put_each
 
 if TYPE_CHECKING:
     import random
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from alance.io.store import Body, Names, Span
-    from alance.io.upload import Upload
+    from alance.io.stores.store import Body, Names, Span
+    from alance.io.stores.upload import Upload
 
 ROOT = "model://model/"
 

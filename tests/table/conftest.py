@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lance import LanceDataset
 
     from alance.format.proto import table_pb2
-    from alance.io.trace import Recorder
+    from alance.io.events.trace import Recorder
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 
 import alance
 from alance.format.plans import Pieces
-from alance.io.budget import Budget
-from alance.io.scheduler import Scheduler
+from alance.io.reading.budget import Budget
+from alance.io.reading.scheduler import Scheduler
 from alance.ops.read.taking import PhysicalRows
 from alance.testing.stalls import Stalls
 from tests.reference.waiting import until
 
 if TYPE_CHECKING:
-    from alance.io.reads import Held
+    from alance.io.reading.reads import Held
     from alance.testing.lab import Lab
 
 URI = "s3://lab/bounded_takes.lance"

@@ -13,7 +13,7 @@ import pytest
 
 import alance
 from alance.errors import InvalidInputError
-from alance.io.trace import trace
+from alance.io.events.trace import trace
 from alance.ops.read.options import ScanOptions
 from alance.ops.version.opening import open_snapshot
 from alance.scanner import Scanner

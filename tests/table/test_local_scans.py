@@ -11,7 +11,7 @@ import pytest
 
 import alance
 from alance.errors import CorruptFileError
-from alance.io import files
+from alance.io.disk import files
 from alance.ops.read import rows as read_rows
 
 if TYPE_CHECKING:

@@ -15,7 +15,9 @@ import pyarrow as pa
 import pytest
 
 import alance
-from alance.io import futures, local, pool, system
+from alance.io.disk import local
+from alance.io.loop import futures, system
+from alance.io.reading import pool
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -14,16 +14,16 @@ import pytest
 
 from alance.errors import CorruptFileError, InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.table.naming import NamingScheme, manifest_name
-from alance.io.memory import MemoryStore
-from alance.io.registry import StoreRegistry
-from alance.io.trace import trace
+from alance.io.events.trace import trace
+from alance.io.opening.registry import StoreRegistry
+from alance.io.stores.memory import MemoryStore
 from alance.ops.version import opening
 from alance.ops.version.opening import open_snapshot
 from tests.table.conftest import History, asked, edit_manifest, make_history, numbers
 
 if TYPE_CHECKING:
     from alance.format.proto import table_pb2
-    from alance.io.store import Store
+    from alance.io.stores.store import Store
     from alance.session import Session
 
 

@@ -10,7 +10,7 @@ import lance
 import pytest
 
 from alance.errors import CorruptFileError, NotFoundError
-from alance.io.trace import trace
+from alance.io.events.trace import trace
 from alance.ops.refs.refs import Branches, Tags
 from alance.ops.version import opening
 from alance.ops.version.opening import checkout_branch, open_snapshot

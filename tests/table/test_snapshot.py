@@ -12,7 +12,7 @@ import pytest
 import alance
 from alance.errors import CorruptFileError, NotFoundError
 from alance.file.fragment import open_fragments
-from alance.io.trace import trace
+from alance.io.events.trace import trace
 from alance.ops.lookup.segments import segments_of
 from alance.ops.read import taking
 from alance.ops.version.opening import open_snapshot

@@ -19,10 +19,10 @@ import alance
 from alance import _kernels
 from alance.errors import InvalidInputError
 from alance.format.layouts.paged_rows import PlacedRows
-from alance.io import pool
-from alance.io.flights import Flight
-from alance.io.joined import _Together as Together
-from alance.io.local import LocalSource, LocalStore
+from alance.io.disk.local import LocalSource, LocalStore
+from alance.io.reading import pool
+from alance.io.reading.flights import Flight
+from alance.io.reading.joined import _Together as Together
 from alance.ops.read.positions import by_key, by_position
 from alance.testing.lab import Lab
 from tests.reference.served import opened_on

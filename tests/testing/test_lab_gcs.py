@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from alance.errors import AlreadyExistsError
-from alance.io.background import Background
-from alance.io.conformance import examine
-from alance.io.registry import StoreRegistry
+from alance.io.loop.background import Background
+from alance.io.opening.registry import StoreRegistry
+from alance.io.stores.conformance import examine
 from tests.reference.creators import check_one_wins
 
 if TYPE_CHECKING:
-    from alance.io.store import Store
+    from alance.io.stores.store import Store
     from tests.testing.conftest import Client
 
 GCS = {"Authorization": "Bearer a-token"}

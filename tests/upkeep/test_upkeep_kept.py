@@ -9,7 +9,7 @@ import pytest
 
 import alance
 from alance.errors import NotFoundError, UnsupportedError
-from alance.io.memory import MemoryStore
+from alance.io.stores.memory import MemoryStore
 from alance.versioning.external_store import Entry
 from tests.changing.both_ways import rows
 

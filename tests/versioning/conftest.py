@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from alance.io.cache import SearchCache
-from alance.io.engine import Engine
-from alance.io.pool import DecodePool
-from alance.io.registry import StoreRegistry
-from alance.io.scheduler import Scheduler
+from alance.io.caches.cache import SearchCache
+from alance.io.opening.registry import StoreRegistry
+from alance.io.reading.engine import Engine
+from alance.io.reading.pool import DecodePool
+from alance.io.reading.scheduler import Scheduler
 from alance.versioning.commit import PendingCommit, commit
 from alance.versioning.load import load_latest
 from alance.versioning.manifest_store import ConditionalManifests

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from alance.errors import AlreadyExistsError, RetryableConflictError, UnsupportedError
-from alance.io.memory import MemoryStore
+from alance.io.stores.memory import MemoryStore
 from alance.versioning.lock import LockedManifests, hold
 from tests.reference.waiting import until
 from tests.simulation.append_rules import append

@@ -146,7 +146,7 @@ async def test_stores_of_users(table: str, tmp_path: Path) -> None:
 def test_a_store_with_a_prefix() -> None:
     from obstore.store import S3Store
 
-    from alance.io.registry import StoreRegistry
+    from alance.io.opening.registry import StoreRegistry
 
     store = S3Store("bucket", prefix="some/where", region="us-east-1", skip_signature=True)
     table = open_table(StoreRegistry(), "t", store=store)

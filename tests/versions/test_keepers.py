@@ -20,7 +20,7 @@ from alance.errors import (
     NotFoundError,
     UnsupportedError,
 )
-from alance.io.memory import MemoryStore
+from alance.io.stores.memory import MemoryStore
 from alance.versioning.external_store import Entry
 from tests.versioning.dynamodb import connect, serving
 from tests.versions.conftest import numbers

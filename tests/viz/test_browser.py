@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from alance.io import trace as records
+from alance.io.events import trace as records
 from alance.viz.page import Recorder
 
 if TYPE_CHECKING:

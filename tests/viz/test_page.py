@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import alance
-from alance.io import trace as records
+from alance.io.events import trace as records
 from alance.viz.page import MAX_COLUMNS, Recorder, group_of, page
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from alance.io.trace import Kind
+    from alance.io.events.trace import Kind
 
 EVIL = "s3://b/</script><img src=x onerror=alert(1)>/<!--/'\"&amp;.lance"
 

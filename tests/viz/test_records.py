@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import alance
 from alance.format.plans import joined_spans
-from alance.io.trace import Places
+from alance.io.events.trace import Places
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,7 @@ from alance.checks import check_choice, check_counts
 from alance.errors import AlanceError, InvalidInputError, UnsupportedError
 from alance.format.blocks import VariableWidth
 from alance.format.plans import ByteRange
-from alance.io.uri import parse_uri
+from alance.io.stores.uri import parse_uri
 from alance.records import dataclass
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from alance.format.encode.blobs import BlobRows, Placed
     from alance.format.table.fragment import DatasetBasePath
-    from alance.io.engine import Engine
-    from alance.io.upload import Upload
+    from alance.io.reading.engine import Engine
+    from alance.io.stores.upload import Upload
     from alance.versioning.table import Table
 
 ExternalBlobMode: TypeAlias = Literal["reference", "ingest"]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from alance.arrays import Int64s, Mask
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
 
 MAX_ID: Final = (1 << 32) - 1
 MAX_BYTES: Final = (1 << 63) - 1

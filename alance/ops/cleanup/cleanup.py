@@ -23,8 +23,8 @@ from alance.checks import check_count
 from alance.errors import NotFoundError, StoreError
 from alance.format.table.manifest import parse_parts, timestamp_of
 from alance.format.table.naming import BLOBS, DATA, VERSIONS, parse_manifest_name
-from alance.io.readahead import grouped
-from alance.io.tasks import all_of
+from alance.io.loop.readahead import grouped
+from alance.io.loop.tasks import all_of
 from alance.ops.cleanup import files
 from alance.ops.cleanup.policy import (
     CleanupCandidateFile,
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int32s
     from alance.format.table.manifest import Manifest
     from alance.format.table.refs import BranchContents, TagContents
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.versioning.table import Table
 
     ObjectsOf: TypeAlias = Callable[[Manifest], Awaitable[Collection[str]]]

@@ -12,7 +12,7 @@ from alance.checks import check_callback, check_count
 from alance.errors import CorruptFileError, NotFoundError
 from alance.format.table.fragment import DataFile, Fragment, data_path, deletion_path
 from alance.format.table.naming import TRANSACTIONS, VERSIONS
-from alance.io.readahead import Job, readahead
+from alance.io.loop.readahead import Job, readahead
 from alance.ops.cleanup.files import index_folder
 from alance.versioning.load import list_manifests, load_manifest
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from alance.format.table.fragment import DatasetBasePath
     from alance.format.table.manifest import Manifest
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.versioning.load import ManifestLocation
     from alance.versioning.table import Table
 

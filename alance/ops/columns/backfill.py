@@ -21,7 +21,7 @@ from alance.format.layouts.fields import leaf_columns
 from alance.format.numbers import to_arrow
 from alance.format.proto import copied, table_pb2
 from alance.format.table.apply_columns import TOMBSTONE
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.columns.sources import GroupedValues, source_of
 from alance.ops.read.groups import (
     GROUP_FRAGMENTS,

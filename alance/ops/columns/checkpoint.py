@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from alance.errors import InvalidInputError, NotFoundError, StoreError
 from alance.format.proto import table_pb2
-from alance.io.background import LOCAL_GRACE_S
+from alance.io.loop.background import LOCAL_GRACE_S
 from alance.records import dataclass
 
 if TYPE_CHECKING:

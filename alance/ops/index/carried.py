@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.field import Field
     from alance.format.proto import table_pb2
-    from alance.io.pool import DecodePool
+    from alance.io.reading.pool import DecodePool
     from alance.ops.index.remap_vector import Order
     from alance.ops.index.train import Training
     from alance.ops.version.snapshot import Snapshot

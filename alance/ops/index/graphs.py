@@ -19,8 +19,8 @@ from alance.errors import UnsupportedError
 from alance.format.index import hnsw, ivf
 from alance.format.index.encoders import LinkableEncoder
 from alance.format.numbers import to_arrow
-from alance.io.readahead import in_turn
-from alance.io.tasks import all_of
+from alance.io.loop.readahead import in_turn
+from alance.io.loop.tasks import all_of
 from alance.ops.lookup.stored import SegmentEnd
 
 if TYPE_CHECKING:

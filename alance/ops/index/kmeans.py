@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from alance import _kernels
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from alance.arrays import Float32s
-    from alance.io.pool import DecodePool
+    from alance.io.reading.pool import DecodePool
 
 
 LEAST_GAIN: Final = 1e-4

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.format.numbers import as_numbers
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.index.runs import read_blocks
 from alance.ops.index.sort import BATCH_ROWS, sort_parts
 from alance.ops.lookup.files import sort_key
@@ -26,7 +26,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
-    from alance.io.pool import DecodePool
+    from alance.io.reading.pool import DecodePool
     from alance.ops.index.runs import IndexPart
     from alance.ops.version.snapshot import Snapshot
 

@@ -21,7 +21,7 @@ from alance.format.index.addresses import parse_rows, rows_bytes
 from alance.format.index.text.source import TextSource
 from alance.format.table.naming import INDICES
 from alance.format.table.operations_meta import CreateIndex
-from alance.io.readahead import grouped
+from alance.io.loop.readahead import grouped
 from alance.ops.index.build import SegmentBuilder, of_one_type, run_rows
 from alance.ops.index.column_values import ColumnValues
 from alance.ops.index.merge import RunMerger

@@ -28,7 +28,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
-    from alance.io.pool import DecodePool
+    from alance.io.reading.pool import DecodePool
 
 MEMORY: Final = 256 << 20
 # One part in so many of the budget is for rows that are sorted at once. The others are for copies

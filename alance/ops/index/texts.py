@@ -23,7 +23,7 @@ from alance.format.index.text.source import TextSource, text_paths
 from alance.format.numbers import as_numbers
 from alance.format.paths import join_path
 from alance.format.table.indices import Index
-from alance.io.readahead import in_turn
+from alance.io.loop.readahead import in_turn
 from alance.ops.index.new import commit_segments
 from alance.ops.index.new_text import check_new_text
 from alance.ops.index.segment_files import NewSegment

@@ -24,7 +24,7 @@ from alance.format.index.encoders import (
 from alance.format.index.hnsw import described
 from alance.format.index.quantizers import buffer_of, quantizer_of
 from alance.format.index.values import WIDTHS, Vectors, VectorType, whole_vectors
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.index.kmeans import Clustering
 from alance.ops.index.new_vector import PARTITION_ROWS, numbers_of_shape
 from alance.ops.lookup.stored import StoredFile
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from alance.format.field import Field
     from alance.format.index.hnsw import Links
     from alance.format.table.indices import Index
-    from alance.io.pool import DecodePool
+    from alance.io.reading.pool import DecodePool
     from alance.ops.index.new_vector import CheckedVectors
     from alance.ops.version.snapshot import Snapshot
 

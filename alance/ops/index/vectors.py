@@ -24,7 +24,7 @@ from alance.format.index.values import METRICS, WIDTHS, VectorType, whole_vector
 from alance.format.numbers import as_numbers, to_arrow
 from alance.format.proto import vector_index_pb2
 from alance.format.table.indices import Index
-from alance.io.readahead import in_turn
+from alance.io.loop.readahead import in_turn
 from alance.ops.index.carried import CarriedSegment, joined
 from alance.ops.index.graphs import NewGraphs
 from alance.ops.index.new import commit_segments, indexed_column

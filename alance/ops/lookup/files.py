@@ -17,7 +17,7 @@ from alance.file.whole import rows_of
 from alance.format.index import bitmap, btree
 from alance.format.index.btree import parse_page_table, split_pages
 from alance.format.numbers import as_mask, as_numbers, to_arrow
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.version.index_files import opened_files
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from alance.expr.logic import Junction
 from alance.expr.tree import FAILURES, Problem
 from alance.format.paths import join_path
 from alance.format.row_set import RowSet
-from alance.io import trace
-from alance.io.tasks import all_of
+from alance.io.events import trace
+from alance.io.loop.tasks import all_of
 from alance.ops.lookup.ask import ask_segment, takes
 from alance.ops.lookup.segments import segments_of
 from alance.ops.lookup.work import checking_work

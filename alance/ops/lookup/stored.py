@@ -12,7 +12,7 @@ import numpy as np
 from alance.errors import CorruptFileError
 from alance.file.fragment import open_fragment
 from alance.file.recall import ScanStates
-from alance.io.readahead import in_turn
+from alance.io.loop.readahead import in_turn
 from alance.ops.version.index_files import opened_files
 from alance.records import dataclass
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from alance.io import trace
+from alance.io.events import trace
 from alance.ops.merge.insert import attempt, held
 from alance.ops.merge.match import scan_of
 from alance.ops.merge.plan import Merge

@@ -19,7 +19,7 @@ from alance.file.batches import work_bytes
 from alance.format.keys import KEY, ROW
 from alance.format.numbers import as_numbers
 from alance.format.table.operations import Update
-from alance.io.engine import INLINE_BYTES
+from alance.io.reading.engine import INLINE_BYTES
 from alance.ops.merge.inserted import InsertedKeys, key_hashes
 from alance.ops.merge.match import match
 from alance.ops.merge.plan import Merge

@@ -23,7 +23,7 @@ from alance.format.numbers import as_numbers, to_arrow
 from alance.format.table.lineage import mark_updated, spilled
 from alance.format.table.operations import REWRITE_COLUMNS, Update
 from alance.format.table.roaring import roaring_bytes
-from alance.io.engine import INLINE_BYTES
+from alance.io.reading.engine import INLINE_BYTES
 from alance.ops.columns.backfill import Backfill
 from alance.ops.columns.cast import overlaid
 from alance.ops.columns.sources import OfLiveRows

@@ -13,7 +13,7 @@ from alance.file.batches import one_batch, work_bytes
 from alance.file.small_batches import in_groups, merged
 from alance.format.keys import KEY, ROW, KeyColumns, Keys
 from alance.format.numbers import python_value, to_arrow
-from alance.io.engine import INLINE_BYTES
+from alance.io.reading.engine import INLINE_BYTES
 from alance.ops.merge.plan import SOURCE
 from alance.ops.write.sources import conform
 from alance.ops.write.spool import Spool

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from alance.expr.aggregate import AggregateCall
-    from alance.io.pool import DecodePool
+    from alance.io.reading.pool import DecodePool
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.projection import Columns, Output
     from alance.ops.version.snapshot import Snapshot

@@ -21,7 +21,7 @@ from alance import compute as pc
 from alance.checks import check_choice, check_count
 from alance.errors import InvalidInputError
 from alance.format.numbers import as_numbers
-from alance.io.generators import outermost
+from alance.io.loop.generators import outermost
 from alance.ops.blobs.places import places_of
 from alance.ops.read.take import take, take_addresses, take_rows
 from alance.ops.version.options import BLOB_BYTES

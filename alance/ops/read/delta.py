@@ -17,8 +17,8 @@ import pyarrow as pa
 from alance.checks import check_count
 from alance.errors import InvalidInputError, UnsupportedError
 from alance.format.numbers import to_arrow
-from alance.io.generators import outermost
-from alance.io.tasks import all_of, each
+from alance.io.loop.generators import outermost
+from alance.io.loop.tasks import all_of, each
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.scan import scanned
 from alance.ops.version import opening

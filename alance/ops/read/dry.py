@@ -17,12 +17,12 @@ import numpy as np
 
 from alance.file.data_spans import DataSpans, Needed
 from alance.format.plans import ByteRange, Pieces
-from alance.io import trace
-from alance.io.budget import Budget
-from alance.io.cache import SearchCache
-from alance.io.engine import Engine
-from alance.io.pool import DecodePool
-from alance.io.scheduler import Scheduler
+from alance.io.caches.cache import SearchCache
+from alance.io.events import trace
+from alance.io.reading.budget import Budget
+from alance.io.reading.engine import Engine
+from alance.io.reading.pool import DecodePool
+from alance.io.reading.scheduler import Scheduler
 from alance.ops.version.snapshot import Handles
 from alance.session import Session
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable, Sequence
 
     from alance.format.plans import Extent, Reader, T
-    from alance.io.engine import Unread
-    from alance.io.reads import Read
-    from alance.io.registry import StoreRegistry
-    from alance.io.speed import Speed
-    from alance.io.store import Span, Store
+    from alance.io.opening.registry import StoreRegistry
+    from alance.io.reading.engine import Unread
+    from alance.io.reading.reads import Read
+    from alance.io.reading.speed import Speed
+    from alance.io.stores.store import Span, Store
     from alance.ops.version.snapshot import Snapshot
 
 # Long enough that requests which are sent at once end after the last of them was sent.

@@ -7,8 +7,8 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from alance.io import trace
-from alance.io.store import without_number
+from alance.io.events import trace
+from alance.io.stores.store import without_number
 from alance.ops.lookup.look_up import look_up
 from alance.ops.read.dry import dry_run
 from alance.ops.read.filters import parsed_predicate
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from alance.file.data_spans import DataSpans
     from alance.format.schema import Schema
-    from alance.io.trace import RequestEvent
+    from alance.io.events.trace import RequestEvent
     from alance.ops.lookup.look_up import IndexUse
     from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning import Skipped

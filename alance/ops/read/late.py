@@ -27,9 +27,9 @@ from alance.file.recall import ScanStates
 from alance.file.taken import TakenRows
 from alance.file.tracing import describe
 from alance.format.plans import all_read, together
-from alance.io.inline import Note
-from alance.io.readahead import Job
-from alance.io.tasks import all_of
+from alance.io.loop.readahead import Job
+from alance.io.loop.tasks import all_of
+from alance.io.reading.inline import Note
 from alance.ops.read.groups import LATE_BYTES, read_splits, spans_of
 from alance.ops.read.rows import CHUNK_BYTES, Kept, LateRows, RowFilter
 from alance.ops.read.taking import INLINE_BYTES, keep_grown, opened_fragments

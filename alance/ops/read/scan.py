@@ -27,7 +27,7 @@ from alance.file.recall import ScanStates
 from alance.file.tracing import describe
 from alance.format.layouts.fields import leaf_columns
 from alance.format.plans import joined_spans, together
-from alance.io.readahead import grouped, in_turn, readahead
+from alance.io.loop.readahead import grouped, in_turn, readahead
 from alance.ops.read.groups import (
     FragmentGroup,
     Split,
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from alance.file.fragment import OpenFragment
     from alance.format.plans import Plan
-    from alance.io.engine import Engine
-    from alance.io.readahead import Job
+    from alance.io.loop.readahead import Job
+    from alance.io.reading.engine import Engine
     from alance.ops.read.late import Rest, Rows
     from alance.ops.read.options import ScanOptions
     from alance.ops.read.pruning import FragmentZones

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import field
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from alance.io.trace import Recorder, recording
+from alance.io.events.trace import Recorder, recording
 from alance.records import dataclass
 
 if TYPE_CHECKING:

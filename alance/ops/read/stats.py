@@ -13,7 +13,7 @@ from alance.file.open import open_file
 from alance.format.proto import table_pb2
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.v0_1.metadata import BatchContainer
-from alance.io.readahead import in_turn
+from alance.io.loop.readahead import in_turn
 from alance.records import dataclass
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from alance.errors import BatchTooLargeError, InvalidInputError, RowNotFoundError
 from alance.file.batches import empty_batch, in_order, one_batch
-from alance.io.joined import Joint
+from alance.io.reading.joined import Joint
 from alance.ops.read.positions import as_positions, by_key, by_position
 from alance.ops.read.rows import with_meta
 from alance.ops.read.taking import FEW_ROWS, PhysicalRows, prepare_take, read_rows

@@ -22,8 +22,8 @@ from alance.file.open import FileOf, open_files
 from alance.file.taken import TakenRows
 from alance.file.tracing import describe
 from alance.format.plans import all_read
-from alance.io.readahead import Job, readahead
-from alance.io.tasks import all_of
+from alance.io.loop.readahead import Job, readahead
+from alance.io.loop.tasks import all_of
 from alance.ops.version.first_use import beside
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from alance.file.fragment import OpenFragment
     from alance.format.plans import Plan, Reader
     from alance.format.schema import Schema
-    from alance.io.cache import SearchCache
+    from alance.io.caches.cache import SearchCache
     from alance.ops.version.snapshot import FragmentHandle, Snapshot, TakenColumns
 
     Decoder: TypeAlias = Callable[[Reader], pa.RecordBatch | None]

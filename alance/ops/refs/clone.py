@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable
 
-    from alance.io.credentials import StorageOptions
+    from alance.io.opening.credentials import StorageOptions
     from alance.ops.refs.files import Copied
     from alance.ops.version.opening import Reference
     from alance.ops.version.options import CommitOptions

@@ -18,7 +18,7 @@ from alance.format.table.flags import MANAGED_BLOBS
 from alance.format.table.fragment import data_path, deletion_path
 from alance.format.table.indices import Index
 from alance.format.table.naming import BLOBS, DATA, DELETIONS, INDICES
-from alance.io.readahead import Job, readahead
+from alance.io.loop.readahead import Job, readahead
 from alance.ops.read.managed import objects_by_fragment
 from alance.ops.version.objects import copy_object
 from alance.records import dataclass

@@ -14,7 +14,7 @@ from alance.errors import (
     UnsupportedError,
 )
 from alance.format.table.naming import NamingScheme, manifest_name
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.version import opening
 from alance.records import dataclass
 from alance.versioning import load, refs

@@ -17,7 +17,7 @@ from alance.format.table.refs import (
     parse_tag,
 )
 from alance.format.table.refs_write import branch_bytes, tag_bytes, time_text, with_members
-from alance.io.background import grace_of
+from alance.io.loop.background import grace_of
 from alance.ops.refs.clone import clone_into
 from alance.ops.refs.records import delete_all, put_new, put_over, target_of
 from alance.ops.upkeep.place import forget_commits

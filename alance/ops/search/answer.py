@@ -15,7 +15,7 @@ import numpy as np
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.file.fragment import open_fragments
 from alance.format.numbers import distinct
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.read.options import ScanOptions
 from alance.ops.read.plan import chosen
 from alance.ops.read.take import flat_rows

@@ -19,7 +19,7 @@ from alance import _kernels
 from alance.format.index.values import NO_MASK
 from alance.format.numbers import as_numbers
 from alance.format.row_set import NO_ROWS, RowSet
-from alance.io.cache import SearchCache
+from alance.io.caches.cache import SearchCache
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.version.deleted import deleted_rows, with_deletions

@@ -11,8 +11,8 @@ import numpy as np
 from alance.errors import UnsupportedError
 from alance.format.coalesce import coalesce
 from alance.format.index.hnsw import described, walked_rows
-from alance.io.speed import rate_of
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
+from alance.io.reading.speed import rate_of
 from alance.ops.read.explain import Step, explain_scan
 from alance.ops.read.options import condition_of
 from alance.ops.read.plan import plan_scan

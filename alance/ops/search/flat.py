@@ -11,7 +11,7 @@ import numpy as np
 from alance import _kernels
 from alance.format.index.values import METRICS, NO_MASK, TYPES, values_of, vector_lists_of
 from alance.format.numbers import as_numbers
-from alance.io.readahead import in_turn
+from alance.io.loop.readahead import in_turn
 from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ID
 

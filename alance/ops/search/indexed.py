@@ -31,8 +31,8 @@ from alance.format.index.ivf import (
 from alance.format.index.quantizers import quantizer_of
 from alance.format.index.values import METRICS, NO_MASK, TYPES
 from alance.format.plans import together
-from alance.io import trace
-from alance.io.readahead import Job, grouped, readahead
+from alance.io.events import trace
+from alance.io.loop.readahead import Job, grouped, readahead
 from alance.ops.search.heads import read_head, read_storage_head
 from alance.ops.version.index_files import located_files
 from alance.records import dataclass
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from alance.format.index.hnsw import Graphs
     from alance.format.index.ivf import Centroids, Quantizer
     from alance.format.plans import Plan
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.ops.search.eligible import Eligible
     from alance.ops.search.heads import Head, StorageHead
     from alance.ops.search.options import Search

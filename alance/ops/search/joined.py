@@ -1,4 +1,4 @@
-"""Joins concurrent searches that differ only in their queries: see `alance.io.joined`."""
+"""Joins concurrent searches that differ only in their queries: see `alance.io.reading.joined`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from alance.io.joined import Joint
+from alance.io.reading.joined import Joint
 from alance.ops.read.options import ScanOptions
 from alance.records import dataclass
 

@@ -12,7 +12,7 @@ from alance.format.field import struct_paths
 from alance.format.paths import join_path
 from alance.format.table.apply_indices import SYSTEM
 from alance.format.table.indices import Index
-from alance.io.readahead import Job, readahead
+from alance.io.loop.readahead import Job, readahead
 from alance.ops.lookup.files import IndexFiles
 from alance.ops.lookup.kinds import KINDS
 from alance.ops.search import segments as of_vectors

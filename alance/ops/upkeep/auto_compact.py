@@ -23,8 +23,8 @@ from alance.errors import (
     InvalidInputError,
     RetryableConflictError,
 )
-from alance.io import observing
-from alance.io.observing import Reading
+from alance.io.events import observing
+from alance.io.events.observing import Reading
 from alance.ops.upkeep import compact
 from alance.ops.version.opening import checkout
 from alance.ops.version.options import CommitOptions

@@ -17,7 +17,7 @@ from alance.format.proto import copied, table_pb2
 from alance.format.table.apply_indices import SYSTEM, covered
 from alance.format.table.operations import Rewrite, RewriteGroup
 from alance.format.table.operations_meta import ReserveFragments
-from alance.io.tasks import each
+from alance.io.loop.tasks import each
 from alance.ops.blobs.files import remove_blobs
 from alance.ops.index.late import catch_up
 from alance.ops.index.remap import bound_fragments, move_indices

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError, NotFoundError, UnsupportedError
 from alance.format.table.naming import VERSIONS, NamingScheme, manifest_name, parse_manifest_name
-from alance.io.conformance import examine
-from alance.io.tasks import each
+from alance.io.loop.tasks import each
+from alance.io.stores.conformance import examine
 from alance.session import Session, open_store, queues_of, table_at
 from alance.versioning import load, refs
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from typing import Unpack
 
-    from alance.io.engine import Engine
-    from alance.io.store_report import StoreReport
+    from alance.io.reading.engine import Engine
+    from alance.io.stores.store_report import StoreReport
     from alance.session import StoreArguments, TableArguments
     from alance.versioning.table import Table
 

@@ -17,7 +17,7 @@ from alance.format.table.apply import apply, manifest_bytes
 from alance.format.table.manifest import parse_manifest
 from alance.format.table.operations_meta import Restore
 from alance.format.table.transaction import Transaction
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.upkeep.remedies import Facts, Remedies
 from alance.ops.upkeep.validate import AT_ONCE, deletions_of, findings, of_segment, rows_of_file
 from alance.ops.version.commits import commit_on, manifests_of

@@ -24,7 +24,7 @@ from alance.format.table.indices import Index
 from alance.format.table.lineage import is_spilled, lineage_of
 from alance.format.table.row_ids import num_row_ids
 from alance.format.v0_1.metadata import BatchContainer
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.cleanup.files import index_folder
 from alance.ops.read.managed import ends_by_location
 from alance.ops.version.handle import READABLE

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from alance.errors import InvalidInputError
-from alance.io.engine import INLINE_BYTES
+from alance.io.reading.engine import INLINE_BYTES
 from alance.records import dataclass
 
 if TYPE_CHECKING:

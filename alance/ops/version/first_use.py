@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from alance.file_version import FileVersion
-from alance.io.pool import is_imported
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
+from alance.io.reading.pool import is_imported
 from alance.ops.version.conditions import Among, Bound
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
 
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.ops.version.snapshot import Snapshot
 
 T = TypeVar("T")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.file.plain import open_plain
 from alance.format.plans import together
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from alance.format.proto import file_pb2
 from alance.format.schema import Schema
 from alance.format.table.fragment import CREATED_AT_FIELD, ROW_ID_FIELD, UPDATED_AT_FIELD
 from alance.format.v0_1.metadata import BatchContainer
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.version.projection import CREATED_AT, ROW_ID, UPDATED_AT
 from alance.versioning.sidecars import load_external
 

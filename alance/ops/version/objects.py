@@ -9,7 +9,7 @@ from alance.format.plans import ByteRange
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
 
 COPY_BYTES: Final = 8 << 20  # of a piece
 
@@ -17,8 +17,8 @@ COPY_BYTES: Final = 8 << 20  # of a piece
 async def discard_objects(engine: Engine, locations: Sequence[str]) -> None:
     """Remove objects of one store that no version has, as far as the store can be reached.
 
-    Whoever was cancelled does not wait for a store that does not answer; see `io.background`. What
-    stays are orphans, which a cleanup finds.
+    Whoever was cancelled does not wait for a store that does not answer; see
+    `io.loop.background`. What stays are orphans, which a cleanup finds.
     """
     if not locations:
         return

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from alance.format.table.manifest import Manifest
     from alance.format.table.transaction import Transaction
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.session import TableArguments
     from alance.versioning.load import VersionInfo
     from alance.versioning.table import Table

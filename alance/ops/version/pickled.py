@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from alance.errors import InvalidInputError
-from alance.io.registry import StoreRegistry
-from alance.io.secrets import portable, portable_store
+from alance.io.opening.registry import StoreRegistry
+from alance.io.opening.secrets import portable, portable_store
 from alance.ops.version.snapshot import Snapshot
 from alance.session import Session
 from alance.versioning.keepers import is_dynamodb
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from alance.format.table.manifest import Manifest
-    from alance.io.credentials import StorageOptions
+    from alance.io.opening.credentials import StorageOptions
     from alance.ops.version.summary import ChangeSummary
     from alance.versioning.keepers import Keeper
     from alance.versioning.table import Table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from alance.errors import InvalidInputError
 from alance.format.table.operations_meta import Restore
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.version import opening
 from alance.ops.version.commits import PreparedChange, latest
 from alance.versioning.load import load_version

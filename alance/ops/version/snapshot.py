@@ -9,7 +9,7 @@ import numpy as np
 
 from alance.errors import CorruptFileError, NotFoundError, RowNotFoundError
 from alance.format.schema import Remembered
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.version.handle import FragmentHandle
 from alance.ops.version.learn import learn_rows_and_sizes, learn_values
 from alance.ops.version.mem_wal import mention_mem_wal
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.schema import Schema
     from alance.format.table.manifest import Manifest
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.ops.version.projection import Columns, Projection
     from alance.session import Session
     from alance.versioning.table import Table

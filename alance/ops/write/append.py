@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.format.table.operations import Append
 from alance.format.table.transaction import Transaction
-from alance.io.background import grace_of
+from alance.io.loop.background import grace_of
 from alance.ops.cleanup.after import clean_after
 from alance.ops.version.commits import commit_on, manifests_of
 from alance.ops.version.snapshot import Snapshot

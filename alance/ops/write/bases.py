@@ -17,17 +17,17 @@ from alance.format.proto import table_pb2
 from alance.format.table.fragment import DatasetBasePath
 from alance.format.table.naming import VERSIONS
 from alance.format.table.operations_meta import UpdateBases
-from alance.io.store import without_number
-from alance.io.tasks import all_of
-from alance.io.uri import parse_uri
+from alance.io.loop.tasks import all_of
+from alance.io.stores.store import without_number
+from alance.io.stores.uri import parse_uri
 from alance.ops.version.commits import PreparedChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from alance.format.table.manifest import Manifest
-    from alance.io.engine import Engine
-    from alance.io.uri import Address
+    from alance.io.reading.engine import Engine
+    from alance.io.stores.uri import Address
     from alance.ops.version.options import BaseOptions, CommitOptions
     from alance.ops.version.snapshot import Snapshot
     from alance.versioning.table import Table

@@ -16,7 +16,7 @@ from alance.format.encode.container import MANIFEST_NUMBERS
 from alance.format.proto import table_pb2
 from alance.format.table.flags import MANAGED_KEY
 from alance.format.table.naming import data_file_name
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.blobs.files import BlobFiles
 from alance.ops.write.options import FragmentWriteProgress, Limits, Progress
 from alance.records import dataclass
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from alance.file.writer import DataFileWriter, WrittenFile
     from alance.format.schema import Schema
     from alance.format.table.fragment import DatasetBasePath
-    from alance.io.engine import Engine
-    from alance.io.store import Store
+    from alance.io.reading.engine import Engine
+    from alance.io.stores.store import Store
     from alance.ops.write.options import OnProgress
     from alance.session import Session
     from alance.versioning.table import Table
@@ -214,7 +214,7 @@ class DataFiles:
         await all_of([asyncio.shield(ending) for ending in self._endings])
 
     async def discard(self) -> None:
-        """Remove all files, as far as the store can be reached; see `io.background`."""
+        """Remove all files, as far as the store can be reached; see `io.loop.background`."""
         await self._engine.background.discard(self._discard(), self.table.store)
 
     async def _discard(self) -> None:

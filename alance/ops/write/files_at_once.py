@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from alance.format.proto import table_pb2
     from alance.format.schema import Schema
-    from alance.io.store import Store
+    from alance.io.stores.store import Store
     from alance.ops.version.snapshot import Snapshot
 
 

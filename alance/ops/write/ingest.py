@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import InvalidInputError
 from alance.file.small_batches import BatchSizes
-from alance.io import observing
-from alance.io.observing import Reading
+from alance.io.events import observing
+from alance.io.events.observing import Reading
 from alance.ops.write.append import queue_of
 from alance.ops.write.ingest_chunk import Chunk, Item, checked_sequence
 from alance.ops.write.ingest_history import read_history

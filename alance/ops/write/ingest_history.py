@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from alance.errors import NotFoundError
 from alance.format.table.naming import manifest_name
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.records import dataclass
 from alance.versioning.load import ManifestLocation, load_manifest
 from alance.versioning.outcome import last_number, notes_of
@@ -14,7 +14,7 @@ from alance.versioning.outcome import last_number, notes_of
 if TYPE_CHECKING:
     from alance.format.table.manifest import Manifest
     from alance.format.table.naming import NamingScheme
-    from alance.io.engine import Engine
+    from alance.io.reading.engine import Engine
     from alance.versioning.table import Table
 
 AT_ONCE: Final = 16

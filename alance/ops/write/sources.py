@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.io.pool import DecodePool
+    from alance.io.reading.pool import DecodePool
 
 
 @runtime_checkable

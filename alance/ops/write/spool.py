@@ -15,7 +15,7 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from alance.io.pool import DecodePool
+    from alance.io.reading.pool import DecodePool
 
 
 @dataclass(slots=True)

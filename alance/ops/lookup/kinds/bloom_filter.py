@@ -12,7 +12,7 @@ from alance.errors import CorruptFileError, InvalidInputError
 from alance.format.index import bloom
 from alance.format.index.bloom import is_hashed
 from alance.format.index.zones import PLACES, ZoneOptions, ZoneRows
-from alance.io.readahead import Job, readahead
+from alance.io.loop.readahead import Job, readahead
 from alance.ops.lookup.kinds.zones import ZONE_WORK, ZonesKind, asked_zones
 
 if TYPE_CHECKING:

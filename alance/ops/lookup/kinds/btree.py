@@ -20,7 +20,7 @@ from alance.format.numbers import as_mask, as_numbers, python_value, to_arrow
 from alance.format.row_set import NO_ROWS, RowSet
 from alance.format.statistics import Bounds
 from alance.format.table.indices import ADDRESSES_FROM
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.lookup.files import KEPT_PAGES, IndexFiles
 from alance.ops.lookup.kinds.keys import RowKeys, row_schema
 from alance.ops.lookup.kinds.kind import (
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from alance.format.index.remap import Moves
     from alance.format.index.zones import ZoneOptions
     from alance.format.table.indices import Index
-    from alance.io.cache import SearchCache
+    from alance.io.caches.cache import SearchCache
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.lookup.kinds.kind import Asked, Batches, Part
     from alance.ops.lookup.segments import Segment

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from alance.format.index.remap import Moves
     from alance.format.row_set import RowSet
     from alance.format.table.indices import Index
-    from alance.io.pool import DecodePool
+    from alance.io.reading.pool import DecodePool
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.lookup.files import IndexFiles
     from alance.ops.lookup.segments import Segment

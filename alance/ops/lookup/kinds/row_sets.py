@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from alance.format.index.bitmap import KeyedSets
     from alance.format.index.remap import Moves
     from alance.format.table.indices import Index
-    from alance.io.pool import DecodePool
+    from alance.io.reading.pool import DecodePool
     from alance.ops.index.segment_files import SegmentFiles
     from alance.ops.lookup.files import IndexFiles
     from alance.ops.lookup.kinds.keys import RowKeys

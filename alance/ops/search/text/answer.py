@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from alance.io import trace
-from alance.io.tasks import all_of
+from alance.io.events import trace
+from alance.io.loop.tasks import all_of
 from alance.ops.search.text.column import LONG_WORK, ColumnSearch
 from alance.ops.search.text.fields import FieldsSearch
 from alance.ops.search.text.files import read_lists

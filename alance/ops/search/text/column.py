@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.search.answer import check_rows, flat_options
 from alance.ops.search.eligible import eligible_rows
 from alance.ops.search.text.files import Needed, kept_segments, open_params, open_segment

@@ -9,7 +9,7 @@ import numpy as np
 
 from alance.errors import InvalidInputError
 from alance.format.numbers import distinct
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.search.text.column import ColumnSearch
 from alance.ops.search.text.ranked import NO_ROWS, Ranked, rows_of, shares
 from alance.ops.search.text.scores import ALL, Quota, Statistics

@@ -16,7 +16,7 @@ from alance.format.index.text.metadata import Documents
 from alance.format.index.text.postings import Postings
 from alance.format.index.text.source import TextSource
 from alance.format.numbers import as_numbers
-from alance.io.readahead import in_turn
+from alance.io.loop.readahead import in_turn
 from alance.ops.read.scan import scanned
 from alance.ops.version.projection import ROW_ID
 from alance.records import dataclass

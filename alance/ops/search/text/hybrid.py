@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from alance.checks import MOST, check_count
 from alance.errors import AlanceError, InvalidInputError
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.search.answer import Hits, open_ahead
 from alance.ops.search.explained import explain_search
 from alance.ops.search.nearest import checked_search, output_of, schema_of, search_table, stored

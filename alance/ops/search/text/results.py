@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
-from alance.io.tasks import all_of
+from alance.io.loop.tasks import all_of
 from alance.ops.read.options import condition_of
 from alance.ops.read.sorting import in_order
 from alance.ops.search.answer import Hits, open_ahead

@@ -1,0 +1,293 @@
+"""The search cache: what was learned of files and tables, the least recently used dropped first.
+
+Keys name a file and a part of it, never a projection, so that every reader of a file profits. The
+values are immutable, and hold no more memory than they say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import OrderedDict
+from dataclasses import field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from alance.io.events import observing, trace
+from alance.io.events.observing import Reading
+from alance.io.loop.futures import seen
+from alance.io.loop.tasks import Begun
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        Awaitable,
+        Callable,
+        Collection,
+        Coroutine,
+        Hashable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
+
+    from alance.io.caches.disk_cache import DiskCache
+
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """What a cache did so far, and holds now."""
+
+    hits: int
+    misses: int
+    evictions: int
+    num_entries: int
+    num_bytes: int
+
+
+@dataclass(slots=True, eq=False)
+class _Load:
+    """A load of some keys, and how many wait for it.
+
+    Attributes:
+        values: what it gave, where it did not have to wait for anything.
+        task: of one that has to.
+    """
+
+    keys: Sequence[Hashable]
+    values: Mapping[Hashable, Any] | None = None
+    task: asyncio.Task[Mapping[Hashable, Any]] = field(init=False, repr=False)
+    askers: int = 0
+
+
+class SearchCache:
+    """A cache bounded by bytes, for one event loop.
+
+    Args:
+        max_bytes: budget; 0 keeps nothing. An entry of more than a quarter of it is not kept.
+        kept: where those who learn something look before, and leave its bytes.
+    """
+
+    def __init__(self, max_bytes: int, kept: DiskCache | None = None) -> None:
+        self.kept = kept
+        self._max_bytes = max_bytes
+        # A pair an entry would be one more object that the collector of cycles looks at.
+        self._entries: OrderedDict[Hashable, Any] = OrderedDict()
+        self._sizes: dict[Hashable, int] = {}
+        self._loads: dict[Hashable, _Load] = {}
+        self._num_bytes = 0
+        self._hits = self._misses = self._evictions = 0
+
+    @property
+    def stats(self) -> CacheStats:
+        """Hits, misses, evictions, entries and bytes."""
+        return CacheStats(
+            self._hits, self._misses, self._evictions, len(self._entries), self._num_bytes
+        )
+
+    def readings(self) -> Iterator[Reading]:
+        """The same for observers."""
+        yield Reading("cache_hits_total", "", self._hits)
+        yield Reading("cache_misses_total", "", self._misses)
+        yield Reading("cache_evictions_total", "", self._evictions)
+        yield Reading("cache_bytes", "", self._num_bytes)
+
+    def peek(self, key: Hashable) -> Any | None:
+        """The value of a key; None where it is not there."""
+        value = self._entries.get(key)
+        if value is None:
+            self._misses += 1
+        else:
+            self._hits += 1
+            self._entries.move_to_end(key)
+        if trace.active:
+            trace.look("search cache", hit=value is not None, key=key)
+        return value
+
+    def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
+        """The values of keys; None for one that is not there."""
+        values = [*map(self._entries.get, keys)]
+        missing = values.count(None)
+        self._hits += len(keys) - missing
+        self._misses += missing
+        for key, value in zip(keys, values, strict=True):
+            if value is not None:
+                self._entries.move_to_end(key)
+            if trace.active:
+                trace.look("search cache", hit=value is not None, key=key)
+        return values
+
+    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
+        """Keep a value, which is not None, in place of an older one."""
+        if key in self._entries:
+            self.discard(key)
+        if num_bytes > self._max_bytes // 4:
+            if self._max_bytes > 0 and num_bytes < sys.maxsize:  # who wants none kept says that
+                self._warn(num_bytes)
+            return
+        self._entries[key] = value
+        self._sizes[key] = num_bytes
+        self._num_bytes += num_bytes
+        while self._num_bytes > self._max_bytes:
+            oldest, _ = self._entries.popitem(last=False)
+            self._num_bytes -= self._sizes.pop(oldest)
+            self._evictions += 1
+
+    def _warn(self, num_bytes: int) -> None:
+        observing.warn_rarely(
+            "search cache",
+            "",
+            "the search cache of %d bytes (cache_bytes) keeps no entry of %d: it is read each time",
+            self._max_bytes,
+            num_bytes,
+        )
+
+    def discard(self, key: Hashable) -> None:
+        """Forget a key."""
+        if self._entries.pop(key, None) is not None:
+            self._num_bytes -= self._sizes.pop(key)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._entries.clear()
+        self._sizes.clear()
+        self._num_bytes = 0
+
+    async def get(
+        self,
+        key: Hashable,
+        load: Callable[[], Awaitable[V]],
+        num_bytes: Callable[[V], int],
+        *,
+        is_near: bool = False,
+    ) -> V:
+        """The value of a key, loaded where it is not there: once, however many ask meanwhile.
+
+        A cancelled asker leaves the load to the others; the last one cancels it. A failed load
+        reaches all who wait for it, and is not kept.
+
+        Args:
+            is_near: the load most likely waits for nothing, as of local files: it begins at once,
+                and no task is made for one that ends so.
+        """
+        kept: V | None = self.peek(key)
+        if kept is not None:
+            return kept
+        under_way = self._loads.get(key)
+        if under_way is None:
+
+            async def work() -> Sequence[V]:
+                return (await load(),)
+
+            under_way = self._begin((key,), work, num_bytes, is_near=is_near)
+            if under_way.values is not None:
+                begun: V = under_way.values[key]
+                return begun
+        under_way.askers += 1
+        try:
+            loaded = await asyncio.shield(under_way.task)
+        finally:
+            self._leave(under_way)
+        value: V = loaded[key]
+        return value
+
+    async def get_many(
+        self,
+        keys: Sequence[Hashable],
+        load: Callable[[Sequence[Hashable]], Awaitable[Sequence[V]]],
+        num_bytes: Callable[[V], int],
+    ) -> list[V]:
+        """The values of keys; those that are not there are loaded by one call, or by that of others
+        that is under way.
+
+        A cancelled asker leaves loads to the others; the last one cancels them, and waits for their
+        end. A failed load reaches who began it; others load for themselves.
+
+        Args:
+            keys: each once.
+            load: gives a value for each of some keys.
+        """
+        values: dict[Hashable, V] = {}
+        missing = []
+        for key in keys:
+            value: V | None = self.peek(key)
+            if value is None:
+                missing.append(key)
+            else:
+                values[key] = value
+        while missing:
+            others = {self._loads[key] for key in missing if key in self._loads}
+            unasked = [key for key in missing if key not in self._loads]
+            own = self._begin(unasked, partial(load, unasked), num_bytes) if unasked else None
+            for loaded in await self._all_of(own, others):
+                values.update((key, loaded[key]) for key in missing if key in loaded)
+            missing = [key for key in missing if key not in values]
+        return [values[key] for key in keys]
+
+    async def _all_of(
+        self, own: _Load | None, others: Collection[_Load]
+    ) -> list[Mapping[Hashable, Any]]:
+        """What loads give; nothing where that of another failed."""
+        loads = [*others, *([] if own is None else [own])]
+        for under_way in loads:
+            under_way.askers += 1
+        try:
+            loaded: list[Mapping[Hashable, Any]] = []
+            for under_way in loads:
+                try:
+                    loaded.append(await asyncio.shield(under_way.task))
+                except Exception:
+                    if under_way is own:
+                        raise
+            return loaded
+        finally:
+            left = [under_way.task for under_way in loads if self._leave(under_way)]
+            if left:
+                await asyncio.wait(left)
+
+    def _begin(
+        self,
+        keys: Sequence[Hashable],
+        work: Callable[[], Awaitable[Sequence[V]]],
+        num_bytes: Callable[[V], int],
+        *,
+        is_near: bool = False,
+    ) -> _Load:
+        """Load keys, none of which is under way, for all who ask meanwhile."""
+
+        async def run() -> Mapping[Hashable, V]:
+            try:
+                values = dict(zip(keys, await work(), strict=True))
+            finally:  # not in a callback of the task: who asks before that would find a failure
+                self._forget(under_way)
+            for key, value in values.items():
+                self.put(key, value, num_bytes(value))
+            return values
+
+        under_way = _Load(keys)
+        self._loads.update(dict.fromkeys(keys, under_way))
+        loading: Coroutine[Any, Any, Mapping[Hashable, V]] = run()
+        if is_near:
+            loading = begun = Begun(loading)
+            if begun.ended is not None:
+                under_way.values = begun.ended.value
+                return under_way
+        under_way.task = asyncio.ensure_future(loading)
+        under_way.task.add_done_callback(seen)
+        return under_way
+
+    def _leave(self, load: _Load) -> bool:
+        """Wait no more for a load. Where nobody else does, it ends; true if it had not yet."""
+        load.askers -= 1
+        if load.askers:
+            return False
+        self._forget(load)  # a task that is cancelled before its first step does not do it
+        return load.task.cancel()
+
+    def _forget(self, load: _Load) -> None:
+        """Let those who ask from now on load for themselves."""
+        for key in load.keys:
+            if self._loads.get(key) is load:
+                del self._loads[key]

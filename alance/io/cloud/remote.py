@@ -1,0 +1,430 @@
+"""Object stores over the network, through obstore.
+
+The functions of obstore (not the methods of its stores) return futures that have started: no
+task is needed for a request, and cancelling the future closes its connection. Each crossing
+costs 65 to 135 us whatever it carries, so small ranges cross in groups of ten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+
+import obstore
+
+from alance.errors import CorruptFileError, NotFoundError
+from alance.io.cloud.endpoints import endpoint_of, lasting_name
+from alance.io.cloud.remote_list import LOOK_S, check_level, list_objects
+from alance.io.cloud.resilience import Retries
+from alance.io.cloud.upload_remote import RemoteUpload
+from alance.io.events import observing, trace
+from alance.io.loop import forked, lifecycle
+from alance.io.loop.futures import Joined, Retried, done, failed
+from alance.io.loop.limits import Limit, TimeLimits, outlasted
+from alance.io.loop.tasks import each
+from alance.io.stores.store import (
+    MAX_PUTS,
+    ObjectMeta,
+    check_spans,
+    check_tag,
+    check_whole,
+    put_each,
+    short_read,
+    translate,
+    without_number,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Coroutine,
+        Sequence,
+    )
+
+    from obstore import PutMode
+    from obstore.store import AzureStore, GCSStore, HTTPStore, LocalStore, MemoryStore, S3Store
+
+    from alance.io.events.trace import Kind
+    from alance.io.stores.profile import StoreProfile
+    from alance.io.stores.store import Body, Names, Span
+
+    ObjectStore: TypeAlias = S3Store | GCSStore | AzureStore | HTTPStore | LocalStore | MemoryStore
+
+T = TypeVar("T")
+
+SINGLE_PUT_BYTES: Final = 64 << 20  # a larger body goes in parts
+DELETE_BYTES: Final = 4096  # a deletion may take as long as so many bytes: 16 in a second
+
+
+class RemoteStore:
+    """A bucket or container behind any store object of obstore.
+
+    Args:
+        root: the store's root, unique in the process.
+        objects: the store object; its own retries come first.
+        profile: what suits the kind of store.
+        retries: on top of the store object's.
+        limits: of the time that a request takes, its retries included.
+        uploads: makes the store object for writes without a condition; None: the same one.
+        is_given: a user gave the store object.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        objects: ObjectStore,
+        profile: StoreProfile,
+        retries: Retries | None = None,
+        limits: TimeLimits | None = None,
+        uploads: Callable[[], ObjectStore] | None = None,
+        *,
+        is_given: bool = False,
+    ) -> None:
+        self.root = root
+        self.uri = without_number(root)  # for messages
+        self.profile = profile
+        self.is_given = is_given
+        self._made: ObjectStore | None = objects
+        self._inherited = objects
+        self._make_uploads = uploads  # no closure over self: a store goes with its last user
+        self._uploads: ObjectStore | None = None
+        self._retries = replace(retries or Retries(), store=self.uri)
+        self.limits = TimeLimits() if limits is None else limits
+        lifecycle.on_fork(self)
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self.root!r})"
+
+    def after_fork(self) -> None:
+        """Let the store objects be made again: those of a parent do not work in its child."""
+        lifecycle.inherit((self._made, self._uploads))
+        self._inherited = self._made or self._inherited
+        self._made = self._uploads = None
+
+    @property
+    def objects(self) -> ObjectStore:
+        """The store object of obstore, of this process."""
+        if self._made is None:
+            lifecycle.revive()
+            self._made = forked.of_this_process(self._inherited)
+        return self._made
+
+    @property
+    def _upload_objects(self) -> ObjectStore:
+        """The store object for writes without a condition, of this process."""
+        if self._make_uploads is None:
+            return self.objects
+        if self._uploads is None:
+            self._uploads = self._make_uploads()
+        return self._uploads
+
+    @property
+    def pieces(self) -> None:
+        """None: a request has one range."""
+
+    def read_now(self, path: str, ranges: Sequence[Span]) -> None:
+        """None: a network always waits."""
+
+    def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
+        """The ranges; small ones that follow each other cross to the runtime together."""
+        loop = asyncio.get_running_loop()
+        try:
+            check_spans(self.uri + path, ranges)
+        except CorruptFileError as error:
+            return failed(error, loop)
+        calls = [self._get_group(path, group, loop) for group in self._groups(ranges)]
+        return calls[0] if len(calls) == 1 else Joined(calls, loop)
+
+    def _groups(self, ranges: Sequence[Span]) -> list[list[Span]]:
+        groups: list[list[Span]] = []
+        room = 0
+        for span in ranges:
+            small = span[1] - span[0] <= self.profile.group_range_bytes
+            if not small or not room:
+                groups.append([])
+                room = self.profile.group_size if small else 1
+            groups[-1].append(span)
+            room -= 1
+        return groups
+
+    def _get_group(
+        self, path: str, ranges: Sequence[Span], loop: asyncio.AbstractEventLoop
+    ) -> asyncio.Future[Sequence[memoryview]]:
+        where = self.uri + path
+        asked = [span for span in ranges if span[0] != span[1]]  # HTTP knows no empty range
+
+        def start_one() -> asyncio.Future[obstore.Bytes]:
+            lifecycle.enter()
+            begin, end = asked[0]
+            return _watch(obstore.get_range_async(self.objects, path, start=begin, end=end))
+
+        def start_all() -> asyncio.Future[Sequence[obstore.Bytes]]:
+            lifecycle.enter()
+            begins, ends = [span[0] for span in asked], [span[1] for span in asked]
+            return _watch(
+                obstore.get_ranges_async(self.objects, path, starts=begins, ends=ends, coalesce=0)
+            )
+
+        def finish(bodies: Sequence[obstore.Bytes]) -> Sequence[memoryview]:
+            views = [memoryview(body) for body in bodies]
+            for span, view in zip(asked, views, strict=True):
+                if len(view) != span[1] - span[0]:
+                    raise short_read(where, span, len(view))
+            if len(asked) == len(ranges):
+                return views
+            remaining = iter(views)
+            return [next(remaining) if start != stop else memoryview(b"") for start, stop in ranges]
+
+        failure = partial(translate, where=where)
+        num_bytes = sum([stop - start for start, stop in asked])
+        limit_s = self.limits.whole(num_bytes)
+        if not asked:
+            return Joined([], loop) if not ranges else done([memoryview(b"")] * len(ranges), loop)
+        call: asyncio.Future[Sequence[memoryview]]
+        if len(asked) == 1:
+            call = Retried(
+                start_one, lambda body: finish([body]), failure, self._retries, limit_s, loop
+            )
+        else:
+            call = Retried(start_all, finish, failure, self._retries, limit_s, loop)
+        if observing.is_on():
+            observing.Request("get", self.uri, path, len(asked)).watch(call, num_bytes)
+        return call
+
+    async def _run(
+        self,
+        kind: Kind,
+        path: str,
+        attempt: Callable[[], Awaitable[T]],
+        limit: Limit | None = None,
+        received: Callable[[T], int] = lambda _: 0,
+        sent: int = 0,
+    ) -> T:
+        """The result of a request, with its retries, within its time; told to observers."""
+        with observing.Request(kind, self.uri, path) as request:
+            request.sent = sent
+            result = await self._tried(path, attempt, limit, request)
+            request.received = received(result)
+            return result
+
+    async def _tried(
+        self,
+        path: str,
+        attempt: Callable[[], Awaitable[T]],
+        limit: Limit | None,
+        request: observing.Request,
+    ) -> T:
+        limit = limit or Limit(self.limits.whole())
+        last: Exception | None = None
+        request.retries = -1
+
+        def enter() -> Awaitable[T]:
+            request.retries += 1
+            lifecycle.enter()
+            return attempt()
+
+        def failed(error: BaseException) -> Exception:
+            nonlocal last
+            last = translate(error, self.uri + path)
+            return last
+
+        try:
+            async with limit.clock:
+                return await self._retries.run(enter, failed)
+        except TimeoutError:
+            raise translate(outlasted(limit.seconds, last), self.uri + path) from None
+
+    async def get_tail(
+        self, path: str, num_bytes: int, *, size: int | None = None
+    ) -> tuple[memoryview, int]:
+        """The last `num_bytes`, and the object's size.
+
+        Costs one GET; before it a HEAD where the size is not known and the store has no suffix
+        ranges (Azure).
+        """
+        if size is None and self.profile.has_suffix_ranges:
+            try:
+                return await self._get_suffix(path, num_bytes)
+            except CorruptFileError:  # an empty object has no suffix
+                size = await self.size(path)
+                if size:
+                    raise
+        elif size is None:
+            size = await self.size(path)
+        (tail,) = await self.get_ranges(path, [(max(0, size - num_bytes), size)])
+        return tail, size
+
+    async def _get_suffix(self, path: str, num_bytes: int) -> tuple[memoryview, int]:
+        if not num_bytes:
+            return memoryview(b""), await self.size(path)
+
+        async def attempt() -> tuple[memoryview, int]:
+            result = await _watch(
+                obstore.get_async(self.objects, path, options={"range": {"suffix": num_bytes}})
+            )
+            trace.note_first_byte()
+            return memoryview(await _watch(result.bytes_async())), result.meta["size"]
+
+        limit = Limit(self.limits.whole(num_bytes))
+        tail, size = await self._run("tail", path, attempt, limit, lambda tail: len(tail[0]))
+        if len(tail) != min(num_bytes, size):
+            raise short_read(self.uri + path, (max(0, size - num_bytes), size), len(tail))
+        return tail, size
+
+    def open_file(self, path: str) -> None:
+        """None: there are no files here."""
+
+    async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
+        """The whole object."""
+        limit = Limit(self.limits.whole())
+
+        async def attempt() -> memoryview:
+            result = await _watch(obstore.get_async(self.objects, path))
+            trace.note_first_byte()
+            check_tag(self.uri + path, e_tag, result.meta["e_tag"])
+            check_whole(self.uri + path, result.meta["size"])
+            limit.become(self.limits.whole(result.meta["size"]))
+            return memoryview(await _watch(result.bytes_async()))
+
+        return await self._run("get", path, attempt, limit, len)
+
+    async def size(self, path: str) -> int:
+        """Bytes of the object; costs a HEAD."""
+        meta = await self._run("head", path, lambda: _watch(obstore.head_async(self.objects, path)))
+        return meta["size"]
+
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+        """Write an object. Tried again on transient failures, but not with `if_absent`: whether
+        the first try landed must be known before a second one.
+        """
+        content = memoryview(body).cast("B")
+        if not if_absent and len(content) > SINGLE_PUT_BYTES:
+            async with self.open_upload(path, size_hint=len(content)) as upload:
+                await upload.write(content)
+                await upload.finish()
+            return
+
+        objects = self.objects if if_absent else self._upload_objects
+        mode: PutMode = "create" if if_absent else "overwrite"
+
+        async def attempt() -> None:
+            lifecycle.enter()
+            limit = Limit(self.limits.put(len(content)))
+            try:
+                async with limit.clock:
+                    await _watch(
+                        obstore.put_async(objects, path, content, mode=mode, use_multipart=False)
+                    )
+            except TimeoutError:
+                raise outlasted(limit.seconds, None) from None
+
+        if not if_absent:
+            limit = Limit(self.limits.whole(len(content)))
+            await self._run("put", path, attempt, limit, sent=len(content))
+            return
+        with observing.Request("put", self.uri, path) as request:
+            request.sent = len(content)
+            try:
+                await attempt()
+            except Exception as error:
+                failure = translate(error, self.uri + path)
+                raise failure from failure.__cause__
+
+    async def put_in_order(
+        self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
+    ) -> None:
+        """Write objects, a PUT each, one after the other."""
+        await put_each(self, objects, if_absent=if_absent)
+
+    async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
+        """Write objects, a PUT each."""
+        await each(lambda pair: self.put(*pair), objects, at_once=MAX_PUTS)
+
+    def open_upload(
+        self, path: str, *, size_hint: int | None = None, durable: bool = True
+    ) -> RemoteUpload:
+        """Begin an object."""
+        return RemoteUpload(self, self._upload_objects, path, size_hint)
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """Delete objects; those missing are no error."""
+        names = [*paths]
+        if not names:
+            return
+        try:
+            limit = Limit(self.limits.whole(len(names) * DELETE_BYTES))
+            await self._run(
+                "delete",
+                names[0],
+                lambda: _watch(obstore.delete_async(self.objects, names)),
+                limit,
+            )
+        except NotFoundError:
+            # One was missing: the rest may or may not have been reached.
+            if len(names) > 1:
+                for name in names:
+                    await self.delete([name])
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copy an object over `target`, without its bytes coming here."""
+        await self._run(
+            "copy", source, lambda: _watch(obstore.copy_async(self.objects, source, target))
+        )
+
+    async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
+        """None: the parts of an upload are not listed."""
+        return ()
+
+    async def remove_folders(self, prefix: str) -> None:
+        """Nothing: there are no folders."""
+
+    def uri_of(self, path: str) -> str | None:
+        """None where the store object has a prefix, which no URI tells."""
+        return None if getattr(self.objects, "prefix", None) else self.uri + path
+
+    def lasting_name(self) -> str | None:
+        """Its root and what names its server."""
+        return lasting_name(self.root, self.profile, self.objects)
+
+    def heeds_conditions(self) -> bool:
+        """Where a cloud that always had them answers itself."""
+        config = getattr(self.objects, "config", None) or {}
+        return self.profile.heeds_conditions and endpoint_of(self.profile.kind, config) is None
+
+    async def list_level(self, prefix: str) -> tuple[Names, Names]:
+        """Paths of the folders directly under `prefix`, and of the objects; sorted."""
+        folder = prefix.strip("/")
+
+        async def attempt() -> obstore.ListResult[Sequence[obstore.ObjectMeta]]:
+            call = _watch(obstore.list_with_delimiter_async(self.objects, folder or None))
+            try:
+                await asyncio.wait({call}, timeout=LOOK_S)
+                if not call.done():
+                    await check_level(call, self._objects_below(folder), folder, self.uri + folder)
+                return await call
+            finally:
+                call.cancel()
+
+        listing = await self._run("list", folder, attempt)
+        objects = (meta["path"] for meta in listing["objects"])
+        return sorted(listing["common_prefixes"]), sorted(objects)
+
+    def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
+        """Objects under the folder `prefix`. A page that fails is asked for again."""
+        return self._objects_below(prefix, start_after)
+
+    def _objects_below(
+        self, prefix: str, start_after: str | None = None
+    ) -> AsyncGenerator[ObjectMeta]:
+        run = partial(self._run, "list")
+        return list_objects(self.objects, self.uri, self.profile, run, prefix, start_after)
+
+
+def _watch(call: Coroutine[object, object, T]) -> asyncio.Future[T]:
+    """The future that a function of obstore gives (its stubs call it a coroutine)."""
+    return lifecycle.watch(asyncio.ensure_future(call))

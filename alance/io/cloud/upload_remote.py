@@ -1,0 +1,215 @@
+"""Uploads to object stores: one PUT for small objects, else parts, several at once.
+
+obstore's writer divides what it gets into parts of one size, without copying, and retries each part
+by itself. If it is dropped, or cancelled at the wrong moment, its upload stays unfinished on the
+store. So its calls are never cancelled at such moments, and it is always closed or aborted.
+
+Two kinds of unfinished uploads cannot be avoided. If the answer to the request that begins an
+upload is lost, nobody knows its name. And if GCS does not answer an abort, it is not sent again,
+because obstore's writer can be dropped only once. A lifecycle rule of the bucket can remove both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+import obstore
+
+from alance.errors import (
+    AccessError,
+    AlanceError,
+    NotFoundError,
+    StoreError,
+    UnsupportedError,
+)
+from alance.io.events import observing
+from alance.io.loop import lifecycle
+from alance.io.loop.limits import Limit, outlasted
+from alance.io.stores.store import translate
+from alance.io.stores.upload import Upload
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from obstore import AsyncWritableFile
+
+    from alance.io.cloud.remote import ObjectStore, RemoteStore
+
+MAX_BEGINNINGS: Final = 3  # of an upload; obstore does not send that request again by itself
+MAX_PARTS: Final = 10_000  # of S3 and GCS; Azure takes 50 000 blocks
+MIB: Final = 1 << 20
+
+
+def part_size(usual: int, size_hint: int | None) -> int:
+    """Bytes of a part, so that the parts suffice for an object of about `size_hint` bytes."""
+    needed = -(-(size_hint or 0) * 11 // 10 // MAX_PARTS)  # the hint may be a tenth too low
+    return usual if needed <= usual else -(-needed // MIB) * MIB
+
+
+class RemoteUpload(Upload):
+    """An object of a bucket being written.
+
+    `write` returns once all that it got is buffered or under way: at most the profile's
+    `upload_buffer_bytes`, but always one part under way and one that is filled.
+
+    Args:
+        store: the store.
+        objects: the store object that uploads go through.
+        path: inside the store.
+        size_hint: about the bytes to come.
+    """
+
+    def __init__(
+        self, store: RemoteStore, objects: ObjectStore, path: str, size_hint: int | None
+    ) -> None:
+        super().__init__(store.root + path)
+        profile = store.profile
+        self.part_bytes = part_size(profile.part_bytes, size_hint)
+        # One part is being filled, and one waits for its turn.
+        self.max_parts = max(1, profile.upload_buffer_bytes // self.part_bytes - 2)
+        self._store = store
+        self._objects = objects
+        self._path = path
+        self._writer: AsyncWritableFile | None = None
+        self._first: list[memoryview] = []  # what was sent before an upload had surely begun
+        self._is_closed = False
+        self._call: asyncio.Future[object] | None = None
+        self._has_landed = False
+        self._num_sent = 0
+
+    async def _advance(self) -> None:
+        if self._writer is None:
+            if self.num_bytes <= self.part_bytes:
+                return
+            self._begin()
+        pieces, self._pieces = self._pieces, []
+        for piece in pieces:
+            for start in range(0, len(piece), self.part_bytes):
+                await self._send(piece[start : start + self.part_bytes])
+
+    def _begin(self) -> None:
+        if self._store.profile.is_plain_server:
+            raise UnsupportedError(
+                f"{self.where}: this server takes no more than {self.part_bytes} bytes an object"
+            )
+        lifecycle.enter()
+        self._writer = obstore.open_writer_async(
+            self._objects,
+            self._path,
+            buffer_size=self.part_bytes,
+            max_concurrency=self.max_parts,
+        )
+
+    async def _send(self, piece: memoryview) -> None:
+        """Hand a piece over. It waits there while the most parts are under way."""
+        assert self._writer is not None
+        if self._num_sent + len(piece) > MAX_PARTS * self.part_bytes:
+            raise UnsupportedError(
+                f"{self.where}: more than {MAX_PARTS} parts of {self.part_bytes} bytes; open the "
+                f"upload with a size_hint"
+            )
+        lifecycle.enter()
+        before = self._surely_held()
+        if self._num_sent < self.part_bytes:
+            self._first.append(piece)
+            await self._send_first()
+        else:
+            self._first.clear()
+            await self._await(self._writer.write(piece), len(piece))
+        self._num_sent += len(piece)
+        self._hold(self._surely_held() - before - len(piece))
+
+    async def _send_first(self) -> None:
+        """Hand over a piece by which the upload may begin; begin it again where that fails."""
+        pieces = self._first[-1:]
+        until = asyncio.get_running_loop().time() + self._store.limits.whole()
+        for attempt in range(1, MAX_BEGINNINGS + 1):
+            assert self._writer is not None
+            try:
+                for piece in pieces:
+                    await self._await(self._writer.write(piece), len(piece))
+                return
+            except AccessError:
+                raise
+            except StoreError:
+                if attempt == MAX_BEGINNINGS or asyncio.get_running_loop().time() > until:
+                    raise
+            pieces = self._first
+            self._begin()
+
+    def _surely_held(self) -> int:
+        """Bytes with the writer at most: parts under way, and the one that is filled."""
+        full, rest = divmod(self._num_sent, self.part_bytes)
+        return min(full, self.max_parts) * self.part_bytes + rest
+
+    async def _await(self, call: Awaitable[object], sent: int = 0) -> None:
+        """Await a call that goes on when this task is cancelled, or its time is over.
+
+        It waits for the slowest of the parts under way at most, and for one small request.
+        """
+        self._call = lifecycle.watch(asyncio.ensure_future(call))
+        limits = self._store.limits
+        limit = Limit(limits.whole(self.part_bytes) + limits.whole())
+        try:
+            with observing.Request("put", self._store.uri, self._path) as request:
+                request.sent = sent
+                async with limit.clock:
+                    await asyncio.shield(self._call)
+        except TimeoutError:
+            raise translate(outlasted(limit.seconds, None), self.where) from None
+        except Exception as error:
+            failure = translate(error, self.where)
+            raise failure from failure.__cause__
+
+    async def _publish(self) -> None:
+        self._end_block()
+        if self._writer is not None:
+            await self._advance()
+        lifecycle.enter()
+        try:
+            if self._writer is None:
+                whole = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+                await self._store.put(self._path, whole)
+            else:
+                self._is_closed = True
+                await self._await(self._writer.close())  # where it fails, it aborts, too
+        except AccessError:
+            raise
+        except (StoreError, NotFoundError):
+            # Perhaps only the answer got lost; then a second try finds no such upload.
+            if not await self._is_there():
+                raise
+        self._has_landed = True
+        self._pieces.clear()
+        self.held_bytes = 0
+
+    async def _is_there(self) -> bool:
+        try:
+            return await self._store.size(self._path) == self.num_bytes
+        except (StoreError, NotFoundError):
+            return False
+
+    async def _drop(self) -> None:
+        call = self._call
+        if call is not None and not call.done():
+            if self._num_sent >= self.part_bytes and not self._is_closed:
+                call.cancel()  # it only waits for its turn
+            try:
+                await asyncio.wait([call], timeout=self._store.limits.whole())
+            finally:
+                call.cancel()  # where there is no more time for it; its parts may be left behind
+            if not call.done():
+                await asyncio.wait([call])
+        # Whoever waited for the last call may have been cancelled in the turn in which it ended.
+        if call is not None and self._is_closed:
+            self._has_landed |= not call.cancelled() and call.exception() is None
+        if self._has_landed:
+            await self._store.delete([self._path])
+        elif self._writer is not None and not self._is_closed:
+            self._is_closed = True
+            lifecycle.enter()
+            # A second try, after an answer that got lost, finds no such upload.
+            with suppress(NotFoundError):
+                await self._await(self._writer.__aexit__(AlanceError, None, None))

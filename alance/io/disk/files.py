@@ -1,0 +1,291 @@
+"""Reading local files: kept descriptors, aligned buffers, reads that never block.
+
+A read of what the page cache holds takes 3 microseconds with `preadv` and RWF_NOWAIT, a hop to a
+thread 50 to 150: so reads are tried inline first, and only what would block goes to a thread.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections import OrderedDict
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+
+from alance import _kernels
+from alance.errors import StoreError
+from alance.io.loop import system
+from alance.io.stores.store import short_read
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from alance.format.plans import Pieces
+    from alance.io.stores.store import Span
+
+BUFFER_ALIGNMENT: Final = 64  # of buffers in Lance files, and of the arrays that Arrow allocates
+ARENA_RANGE_BYTES: Final = 16 << 10  # smaller ranges share an allocation, which costs 1 us
+
+_NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
+_FD, _IDENTITY, _NAME, _NOWAITS = map(attrgetter, ("fd", "identity", "name", "nowait"))
+_NO_NOWAIT: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+
+
+class OpenFile:
+    """A descriptor that closes itself when the last user lets go of it."""
+
+    __slots__ = ("fd", "identity", "name", "nowait")
+
+    def __init__(self, path: str) -> None:
+        self.name = os.fsencode(path)
+        self.fd = os.open(path, system.READ_FLAGS)
+        about = os.fstat(self.fd)
+        self.identity = (about.st_dev, about.st_ino)
+        self.nowait = _NOWAIT is not None
+
+    @property
+    def num_bytes(self) -> int:
+        """Its size as it is."""
+        return os.fstat(self.fd).st_size
+
+    def __del__(self) -> None:
+        fd = getattr(self, "fd", None)
+        if fd is not None:
+            os.close(fd)
+
+
+FileNow: TypeAlias = tuple[OpenFile, int]  # an open file and its size, as it was just now
+
+
+class FileCache:
+    """Open files by their paths in the store, the least recently used closed first.
+
+    For use by several threads.
+
+    A file that was replaced under its path is opened anew. An open descriptor keeps its inode
+    from being given to another file, so the inode number tells for sure.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._files: OrderedDict[str, OpenFile] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def peek(self, path: str) -> OpenFile | None:
+        """The open file, if there is one and it is still what the path names. Costs a stat."""
+        opened = self.peek_all((path,))
+        return None if opened is None else opened[path][0]
+
+    def peek_all(self, paths: Collection[str]) -> dict[str, FileNow] | None:
+        """Open files by path, if there are all of them and each is still what its path names.
+
+        Costs a stat a file, and one call for all.
+        """
+        with self._lock:
+            files = [*map(self._files.get, paths)]
+            if None in files:
+                return None
+            for path in paths:
+                self._files.move_to_end(path)
+        opened = cast("list[OpenFile]", files)
+        sizes = _kernels.sizes_now([*map(_NAME, opened)], [*map(_IDENTITY, opened)])
+        if min(sizes, default=0) < 0:
+            self._forget(
+                [
+                    (path, file)
+                    for path, file, size in zip(paths, opened, sizes, strict=True)
+                    if size < 0
+                ]
+            )
+            return None
+        return dict(zip(paths, zip(opened, sizes, strict=True), strict=True))
+
+    def might_answer(self, paths: Iterable[str]) -> bool:
+        """Whether an inline read is worth trying: the files are open and know RWF_NOWAIT."""
+        files = [*map(self._files.get, paths)]
+        return None not in files and all(map(_NOWAITS, files))
+
+    def open(self, path: str) -> OpenFile:
+        """The open file; may block."""
+        file = self.peek(path)
+        if file is None:
+            file = OpenFile("/" + path)
+            evicted = None  # closed outside the lock
+            with self._lock:
+                self._files[path] = file
+                self._files.move_to_end(path)
+                if len(self._files) > self._capacity:
+                    _, evicted = self._files.popitem(last=False)
+            del evicted
+        return file
+
+    def _forget(self, replaced: Iterable[tuple[str, OpenFile]]) -> None:
+        """Close files that their paths do not name any more."""
+        with self._lock:
+            for path, file in replaced:
+                if self._files.get(path) is file:
+                    del self._files[path]
+
+
+MAX_FILES_PER_READ: Final = 128  # that one read holds open
+PIECES_GAP: Final = 4 << 10  # bytes that are copied as fast as another call is made
+PIECES_DONE: Final = 0
+PIECES_SHORT: Final = -2
+
+
+def allocate(ranges: Sequence[Span]) -> list[memoryview]:
+    """Writable buffers for ranges of a file, at addresses congruent to their offsets.
+
+    What is aligned in the file is so in memory: typed views of it need no copy.
+    """
+    if len(ranges) == 1:
+        ((start, stop),) = ranges
+        own, address = _allocate(stop - start + BUFFER_ALIGNMENT)
+        skip = (start - address) % BUFFER_ALIGNMENT
+        return [own[skip : skip + stop - start]]
+    buffers = []
+    arena, position, base = memoryview(b""), 0, 0
+    remaining = sum(_room(span) for span in ranges if _is_small(span))
+    for span in ranges:
+        start, stop = span
+        if not _is_small(span):
+            own, address = _allocate(_room(span))
+            skip = (start - address) % BUFFER_ALIGNMENT
+            buffers.append(own[skip : skip + stop - start])
+            continue
+        if not arena:
+            (arena, base), position = _allocate(remaining), 0
+        position += (start - base - position) % BUFFER_ALIGNMENT
+        buffers.append(arena[position : position + stop - start])
+        position += stop - start
+    return buffers
+
+
+def _is_small(span: Span) -> bool:
+    return span[1] - span[0] <= ARENA_RANGE_BYTES
+
+
+def _room(span: Span) -> int:
+    return span[1] - span[0] + BUFFER_ALIGNMENT
+
+
+def _allocate(num_bytes: int) -> tuple[memoryview, int]:
+    array = _kernels.blank(num_bytes)
+    return array.data, array.__array_interface__["data"][0]
+
+
+def read(file: OpenFile, where: str, ranges: Sequence[Span]) -> list[memoryview]:
+    """Read ranges; blocks.
+
+    Raises:
+        CorruptFileError: the file ends before a range does.
+        StoreError: more than fits in memory, as of a sparse file.
+    """
+    size = os.fstat(file.fd).st_size
+    for start, stop in ranges:  # before memory is allocated for what cannot be there
+        if stop > size:
+            raise short_read(where, (start, stop), max(0, size - start))
+    try:
+        buffers = allocate(ranges)
+    except MemoryError as error:
+        num_bytes = sum(stop - start for start, stop in ranges)
+        raise StoreError(f"{where}: no memory for {num_bytes} bytes of {size}") from error
+    for (start, stop), buffer in zip(ranges, buffers, strict=True):
+        done, num_bytes = 0, stop - start
+        while done < num_bytes:
+            count = system.read_at(file.fd, buffer[done:], start + done)
+            if not count:
+                raise short_read(where, (start, stop), done)
+            done += count
+    return [buffer.toreadonly() for buffer in buffers]
+
+
+def read_now(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
+    """Read ranges from the page cache; None where one of them would block or is cut short."""
+    if not file.nowait or _NOWAIT is None:
+        return None
+    buffers = allocate(ranges)
+    try:
+        for (start, stop), buffer in zip(ranges, buffers, strict=True):
+            if system.read_at(file.fd, buffer, start, _NOWAIT) != stop - start:
+                return None
+    except BlockingIOError:
+        return None
+    except OSError as error:
+        if error.errno in _NO_NOWAIT:
+            file.nowait = False
+        return None
+    return [buffer.toreadonly() for buffer in buffers]
+
+
+def read_held(file: OpenFile, span: Span) -> tuple[memoryview | None, bool]:
+    """A range that the page cache most likely has; what it lacks is waited for.
+
+    Returns the bytes and whether nothing had to be waited for. None instead of bytes: the file
+    ends before the range does, or the system does not tell what it would wait for.
+    """
+    start, stop = span
+    if not file.nowait or _NOWAIT is None or stop > os.fstat(file.fd).st_size:
+        return None, False
+    (buffer,) = allocate([span])
+    done, is_held = 0, True
+    while done < stop - start:
+        try:
+            count = system.read_at(file.fd, buffer[done:], start + done, _NOWAIT if is_held else 0)
+        except BlockingIOError:
+            count = 0
+        except OSError as error:
+            if error.errno in _NO_NOWAIT:
+                file.nowait = False
+            return None, False
+        done += count
+        if is_held:
+            is_held = done == stop - start
+        elif not count:
+            return None, False
+    return buffer.toreadonly(), is_held
+
+
+def read_pieces(
+    opened: Mapping[str, FileNow], root: str, pieces: Pieces, *, wait: bool = False
+) -> memoryview | None:
+    """Pieces of files, one behind the other, in one call that holds no GIL.
+
+    Args:
+        opened: the files of the pieces by path.
+        root: what stands before a path in errors.
+        wait: block where the page cache has not all; else the answer is None then.
+
+    Raises:
+        CorruptFileError: a file ends before a piece does.
+        OSError: of the system.
+    """
+    paths, ends, starts, stops, _ = pieces
+    held = [*map(opened.__getitem__, paths)]
+    files, sizes = [file for file, _ in held], [size for _, size in held]
+    if not wait and not all(map(_NOWAITS, files)):
+        return None
+    status, number, content = _kernels.read_pieces(
+        [*map(_FD, files)], sizes, ends, starts, stops, PIECES_GAP, not wait
+    )
+    if status == PIECES_DONE:
+        return content.data.toreadonly()
+    if not wait:
+        return None
+    if status == PIECES_SHORT:
+        start, stop = int(starts[ends[number] - 1]), int(stops[ends[number] - 1])
+        raise short_read(root + paths[number], (start, stop), max(0, sizes[number] - start))
+    raise OSError(status, os.strerror(status))
+
+
+def source(opened: Sequence[OpenFile], *, patience: int) -> _kernels.FileSource:
+    """What brings bytes of open files, by their numbers, to the kernel that decodes them.
+
+    Args:
+        patience: having waited for the disk more often it fails.
+    """
+    return _kernels.FileSource([file.fd for file in opened], PIECES_GAP, patience)

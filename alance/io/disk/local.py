@@ -1,0 +1,424 @@
+"""Local files as a store. They do not go through obstore, which takes 90 to 280 us a read."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import stat
+import threading
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from alance import _kernels
+from alance.errors import AlanceError, CorruptFileError, InvalidInputError
+from alance.io.disk import files, publish
+from alance.io.disk.upload_local import LocalUpload
+from alance.io.loop import lifecycle, system
+from alance.io.loop.futures import Job, Joined, in_thread, threads
+from alance.io.loop.readahead import grouped
+from alance.io.loop.tasks import all_of, whole
+from alance.io.stores.profile import LOCAL, StoreProfile
+from alance.io.stores.store import (
+    ObjectMeta,
+    check_spans,
+    check_tag,
+    check_whole,
+    system_errors,
+    translate,
+)
+from alance.io.stores.uri import join
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+
+    from alance.format.plans import Pieces
+    from alance.io.stores.store import Body, Names, Span
+
+T = TypeVar("T")
+
+INLINE_READ_BYTES: Final = 512 << 10  # 80 us of copying; by a thread it takes 200 us more of Python
+INLINE_TICK_BYTES: Final = 12 << 20  # about a millisecond a tick of the loop
+PIECE_COST_BYTES: Final = 8 << 10  # what a call for a piece costs, in bytes copied meanwhile
+GROUP_JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
+MAX_OPEN_FILES: Final = 512
+FILES_PER_SYNC: Final = 32  # files that are written with one sync of their folder; all are open
+MAX_SYNCS: Final = 8  # of them; what they wait for is done once for all
+FIRST_LIST_PAGE: Final = 3  # of a listing: the latest version is mostly the first name
+LIST_PAGE: Final = 1000
+QUICK_LIST_S: Final = 0.0002  # of a processor, what a hop to a thread that has slept takes
+MAX_QUICK_FOLDERS: Final = 1 << 10  # folders that are known to be listed as fast
+
+
+class LocalSource:
+    """Files whose bytes the kernel reads while it decodes them, in one thread.
+
+    Args:
+        root: what stands before a path in errors.
+        paths: of the files, as the kernel numbers them.
+        opened: the files, kept open as long as this.
+    """
+
+    def __init__(
+        self, root: str, paths: Sequence[str], opened: Mapping[str, files.OpenFile]
+    ) -> None:
+        self._root, self._paths, self._opened = root, paths, opened
+        self._source = _kernels.FileSource([opened[path].fd for path in paths], files.PIECES_GAP)
+
+    @contextmanager
+    def reading(self) -> Iterator[_kernels.Source]:
+        """The kernel's source.
+
+        Raises:
+            CorruptFileError: a file ends before what was to be read of it.
+            StoreError: the system refuses.
+        """
+        source = self._source
+        try:
+            yield source
+        except AlanceError:
+            raise
+        except OSError:
+            path = self._root + self._paths[source.file]
+            if source.status == files.PIECES_SHORT:
+                raise CorruptFileError(
+                    f"{path}: the file ends before what was to be read"
+                ) from None
+            with system_errors(path):
+                raise OSError(source.status, os.strerror(source.status)) from None
+
+
+class LocalStore:
+    """All files of this machine; the path inside the store is the absolute path without its `/`.
+
+    The loop never waits for a disk: reads inline take only what the page cache holds, the rest
+    is done in a pool of threads that starts with the first use.
+    """
+
+    def __init__(self, root: str = "file:///", profile: StoreProfile = LOCAL) -> None:
+        self.root = root
+        self.profile = profile
+        self._tick = _Tick()
+        self._quick: set[str] = set()  # folders
+        self.after_fork()
+        lifecycle.on_fork(self)
+
+    def after_fork(self) -> None:
+        """Begin without descriptors and threads: those of a parent do not work in its child."""
+        most = system.max_open_files() // 4
+        self._files = files.FileCache(max(8, min(MAX_OPEN_FILES, most)))
+
+    def _start(self, loop: asyncio.AbstractEventLoop, job: Callable[[], T]) -> Job[T]:
+        return in_thread(threads.executor(), job, loop)
+
+    async def _run(self, path: str, job: Callable[[], T], *, inline: bool = False) -> T:
+        with system_errors(self.root + path):
+            return job() if inline else await self._start(asyncio.get_running_loop(), job)
+
+    async def _change(self, path: str, job: Callable[[], T]) -> T:
+        """The result of a job that changes files: one that has begun has ended when this has."""
+        with system_errors(self.root + path):
+            return await whole(self._start(asyncio.get_running_loop(), job))
+
+    def _note_speed(self, folder: str, *, is_quick: bool) -> None:
+        """A folder that was listed in less time than a hop to a thread takes is listed here the
+        next time: the system has it in memory. On a network file system few are, and the next time
+        may take longer.
+        """
+        if not is_quick:
+            self._quick.discard(folder)
+        elif folder not in self._quick:
+            if len(self._quick) == MAX_QUICK_FOLDERS:
+                self._quick.clear()  # those in use come again
+            self._quick.add(folder)
+
+    @property
+    def pieces(self) -> LocalStore:
+        """Itself."""
+        return self
+
+    def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview] | None:
+        """The ranges from the page cache; None if a byte is not there, or the tick has had its
+        share of inline reads.
+        """
+        if not self._files.might_answer([path]):
+            return None
+        num_bytes = 0
+        for start, stop in ranges:
+            if stop - start > INLINE_READ_BYTES:
+                return None
+            num_bytes += stop - start
+        if not self._tick.has(num_bytes):
+            return None
+        check_spans(self.root + path, ranges)
+        file = self._files.peek(path)
+        return None if file is None else files.read_now(file, ranges)
+
+    def open_file(self, path: str) -> files.OpenFile | None:
+        """The file, if it is open already and still what the path names. Costs a stat."""
+        return self._files.peek(path)
+
+    def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
+        """The ranges, read in the pool: up to 64 small ones a job."""
+        loop = asyncio.get_running_loop()
+        jobs = [
+            self._start(loop, partial(self._read, path, group))
+            for group in grouped(ranges, _size, GROUP_JOB_BYTES, self.profile.group_size)
+        ]
+        return jobs[0] if len(jobs) == 1 else Joined(jobs, loop)
+
+    def pieces_now(self, asked: Sequence[Pieces]) -> Sequence[memoryview] | None:
+        """Pieces of files from the page cache, one buffer each; None if a byte is not there, or
+        the tick has had its share of inline reads.
+
+        Args:
+            asked: their paths are inside of the store.
+        """
+        paths = {path for pieces in asked for path in pieces.paths}
+        if not self._files.might_answer(paths):
+            return None
+        cost = sum([pieces.num_bytes + PIECE_COST_BYTES * len(pieces.starts) for pieces in asked])
+        if not self._tick.has(cost):
+            return None
+        opened = self._files.peek_all(paths)
+        if opened is None:
+            return None
+        buffers = []
+        for pieces in asked:
+            content = files.read_pieces(opened, self.root, pieces)
+            if content is None:
+                return None
+            buffers.append(content)
+        return buffers
+
+    def get_pieces(self, pieces: Pieces) -> asyncio.Future[memoryview]:
+        """Pieces of files: one job of the pool. Arguments: those of `pieces_now`.
+
+        Raises:
+            CorruptFileError: (in the future) a file ends before a piece does.
+        """
+
+        def job() -> memoryview:
+            contents = []
+            for part in pieces.split(files.MAX_FILES_PER_READ):
+                opened = self._open(part.paths)
+                with system_errors(self.root + part.paths[-1]):
+                    sizes = {path: (file, file.num_bytes) for path, file in opened.items()}
+                    content = files.read_pieces(sizes, self.root, part, wait=True)
+                assert content is not None
+                contents.append(content)
+            return contents[0] if len(contents) == 1 else memoryview(b"".join(contents))
+
+        return self._start(asyncio.get_running_loop(), job)
+
+    def get_many(
+        self, asked: Sequence[tuple[str, Sequence[Span]]]
+    ) -> asyncio.Future[Sequence[Sequence[memoryview]]]:
+        """Ranges of several files: one job of the pool."""
+        job = partial(_read_each, self._read, asked)
+        return self._start(asyncio.get_running_loop(), job)
+
+    def source(self, paths: Sequence[str]) -> LocalSource:
+        """What brings bytes of files to the kernel that decodes them; blocks. For one thread.
+
+        Raises:
+            NotFoundError, StoreError: a file cannot be opened.
+        """
+        return LocalSource(self.root, paths, self._open(paths))
+
+    def _open(self, paths: Sequence[str]) -> dict[str, files.OpenFile]:
+        opened: dict[str, files.OpenFile] = {}
+        for path in dict.fromkeys(paths):
+            try:  # a context takes half as long as this
+                opened[path] = self._files.open(path)
+            except OSError as error:
+                failure = translate(error, self.root + path)
+                raise failure from failure.__cause__
+        return opened
+
+    def _read(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
+        where = self.root + path
+        check_spans(where, ranges)
+        with system_errors(where):
+            return files.read(self._files.open(path), where, ranges)
+
+    async def get_tail(
+        self, path: str, num_bytes: int, *, size: int | None = None
+    ) -> tuple[memoryview, int]:
+        """The last `num_bytes`, and the file's size as it is."""
+
+        def job() -> tuple[memoryview, int]:
+            file = self._files.open(path)
+            stop = os.fstat(file.fd).st_size
+            span = (max(0, stop - num_bytes), stop)
+            return files.read(file, self.root + path, [span])[0], stop
+
+        return await self._run(path, job)
+
+    async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
+        """The whole file."""
+
+        def job() -> memoryview:
+            file = self._files.open(path)
+            about = os.fstat(file.fd)
+            check_tag(self.root + path, e_tag, publish.tag_of(about))
+            span = (0, about.st_size)
+            check_whole(self.root + path, span[1])
+            return files.read(file, self.root + path, [span])[0]
+
+        return await self._run(path, job)
+
+    async def size(self, path: str) -> int:
+        """Bytes of the file."""
+
+        def job() -> int:
+            about = os.stat("/" + path)
+            if stat.S_ISDIR(about.st_mode):
+                raise IsADirectoryError
+            if not stat.S_ISREG(about.st_mode):  # a pipe, a device: how much it gives is not known
+                raise InvalidInputError(f"{self.root}{path}: a pipe or a device, expected a file")
+            return about.st_size
+
+        return await self._run(path, job)
+
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+        """Write a file: synced to the disk, with its folder, when this returns.
+
+        A cancelled call waits for what its thread has begun: nothing appears after its end.
+        """
+        await self.put_in_order([(path, body)], if_absent=if_absent)
+
+    async def put_in_order(
+        self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
+    ) -> None:
+        """Write files in one job, each as by `put`."""
+
+        def job() -> None:
+            for number, (path, body) in enumerate(objects, 1):
+                is_last = number == len(objects)
+                with system_errors(self.root + path):
+                    publish.write("/" + path, body, if_absent=if_absent and is_last)
+
+        await self._change(objects[-1][0], job)
+
+    async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
+        """Write files, with few syncs of their folder."""
+        groups = [objects[n : n + FILES_PER_SYNC] for n in range(0, len(objects), FILES_PER_SYNC)]
+        with system_errors(self.root + objects[0][0]):
+            await all_of(self._put_group(group) for group in groups)
+
+    async def _put_group(self, files: Sequence[tuple[str, Body]]) -> None:
+        start = partial(self._start, asyncio.get_running_loop())
+        new_files = [publish.NewFile("/" + path) for path, _ in files]
+        bodies = [body for _, body in files]
+        try:
+            if len(files) == 1:  # nothing that several threads could wait for at once
+                await whole(start(partial(publish.write_together, new_files, bodies)))
+                return
+            await whole(start(partial(publish.write_apart, new_files, bodies)))
+            parts = [new_files[n::MAX_SYNCS] for n in range(min(MAX_SYNCS, len(new_files)))]
+            await all_of(start(partial(publish.sync_all, part)) for part in parts)
+            await whole(start(partial(publish.name_together, new_files)))
+        except BaseException:
+            await whole(start(partial(publish.drop_all, new_files)))
+            raise
+
+    def open_upload(
+        self, path: str, *, size_hint: int | None = None, durable: bool = True
+    ) -> LocalUpload:
+        """Begin a file; must be called in a running loop."""
+        start = partial(self._start, asyncio.get_running_loop())
+        return LocalUpload(self.root + path, "/" + path, start, durable)
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """Remove files; those missing are no error."""
+        for path in paths:
+            await self._change(path, partial(publish.remove, "/" + path))
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copy a file over `target`, synced to the disk."""
+        await self._change(source, lambda: publish.copy("/" + source, "/" + target))
+
+    async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
+        """Hidden files, of ours and of the Rust writers."""
+        folder = prefix.strip("/")
+        return await self._run(folder, lambda: list(publish.unfinished("/" + folder, folder + "/")))
+
+    async def remove_folders(self, prefix: str) -> None:
+        """Remove empty folders, the innermost first."""
+        await self._change(prefix, lambda: publish.remove_folders("/" + prefix.strip("/")))
+
+    def uri_of(self, path: str) -> str:
+        """The absolute path."""
+        return "/" + path
+
+    def lasting_name(self) -> None:
+        """None: the files are at hand."""
+
+    def heeds_conditions(self) -> bool:
+        """The system does."""
+        return True
+
+    async def list_level(self, prefix: str) -> tuple[Names, Names]:
+        """Paths of the folders directly under `prefix`, and of the files; sorted."""
+        folder = prefix.strip("/")
+        folders, files = await self._run(folder, lambda: publish.level("/" + folder))
+        return [join(folder, name) for name in folders], [join(folder, name) for name in files]
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None
+    ) -> AsyncIterator[ObjectMeta]:
+        """Files under the folder `prefix`, sorted; unfinished ones are left out."""
+        folder = prefix.strip("/")
+        metas = publish.walk("/" + folder, folder + "/" if folder else "", start_after)
+        for page_size in itertools.chain([FIRST_LIST_PAGE], itertools.repeat(LIST_PAGE)):
+            job = partial(_timed_page, metas, page_size)
+            page, is_quick = await self._run(folder, job, inline=folder in self._quick)
+            self._note_speed(folder, is_quick=is_quick)
+            for meta in page:
+                yield meta
+            if len(page) < page_size:
+                return
+
+
+class _Tick(threading.local):
+    """Bytes that were read inline in this tick of this thread's loop."""
+
+    num_bytes = 0
+
+    def has(self, num_bytes: int) -> bool:
+        """Whether so many more may be read; counts them."""
+        if self.num_bytes + num_bytes > INLINE_TICK_BYTES:
+            return False
+        if not self.num_bytes and num_bytes:
+            try:
+                asyncio.get_running_loop().call_soon(self._begin)
+            except RuntimeError:  # no loop here that could be held up
+                return True
+        self.num_bytes += num_bytes
+        return True
+
+    def _begin(self) -> None:
+        self.num_bytes = 0
+
+
+def _timed_page(metas: Iterator[ObjectMeta], page_size: int) -> tuple[tuple[ObjectMeta, ...], bool]:
+    """The next objects of a listing, and whether they were at hand: what others had of the
+    processor meanwhile, on a machine with much to do, does not count.
+    """
+    begun = system.held()
+    page = tuple(itertools.islice(metas, page_size))
+    ended = system.held()
+    return page, ended.waits == begun.waits and ended.seconds - begun.seconds <= QUICK_LIST_S
+
+
+def _read_each(
+    read: Callable[[str, Sequence[Span]], Sequence[memoryview]],
+    asked: Sequence[tuple[str, Sequence[Span]]],
+) -> Sequence[Sequence[memoryview]]:
+    return [read(path, ranges) for path, ranges in asked]
+
+
+def _size(span: Span) -> int:
+    return span[1] - span[0]

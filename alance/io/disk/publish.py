@@ -1,0 +1,335 @@
+"""Local files written at once and for good: after a crash they are whole or not there.
+
+The content goes to a temporary file in the same folder, is synced, and gets its name by one
+atomic step; then the folder is synced. All functions block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import logging
+import os
+import re
+import stat
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from alance import _kernels
+from alance.io.loop import system
+from alance.io.stores.store import ObjectMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from alance.io.stores.store import Body
+
+_log: Final = logging.getLogger(__name__)
+
+TEMPORARY_PREFIX: Final = ".tmp-"
+FIRST_KEYS: Final = 8  # of a folder; who looks for the latest version needs two of many
+# Temporary files of ours, and those of the Rust writers (name#1).
+_UNFINISHED: Final = re.compile(r"\A\.tmp-|#\d+\Z")
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+_NO_RENAME: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
+_RENAME_NOREPLACE: Final = 1
+_AT_FDCWD: Final = -100
+
+
+class NewFile:
+    """A file that is written piece by piece, under a hidden name until it is published.
+
+    Args:
+        path: its name at last; there may be another file of that name until then.
+        is_durable: sync the file, its name and new folders to the disk.
+    """
+
+    def __init__(self, path: str, is_durable: bool = True) -> None:
+        self.path = path
+        self._is_durable = is_durable
+        self._temporary = os.path.join(
+            os.path.dirname(path), TEMPORARY_PREFIX + os.urandom(16).hex()
+        )
+        self._fd: int | None = None
+        self._is_published = False
+        self._is_synced = False  # all that was written
+
+    def _open(self) -> int:
+        if self._fd is None:
+            try:
+                self._fd = self._create()
+            except FileNotFoundError:
+                _make_folders(os.path.dirname(self.path), is_durable=self._is_durable)
+                self._fd = self._create()
+        return self._fd
+
+    def _create(self) -> int:
+        return os.open(self._temporary, system.WRITE_NEW_FLAGS, 0o666)
+
+    def append(self, piece: memoryview) -> None:
+        """Write a piece behind the others."""
+        self._is_synced = False
+        _write_all(self._open(), piece)
+
+    def begin_sync(self) -> None:
+        """Have what was written brought to the disk while more is written; waits for nothing."""
+        if self._is_durable:
+            _kernels.begin_sync(self._open())
+
+    def sync(self) -> None:
+        """Bring what was written to the disk; nothing, if the file was dropped meanwhile."""
+        if self._fd is not None:
+            os.fsync(self._fd)
+            self._is_synced = True
+
+    def publish(self, *, with_folder: bool = True) -> None:
+        """Give the file its name, which lasts once the folder is synced, too."""
+        fd = self._open()
+        if self._is_durable and not self._is_synced:
+            os.fsync(fd)
+        self._close()
+        os.replace(self._temporary, self.path)
+        self._is_published = True
+        if self._is_durable and with_folder:
+            _sync_folder(os.path.dirname(self.path))
+
+    def drop(self) -> None:
+        """Remove the file, under whichever name it is there."""
+        self._close()
+        remove(self.path if self._is_published else self._temporary)
+
+    def _close(self) -> None:
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+
+def write(path: str, body: Body, *, if_absent: bool) -> None:
+    """Write a file.
+
+    Raises:
+        FileExistsError: `if_absent`, and there is one.
+    """
+    content = memoryview(body).cast("B")
+
+    def fill(fd: int) -> None:
+        _write_all(fd, content)
+
+    _publish(path, fill, if_absent=if_absent)
+
+
+def write_apart(files: Sequence[NewFile], bodies: Sequence[Body]) -> None:
+    """Write files under hidden names; they are then synced, and named together."""
+    for file, body in zip(files, bodies, strict=True):
+        file.append(memoryview(body).cast("B"))
+
+
+def sync_all(files: Sequence[NewFile]) -> None:
+    """Sync what was written; what several threads sync at once costs little more than one."""
+    for file in files:
+        file.sync()
+
+
+def name_together(files: Sequence[NewFile]) -> None:
+    """Give synced files their names; each folder is synced once, at the end."""
+    for file in files:
+        file.publish(with_folder=False)
+    for folder in dict.fromkeys(os.path.dirname(file.path) for file in files):
+        _sync_folder(folder)
+
+
+def write_together(files: Sequence[NewFile], bodies: Sequence[Body]) -> None:
+    """Write files, sync them, and name them."""
+    write_apart(files, bodies)
+    sync_all(files)
+    name_together(files)
+
+
+def drop_all(files: Sequence[NewFile]) -> None:
+    """Remove files, under whichever names they are there."""
+    for file in files:
+        file.drop()
+
+
+def copy(source: str, target: str) -> None:
+    """Copy a file over `target`."""
+
+    import shutil  # and with it all that compresses: not for those who copy nothing
+
+    def fill(fd: int) -> None:
+        with open(source, "rb") as reader, open(fd, "wb", closefd=False) as writer:
+            shutil.copyfileobj(reader, writer, 1 << 20)
+
+    _publish(target, fill, if_absent=False)
+
+
+def remove(path: str) -> None:
+    """Remove a file, if it is there."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        os.unlink(path)
+
+
+def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
+    """The finished files under a folder, at any depth, sorted as object stores sort keys.
+
+    Args:
+        top: the folder.
+        prefix: its path inside the store, empty or ending in "/".
+        start_after: leave out paths that are not greater.
+    """
+    for name in _keys(top):
+        key, path = prefix + name, os.path.join(top, name)
+        if _UNFINISHED.search(name.removesuffix("/")):
+            continue
+        if name.endswith("/"):
+            if start_after is None or key > start_after or start_after.startswith(key):
+                yield from walk(path[:-1], key, start_after)
+        elif start_after is None or key > start_after:
+            with contextlib.suppress(FileNotFoundError):
+                about = os.stat(path)
+                if stat.S_ISREG(about.st_mode):
+                    yield _meta(key, about)
+
+
+def _keys(top: str) -> Iterator[str]:
+    """The names in a folder as keys sort: of folders with the "/" that follows in the keys under
+    them. The first ones are told before all others are sorted; none of a folder that is missing.
+    """
+    last = b""
+    for most in (FIRST_KEYS, sys.maxsize):
+        status, content = _kernels.folder_keys(os.fsencode(top), last, most)
+        if status in (errno.ENOENT, errno.ENOTDIR):
+            return
+        if status:
+            raise OSError(status, os.strerror(status), top)
+        keys = content.split(b"\0")[:-1]
+        yield from map(os.fsdecode, keys)
+        if len(keys) < most:
+            return
+        last = keys[-1]
+
+
+def unfinished(top: str, prefix: str) -> Iterator[ObjectMeta]:
+    """The files under a folder, at any depth, that have no name yet; arguments as in `walk`."""
+    for folder, _, names in os.walk(top):
+        for name in filter(_UNFINISHED.search, names):
+            path = os.path.join(folder, name)
+            with contextlib.suppress(FileNotFoundError):
+                yield _meta(prefix + os.path.relpath(path, top), os.stat(path))
+
+
+def level(top: str) -> tuple[list[str], list[str]]:
+    """Names of the folders and of the finished files in a folder, sorted; none if it is missing."""
+    try:
+        with os.scandir(top) as entries:
+            named = [entry for entry in entries if not _UNFINISHED.search(entry.name)]
+            folders = sorted(entry.name for entry in named if entry.is_dir())
+            return folders, sorted(entry.name for entry in named if entry.is_file())
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
+
+
+def remove_folders(top: str) -> None:
+    """Remove a folder and those in it that are empty, the innermost first."""
+    for folder, _, _ in os.walk(top, topdown=False):
+        with contextlib.suppress(OSError):
+            os.rmdir(folder)
+
+
+def tag_of(about: os.stat_result) -> str:
+    """What changes with a file's content, as the tags of object stores do."""
+    return f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{about.st_size:x}"'
+
+
+def _meta(key: str, about: os.stat_result) -> ObjectMeta:
+    modified = datetime.fromtimestamp(about.st_mtime, UTC)
+    return ObjectMeta(key, about.st_size, modified, tag_of(about))
+
+
+def _publish(path: str, fill: Callable[[int], None], *, if_absent: bool) -> None:
+    folder = os.path.dirname(path)
+    temporary = os.path.join(folder, TEMPORARY_PREFIX + os.urandom(16).hex())
+    try:
+        try:
+            _write_new(temporary, fill)
+        except FileNotFoundError:
+            _make_folders(folder)
+            _write_new(temporary, fill)
+        if not if_absent:
+            os.replace(temporary, path)
+        elif not _link_new(temporary, path) and not _rename_new(temporary, path):
+            _log.warning("%s: no atomic create here; a crash may leave a torn file", folder)
+            _write_new(path, fill)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+    _sync_folder(folder)
+
+
+def _write_all(fd: int, content: memoryview) -> None:
+    done = 0
+    while done < len(content):
+        done += os.write(fd, content[done:])
+
+
+def _write_new(path: str, fill: Callable[[int], None]) -> None:
+    fd = os.open(path, system.WRITE_NEW_FLAGS, 0o666)
+    try:
+        fill(fd)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _link_new(temporary: str, path: str) -> bool:
+    """Give the file a second name; False where the file system has no hard links."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        # A network file system may have lost the answer to a first try of its own.
+        if not os.path.samestat(os.stat(temporary), os.stat(path)):
+            raise
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    return True
+
+
+def _rename_new(temporary: str, path: str) -> bool:
+    """Rename without replacing; False where the system cannot."""
+    if not sys.platform.startswith("linux"):
+        return False
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    source, target = os.fsencode(temporary), os.fsencode(path)
+    if rename(_AT_FDCWD, source, _AT_FDCWD, target, _RENAME_NOREPLACE) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code in _NO_RENAME:
+        return False
+    raise OSError(code, os.strerror(code), path)
+
+
+def _make_folders(folder: str, *, is_durable: bool = True) -> None:
+    """Make a folder and those above it, each synced into the one above if it is to last."""
+    missing = []
+    while folder and not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for path in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path)
+        if is_durable:
+            _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(folder: str) -> None:
+    try:
+        system.sync_folder(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems need no sync
+            raise

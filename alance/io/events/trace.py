@@ -1,0 +1,434 @@
+"""Every request of a piece of code: what it was for, when it began and ended.
+
+    with alance.trace() as recorder:
+        await dataset.take([7])
+    print(recorder.waterfall())
+
+Only requests are recorded that were asked for inside of the `with` block, by its tasks and those
+they started. A request that serves many callers is recorded by each of their recorders, and by
+those of the blocks around theirs. Without a block nothing is noted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypeVar
+
+from alance.format.plans import joined_spans
+from alance.io.events.trace_text import chrome, span_of, table, waterfall, waves
+from alance.io.stores.store import without_number
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
+
+
+class Places:
+    """Named spans of objects, worked out when they are first asked for."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, dict[str, Callable[[], Iterable[Span]]]] = {}
+        self._sorted: dict[str, tuple[list[int], list[int], list[str]]] = {}
+
+    def add(self, location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:
+        """Tell the spans of a name; the first one to tell counts."""
+        names = self._told.setdefault(location, {})
+        if name not in names:
+            names[name] = spans
+            self._sorted.pop(location, None)
+
+    def of(self, location: str, spans: Sequence[Span]) -> tuple[str, ...]:
+        """The names whose spans overlap some of these, in the order of the object's bytes.
+
+        None of bytes that go beyond all spans: those are the end of the file.
+        """
+        if location not in self._told or self.is_behind(location, spans[-1][1]):
+            return ()
+        starts, reach, names = self._index(location)
+        ordered: dict[str, None] = {}
+        for start, stop in spans:
+            first, last = bisect_right(reach, start), bisect_left(starts, stop)
+            ordered.update(dict.fromkeys(names[first:last]))
+        return tuple(ordered)
+
+    def is_behind(self, location: str, stop: int) -> bool:
+        """Whether bytes up to `stop` go beyond all that was told of an object."""
+        reach = self._index(location)[1] if location in self._told else []
+        return bool(reach) and stop > reach[-1]
+
+    def _index(self, location: str) -> tuple[list[int], list[int], list[str]]:
+        index = self._sorted.get(location)
+        if index is None:
+            told = sorted(
+                (start, stop, name)
+                for name, spans in self._told[location].items()
+                for start, stop in spans()
+                if start < stop
+            )
+            index = self._sorted[location] = (
+                [start for start, _, _ in told],
+                list(accumulate((stop for _, stop, _ in told), max)),
+                [name for _, _, name in told],
+            )
+        return index
+
+
+Kind: TypeAlias = Literal["get", "tail", "list", "head", "put", "copy", "delete"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestEvent:
+    """One request to a store, or one read of a local file. Times: clock of `perf_counter`."""
+
+    kind: Kind
+    location: str
+    start: int  # first byte; of whole objects and listings 0
+    stop: int  # exclusive
+    reasons: tuple[str, ...]  # of those who asked, each once
+    begun: float  # sent
+    ended: float  # the last byte was there
+    num_bytes: int  # received
+    ok: bool
+    queued: float | None = None  # asked for; None: not known, or sent at once
+    first_byte: float | None = None  # where the store tells
+    asked: tuple[Span, ...] = ()  # what was asked for of it, merged; none: all of it
+    callers: tuple[str, ...] = ()  # names of the tasks that it serves
+    retries: int = 0  # attempts that failed before; the store client's own are not seen
+
+    @property
+    def num_used(self) -> int:
+        """Received bytes that somebody asked for; the others only fill gaps and blocks."""
+        if not self.asked:
+            return self.num_bytes
+        return min(self.num_bytes, sum(stop - start for start, stop in self.asked))
+
+    @property
+    def num_wasted(self) -> int:
+        """Received bytes that nobody asked for."""
+        return self.num_bytes - self.num_used
+
+
+@dataclass(frozen=True, slots=True)
+class HopEvent:
+    """One piece of CPU work: in a thread of the decode pool, or small and done in the loop."""
+
+    what: str
+    queued: float
+    begun: float
+    ended: float
+    thread: str  # "" in the loop
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """A trace in numbers."""
+
+    num_requests: int
+    num_failed: int
+    num_retries: int
+    num_bytes: int
+    num_wasted: int
+    rounds: int
+    num_objects: int
+    num_hops: int
+    seconds: float  # from the first request to the last byte
+    hop_seconds: float  # CPU work, summed over threads
+    hit_rates: dict[str, tuple[int, int]]  # cache: looks that found, all looks
+
+
+__all__ = ["HopEvent", "Kind", "Notes", "Recorder", "RequestEvent", "Totals", "trace"]
+
+T = TypeVar("T")
+R = TypeVar("R", bound="Recorder")
+
+_current: ContextVar[Recorder | None] = ContextVar("alance_recorder", default=None)
+_together: ContextVar[tuple[str, ...]] = ContextVar("alance_callers", default=())
+_notes: ContextVar[Notes | None] = ContextVar("alance_notes", default=None)
+# Recorders of the blocks that run now, in any task: what is only for traces asks this first.
+active: Final[set[int]] = set()
+
+
+@dataclass(slots=True)
+class Notes:
+    """A call to a store: who made it, and what the store tells of it while it runs."""
+
+    begun: float = field(default_factory=time.perf_counter)
+    recorder: Recorder | None = field(default_factory=lambda: _current.get())
+    first_byte: float | None = None
+    retries: int = 0
+
+    def record(self, kind: Kind, location: str, reason: str, num_bytes: int, *, ok: bool) -> None:
+        """Note the request, which ends now."""
+        if self.recorder is not None:
+            record(
+                [self.recorder],
+                kind,
+                location,
+                (0, num_bytes),
+                [reason],
+                self.begun,
+                num_bytes=num_bytes,
+                ok=ok,
+                first_byte=self.first_byte,
+                callers=callers(),
+                retries=self.retries,
+            )
+
+
+@dataclass(slots=True, repr=False, eq=False)
+class Recorder:
+    """The requests of a `with alance.trace()` block, in the order in which they ended."""
+
+    events: list[RequestEvent] = field(default_factory=list)
+    hops: list[HopEvent] = field(default_factory=list)
+    looks: Counter[tuple[str, bool]] = field(default_factory=Counter)  # (cache, found)
+    places: Places = field(default_factory=Places)
+    outer: Recorder | None = None  # of the block around this one
+
+    def _looked_for(self, key: Hashable, *, hit: bool) -> None:
+        """Told of each key that a cache was asked for; others than this one may want to know."""
+
+    def _compared(self, num_values: int) -> None:
+        """Told of the values of an index that a question was compared with."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.num_requests} requests, {self.num_bytes} bytes)"
+
+    @property
+    def num_requests(self) -> int:
+        """How many requests there were."""
+        return len(self.events)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes received."""
+        return sum(event.num_bytes for event in self.events)
+
+    @property
+    def waves(self) -> list[tuple[float, float]]:
+        """Begin and end of each wave: a request begins a new one if all before had ended."""
+        return waves(self.events)
+
+    @property
+    def rounds(self) -> int:
+        """Waves of requests."""
+        return len(self.waves)
+
+    @property
+    def totals(self) -> Totals:
+        """The whole trace in numbers."""
+        caches = sorted({cache for cache, _ in self.looks})
+        hits = {cache: self.looks[cache, True] for cache in caches}
+        return Totals(
+            num_requests=self.num_requests,
+            num_failed=sum(not event.ok for event in self.events),
+            num_retries=sum(event.retries for event in self.events),
+            num_bytes=self.num_bytes,
+            num_wasted=sum(event.num_wasted for event in self.events),
+            rounds=self.rounds,
+            num_objects=len({event.location for event in self.events}),
+            num_hops=len(self.hops),
+            seconds=span_of(self.events),
+            hop_seconds=sum(hop.ended - hop.begun for hop in self.hops),
+            hit_rates={
+                cache: (hits[cache], hits[cache] + self.looks[cache, False]) for cache in caches
+            },
+        )
+
+    def columns_of(self, event: RequestEvent) -> tuple[str, ...]:
+        """The columns whose bytes a request was for; none where they are not known."""
+        return self.places.of(event.location, event.asked or ((event.start, event.stop),))
+
+    def is_footer(self, event: RequestEvent) -> bool:
+        """Whether a request was for what stands behind the pages of a data file."""
+        return self.places.is_behind(
+            event.location, event.stop if not event.asked else event.asked[-1][1]
+        )
+
+    def summary(self) -> str:
+        """A table: requests, bytes and time by kind and reason; then rounds, waste, hit rates."""
+        return table(self.events, self.totals)
+
+    def waterfall(self, width: int = 100) -> str:
+        """A bar for each request over time, for a terminal of `width` columns."""
+        return waterfall(self.events, width)
+
+    def to_chrome(self, path: str | Path) -> None:
+        """Write the trace as JSON for `chrome://tracing` and Perfetto: a lane a request at once,
+        and one a thread that decodes."""
+        chrome(self.events, self.hops, path)
+
+
+@contextmanager
+def trace() -> Iterator[Recorder]:
+    """Record the requests that this block asks for."""
+    with recording(Recorder()) as recorder:
+        yield recorder
+
+
+@contextmanager
+def recording(recorder: R, *, alone: bool = False) -> Iterator[R]:
+    """Record in this recorder what the block asks for; the block around it records it too.
+
+    Args:
+        alone: the block around it does not.
+    """
+    recorder.outer = None if alone else _current.get()
+    token = _current.set(recorder)
+    active.add(id(recorder))
+    try:
+        yield recorder
+    finally:
+        active.discard(id(recorder))
+        _current.reset(token)
+
+
+def current() -> Recorder | None:
+    """The recorder of the code that runs now."""
+    return _current.get()
+
+
+def callers() -> tuple[str, ...]:
+    """The names of the tasks that the running code works for: its own, or several together."""
+    if together := _together.get():
+        return together
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return ()
+    return () if task is None else (task.get_name(),)
+
+
+def work_for(names: Iterable[str]) -> None:
+    """Say for whom the running code, and the tasks that it starts, work."""
+    _together.set(tuple(names))
+
+
+def record(
+    recorders: Iterable[Recorder | None],
+    kind: Kind,
+    location: str,
+    span: tuple[int, int],
+    reasons: Iterable[str],
+    begun: float,
+    *,
+    num_bytes: int,
+    ok: bool = True,
+    queued: float | None = None,
+    first_byte: float | None = None,
+    asked: Iterable[tuple[int, int]] = (),
+    callers: Iterable[str] = (),
+    retries: int = 0,
+) -> None:
+    """Note a request that ends now in the recorders of those who asked for it."""
+    receivers = _with_outer(recorders)
+    if not receivers:
+        return
+    event = RequestEvent(
+        kind,
+        without_number(location),
+        span[0],
+        span[1],
+        tuple(dict.fromkeys(reason for reason in reasons if reason)),
+        begun,
+        time.perf_counter(),
+        num_bytes,
+        ok,
+        queued,
+        first_byte,
+        tuple(joined_spans(asked)),
+        tuple(sorted({name for name in callers if name})),
+        retries,
+    )
+    for receiver in receivers:
+        receiver.events.append(event)
+
+
+def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Callable[[], T]:
+    """The same work, noting how long it waited for a thread and how long it ran."""
+    queued = time.perf_counter()
+
+    def run() -> T:
+        begun, ok = time.perf_counter(), False
+        try:
+            result = work()
+            ok = True
+            return result
+        finally:
+            thread = threading.current_thread()
+            name = "" if thread is threading.main_thread() else thread.name
+            hop = HopEvent(what, queued, begun, time.perf_counter(), name, ok)
+            for receiver in _with_outer([recorder]):
+                receiver.hops.append(hop)
+
+    return run
+
+
+def look(cache: str, *, hit: bool, key: Hashable = None, recorder: Recorder | None = None) -> None:
+    """Count a look into a cache; ask `active` before, as looks are many."""
+    for receiver in _with_outer([recorder or _current.get()]):
+        receiver.looks[cache, hit] += 1
+        receiver._looked_for(key, hit=hit)
+
+
+def compare(num_values: int) -> None:
+    """Note that a question is compared with so many values of an index."""
+    if active:
+        for receiver in _with_outer([_current.get()]):
+            receiver._compared(num_values)
+
+
+def describe(location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:
+    """Tell what is where in an object: the bytes of a column, worked out when asked for."""
+    for receiver in _with_outer([_current.get()]):
+        receiver.places.add(without_number(location), name, spans)
+
+
+@contextmanager
+def noting() -> Iterator[Notes]:
+    """Collect what the store tells of calls that are begun in this block."""
+    notes = Notes()
+    token = _notes.set(notes)
+    try:
+        yield notes
+    finally:
+        _notes.reset(token)
+
+
+def note_first_byte() -> None:
+    """The head of an answer is there."""
+    notes = _notes.get()
+    if notes is not None:
+        notes.first_byte = time.perf_counter()
+
+
+def note_retry() -> None:
+    """An attempt failed, another follows."""
+    notes = _notes.get()
+    if notes is not None:
+        notes.retries += 1
+
+
+def _with_outer(recorders: Iterable[Recorder | None]) -> list[Recorder]:
+    """The recorders and those of the blocks around, each once."""
+    by_id: dict[int, Recorder] = {}
+    for recorder in recorders:
+        while recorder is not None and id(recorder) not in by_id:
+            by_id[id(recorder)] = recorder
+            recorder = recorder.outer
+    return list(by_id.values())
+
+
+now: Final = time.perf_counter

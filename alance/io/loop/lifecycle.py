@@ -1,0 +1,182 @@
+"""The beginning and end of what runs beside the program: obstore's runtime, loops in threads.
+
+The runtime is one a process and never stops by itself. Three rules, each for a way in which
+processes were seen to die or hang:
+
+1. A runtime thread that hands over a result while the interpreter shuts down aborts the process
+   (SIGABRT; 5 to 68 % of short programs). So at exit what is under way is cancelled, and the
+   threads get a moment to finish.
+2. The runtime's threads do not survive a fork: any call in the child would hang for ever. So a
+   child loads the library anew (`io.loop.forked`), and lets go of nothing that was made by its
+   parent.
+3. A loop that is closed while requests are pending makes the runtime print errors. So whoever
+   owns requests cancels and awaits them (`Scheduler.aclose`).
+
+Before rule 1, at exit, come the loops that run in threads (`at_exit`): they end what they do.
+
+Nothing is started by importing this.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import time
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
+from weakref import WeakSet
+
+from alance.errors import ForkedError, StoreError
+from alance.io.loop import system
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+T = TypeVar("T")
+
+# 1 ms left 5 % of the programs aborting, 5 ms none; a loaded machine may need more.
+EXIT_PAUSE_S: Final = 0.025
+EXIT_DRAIN_S: Final = 1.0  # for loops that still run in other threads at exit
+
+
+class Forkable(Protocol):
+    """What holds threads or locks, and makes them anew in a forked child."""
+
+    def after_fork(self) -> None: ...
+
+
+class _Process:
+    """What this process has done so far."""
+
+    def __init__(self) -> None:
+        self.used = False
+        self.was_used = False  # by a parent
+        self.forked = False  # and the library was not loaded anew
+        self.inherited: list[object] = []  # their ends would have to do with the parent's threads
+        self.lock = threading.Lock()
+        self.live: WeakSet[asyncio.Future[object]] = WeakSet()
+        self.forkables: WeakSet[Forkable] = WeakSet()
+        self.endings: list[Callable[[], None]] = []
+        self.exits = False  # `_at_exit` is registered
+        self.ended = False
+
+
+_process: Final = _Process()
+
+
+def enter() -> None:
+    """To be called before every call of obstore that does I/O.
+
+    Raises:
+        ForkedError: this process was forked, and the library cannot be loaded anew.
+        StoreError: the process has ended but for its last objects.
+    """
+    revive()
+    if _process.ended:
+        raise StoreError("the interpreter shuts down: no request can be sent any more")
+    if not _process.used:
+        with _process.lock:
+            _process.used = True
+            _exit_hook()
+
+
+def revive() -> None:
+    """To be called before a store object of obstore is made.
+
+    Raises:
+        ForkedError: this process was forked, and the library cannot be loaded anew.
+    """
+    if _process.forked:
+        _load_again()
+
+
+def inherit(value: object) -> None:
+    """Keep what the parent of a forked child made, to the child's end."""
+    _process.inherited.append(value)
+
+
+def at_exit(ending: Callable[[], None]) -> None:
+    """Have something called when the program has ended, before the runtime is given up."""
+    with _process.lock:
+        _process.endings.append(ending)
+        _exit_hook()
+
+
+def _exit_hook() -> None:
+    if not _process.exits:
+        _process.exits = True
+        atexit.register(_at_exit)
+
+
+def watch(future: asyncio.Future[T]) -> asyncio.Future[T]:
+    """Remember a future of obstore, so that it is cancelled if the process exits before it."""
+    _process.live.add(cast("asyncio.Future[object]", future))
+    return future
+
+
+def on_fork(holder: Forkable) -> None:
+    """Have `holder.after_fork()` called in forked children, as long as it lives."""
+    _process.forkables.add(holder)
+
+
+def _after_fork() -> None:
+    _process.lock = threading.Lock()
+    _process.was_used |= _process.used
+    _process.used = False
+    _process.forked = True
+    _process.endings.clear()
+    _process.exits = False
+    atexit.unregister(_at_exit)
+    inherit([*_process.live])
+    _process.live = WeakSet()
+    for holder in list(_process.forkables):
+        holder.after_fork()
+
+
+system.at_fork(after_in_child=_after_fork)
+
+
+def _load_again() -> None:
+    from alance.io.loop import forked
+
+    with _process.lock:
+        if not _process.forked:
+            return
+        try:
+            forked.load_again()
+            _process.was_used = False
+        except (OSError, ImportError) as error:
+            # If the parent made no request, its library has no threads, and is as good as new.
+            if _process.was_used:
+                raise ForkedError(
+                    "this process was forked from one whose client of object stores does not "
+                    f"survive a fork, and it cannot be loaded anew ({error}); use the spawn or "
+                    "forkserver start method of multiprocessing"
+                ) from error
+        _process.forked = False
+
+
+def _at_exit() -> None:
+    for ending in _process.endings:
+        ending()
+    if _process.used:
+        _drain()
+    _process.ended = True
+
+
+def _drain() -> None:
+    deadline = time.monotonic() + EXIT_DRAIN_S
+    waiting = []
+    for future in list(_process.live):
+        loop = future.get_loop()
+        if not future.done() and loop.is_running():
+            try:
+                loop.call_soon_threadsafe(future.cancel)
+            except RuntimeError:  # the loop was closed in the meantime
+                continue
+            waiting.append(future)
+    while time.monotonic() < deadline and any(
+        not future.done() and future.get_loop().is_running() for future in waiting
+    ):
+        time.sleep(0.001)
+    time.sleep(EXIT_PAUSE_S)  # releases the GIL

@@ -1,0 +1,234 @@
+"""Which storage options go to the places that a table names: its base paths, blobs elsewhere.
+
+Whoever can write to a table decides what its manifests and rows name. So the options that a table
+was opened with go no further than what they were given for, its *scope*:
+
+| table on | scope |
+|---|---|
+| S3, GCS | all buckets of the same endpoint: keys and tokens go to that server alone |
+| Azure | all containers of the same account |
+| HTTP | the same scheme, host and port |
+| local disk, memory | this machine: neither needs credentials |
+
+Any other place needs an entry of its own among the options, by URI: `base:<uri>`, for all that is
+at or below it. The caller names the place, never the table: ids and names of base paths are the
+manifest's choice, and so are no keys.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import AccessError, InvalidInputError
+from alance.io.opening.credentials import as_mapping, is_provider
+from alance.io.opening.options import BASE_PREFIX, CHOOSER, parse_options
+from alance.io.stores.uri import Address, parse_uri
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from alance.io.stores.profile import Kind
+    from alance.io.stores.store import Store
+
+# Names that are a part of a path or of a host, wherever a store puts them.
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]*")
+_LOCAL_KINDS: Final = frozenset({"local", "memory"})
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The options that a table was opened with, sorted by the places that they are for.
+
+    Attributes:
+        kind: of the table's store.
+        home: where the table is; None: in a store object, whose credentials nobody else gets.
+        storage_options: all options, as the caller gave them.
+        own: those of the table's own store; None: none.
+    """
+
+    kind: Kind
+    home: Address | None
+    storage_options: Mapping[str, object] | None = field(repr=False)
+    own: Mapping[str, object] | None = field(repr=False)
+    _entries: tuple[tuple[Address, Mapping[str, object]], ...] = field(repr=False)
+    _choose: Callable[[str], object] | None
+
+    @classmethod
+    def of(
+        cls, kind: Kind, home: Address | None, storage_options: Mapping[str, object] | None
+    ) -> Access:
+        """Sort the options.
+
+        Raises:
+            InvalidInputError: an entry for another place that is none.
+        """
+        entries = []
+        choose: Callable[[str], object] | None = None
+        for key, value in (storage_options or {}).items():
+            if key == CHOOSER:
+                if not callable(value):
+                    raise InvalidInputError(
+                        f"storage option {key!r}: expected a function of the URI that gives "
+                        f"options or None, found {type(value).__name__}"
+                    )
+                choose = value
+            elif is_for_base(key):
+                place = _place(key)
+                entries.append((place, _checked(key, place, value)))
+        return cls(
+            kind, home, storage_options, own_options(storage_options), tuple(entries), choose
+        )
+
+    @classmethod
+    def to(
+        cls, store: Store, home: Address | None, storage_options: Mapping[str, object] | None
+    ) -> Access:
+        """Sort the options of a table on a store; errors like those of `of`."""
+        return cls.of(store.profile.kind, home, storage_options)
+
+    def others(self) -> dict[str, object] | None:
+        """The entries for other places alone; None: none."""
+        return {
+            key: value for key, value in (self.storage_options or {}).items() if is_for_base(key)
+        } or None
+
+    def covers(self, address: Address) -> bool:
+        """Whether a place is in the scope of the table's own options; see the module."""
+        if self.kind in _LOCAL_KINDS:
+            return address.kind in _LOCAL_KINDS
+        if self.home is None or address.kind != self.kind:
+            return False
+        if self.kind == "http":
+            return address.root.lower() == self.home.root.lower()
+        if not _PLAIN_NAME.fullmatch(address.container):
+            return False
+        return self.kind != "azure" or address.account.lower() in ("", self._account().lower())
+
+    def options(
+        self, uri: str, address: Address, what: str, *, is_callers: bool = False
+    ) -> Mapping[str, object] | None:
+        """The options for a place.
+
+        Args:
+            uri: as it is named.
+            what: names it, for the error: the base path or object, and the table.
+            is_callers: the caller named it, not the table: what the environment has may go there.
+
+        Raises:
+            AccessError: outside of the scope, and without an entry.
+            InvalidInputError: the function of the caller gives no options.
+        """
+        entry = self._entry(uri, address)
+        if entry is not None:
+            return entry
+        if self.covers(address):
+            if address.kind == "azure" and not address.account and self._account():
+                return {**(self.own or {}), "account_name": self._account()}
+            return self.own
+        if is_callers and self._is_of_environment(address):
+            return None
+        shown = uri if "://" in uri else f"{address.root}{address.path}"
+        example = f"storage_options={{{BASE_PREFIX + shown!r}: {{...}}}}"
+        if address.kind in _LOCAL_KINDS:
+            raise AccessError(
+                f"{what}: a place on this machine, which a table elsewhere may not name; if it is "
+                f"meant to be read, pass {example.replace('...', '')}"
+            )
+        raise AccessError(
+            f"{what}: not within what the storage options of the table were given for "
+            f"({self._scope()}), so nothing is sent there; pass options for it, {example}, empty "
+            f"ones for what the environment has"
+        )
+
+    def _entry(self, uri: str, address: Address) -> Mapping[str, object] | None:
+        """What the caller gave for a place: the entry that names most of it, else the function."""
+        fitting = [
+            (len(place.path), options)
+            for place, options in self._entries
+            if place.root == address.root and _is_below(address.path, place.path)
+        ]
+        if fitting:
+            return max(fitting, key=lambda pair: pair[0])[1]
+        if self._choose is None:
+            return None
+        chosen = self._choose(uri)
+        return None if chosen is None else _checked(CHOOSER, address, chosen)
+
+    def _account(self) -> str:
+        """Of Azure: the account that the table's own options open."""
+        named = dict(parse_options("azure", self.own).config).get("account_name")
+        assert self.home is not None
+        return named or self.home.account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
+
+    def _is_of_environment(self, address: Address) -> bool:
+        """Whether the environment's credentials, if any, are for the server of a place."""
+        if address.kind != "azure":
+            return address.kind in {*_LOCAL_KINDS, "http"} or bool(
+                _PLAIN_NAME.fullmatch(address.container)
+            )
+        account = os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
+        return address.account.lower() in ("", account.lower())
+
+    def _scope(self) -> str:
+        if self.home is None:
+            return "the given store object"
+        match self.kind:
+            case "s3" | "gcs":
+                return f"buckets of the same {self.kind} endpoint"
+            case "azure":
+                return f"containers of the account {self._account() or 'of the environment'!r}"
+            case "http":
+                return self.home.root
+        return "this machine"
+
+
+def is_for_base(key: object) -> bool:
+    """Whether a storage option is for another place than the table's own store."""
+    return isinstance(key, str) and key.startswith(BASE_PREFIX)
+
+
+def own_options(storage_options: Mapping[str, object] | None) -> Mapping[str, object] | None:
+    """The options of a table's own store alone; None: none."""
+    return {
+        key: value for key, value in (storage_options or {}).items() if not is_for_base(key)
+    } or None
+
+
+def _place(key: str) -> Address:
+    uri = key[len(BASE_PREFIX) :]
+    if "://" not in uri and not uri.startswith("/"):
+        raise InvalidInputError(
+            f"storage option {key!r}: expected a URI or an absolute path behind {BASE_PREFIX!r}"
+        )
+    return parse_uri(uri)
+
+
+def _is_below(path: str, top: str) -> bool:
+    return not top or path == top or path.startswith(top + "/")
+
+
+def _checked(key: str, place: Address, value: object) -> Mapping[str, object]:
+    """Options of a place: a mapping, a provider, or JSON text, for engines that pass text.
+
+    Raises:
+        InvalidInputError: neither, or wrong options for its kind of store. No value is shown.
+    """
+    options = value
+    if isinstance(value, str):
+        try:
+            options = json.loads(value or "{}")
+        except ValueError:
+            options = None
+    elif is_provider(value):
+        options = as_mapping(value)
+    if not isinstance(options, Mapping) or any(is_for_base(name) for name in options):
+        raise InvalidInputError(
+            f"storage option {key!r}: expected options of that place, a dict or a JSON object, "
+            f"found {type(value).__name__}"
+        )
+    parse_options(place.kind, options)
+    return options

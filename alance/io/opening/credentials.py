@@ -1,0 +1,334 @@
+"""Credentials that expire: a provider gives them, and is asked again before they do.
+
+A provider is one of the storage options, `credentials`, or replaces them all. obstore asks the
+store's `Renewed` for credentials, and that asks the provider: once for all tasks, threads and event
+loops, and for all stores that share it. Renewal begins before the old credentials expire. If it
+fails, the old ones are used as long as they are valid.
+
+What a provider returns or raises appears in no message, log or pickle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import contextvars
+import inspect
+import logging
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeGuard
+from weakref import WeakValueDictionary
+
+from alance.errors import InvalidInputError
+from alance.io.loop import lifecycle
+from alance.io.loop.futures import seen
+
+if TYPE_CHECKING:
+    from alance.io.stores.profile import Kind
+
+CREDENTIALS: Final = "credentials"  # the option
+RENEW_BEFORE_S: Final = (
+    300.0  # before they expire, a quarter of their time at most, others are asked for
+)
+PROVIDER_ANSWER_S: Final = 60.0  # for a provider to answer
+PROVIDER_RETRY_S: Final = 10.0  # after a provider failed whose last answer is still good
+
+Answer: TypeAlias = Mapping[str, Any]
+_log: Final = logging.getLogger("alance.io")
+
+
+class OptionsProvider(Protocol):
+    """An object that gives options, as those of Lance do."""
+
+    def fetch_storage_options(self) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]: ...
+
+
+Provider: TypeAlias = Callable[[], Answer | Awaitable[Answer]] | OptionsProvider
+StorageOptions: TypeAlias = Mapping[str, Any] | Provider
+
+# By kind of store: what obstore calls the parts of credentials, by the names of options. Of
+# alternatives the first that is there counts; the first name of each is needed.
+_CREDENTIAL_PARTS: Final[Mapping[str, tuple[Mapping[str, str], ...]]] = {
+    "s3": (
+        {
+            "access_key_id": "access_key_id",
+            "secret_access_key": "secret_access_key",
+            "session_token": "token",
+        },
+    ),
+    "gcs": ({"bearer_token": "token"},),
+    "azure": ({"sas_key": "sas_token"}, {"account_key": "access_key"}, {"token": "token"}),
+}
+_EXPIRY: Final = ("expires_at", "expires_at_millis")
+
+
+def as_mapping(options: StorageOptions | None) -> Mapping[str, Any] | None:
+    """Storage options as a mapping: a provider in their place is one of them."""
+    if options is None or isinstance(options, Mapping):
+        return options
+    return {CREDENTIALS: options}
+
+
+def is_provider(value: object) -> TypeGuard[Provider]:
+    """Whether a value can be asked for credentials."""
+    return callable(value) or hasattr(value, "fetch_storage_options")
+
+
+def goes_by_name(provider: object) -> bool:
+    """Whether another process finds a provider where this one has it: a function of a module."""
+    place: object = sys.modules.get(getattr(provider, "__module__", None) or "")
+    for name in getattr(provider, "__qualname__", "?").split("."):
+        place = getattr(place, name, None)
+    return place is provider
+
+
+class ProviderError(Exception):
+    """What obstore is told of a failed provider; has the text of no other error."""
+
+
+class Renewed:
+    """The credentials of a provider, for stores of a kind. For any number of threads and loops."""
+
+    _shared: Final[WeakValueDictionary[tuple[str, object], Renewed]] = WeakValueDictionary()
+
+    def __init__(self, kind: Kind, provider: Provider) -> None:
+        self._kind = kind
+        self._provider = provider
+        self._lock = threading.Lock()
+        self._last: dict[str, Any] | None = None
+        self._fresh_until = self._good_until = 0.0  # Unix time
+        self._under_way: concurrent.futures.Future[None] | None = None
+        self._call: concurrent.futures.Future[object] | None = None  # of a function that waits
+        self._tasks: set[asyncio.Task[None]] = set()
+        lifecycle.on_fork(self)
+
+    @classmethod
+    def of(cls, kind: Kind, provider: object) -> Renewed:
+        """That of a provider, the same one as long as a store uses it.
+
+        Raises:
+            InvalidInputError: it cannot be asked, or the kind of store has no such credentials.
+        """
+        if not is_provider(provider):
+            raise InvalidInputError(
+                f"storage option {CREDENTIALS!r}: expected a function without arguments, or an "
+                f"object with fetch_storage_options(), found {type(provider).__name__}"
+            )
+        if kind not in _CREDENTIAL_PARTS:
+            raise InvalidInputError(
+                f"storage option {CREDENTIALS!r}: {kind} stores have no credentials that expire; "
+                f"give default_headers"
+            )
+        try:
+            key: tuple[str, object] = kind, provider
+            hash(key)
+        except TypeError:  # as long as the value lives, so does the provider
+            key = kind, id(provider)
+        renewed = cls._shared.get(key)
+        if renewed is None:
+            renewed = cls._shared[key] = cls(kind, provider)
+        return renewed
+
+    def after_fork(self) -> None:
+        """Make the lock anew; what another thread was asking is not answered here."""
+        self._lock = threading.Lock()
+        self._under_way = self._call = None
+
+    async def __call__(self) -> dict[str, Any]:
+        """Credentials as obstore takes them; asks the provider where it is time for that."""
+        while (good := self._good(fresh=True)) is None:
+            under_way = self._ask()
+            answered = asyncio.wrap_future(under_way)
+            answered.add_done_callback(seen)
+            try:
+                async with asyncio.timeout(PROVIDER_ANSWER_S):
+                    await asyncio.shield(answered)
+            except TimeoutError:
+                self._forget(under_way)
+                raise _no_answer() from None
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not under_way.cancelled() or task is None or task.cancelling():
+                    raise  # this caller was; else the loop that asked has ended
+            except ProviderError:
+                if (good := self._good(fresh=False)) is None:
+                    raise
+                return good
+        return good
+
+    def _good(self, *, fresh: bool) -> dict[str, Any] | None:
+        now = time.time()
+        with self._lock:
+            until = self._fresh_until if fresh else self._good_until
+            if self._last is None or now >= until:
+                return None
+            # obstore asks again then.
+            until = self._fresh_until if fresh else min(now + PROVIDER_RETRY_S, self._good_until)
+            expiry = None if until == float("inf") else datetime.fromtimestamp(until, UTC)
+            return {**self._last, "expires_at": expiry}
+
+    def _ask(self) -> concurrent.futures.Future[None]:
+        """The answer that is under way; asks for it where there is none."""
+        with self._lock:
+            if self._under_way is not None:
+                return self._under_way
+            under_way = self._under_way = concurrent.futures.Future()
+        # A task of its own: the caller may be cancelled, and others wait for it.
+        task = asyncio.get_running_loop().create_task(self._fetch(under_way))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return under_way
+
+    def _forget(self, under_way: concurrent.futures.Future[None]) -> None:
+        with self._lock:
+            if self._under_way is under_way:
+                self._under_way = None
+
+    async def _fetch(self, under_way: concurrent.futures.Future[None]) -> None:
+        error: ProviderError | None = None
+        limit = asyncio.timeout(PROVIDER_ANSWER_S)
+        try:
+            async with limit:
+                answer = await self._answer()
+            self._take(answer)
+        except ProviderError as failure:
+            error = failure
+        except (Exception, SystemExit) as failure:  # its text may hold a secret
+            raised = ProviderError(f"it raised {type(failure).__name__}")
+            error = _no_answer() if limit.expired() else raised
+        except BaseException:
+            self._forget(under_way)
+            under_way.cancel()
+            raise
+        self._forget(under_way)
+        if error is None:
+            under_way.set_result(None)
+            return
+        _log.warning("the provider of credentials of %s stores failed: %s", self._kind, error)
+        under_way.set_exception(error)
+
+    async def _answer(self) -> object:
+        provider: Any = self._provider
+        ask = getattr(provider, "fetch_storage_options", provider)
+        waits = inspect.iscoroutinefunction(ask) or inspect.iscoroutinefunction(
+            getattr(ask, "__call__", None)  # noqa: B004  # an object whose call is async
+        )
+        if waits:
+            answer: object = ask()
+        else:
+            called = asyncio.wrap_future(self._called(ask))
+            called.add_done_callback(seen)
+            try:
+                answer = await asyncio.shield(called)
+            finally:
+                if called.done():
+                    self._call = None
+        return await answer if inspect.isawaitable(answer) else answer
+
+    def _called(self, ask: Callable[[], object]) -> concurrent.futures.Future[object]:
+        """The answer of a function that may wait; of the call before, where nobody had it yet.
+
+        A daemon thread waits: one that is never answered keeps no other work from a thread, and
+        no program from its end.
+        """
+        with self._lock:
+            if self._call is None:
+                call = self._call = concurrent.futures.Future()
+                run = contextvars.copy_context().run
+                name = "alance-credentials"
+                threading.Thread(target=run, args=(_run, call, ask), name=name, daemon=True).start()
+            return self._call
+
+    def _take(self, answer: object) -> None:
+        """Remember an answer.
+
+        Raises:
+            ProviderError: it is none.
+        """
+        from alance.io.opening.options import NOT_ONE_LINE, canonical, is_one_line
+
+        if not isinstance(answer, Mapping):
+            raise ProviderError(f"it gave {type(answer).__name__}; expected a mapping")
+        parameters = {
+            canonical(self._kind, str(key)): value
+            for key, value in answer.items()
+            if key not in _EXPIRY and value is not None
+        }
+        for parts in _CREDENTIAL_PARTS[self._kind]:
+            needed = [name for name in parts if name != "session_token"]
+            if all(name in parameters for name in needed):
+                break
+        else:
+            choices = " or ".join(", ".join(parts) for parts in _CREDENTIAL_PARTS[self._kind])
+            raise ProviderError(f"it did not give {choices}")
+        if other := sorted(set(parameters) - set(parts)):
+            raise ProviderError(
+                f"it gave {', '.join(other)} besides {', '.join(parts)}: what does not change "
+                f"stands beside it, among the storage options"
+            )
+        for name, value in parameters.items():
+            if not isinstance(value, str):
+                raise ProviderError(f"{name} is a {type(value).__name__}: expected a text")
+            if not is_one_line(value):
+                raise ProviderError(f"{name} {NOT_ONE_LINE}")
+        credential = {parts[name]: value for name, value in parameters.items()}
+        if self._kind == "s3":
+            credential.setdefault("token", None)
+        now, expiry = time.time(), _expiry(answer)
+        if expiry <= now:
+            raise ProviderError("what it gave had expired already")
+        with self._lock:
+            self._last = credential
+            self._good_until = expiry
+            self._fresh_until = expiry - min(RENEW_BEFORE_S, (expiry - now) / 4)
+
+
+def _run(call: concurrent.futures.Future[object], ask: Callable[[], object]) -> None:
+    call.set_running_or_notify_cancel()  # nobody can cancel it any more
+    try:
+        answer = ask()
+    except BaseException as error:
+        call.set_exception(error)
+    else:
+        call.set_result(answer)
+
+
+def _no_answer() -> ProviderError:
+    return ProviderError(f"it gave no answer within {PROVIDER_ANSWER_S:.0f} s")
+
+
+def _expiry(answer: Answer) -> float:
+    """Unix time at which an answer expires; infinite: never."""
+    millis, moment = answer.get("expires_at_millis"), answer.get("expires_at")
+    if millis is not None:
+        try:
+            return float(millis) / 1000
+        except (TypeError, ValueError):
+            moment = millis
+    if moment is None:
+        return float("inf")
+    if not isinstance(moment, datetime):
+        raise ProviderError(
+            f"expires_at is a {type(moment).__name__}: expected a datetime, or expires_at_millis"
+        )
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def apart(kind: Kind, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Options that stay, and the credentials among them with what tells when they expire.
+
+    For providers that are answered both at once, as catalogs do.
+    """
+    from alance.io.opening.options import canonical
+
+    names = {name for parts in _CREDENTIAL_PARTS.get(kind, ()) for name in parts}
+    expiring = {
+        key: value
+        for key, value in options.items()
+        if key in _EXPIRY or canonical(kind, key) in names
+    }
+    return {key: value for key, value in options.items() if key not in expiring}, expiring

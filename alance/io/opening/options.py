@@ -1,0 +1,407 @@
+"""Storage options: the strings that Lance, object_store and obstore users know, sorted out.
+
+One flat mapping holds the store's configuration, the HTTP client's and the retries'. Keys are
+taken in any case, with or without the provider's prefix: `aws_region`, `AWS_REGION`, `region`.
+Options of other places (`base:<uri>`) are none of a store's own; see `io.opening.access`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import field, replace
+from datetime import timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Final
+
+from alance.errors import InvalidInputError
+from alance.io.opening.credentials import CREDENTIALS, Renewed
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from alance.io.stores.profile import Kind
+
+BASE_PREFIX: Final = "base:"
+CHOOSER: Final = BASE_PREFIX + "*"  # an option: a function of the URI
+WITH_SECRETS: Final = "pickle_secrets"  # an option: pickles of datasets have them all
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """Options of one store, in canonical names; hashable, and printed without any value."""
+
+    config: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    client: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    max_retries: int | None = None  # of obstore, a request
+    retry_timeout_s: float | None = None  # of obstore, a request with its retries
+    outer_retries: int | None = None  # of alance, on top
+    renewed: Renewed | None = field(default=None, repr=False)  # credentials of a provider
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the options of store and client, for messages."""
+        return tuple(key for key, _ in (*self.config, *self.client))
+
+
+def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOptions:
+    """Sort out the storage options for a kind of store.
+
+    Local files, memory and plain HTTP servers have no configuration of their own: options that
+    any other kind knows are accepted and ignored there, so that one mapping serves all URIs.
+
+    Raises:
+        InvalidInputError: a key that is not known, or a value that is none.
+    """
+    config: dict[str, str] = {}
+    client: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    retries: dict[str, float] = {}
+    for key, value in (options or {}).items():
+        if not isinstance(key, str):
+            raise InvalidInputError(f"storage option {key!r}: expected a text as key")
+        if key.startswith(BASE_PREFIX) or key in (WITH_SECRETS, CREDENTIALS):
+            continue
+        name = canonical(kind, key)
+        if name == "default_headers":
+            headers.update(_headers(key, value))
+        elif name in _RETRY_OPTIONS:
+            retries[name] = _number(key, value)
+        elif name in _CLIENT_OPTIONS:
+            _enter(client, name, key, value)
+        elif kind in _CONFIG_OPTIONS and name in _CONFIG_OPTIONS[kind]:
+            _enter(config, name, key, value)
+        elif kind in _CONFIG_OPTIONS or not any(
+            canonical(other, key) in names for other, names in _CONFIG_OPTIONS.items()
+        ):
+            raise InvalidInputError(f"storage option {key!r} is not known for {kind} stores")
+    provider = (options or {}).get(CREDENTIALS)
+    renewed = None
+    if provider is not None and kind not in ("local", "memory"):
+        renewed = Renewed.of(kind, provider)
+        if secrets := sorted(SECRETS.intersection(config)):
+            raise InvalidInputError(
+                f"storage options {', '.join(secrets)} and {CREDENTIALS!r}: expected one of them"
+            )
+    outer = retries.get("download_retry_count")
+    inner = retries.get("client_max_retries")
+    return StoreOptions(
+        config=tuple(sorted(config.items())),
+        client=tuple(sorted(client.items())),
+        headers=tuple(sorted(headers.items())),
+        max_retries=None if inner is None else int(inner),
+        retry_timeout_s=retries.get("client_retry_timeout"),
+        outer_retries=None if outer is None else int(outer),
+        renewed=renewed,
+    )
+
+
+def canonical_names(key: str) -> set[str]:
+    """The names that a key may stand for, whatever the kind of store."""
+    return {canonical(kind, key) for kind in _CONFIG_OPTIONS}
+
+
+def canonical(kind: Kind, key: str) -> str:
+    """The name of an option that a key stands for, for a kind of store."""
+    key = key.lower()
+    for prefix in _PREFIXES.get(kind, ()):
+        if key.startswith(prefix):
+            key = key[len(prefix) :]
+            break
+    return _ALIASES.get(kind, {}).get(key) or _COMMON_ALIASES.get(key, key)
+
+
+def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
+    """The options, with what the environment says of the client where they say nothing.
+
+    obstore reads what the environment says of the store itself (`AWS_REGION`); of its client
+    (`AWS_PROXY_URL`) it does not where it is told anything else of that.
+
+    Raises:
+        InvalidInputError: a variable that is no number of retries, or has lines.
+    """
+    names = _client_variables(kind)
+    if not names:
+        return options
+    own_config = dict(options.config)
+    for variable in os.environ:
+        name = canonical(kind, variable) if variable.startswith(_VARIABLE_PREFIXES[kind]) else ""
+        is_used = name in ONE_LINE_OPTIONS and name not in own_config
+        if is_used and not is_one_line(os.environ.get(variable, "")):
+            raise InvalidInputError(f"environment variable {variable}: {NOT_ONE_LINE}")
+    told = {
+        names[variable]: (variable, value)
+        for variable, value in (
+            (name, os.environ.get(name)) for name in os.environ if name in names
+        )
+        if value
+    }
+    if not told:
+        return options
+    retries = {name: _number(*told.pop(name)) for name in _RETRY_OPTIONS if name in told}
+    client = dict(options.client)
+    for name, (variable, value) in told.items():
+        if name not in client:
+            _enter(client, name, variable, value)
+    limit = retries.get("client_retry_timeout")
+    return replace(
+        options,
+        client=tuple(sorted(client.items())),
+        max_retries=_first(options.max_retries, retries.get("client_max_retries")),
+        retry_timeout_s=limit if options.retry_timeout_s is None else options.retry_timeout_s,
+        outer_retries=_first(options.outer_retries, retries.get("download_retry_count")),
+    )
+
+
+@cache
+def _client_variables(kind: Kind) -> Mapping[str, str]:
+    """The option of each variable of the environment that tells of a kind of store's client."""
+    if kind not in _VARIABLE_PREFIXES:
+        return {}
+    spelled = {name: name for name in (*_CLIENT_OPTIONS, *_RETRY_OPTIONS)} | _COMMON_ALIASES
+    return _LANCE_VARIABLES | {
+        prefix + text.upper(): name
+        for prefix in _VARIABLE_PREFIXES[kind]
+        for text, name in spelled.items()
+    }
+
+
+def _first(number: int | None, told: float | None) -> int | None:
+    return number if number is not None or told is None else int(told)
+
+
+def _enter(into: dict[str, str], name: str, key: str, value: object) -> None:
+    """Store an option's value as text; numbers of seconds get their unit."""
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, timedelta):
+        text = f"{round(value.total_seconds() * 1000)}ms"
+    elif isinstance(value, int | float) and name in _DURATIONS:
+        text = f"{round(value * 1000)}ms"
+    elif isinstance(value, str | int | float):
+        text = str(value)
+        if name in _DURATIONS and text.isdecimal():
+            text += "s"
+    else:
+        raise InvalidInputError(
+            f"storage option {key!r}: expected a text, found {type(value).__name__}"
+        )
+    if name in ONE_LINE_OPTIONS and not is_one_line(text):
+        raise InvalidInputError(f"storage option {key!r}: {NOT_ONE_LINE}")
+    if into.setdefault(name, text) != text:
+        raise InvalidInputError(f"storage option {key!r}: given twice, with different values")
+
+
+def is_one_line(text: str) -> bool:
+    """Whether a header can have a text: no line break, as at the end of a file, no control."""
+    return _CONTROLS.search(text) is None
+
+
+def _number(key: str, value: object) -> float:
+    try:
+        number = float(value) if isinstance(value, str | int | float) else -1.0
+    except ValueError:
+        number = -1.0
+    if not 0 <= number < 1e9:
+        raise InvalidInputError(f"storage option {key!r}: expected a number, zero or greater")
+    return number
+
+
+def _headers(key: str, value: object) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(
+        isinstance(item, str) for pair in value.items() for item in pair
+    ):
+        raise InvalidInputError(f"storage option {key!r}: expected a dict of texts")
+    if not all(is_one_line(item) for pair in value.items() for item in pair):
+        raise InvalidInputError(f"storage option {key!r}: {NOT_ONE_LINE}")
+    return value
+
+
+_PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "s3": ("aws_",),
+    "gcs": ("google_", "gcs_"),
+    "azure": ("azure_storage_", "azure_"),
+}
+
+# What begins the variables of the environment for a kind of store.
+_VARIABLE_PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "s3": ("AWS_",),
+    "gcs": ("GOOGLE_",),
+    "azure": ("AZURE_STORAGE_", "AZURE_"),
+}
+_LANCE_VARIABLES: Final[dict[str, str]] = {  # as Lance has them, for all clouds
+    "OBJECT_STORE_CLIENT_MAX_RETRIES": "client_max_retries",
+    "OBJECT_STORE_CLIENT_RETRY_TIMEOUT": "client_retry_timeout",
+}
+
+# What is secret, and stays in this process; see `io.opening.secrets`.
+SECRETS: Final = frozenset(
+    {
+        "access_key_id",  # no secret, but nothing without one
+        "account_key",
+        "bearer_token",
+        "client_secret",
+        "default_headers",
+        "fabric_session_token",
+        "sas_key",
+        "secret_access_key",
+        "service_account_key",
+        "session_token",
+        "sse_customer_key_base64",
+        "token",
+    }
+)
+
+# Those that requests carry in headers or sign with; of others, keys of certificates have lines.
+ONE_LINE_OPTIONS: Final = (SECRETS - {"default_headers", "service_account_key"}) | {
+    "account_name",
+    "region",
+}
+NOT_ONE_LINE: Final = "has a line break, or another control character, in its value"
+_CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
+
+_COMMON_ALIASES: Final[dict[str, str]] = {
+    "request_timeout": "timeout",
+    "use_http": "allow_http",
+    "max_retries": "client_max_retries",
+    "retry_timeout": "client_retry_timeout",
+}
+
+_ALIASES: Final[Mapping[Kind, Mapping[str, str]]] = {
+    "s3": {
+        "token": "session_token",
+        "endpoint_url": "endpoint",
+        "sts_endpoint": "endpoint_url_sts",
+        "endpoint_url_s3": "aws_endpoint_url_s3",
+        "aws_endpoint_url_s3": "aws_endpoint_url_s3",
+        "metadata_endpoint_url": "metadata_endpoint",
+        "sse_kms_key_arn": "sse_kms_key_id",
+    },
+    "gcs": {
+        "service_account_path": "service_account",
+        "storage_token": "bearer_token",
+        "token": "bearer_token",
+    },
+    "azure": {
+        "access_key": "account_key",
+        "master_key": "account_key",
+        "authority_id": "tenant_id",
+        "sas_token": "sas_key",
+        "bearer_token": "token",
+        "identity_endpoint": "msi_endpoint",
+    },
+}
+
+_CONFIG_OPTIONS: Final[Mapping[Kind, frozenset[str]]] = {
+    "s3": frozenset(
+        {
+            "access_key_id",
+            "aws_endpoint_url_s3",
+            "checksum_algorithm",
+            "conditional_put",
+            "container_authorization_token_file",
+            "container_credentials_full_uri",
+            "container_credentials_relative_uri",
+            "copy_if_not_exists",
+            "default_region",
+            "disable_bulk_delete",
+            "disable_tagging",
+            "endpoint",
+            "endpoint_url_sts",
+            "imdsv1_fallback",
+            "metadata_endpoint",
+            "region",
+            "request_payer",
+            "role_arn",
+            "role_session_name",
+            "s3_express",
+            "secret_access_key",
+            "server_side_encryption",
+            "session_token",
+            "skip_signature",
+            "sse_bucket_key_enabled",
+            "sse_customer_key_base64",
+            "sse_kms_key_id",
+            "unsigned_payload",
+            "virtual_hosted_style_request",
+            "web_identity_token_file",
+        }
+    ),
+    "gcs": frozenset(
+        {
+            "application_credentials",
+            "base_url",
+            "bearer_token",
+            "service_account",
+            "service_account_key",
+            "skip_signature",
+        }
+    ),
+    "azure": frozenset(
+        {
+            "account_key",
+            "account_name",
+            "authority_host",
+            "client_id",
+            "client_secret",
+            "disable_tagging",
+            "endpoint",
+            "fabric_cluster_identifier",
+            "fabric_session_token",
+            "fabric_token_service_url",
+            "fabric_workload_host",
+            "federated_token_file",
+            "msi_endpoint",
+            "msi_resource_id",
+            "object_id",
+            "sas_key",
+            "skip_signature",
+            "tenant_id",
+            "token",
+            "use_azure_cli",
+            "use_emulator",
+            "use_fabric_endpoint",
+        }
+    ),
+}
+
+_CLIENT_OPTIONS: Final = frozenset(
+    {
+        "allow_http",
+        "allow_invalid_certificates",
+        "connect_timeout",
+        "default_content_type",
+        "http1_only",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "http2_keep_alive_while_idle",
+        "http2_only",
+        "pool_idle_timeout",
+        "pool_max_idle_per_host",
+        "proxy_ca_certificate",
+        "proxy_excludes",
+        "proxy_url",
+        "randomize_addresses",
+        "read_timeout",
+        "root_certificate",
+        "timeout",
+        "user_agent",
+    }
+)
+
+_DURATIONS: Final = frozenset(
+    {
+        "connect_timeout",
+        "http2_keep_alive_interval",
+        "http2_keep_alive_timeout",
+        "pool_idle_timeout",
+        "read_timeout",
+        "timeout",
+    }
+)
+
+_RETRY_OPTIONS: Final = frozenset(
+    {"client_max_retries", "client_retry_timeout", "download_retry_count"}
+)

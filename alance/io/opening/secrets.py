@@ -1,0 +1,84 @@
+"""Storage options that may leave the process, in a pickle: all but those that hold secrets.
+
+Whoever unpickles a dataset uses its own credentials, from the environment. Secrets are pickled only
+if the option `pickle_secrets` says so. Functions that return credentials are pickled by their
+names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from alance.errors import InvalidInputError
+from alance.io.cloud.remote import RemoteStore
+from alance.io.opening.credentials import CREDENTIALS, goes_by_name, is_provider
+from alance.io.opening.options import BASE_PREFIX, CHOOSER, SECRETS, WITH_SECRETS, canonical_names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from alance.io.stores.store import Store
+
+
+def portable(options: Mapping[str, object] | None) -> dict[str, object] | None:
+    """The options without secrets, also in entries for other places; all where they say so."""
+    if options is None:
+        return None
+    if _is_true(options.get(WITH_SECRETS)):
+        return dict(options)
+    kept: dict[str, object] = {}
+    for key, value in options.items():
+        if key.startswith(BASE_PREFIX):
+            kept[key] = value if key == CHOOSER else _of_base(value)
+        elif key == CREDENTIALS:
+            if goes_by_name(value):
+                kept[key] = value
+        elif not _is_secret(key, value):
+            kept[key] = value
+    return kept
+
+
+def _of_base(value: object) -> object:
+    """An entry for another place: a mapping, or the text of one, or a function."""
+    if isinstance(value, str):
+        value = json.loads(value or "{}")
+    if is_provider(value):
+        return value if goes_by_name(value) else {}
+    return portable(value) if isinstance(value, Mapping) else value
+
+
+def _is_secret(key: str, value: object) -> bool:
+    if SECRETS.intersection(canonical_names(key)):
+        return True
+    text = str(value)
+    return "://" in text and "@" in text  # user and password of an endpoint or proxy
+
+
+def _is_true(value: object) -> bool:
+    return value is True or str(value).lower() in ("true", "1", "yes")
+
+
+def portable_store(store: Store) -> tuple[Callable[..., object], tuple[Any, ...]] | None:
+    """How a store object that a user gave is made again; None: it has no secrets known here.
+
+    Raises:
+        InvalidInputError: its content is in this process alone.
+    """
+    if not isinstance(store, RemoteStore):
+        return None
+    objects: Any = store.objects
+    if not hasattr(objects, "__getnewargs_ex__"):
+        raise InvalidInputError(f"store {store.root!r}: it cannot be pickled")
+    args, named = objects.__getnewargs_ex__()
+    named = {key: value for key, value in named.items() if value is not None}
+    if "config" in named:
+        named["config"] = portable(named["config"])
+    if "client_options" in named:
+        named["client_options"] = portable(named["client_options"])
+    return _make, (type(objects), args, named)
+
+
+def _make(kind: Callable[..., object], args: tuple[Any, ...], named: dict[str, Any]) -> object:
+    return kind(*args, **named)

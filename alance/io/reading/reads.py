@@ -1,0 +1,305 @@
+"""Reads: the futures that callers of the scheduler await, with the buffers of their ranges."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+
+from alance import _kernels
+from alance.format.coalesce import coalesce
+from alance.format.plans import Pieces
+from alance.io.events import trace
+from alance.io.loop.futures import in_thread, threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from alance.format.plans import Extent
+    from alance.io.reading.booking import RangeRequest
+    from alance.io.reading.flights import Flight
+
+R = TypeVar("R")
+
+GATHERED_BYTES: Final = 1 << 20  # more is copied in a thread: it would hold the loop for 1 ms
+# A part keeps a shared buffer as it came if at most this share of it was only for other reads.
+OTHERS_SHARE: Final = 1 / 8
+
+
+class Landed:
+    """Received bytes of one object: buffers at any offsets, which may overlap."""
+
+    __slots__ = ("_begins", "_buffers", "_ends", "_file")
+
+    def __init__(self) -> None:
+        self._begins: list[int] = []
+        self._buffers: list[memoryview] = []
+        self._ends: list[int] = []
+        self._file: _kernels.HeldFile | None = None
+
+    def add(self, begin: int, buffer: memoryview) -> None:
+        """Add a buffer that begins at offset `begin` of the object."""
+        self._begins.append(begin)
+        self._buffers.append(buffer)
+
+    def close(self) -> None:
+        """Sort the buffers once all have arrived, and drop those that add no bytes."""
+        spans = sorted(zip(self._begins, self._buffers, strict=True), key=lambda span: span[0])
+        self._begins, self._buffers, self._ends = [], [], []
+        for begin, buffer in spans:
+            if not self._ends or begin + len(buffer) > self._ends[-1]:
+                self._begins.append(begin)
+                self._buffers.append(buffer)
+                self._ends.append(begin + len(buffer))
+
+    @property
+    def file(self) -> _kernels.HeldFile:
+        """The buffers, as kernels take them."""
+        if self._file is None:
+            self._file = _kernels.HeldFile(self._begins, self._buffers)
+        return self._file
+
+    def cut(self, start: int, stop: int) -> memoryview:
+        """Return a range of the object: a view, or a copy if it spans several buffers."""
+        place = bisect_right(self._begins, start) - 1
+        begin = self._begins[place]
+        if self._ends[place] >= stop:
+            return self._buffers[place][start - begin : stop - begin]
+        parts = []
+        while start < stop:
+            place = bisect_right(self._begins, start) - 1
+            begin, end = self._begins[place], min(stop, self._ends[place])
+            parts.append(self._buffers[place][start - begin : end - begin])
+            start = end
+        return memoryview(b"".join(parts))
+
+
+class Held:
+    """Result of `Scheduler.hold`: the bytes of pieces, not copied.
+
+    Attributes:
+        contents: for each `Pieces`, its buffer if one call read it; None if its bytes are in
+            buffers of the objects.
+    """
+
+    def __init__(self, contents: Sequence[memoryview | None], objects: dict[str, Landed]) -> None:
+        self.contents = contents
+        self._objects = objects
+
+    @contextmanager
+    def reader(
+        self, paths: Sequence[str], pieces: Callable[[], Pieces]
+    ) -> Iterator[_kernels.Source]:
+        """Give the kernel that decodes the pieces a source of their bytes; see `Reader`."""
+        nothing = Landed()
+        files = [self._objects.get(path, nothing).file for path in paths]
+        yield _kernels.HeldSource(files)
+
+
+class Read(asyncio.Future[Any]):
+    """Future of the buffers of some ranges, in the order of the ranges, or of a `Held`.
+
+    Args:
+        is_held: give a `Held`, without copying pieces into one buffer.
+        is_part: do not copy pieces into one buffer, as more reads of these objects follow. Of a
+            request that serves other reads too, only about the own bytes are kept.
+        takes: number of takes that the read serves; 0 keeps its bytes out of the block cache.
+    """
+
+    def __init__(
+        self,
+        extents: Sequence[Extent],
+        reason: str,
+        recorder: trace.Recorder | None,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        is_held: bool = False,
+        is_part: bool = False,
+        takes: int = 0,
+    ) -> None:
+        super().__init__(loop=loop)
+        self.reason = reason
+        self.recorder = recorder
+        self.callers = trace.callers() if recorder is not None else ()
+        self.answers: list[memoryview | None] = [None] * len(extents)
+        self.unplanned = 0  # objects whose flights are not booked yet
+        self._extents = extents
+        self.is_held = is_held
+        self.is_part = is_part
+        self.takes = takes
+        self._objects: dict[str, Landed] = {}
+        self._others: set[asyncio.Future[Any]] = set()  # jobs that bring bytes without a flight
+        self._missing: set[Flight] = set()
+        self._part_spans: dict[str, Sequence[tuple[int, int]]] = {}  # of a part, in order
+
+    def cancel(self, msg: object = None) -> bool:
+        """Withdraw from the flights that are still under way."""
+        if self.done():
+            return False
+        self._withdraw()
+        return super().cancel(msg)
+
+    def bring(self, location: str, begin: int, buffer: memoryview) -> None:
+        """Add received bytes of an object."""
+        self._of(location).add(begin, buffer)
+
+    def expect(self, flight: Flight) -> None:
+        """Wait for a flight that brings some of the bytes."""
+        if self.recorder is not None:
+            flight.is_traced = True
+        if flight.readers:
+            flight.is_shared = True
+        self._missing.add(flight)
+        flight.readers.add(self)
+
+    def note_part(self, location: str, request: RangeRequest) -> None:
+        """Remember the spans that a part requests of an object."""
+        ranges = np.array((request.starts, request.stops)).T
+        self._part_spans[location] = coalesce(ranges, 0).spans
+
+    @property
+    def is_watched(self) -> bool:
+        """True if a trace needs the ranges of flights: this read's, or that of one that joins."""
+        return self.recorder is not None or bool(trace.active)
+
+    def wait_for(self, other: asyncio.Future[R], bring: Callable[[R], None]) -> None:
+        """Wait for another future, which is cancelled with this one; `bring` takes its result."""
+        self._others.add(other)
+
+        def ended(done: asyncio.Future[R]) -> None:
+            if done not in self._others:
+                if not done.cancelled():
+                    done.exception()  # nobody waits for it any more
+                return
+            self._others.discard(done)
+            if done.cancelled():
+                self.cancel()
+            elif (error := done.exception()) is not None:
+                self.failed(error)
+            else:
+                bring(done.result())
+                self.finish_if_complete()
+
+        other.add_done_callback(ended)
+
+    def landed(self, flight: Flight) -> None:
+        """Take the bytes of a flight that has ended."""
+        if self.is_part and (flight.is_shared or flight.is_cached):
+            # In a turn of its own: each of many reads copies its share of the flight.
+            self.get_loop().call_soon(self._take_share, flight)
+        elif flight in self._missing:
+            assert flight.buffer is not None
+            location = flight.lane.store.root + flight.path
+            self._take(flight, location, [(flight.start, flight.buffer)])
+
+    def _take_share(self, flight: Flight) -> None:
+        if flight in self._missing:
+            assert flight.buffer is not None
+            location = flight.lane.store.root + flight.path
+            self._take(flight, location, _shares(flight, flight.buffer, self._part_spans[location]))
+
+    def _take(self, flight: Flight, location: str, spans: Sequence[tuple[int, memoryview]]) -> None:
+        self._missing.discard(flight)
+        for begin, buffer in spans:
+            self.bring(location, begin, buffer)
+        self.finish_if_complete()
+
+    def failed(self, error: BaseException) -> None:
+        """Fail with the error of a flight, and withdraw from the others."""
+        if not self.done():
+            self._withdraw()
+            self.set_exception(error)
+
+    def finish_if_complete(self) -> None:
+        """Set the result if no bytes are missing."""
+        if self._missing or self.unplanned or self._others or self.done():
+            return
+        objects, answers = self._objects, self.answers
+        self._objects = {}
+        for landed in objects.values():
+            landed.close()
+        if self.is_held:
+            self.set_result(Held(answers, objects))
+            return
+        unanswered = [
+            (number, extent)
+            for number, extent in enumerate(self._extents)
+            if answers[number] is None
+        ]
+
+        def answer() -> None:
+            for number, extent in unanswered:
+                answers[number] = _cut(extent, objects)
+
+        pieces = [extent for _, extent in unanswered if isinstance(extent, Pieces)]
+        if sum([own.num_bytes for own in pieces]) > GATHERED_BYTES:
+            job = in_thread(threads.executor(), answer, self.get_loop())
+            self.wait_for(job, lambda _: None)
+            return
+        try:
+            answer()
+        except Exception as error:  # no memory: other reads of these flights go on
+            self.failed(error)
+            return
+        self.set_result(answers)
+
+    def _of(self, location: str) -> Landed:
+        landed = self._objects.get(location)
+        if landed is None:
+            landed = self._objects[location] = Landed()
+        return landed
+
+    def _withdraw(self) -> None:
+        missing, self._missing = self._missing, set()
+        others, self._others = self._others, set()
+        self._objects.clear()
+        for other in others:
+            other.cancel()
+        for flight in missing:
+            flight.readers.discard(self)
+            if not flight.readers:
+                flight.lane.drop(flight)
+
+
+def _shares(
+    flight: Flight, buffer: memoryview, own_spans: Sequence[tuple[int, int]]
+) -> Sequence[tuple[int, memoryview]]:
+    """Return the buffers that a read keeps of a flight, each with its offset.
+
+    These are copies if more than `OTHERS_SHARE` of the flight is only for other reads.
+
+    Args:
+        own_spans: spans of the object that the read asks for, ascending and apart.
+    """
+    first, last = flight.start, flight.stop
+    place = max(0, bisect_right(own_spans, (first,)) - 1)  # of the last span that begins before it
+    end = bisect_left(own_spans, (last,))
+    inside = [(max(start, first), min(stop, last)) for start, stop in own_spans[place:end]]
+    ranges = [(start, stop) for start, stop in inside if start < stop]
+    spans = coalesce(ranges, flight.lane.store.profile.take_gap).spans
+    if sum([stop - start for start, stop in spans]) >= (1 - OTHERS_SHARE) * flight.num_bytes:
+        return [(first, buffer)]
+    return [
+        (start, memoryview(bytes(buffer[start - first : stop - first]))) for start, stop in spans
+    ]
+
+
+def _cut(extent: Extent, objects: dict[str, Landed]) -> memoryview:
+    """Return the bytes of an extent."""
+    if isinstance(extent, Pieces):
+        return _gathered(extent, objects)
+    path, start, stop = extent
+    return objects[path].cut(start, stop)
+
+
+def _gathered(pieces: Pieces, objects: dict[str, Landed]) -> memoryview:
+    """Return the bytes of pieces as one buffer; a view if there is only one piece."""
+    if len(pieces.starts) == 1 and len(pieces.paths) == 1 and pieces.num_bytes:
+        return objects[pieces.path].cut(pieces.start, pieces.stop)
+    nothing = Landed()
+    files = [objects.get(path, nothing).file for path in pieces.paths]
+    content = _kernels.gather(files, pieces.ends, pieces.starts, pieces.stops)
+    return content.data.toreadonly()

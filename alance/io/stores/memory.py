@@ -1,0 +1,202 @@
+"""Objects in the memory of this process: for tests, examples and small temporary tables."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+from alance.errors import AlreadyExistsError, NotFoundError
+from alance.io.loop import lifecycle
+from alance.io.loop.background import LOCAL_GRACE_S
+from alance.io.stores.profile import MEMORY, StoreProfile
+from alance.io.stores.store import (
+    ObjectMeta,
+    check_spans,
+    check_tag,
+    put_each,
+    short_read,
+    without_number,
+)
+from alance.io.stores.upload import Upload
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+
+    from alance.io.stores.store import Body, Names, Span, Store
+
+
+class _Object(NamedTuple):
+    body: memoryview
+    meta: ObjectMeta
+
+
+class MemoryStore:
+    """A dict of objects. Nothing waits: futures are done when they are returned.
+
+    A forked child has a copy of what was there.
+    """
+
+    def __init__(self, root: str = "memory:///", profile: StoreProfile = MEMORY) -> None:
+        self.root = root
+        self.profile = profile
+        self._objects: dict[str, _Object] = {}
+        self._tags = itertools.count(1)
+        self._lock = threading.Lock()
+        lifecycle.on_fork(self)
+
+    def after_fork(self) -> None:
+        """Make the lock anew: another thread may have held it."""
+        self._lock = threading.Lock()
+
+    def _object(self, path: str) -> _Object:
+        stored = self._objects.get(path)
+        if stored is None:
+            raise NotFoundError(f"{self.root}{path}: no such object")
+        return stored
+
+    @property
+    def pieces(self) -> None:
+        """None: slices cost nothing."""
+
+    def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
+        """The ranges, as slices of the object."""
+        where = self.root + path
+        check_spans(where, ranges)
+        if not ranges:
+            return []
+        body = self._object(path).body
+        num_bytes = len(body)
+        for start, stop in ranges:
+            if stop > num_bytes:
+                raise short_read(where, (start, stop), max(0, num_bytes - start))
+        return [body[start:stop] for start, stop in ranges]
+
+    def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
+        """The ranges, in a future that is done."""
+        future = asyncio.get_running_loop().create_future()
+        try:
+            future.set_result(self.read_now(path, ranges))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    async def get_tail(
+        self, path: str, num_bytes: int, *, size: int | None = None
+    ) -> tuple[memoryview, int]:
+        """The last `num_bytes`, and the object's size."""
+        body = self._object(path).body
+        return body[max(0, len(body) - num_bytes) :], len(body)
+
+    def open_file(self, path: str) -> None:
+        """None: there are no files."""
+
+    async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
+        """The whole object."""
+        stored = self._object(path)
+        check_tag(self.root + path, e_tag, stored.meta.e_tag)
+        return stored.body
+
+    async def size(self, path: str) -> int:
+        """Bytes of the object."""
+        return len(self._object(path).body)
+
+    async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
+        """Keep a copy of `body`."""
+        content = memoryview(bytes(body))
+        meta = ObjectMeta(path, len(content), datetime.now(UTC), f'"{next(self._tags)}"')
+        with self._lock:
+            if if_absent and path in self._objects:
+                raise AlreadyExistsError(f"{self.root}{path}: exists already")
+            self._objects[path] = _Object(content, meta)
+
+    async def put_in_order(
+        self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
+    ) -> None:
+        """Keep copies."""
+        await put_each(self, objects, if_absent=if_absent)
+
+    async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
+        """Keep copies."""
+        for path, body in objects:
+            await self.put(path, body)
+
+    def open_upload(
+        self, path: str, *, size_hint: int | None = None, durable: bool = True
+    ) -> MemoryUpload:
+        """Begin an object."""
+        return MemoryUpload(self, path)
+
+    async def delete(self, paths: Sequence[str]) -> None:
+        """Forget objects; those missing are no error."""
+        for path in paths:
+            self._objects.pop(path, None)
+
+    async def copy(self, source: str, target: str) -> None:
+        """Copy an object over `target`."""
+        await self.put(target, self._object(source).body)
+
+    async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
+        """None: objects appear as a whole."""
+        return ()
+
+    async def remove_folders(self, prefix: str) -> None:
+        """Nothing: there are no folders."""
+
+    def uri_of(self, path: str) -> str:
+        """Known in this process only."""
+        return without_number(self.root) + path
+
+    def lasting_name(self) -> None:
+        """None: it ends with the process."""
+
+    def heeds_conditions(self) -> bool:
+        """It does."""
+        return True
+
+    def _under(self, prefix: str) -> Names:
+        folder = prefix.strip("/") + "/" if prefix.strip("/") else ""
+        with self._lock:
+            return sorted(path for path in self._objects if path.startswith(folder))
+
+    async def list_level(self, prefix: str) -> tuple[Names, Names]:
+        """Paths of the folders directly under `prefix`, and of the objects; sorted."""
+        depth = len(prefix.strip("/").split("/")) if prefix.strip("/") else 0
+        paths = self._under(prefix)
+        folders = {tuple(path.split("/")[: depth + 1]) for path in paths if path.count("/") > depth}
+        objects = [path for path in paths if path.count("/") == depth]
+        return sorted("/".join(folder) for folder in folders), sorted(objects)
+
+    async def list(
+        self, prefix: str, *, start_after: str | None = None
+    ) -> AsyncIterator[ObjectMeta]:
+        """Objects under the folder `prefix`, sorted."""
+        for path in self._under(prefix):
+            stored = self._objects.get(path)
+            if stored is not None and (start_after is None or path > start_after):
+                yield stored.meta
+
+
+class MemoryUpload(Upload):
+    """The pieces, until they are joined."""
+
+    grace_s = LOCAL_GRACE_S
+
+    def __init__(self, store: Store, path: str) -> None:
+        super().__init__(store.root + path)
+        self._store = store
+        self._path = path
+
+    async def _advance(self) -> None:
+        """Nothing is under way."""
+
+    async def _publish(self) -> None:
+        self._end_block()
+        await self._store.put(self._path, b"".join(self._pieces))
+        self._pieces.clear()
+        self.held_bytes = 0
+
+    async def _drop(self) -> None:
+        """The object is there only once nothing can fail any more."""

@@ -1,0 +1,169 @@
+"""URIs and paths of datasets, taken apart."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from alance.errors import InvalidInputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from alance.io.stores.profile import Kind
+
+
+class Address(NamedTuple):
+    """Where a dataset is.
+
+    Attributes:
+        kind: the kind of its store.
+        root: the store, ends in "/"; a location is a root followed by a path.
+        path: inside the store, without `/` at either end; empty for the store's top.
+        container: bucket, container or name of the memory; empty for local files and HTTP.
+        account: the storage account that an Azure URI names.
+    """
+
+    kind: Kind
+    root: str
+    path: str
+    container: str = ""
+    account: str = ""
+
+
+def parse_uri(uri: str | os.PathLike[str]) -> Address:
+    """Take apart a URI or a plain local path.
+
+    Known are `s3://` and `s3a://`, `gs://`, `az://` and `abfs[s]://`, `http[s]://`, `file://`,
+    `memory://`. `%20` in a URI is a space, as Lance and obstore read it; plain paths are literal.
+
+    Raises:
+        InvalidInputError: not a URI of its scheme, or of no scheme known.
+        UnsupportedError: a scheme that Lance knows and alance does not.
+    """
+    try:
+        text = os.fspath(uri)
+    except TypeError:
+        text = None
+    if not isinstance(text, str):
+        raise InvalidInputError(f"uri={uri!r}: expected text or a path")
+    if "\0" in text:
+        raise InvalidInputError(f"uri {text!r}: contains a zero byte")
+    scheme, mark, rest = text.partition("://")
+    if not mark:
+        return _local(text)
+    scheme = scheme.lower()
+    if scheme in _REFUSED:
+        raise UnsupportedError(f"uri {text!r}: {_REFUSED[scheme]}")
+    if scheme not in _PARSERS:
+        raise InvalidInputError(
+            f"uri {text!r}: scheme {scheme!r} is not known; expected one of {', '.join(_PARSERS)}, "
+            f"or a local path"
+        )
+    return _PARSERS[scheme](scheme, rest)
+
+
+def join(*segments: str) -> str:
+    """A path out of paths; empty ones are left out."""
+    return "/".join(segment for segment in segments if segment)
+
+
+def clean_path(path: str) -> str:
+    """A path inside a store, without `/` at its ends.
+
+    Raises:
+        InvalidInputError: no text, or one with an empty segment, `.`, `..` or a null, which no
+            store can address.
+    """
+    if not isinstance(path, str) or "\0" in path:
+        raise InvalidInputError(f"path {path!r}: expected text without nulls")
+    inside = path.strip("/")
+    if inside and not {"", ".", ".."}.isdisjoint(inside.split("/")):
+        raise InvalidInputError(f"path {path!r}: an empty segment, '.' or '..' is not possible")
+    return inside
+
+
+def _local(path: str) -> Address:
+    if not path:
+        raise InvalidInputError("uri '': empty")
+    if "\0" in path:
+        raise InvalidInputError(f"uri {path!r}: expected text without nulls")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise InvalidInputError(f"uri {path!r}: no file has such a name") from None
+    try:
+        place = os.path.abspath(os.path.expanduser(path))
+    except FileNotFoundError:
+        raise InvalidInputError(f"uri {path!r}: the working directory is gone") from None
+    return Address("local", "file:///", place.lstrip("/"))
+
+
+def _file(scheme: str, rest: str) -> Address:
+    host, slash, path = rest.partition("/")
+    if host not in ("", "localhost") or not slash:
+        raise InvalidInputError(f"uri '{scheme}://{rest}': expected file:/// and an absolute path")
+    return _local("/" + unquote(path))
+
+
+def _memory(scheme: str, rest: str) -> Address:
+    name, _, path = rest.partition("/")
+    return Address("memory", f"memory://{name}/", clean_path(unquote(path)), name)
+
+
+def _bucket(kind: Kind) -> Callable[[str, str], Address]:
+    def parse(scheme: str, rest: str) -> Address:
+        bucket, _, path = rest.partition("/")
+        if not bucket or "@" in bucket:
+            raise InvalidInputError(f"uri '{scheme}://…': expected a bucket after {scheme}://")
+        shown = "s3" if kind == "s3" else scheme
+        return Address(kind, f"{shown}://{bucket}/", clean_path(unquote(path)), bucket)
+
+    return parse
+
+
+def _azure(scheme: str, rest: str) -> Address:
+    authority, _, path = rest.partition("/")
+    container, mark, host = authority.partition("@")
+    account = host.partition(".")[0]
+    if not container or (mark and not account):
+        raise InvalidInputError(
+            f"uri '{scheme}://{rest}': expected {scheme}://container/path or "
+            f"{scheme}://container@account.dfs.core.windows.net/path"
+        )
+    inside = clean_path(unquote(path))
+    return Address("azure", f"{scheme}://{authority}/", inside, container, account)
+
+
+def _http(scheme: str, rest: str) -> Address:
+    parts = urlsplit(f"{scheme}://{rest}")
+    # Locations are shown in messages and traces: nothing secret may be part of them.
+    if "@" in parts.netloc:
+        raise InvalidInputError(
+            f"uri '{scheme}://…@{parts.hostname}': no user name or password, please; send them "
+            f"as storage option 'default_headers'"
+        )
+    if not parts.hostname or parts.query or parts.fragment:
+        raise InvalidInputError(
+            f"uri '{scheme}://{parts.netloc}{parts.path}…': expected a host and a path, no query"
+        )
+    return Address("http", f"{scheme}://{parts.netloc}/", clean_path(unquote(parts.path)))
+
+
+_PARSERS: Final[Mapping[str, Callable[[str, str], Address]]] = {
+    "s3": _bucket("s3"),
+    "s3a": _bucket("s3"),
+    "gs": _bucket("gcs"),
+    "az": _azure,
+    "abfs": _azure,
+    "abfss": _azure,
+    "http": _http,
+    "https": _http,
+    "file": _file,
+    "memory": _memory,
+}
+
+_REFUSED: Final = {
+    "s3+ddb": "commits through DynamoDB are not supported yet; to read, open the same path as s3://"
+}
