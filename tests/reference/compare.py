@@ -23,6 +23,23 @@ def plain_type(arrow: pa.DataType) -> pa.DataType:
     return arrow
 
 
+def assert_same_values(ours: pa.Table, expected: pa.Table) -> None:
+    """Fail where values differ as Python shows them: zeros have signs, NaN is equal to itself.
+
+    Types may differ. Lists of Python objects are made only where Arrow does not see it.
+    """
+    assert ours.column_names == expected.column_names
+    for name, own, other in zip(ours.column_names, ours.columns, expected.columns, strict=True):
+        if has_floats(other.type) or not own.equals(other):
+            assert repr(own.to_pylist()) == repr(other.to_pylist()), name
+
+
+def has_floats(arrow: pa.DataType) -> bool:
+    """Whether there are floats among the values, or their parts: for Arrow, 0.0 equals -0.0."""
+    parts = [arrow.field(number).type for number in range(arrow.num_fields)]
+    return pa.types.is_floating(arrow) or any(map(has_floats, parts))
+
+
 def assert_same(ours: pa.Table, theirs: pa.Table) -> None:
     """Fail with the first difference."""
     ours.validate(full=True)

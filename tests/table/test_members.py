@@ -128,15 +128,18 @@ def test_paths_of_odd_names_and_of_whole_structs() -> None:
     assert member_paths(table, pa.schema({"s": pa.struct([("x", pa.int64())])})) == ["s"]
 
 
-@pytest.mark.parametrize("kind", ["struct", "list", "vector"])
-async def test_types_of_a_thousand_levels_are_refused(tmp_path: Path, kind: str) -> None:
+# Arrow takes time by the square of the levels, of structs the most.
+@pytest.mark.parametrize(("kind", "levels"), [("struct", 300), ("list", 1000), ("vector", 1000)])
+async def test_types_of_hundreds_of_levels_are_refused(
+    tmp_path: Path, kind: str, levels: int
+) -> None:
     wrapped = {
         "struct": lambda inner: pa.struct([("a", inner)]),
         "list": pa.list_,
         "vector": lambda inner: pa.list_(inner, 1),
     }[kind]
     deep = pa.int64()
-    for _ in range(1000):
+    for _ in range(levels):
         deep = wrapped(deep)
     rows = pa.schema([("deep", deep)]).empty_table()
     with pytest.raises(alance.InvalidInputError, match="more than 200 levels deep"):
