@@ -11,7 +11,7 @@ from alance import compute as pc
 from alance.errors import InvalidInputError
 from alance.expr.casts import is_bytes, is_text
 from alance.expr.exact import Digits, exact_value, scalar_of, scale_of
-from alance.expr.logic import is_among, is_in, junction
+from alance.expr.logic import INT64_MAX, is_among, is_in, junction
 from alance.expr.nested import member
 from alance.expr.parameters import array_of, items_of, literal_of
 from alance.expr.predicate import Predicate
@@ -149,8 +149,17 @@ def _codes(keys: Sequence[pa.Array], rows: Sequence[pa.Array]) -> tuple[pa.Array
     """Number keys and rows of several columns: numbers are equal if all columns are equal."""
     of_keys, of_rows = np.zeros(len(keys[0]), np.int64), np.zeros(len(rows[0]), np.int64)
     valid = np.ones(len(of_keys), np.bool_)
+    num_codes = 1  # all codes are below
     for sought, values in zip(keys, rows, strict=True):
         kinds = pc.unique(values)
+        if num_codes * len(kinds) > INT64_MAX:  # number anew: a code for each row, at most
+            codes = pc.unique(to_arrow(of_rows))
+            hits = pc.index_in(to_arrow(of_keys), value_set=codes)
+            valid &= as_mask(hits.is_valid())
+            of_keys = as_numbers(hits.fill_null(0)).astype(np.int64)
+            of_rows = as_numbers(pc.index_in(to_arrow(of_rows), value_set=codes)).astype(np.int64)
+            num_codes = len(codes)
+        num_codes *= len(kinds)
         places = pc.index_in(sought, value_set=kinds)
         valid &= as_mask(places.is_valid()) & as_mask(sought.is_valid())
         of_keys = of_keys * len(kinds) + as_numbers(places.fill_null(0))
