@@ -1,10 +1,11 @@
-"""The search cache: bytes bounded, the oldest dropped, one load for all who ask."""
+"""Memos and the search cache: bytes bounded, the oldest dropped, one load for all who ask."""
 
 from __future__ import annotations
 
 import asyncio
 import traceback
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alance.errors import NotFoundError, StoreError
-from alance.io.caches.cache import SearchCache
+from alance.io.caches.cache import Memo, SearchCache
 from alance.io.loop.tasks import Begun
 
 if TYPE_CHECKING:
@@ -21,6 +22,49 @@ if TYPE_CHECKING:
 
 def size(value: object) -> int:
     return 10
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 120)), max_size=60))
+def test_a_memo_drops_what_was_used_longest_ago(steps: list[tuple[int, int]]) -> None:
+    memo, model = Memo[int, int](100), OrderedDict[int, int]()
+    for key, num_bytes in steps:
+        if num_bytes % 3 == 0:
+            assert memo.peek(key) == (key if key in model else None)
+            if key in model:
+                model.move_to_end(key)
+            continue
+        memo.put(key, key, num_bytes)
+        model.pop(key, None)
+        if num_bytes <= 100:
+            model[key] = num_bytes
+        while sum(model.values()) > 100:
+            model.popitem(last=False)
+        assert [*memo._entries] == [*model]
+        assert memo._sizes == model
+        assert memo._num_bytes == sum(model.values())
+
+
+def test_threads_share_a_memo_and_its_bytes_add_up() -> None:
+    memo = Memo[int, int](50)
+
+    def work(start: int) -> None:
+        for number in range(start, start + 3000):
+            memo.put(number % 11, number, number % 7)
+            memo.peek(number % 13)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(work, range(4))] == [None] * 4
+    assert memo._num_bytes == sum(memo._sizes.values()) <= 50
+    assert memo._sizes.keys() == memo._entries.keys()
+
+
+def test_a_memo_can_be_used_after_a_fork_that_met_another_thread_in_it() -> None:
+    memo = Memo[str, int](50)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(memo._lock.acquire).result()
+    memo.after_fork()
+    memo.put("key", 1, 1)
+    assert memo.peek("key") == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30)), max_size=60))

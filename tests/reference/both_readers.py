@@ -45,7 +45,9 @@ async def check_written(
     assert_same_values(theirs.read_all().to_table(), table)
     if rows:
         rows = sorted(set(rows))
-        assert_same_values(theirs.take_rows(rows).to_table(), table.take(pa.array(rows, pa.int64())))
+        assert_same_values(
+            theirs.take_rows(rows).to_table(), table.take(pa.array(rows, pa.int64()))
+        )
 
 
 async def check_columns(

@@ -1,7 +1,8 @@
-"""The search cache: what was learned of files and tables, the least recently used dropped first.
+"""Memos within a budget of bytes, and the search cache: a session's memo of files and tables.
 
-Keys name a file and a part of it, never a projection, so that every reader of a file profits. The
-values are immutable, and hold no more memory than they say.
+Keys of the search cache name a file and a part of it, never a projection, so that every reader of
+a file profits. The values are immutable, and hold no more memory than they say. docs/caches.md
+lists all caches.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import OrderedDict
+from collections.abc import Hashable
 from dataclasses import field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from alance.io.events import observing, trace
 from alance.io.events.observing import Reading
+from alance.io.loop import lifecycle
 from alance.io.loop.futures import seen
 from alance.io.loop.tasks import Begun
 from alance.records import dataclass
@@ -25,7 +29,6 @@ if TYPE_CHECKING:
         Callable,
         Collection,
         Coroutine,
-        Hashable,
         Iterator,
         Mapping,
         Sequence,
@@ -33,7 +36,76 @@ if TYPE_CHECKING:
 
     from alance.io.caches.disk_cache import DiskCache
 
+K = TypeVar("K")
 V = TypeVar("V")
+
+
+class Memo(Generic[K, V]):
+    """Values by key, within a budget of bytes; the least recently used are dropped first.
+
+    For all threads, also after a fork.
+
+    Args:
+        max_bytes: budget. A value that is larger is not kept.
+        share: the part of the budget that one value may take.
+    """
+
+    def __init__(self, max_bytes: int, share: float = 1.0) -> None:
+        self._max_bytes = max_bytes
+        self._max_value_bytes = int(max_bytes * share)
+        # A pair an entry would be one more object that the collector of cycles looks at.
+        self._entries: OrderedDict[K, V] = OrderedDict()
+        self._sizes: dict[K, int] = {}
+        self._num_bytes = 0
+        self._evictions = 0
+        self._lock = RLock()  # a finalizer may come in between, in the same thread
+        lifecycle.on_fork(self)
+
+    def after_fork(self) -> None:
+        """Make the lock anew: another thread may have held it."""
+        self._lock = RLock()
+
+    def peek(self, key: K) -> V | None:
+        """Return the value of a key, or None."""
+        with self._lock:
+            value = self._entries.get(key)
+            if value is not None:
+                self._entries.move_to_end(key)
+            return value
+
+    def put(self, key: K, value: V, num_bytes: int) -> None:
+        """Keep a value, which is not None, in place of an older one."""
+        with self._lock:
+            if key in self._entries:
+                self._drop(key)
+            if num_bytes <= self._max_value_bytes:
+                self._entries[key] = value
+                self._sizes[key] = num_bytes
+                self._num_bytes += num_bytes
+                while self._num_bytes > self._max_bytes:
+                    self._drop(next(iter(self._entries)))
+                    self._evictions += 1
+                return
+        self._refuse(num_bytes)
+
+    def _refuse(self, num_bytes: int) -> None:
+        """Answer a value that is too large; it is not kept."""
+
+    def discard(self, key: K) -> None:
+        """Forget a key."""
+        with self._lock:
+            self._drop(key)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._entries.clear()
+            self._sizes.clear()
+            self._num_bytes = 0
+
+    def _drop(self, key: K) -> None:
+        if self._entries.pop(key, None) is not None:
+            self._num_bytes -= self._sizes.pop(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +134,8 @@ class _Load:
     askers: int = 0
 
 
-class SearchCache:
-    """A cache bounded by bytes, for one event loop.
+class SearchCache(Memo[Hashable, Any]):
+    """A memo for one event loop that loads each missing value once, and counts hits and misses.
 
     Args:
         max_bytes: budget; 0 keeps nothing. An entry of more than a quarter of it is not kept.
@@ -71,14 +143,10 @@ class SearchCache:
     """
 
     def __init__(self, max_bytes: int, kept: DiskCache | None = None) -> None:
+        super().__init__(max_bytes, share=1 / 4)
         self.kept = kept
-        self._max_bytes = max_bytes
-        # A pair an entry would be one more object that the collector of cycles looks at.
-        self._entries: OrderedDict[Hashable, Any] = OrderedDict()
-        self._sizes: dict[Hashable, int] = {}
         self._loads: dict[Hashable, _Load] = {}
-        self._num_bytes = 0
-        self._hits = self._misses = self._evictions = 0
+        self._hits = self._misses = 0
 
     @property
     def stats(self) -> CacheStats:
@@ -95,8 +163,8 @@ class SearchCache:
         yield Reading("cache_bytes", "", self._num_bytes)
 
     def peek(self, key: Hashable) -> Any | None:
-        """The value of a key; None where it is not there."""
-        value = self._entries.get(key)
+        """Return the value of a key, or None."""
+        value = self._entries.get(key)  # without the lock: the loop's thread alone changes it
         if value is None:
             self._misses += 1
         else:
@@ -119,41 +187,16 @@ class SearchCache:
                 trace.look("search cache", hit=value is not None, key=key)
         return values
 
-    def put(self, key: Hashable, value: Any, num_bytes: int) -> None:
-        """Keep a value, which is not None, in place of an older one."""
-        if key in self._entries:
-            self.discard(key)
-        if num_bytes > self._max_bytes // 4:
-            if self._max_bytes > 0 and num_bytes < sys.maxsize:  # who wants none kept says that
-                self._warn(num_bytes)
-            return
-        self._entries[key] = value
-        self._sizes[key] = num_bytes
-        self._num_bytes += num_bytes
-        while self._num_bytes > self._max_bytes:
-            oldest, _ = self._entries.popitem(last=False)
-            self._num_bytes -= self._sizes.pop(oldest)
-            self._evictions += 1
-
-    def _warn(self, num_bytes: int) -> None:
-        observing.warn_rarely(
-            "search cache",
-            "",
-            "the search cache of %d bytes (cache_bytes) keeps no entry of %d: it is read each time",
-            self._max_bytes,
-            num_bytes,
-        )
-
-    def discard(self, key: Hashable) -> None:
-        """Forget a key."""
-        if self._entries.pop(key, None) is not None:
-            self._num_bytes -= self._sizes.pop(key)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        self._entries.clear()
-        self._sizes.clear()
-        self._num_bytes = 0
+    def _refuse(self, num_bytes: int) -> None:
+        if self._max_bytes > 0 and num_bytes < sys.maxsize:  # who wants none kept says that
+            observing.warn_rarely(
+                "search cache",
+                "",
+                "the search cache of %d bytes (cache_bytes) keeps no entry of %d: it is read each "
+                "time",
+                self._max_bytes,
+                num_bytes,
+            )
 
     async def get(
         self,

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections import OrderedDict
 from collections.abc import Mapping, Sized
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from alance.errors import InvalidInputError
+from alance.io.caches.cache import Memo
 from alance.ops.version.conditions import (
     CHARACTER_BYTES,
     KEY_BYTES,
@@ -23,7 +22,7 @@ from alance.ops.version.conditions import (
 from alance.ops.version.projection import with_meta_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Sequence
+    from collections.abc import Callable, Sequence
 
     from alance.expr import ParsedFilter, Predicate
     from alance.format.schema import Schema
@@ -32,10 +31,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What is remembered of texts, in this process: nodes take some hundred bytes for a character.
-MAX_CHARACTERS: Final = 256 << 10
-MAX_TEXT: Final = 16 << 10
-MAX_TEXTS: Final = 1024
+FILTER_TEXT_BYTES: Final = 16 << 20  # of parsed texts that the process remembers
+PARSED_BYTES: Final = 1 << 10  # of a parsed text, however short
+NODE_BYTES: Final = 100  # of a parsed text for each character: 3 of long lists, 60 to 140 of others
+MAX_TEXT: Final = 16 << 10  # characters; longer texts are not remembered
 VALUE_BYTES: Final = 1 << 10  # the work of a parameter; of one in a list a tenth
 MOMENTS: Final = re.compile(r"\b(now|today|current_)", re.IGNORECASE)  # mean another one each time
 
@@ -65,43 +64,24 @@ class VisibleSchema:
         return self is other or bool(self.arrow.equals(other.arrow, check_metadata=True))
 
 
-class _Remembered:
-    """What was made of texts, what was used longest ago dropped first. For all threads."""
+_filters: Final = Memo[tuple[str, VisibleSchema | None], Any](FILTER_TEXT_BYTES)
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._filters: OrderedDict[tuple[str, Hashable], Any] = OrderedDict()
-        self._num_characters = 0
 
-    async def get(
-        self, snapshot: Snapshot, text: str, schema: VisibleSchema | None, make: Callable[[], T]
-    ) -> T:
-        """What is made of a text over a schema, elsewhere where that takes long."""
-        with self._lock:
-            result: T | None = self._filters.get((text, schema))
-            if result is not None:
-                self._filters.move_to_end((text, schema))
-                return result
-        from alance.expr.simple import is_simple
-
-        # A simple text is parsed quickly and has no constants that are costly to compute.
-        work = CHARACTER_BYTES * len(text) if is_simple(text) else math.inf
-        result = await snapshot.engine.decode(make, work)
-        if len(text) <= MAX_TEXT and (schema is None or not MOMENTS.search(text)):
-            self._put(text, schema, result)
+async def _memoized(
+    snapshot: Snapshot, text: str, schema: VisibleSchema | None, make: Callable[[], T]
+) -> T:
+    """Return what `make` makes of a text over a schema; in a thread if that takes long."""
+    result: T | None = _filters.peek((text, schema))
+    if result is not None:
         return result
+    from alance.expr.simple import is_simple
 
-    def _put(self, text: str, schema: VisibleSchema | None, result: object) -> None:
-        with self._lock:
-            if (text, schema) not in self._filters:
-                self._num_characters += len(text)
-            self._filters[text, schema] = result
-            while self._num_characters > MAX_CHARACTERS or len(self._filters) > MAX_TEXTS:
-                (dropped, _), _ = self._filters.popitem(last=False)
-                self._num_characters -= len(dropped)
-
-
-_remembered: Final = _Remembered()
+    # A simple text is parsed quickly and has no constants that are costly to compute.
+    work = CHARACTER_BYTES * len(text) if is_simple(text) else math.inf
+    result = await snapshot.engine.decode(make, work)
+    if len(text) <= MAX_TEXT and (schema is None or not MOMENTS.search(text)):
+        _filters.put((text, schema), result, PARSED_BYTES + NODE_BYTES * len(text))
+    return result
 
 
 def visible_schema(snapshot: Snapshot, measure: str | None = None) -> VisibleSchema:
@@ -137,7 +117,7 @@ async def parsed_predicate(
         return None
     schema = visible_schema(snapshot, measure)
     if isinstance(condition, str):
-        return await _remembered.get(
+        return await _memoized(
             snapshot, condition, schema, lambda: parse_over(schema.arrow, condition)
         )
     if isinstance(condition, Among):
@@ -147,7 +127,7 @@ async def parsed_predicate(
         work = expression_work(str(condition))
         return await snapshot.engine.decode(lambda: parse_over(schema.arrow, condition), work)
     text, params = condition.text, condition.params
-    parsed: ParsedFilter = await _remembered.get(snapshot, text, None, lambda: _parse_text(text))
+    parsed: ParsedFilter = await _memoized(snapshot, text, None, lambda: _parse_text(text))
     return await snapshot.engine.decode(
         lambda: parsed.predicate(schema.arrow, params), VALUE_BYTES * _count(params) // 10
     )

@@ -19,7 +19,7 @@ from alance import _kernels
 from alance.format.index.values import NO_MASK
 from alance.format.numbers import as_numbers
 from alance.format.row_set import NO_ROWS, RowSet
-from alance.io.caches.cache import SearchCache
+from alance.io.caches.cache import Memo, SearchCache
 from alance.ops.read.plan import plan_scan
 from alance.ops.read.scan import scan
 from alance.ops.version.deleted import deleted_rows, with_deletions
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from alance.ops.search.segments import SearchSegment
     from alance.ops.version.snapshot import Snapshot
 
-MASK_BYTES: Final = 16 << 20  # of masks that are remembered, about
+MASK_BYTES: Final = 16 << 20  # of the masks that are remembered for one set of rows
 ENTRY_BYTES: Final = 300  # of the memo's entry for a mask, beside the mask
 FILTER_BYTES: Final = 16 << 20  # of the rows that filters of a version keep, and of their masks
 MASKED_ROWS: Final = 1 << 20  # masks of more are not made for later searches
@@ -50,13 +50,13 @@ class Eligible:
         deleted: but not these.
         fragments: ids of the only ones that rows may be in, ascending; None: any. Then ids are
             addresses, and those beyond a fragment's rows are left to be seen as damage.
-        masks: of parts of an index, where the set is remembered.
+        masks: masks by part of an index, if the set is remembered.
     """
 
     rows: RowSet | None = None
     deleted: RowSet = field(default_factory=RowSet)
     fragments: Int64s | None = None
-    masks: PartMasks | None = None
+    masks: Memo[Hashable, Bytes] | None = None
 
     @property
     def has_all(self) -> bool:
@@ -67,12 +67,12 @@ class Eligible:
         """Like `mask`, for ids that are always the same."""
         if self.has_all:
             return NO_MASK
-        mask = None if self.masks is None else self.masks.get(part)
+        mask = None if self.masks is None else self.masks.peek(part)
         if mask is None:
             mask = self.mask(ids)
             mask = NO_MASK if mask.all() else mask
             if self.masks is not None:
-                self.masks.put(part, mask)
+                self.masks.put(part, mask, ENTRY_BYTES + len(mask))
         return mask
 
     def mask(self, ids: UInt64s) -> Bytes:
@@ -96,28 +96,6 @@ class Eligible:
         if self.fragments is None or not np.isin(fragments, self.fragments).all():
             return self
         return replace(self, fragments=None)
-
-
-class PartMasks:
-    """Memo of masks, by part of an index, for one set of rows; of about `MASK_BYTES` at most."""
-
-    __slots__ = ("_masks", "_num_bytes")
-
-    def __init__(self) -> None:
-        self._masks: dict[Hashable, Bytes] = {}
-        self._num_bytes = 0
-
-    def get(self, part: Hashable) -> Bytes | None:
-        """The mask of a part; None if it is not in the memo."""
-        return self._masks.get(part)
-
-    def put(self, part: Hashable, mask: Bytes) -> None:
-        """Add a mask; if the memo is full, drop all others first."""
-        if self._num_bytes >= MASK_BYTES:
-            self._masks.clear()
-            self._num_bytes = 0
-        self._masks[part] = mask
-        self._num_bytes += ENTRY_BYTES + len(mask)
 
 
 async def eligible_rows(
@@ -160,14 +138,14 @@ async def _live_rows(snapshot: Snapshot, segment: SearchSegment) -> Eligible:
         if snapshot.has_stable_row_ids:
             index = await snapshot.row_index()
             rows = await snapshot.engine.pool.run(lambda: index.rows_in(fragments))
-            slot.append(Eligible(rows, masks=PartMasks()))
+            slot.append(Eligible(rows, masks=Memo(MASK_BYTES)))
         else:
             handles = [handle for handle in with_deletions(snapshot) if handle.id in covered]
             sets = await deleted_rows(snapshot, handles)
             deleted = await snapshot.engine.decode(
                 lambda: RowSet.union(sets), 8 * sum(map(len, sets))
             )
-            slot.append(Eligible(None, deleted, fragments, PartMasks()))
+            slot.append(Eligible(None, deleted, fragments, Memo(MASK_BYTES)))
     return slot[0]
 
 
@@ -188,7 +166,7 @@ async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> Eligible:
 
     async def load() -> Eligible:
         return Eligible(
-            await _scanned_rows(snapshot, options), masks=PartMasks() if has_masks else None
+            await _scanned_rows(snapshot, options), masks=Memo(MASK_BYTES) if has_masks else None
         )
 
     def num_bytes(eligible: Eligible) -> int:
