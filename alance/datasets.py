@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from alance.deferred import Deferred
 from alance.fragment import DatasetFragment
@@ -10,17 +10,18 @@ from alance.ops.read import count
 from alance.ops.read.options import ScanOptions, checked_defaults
 from alance.ops.read.take import sample, take, take_addresses, take_rows
 from alance.ops.version import opening
-from alance.ops.version.options import BLOB_BYTES, GROUP_BYTES, SMALL_ROWS
+from alance.ops.version.options import GROUP_BYTES, SMALL_ROWS
 from alance.scanner import Framed, Scanner
 from alance.session import Session
 from alance.verbs import Verbs
+from alance.verbs.blobs import BlobVerbs
 from alance.verbs.engines import EngineVerbs
 from alance.verbs.keys import KeyVerbs
 from alance.verbs.searching import SearchVerbs
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import AsyncIterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Mapping
     from datetime import datetime
     from typing import Unpack
 
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
     from alance.file_session import FileSession
     from alance.file_version import FileVersion
     from alance.format.field import Field
-    from alance.ops.read import blobs, explain, managed, stats
-    from alance.ops.read.blobs import BlobFile
+    from alance.ops.read import explain, managed, stats
     from alance.ops.read.explain import Explanation
     from alance.ops.read.managed import ObjectReader
     from alance.ops.read.options import BlobMode, PandasArguments, ScanArguments
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 else:
     file_session = Deferred("alance.file_session")
-    blobs = Deferred("alance.ops.read.blobs")
     explain = Deferred("alance.ops.read.explain")
     managed = Deferred("alance.ops.read.managed")
     stats = Deferred("alance.ops.read.stats")
@@ -114,7 +113,7 @@ async def _object_reader(session: Session, table: Table) -> ObjectReader:
 Session._object_reader = _object_reader
 
 
-class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
+class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
     """An immutable snapshot of one version of a dataset, safe to share among tasks of its loop.
 
     A method that sends requests raises a `StoreError` if the store fails, and a `CorruptFileError`
@@ -279,105 +278,6 @@ class Dataset(Verbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
             InvalidInputError: an unknown column, or something else than addresses.
         """
         return await take_addresses(self._snapshot, addresses, columns)
-
-    async def take_blobs(
-        self,
-        column: str,
-        *,
-        indices: Sequence[int] | None = None,
-        row_ids: Sequence[int] | None = None,
-        addresses: Sequence[int] | None = None,
-        buffer_size: int = BLOB_BYTES,
-    ) -> list[BlobFile | None]:
-        r"""Open the blobs of rows as file-like objects, in the given order.
-
-        Cost: as `take` of the column; the bytes of a blob are read when its file is read.
-
-        Example:
-
-            photo, *_ = await images.take_blobs("photo", indices=[0])
-            assert await photo.read(4) == b"\xff\xd8\xff\xe0"
-
-        Args:
-            column: name, or dotted path of a blob inside of structs.
-            indices, row_ids, addresses: the rows, by exactly one of the three.
-            buffer_size: least number of bytes to fetch at once; later reads of the same file use
-                the rest.
-
-        Returns:
-            A file for each row; None for a null blob.
-
-        Raises:
-            InvalidInputError: not a blob column, or a position beyond the end.
-            NotFoundError: a row id or address without a live row.
-        """
-        await self._load(blobs)
-        return await blobs.take_blobs(
-            self._snapshot,
-            column,
-            indices=indices,
-            row_ids=row_ids,
-            addresses=addresses,
-            buffer_size=buffer_size,
-        )
-
-    async def read_blobs(
-        self,
-        column: str,
-        *,
-        indices: Sequence[int] | None = None,
-        row_ids: Sequence[int] | None = None,
-        addresses: Sequence[int] | None = None,
-    ) -> list[tuple[int, bytes | None]]:
-        """Read the whole blobs of rows, in the given order.
-
-        Cost: as `take` of the column, and one round for the bytes; blobs near each other share a
-        request.
-
-        Args:
-            column, indices, row_ids, addresses: as for `take_blobs`.
-
-        Returns:
-            The address and the bytes of each row; None instead of bytes for a null blob.
-
-        Raises:
-            InvalidInputError, NotFoundError: as from `take_blobs`.
-        """
-        await self._load(blobs)
-        return await blobs.read_blobs(
-            self._snapshot, column, indices=indices, row_ids=row_ids, addresses=addresses
-        )
-
-    async def read_blob_ranges(
-        self,
-        column: str,
-        requests: Sequence[tuple[int, int, int]],
-        *,
-        selector: Literal["ids", "addresses", "indices"],
-    ) -> list[tuple[int, int, bytes | None]]:
-        """Read parts of the blobs of many rows.
-
-        Cost: as `take` of the column, and one round for the bytes; parts near each other share a
-        request. Memory: the requested bytes.
-
-        Args:
-            column: name, or dotted path of a blob inside of structs.
-            requests: triples of row, offset in its blob, and length in bytes; a row may stand in
-                several.
-            selector: kind of the rows in `requests`: stable row ids, addresses, or positions in the
-                table.
-
-        Returns:
-            Number of the request, address of the row, and bytes, in the order of `requests`; None
-            instead of bytes for a null blob, whatever part of it is requested.
-
-        Raises:
-            InvalidInputError: not a blob column, an unknown selector, or a range beyond the end of
-                a blob.
-            NotFoundError: no such row.
-        """
-        await self._load(blobs)
-        return await blobs.read_blob_ranges(self._snapshot, column, requests, selector)
 
     def new_file_session(self) -> FileSession:
         """Return a session for single files below this branch's folder, by relative path. Sends

@@ -215,6 +215,30 @@ class Dataset:
         combine: Combine = ...,
         **options: Unpack[HybridArguments],
     ) -> Explanation: ...
+    def take_blobs(
+        self,
+        column: str,
+        *,
+        indices: Sequence[int] | None = ...,
+        row_ids: Sequence[int] | None = ...,
+        addresses: Sequence[int] | None = ...,
+        buffer_size: int = ...,
+    ) -> list[BlobFile | None]: ...
+    def read_blobs(
+        self,
+        column: str,
+        *,
+        indices: Sequence[int] | None = ...,
+        row_ids: Sequence[int] | None = ...,
+        addresses: Sequence[int] | None = ...,
+    ) -> list[tuple[int, bytes | None]]: ...
+    def read_blob_ranges(
+        self,
+        column: str,
+        requests: Sequence[tuple[int, int, int]],
+        *,
+        selector: Literal["ids", "addresses", "indices"],
+    ) -> list[tuple[int, int, bytes | None]]: ...
     def create_scalar_index(
         self,
         column: str,
@@ -472,30 +496,6 @@ class Dataset:
     def explain_take(self, indices: object, columns: Columns = ...) -> Explanation: ...
     def take_rows(self, row_ids: object, columns: Columns = ...) -> pa.Table: ...
     def take_addresses(self, addresses: object, columns: Columns = ...) -> pa.Table: ...
-    def take_blobs(
-        self,
-        column: str,
-        *,
-        indices: Sequence[int] | None = ...,
-        row_ids: Sequence[int] | None = ...,
-        addresses: Sequence[int] | None = ...,
-        buffer_size: int = ...,
-    ) -> list[BlobFile | None]: ...
-    def read_blobs(
-        self,
-        column: str,
-        *,
-        indices: Sequence[int] | None = ...,
-        row_ids: Sequence[int] | None = ...,
-        addresses: Sequence[int] | None = ...,
-    ) -> list[tuple[int, bytes | None]]: ...
-    def read_blob_ranges(
-        self,
-        column: str,
-        requests: Sequence[tuple[int, int, int]],
-        *,
-        selector: Literal["ids", "addresses", "indices"],
-    ) -> list[tuple[int, int, bytes | None]]: ...
     def new_file_session(self) -> FileSession: ...
     def scanner(self, columns: Columns = ..., **options: Unpack[ScanArguments]) -> Scanner: ...
     def to_batches(
