@@ -51,59 +51,63 @@ _of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Session] = WeakKeyDiction
 
 
 class OpenArguments(TypedDict, total=False):
-    """What a URI is opened with, as keyword arguments; see `alance.dataset`."""
+    """Keyword arguments for opening a URI; see `alance.dataset`."""
 
     storage_options: StorageOptions | None
     session: Session | None
 
 
 class StoreArguments(OpenArguments, total=False):
-    """Those of a URI that may be a path inside of a store."""
+    """Keyword arguments for opening a URI, or a path inside a store; see `alance.dataset`."""
 
     store: object | None
 
 
 class TableArguments(StoreArguments, total=False):
-    """Those of a table, with what keeps its versions."""
+    """Keyword arguments for opening a table, including the store of its versions; see
+    `alance.dataset`.
+    """
 
     manifest_store: ExternalStore | None
     commit_lock: CommitLock | None
 
 
 class Session:
-    """What the reads of one event loop share. Datasets opened without one use the loop's own.
+    """Scheduler, caches and threads that the reads of one event loop share.
 
-    A session belongs to the loop that first uses it. Closing it cancels what is under way and
-    leaves nothing pending; `async with Session() as session:` does so at the end. Each loop has one
-    of its own besides, for datasets that are opened without one: these can be used in any loop.
+    A session belongs to the loop that first uses it. Closing it cancels everything that is under
+    way and leaves nothing pending; `async with Session() as session:` does so at the end. Each loop
+    also has a session of its own, for datasets that are opened without a session: these can be used
+    in any loop.
 
     An argument that is None comes from an environment variable of its name, such as
     `ALANCE_CACHE_BYTES=1GiB` or `ALANCE_TIMEOUT=30`, and otherwise has its default.
 
     Args:
-        cache_bytes: budget of the search cache (manifests, footers, page tables, deletions);
-            256 MiB.
-        max_requests: requests in flight to one store; by default what suits the kind of store.
-        io_buffer_bytes: bytes that one scan may have fetched ahead of the consumer, and that all
-            large takes at once may hold of what they read and give; 256 MiB.
+        cache_bytes: budget of the search cache (manifests, footers, page tables, deletions); 256
+            MiB.
+        max_requests: requests in flight to one store; by default as suits the kind of store.
+        io_buffer_bytes: bytes that one scan may fetch ahead of the consumer, and that all large
+            takes together may hold of their input and output; 256 MiB.
         block_cache_bytes: budget of the block cache: data of remote stores that takes and searches
-            asked for; 256 MiB. Scans do not fill it.
-        decode_threads: threads that decode; by default one a processor, at most 8.
+            read; 256 MiB. Scans do not fill it.
+        decode_threads: threads that decode; by default one per processor, at most 8.
         timeout: seconds that a request to a remote store may take, with all its attempts and
-            pauses, before it fails with a `StoreError`: besides a second for each 64 KiB that it
-            carries, which is the least rate of a body; 60. `timeout` among the storage options (of
-            one attempt) takes its place for that store.
-        connect_timeout: seconds that making a connection may take, 5; it is tried again within
-            `timeout`. `connect_timeout` among the storage options takes its place.
-        cache_dir: folder of the disk cache: manifests, footers, page tables and deletions of
-            remote tables outlive the process there, checksummed, so that a take in a new process
-            costs two rounds, LIST and data. Processes may share it. Its bytes are those of the
-            tables, not encrypted, and readable by its owner only; whoever may read the folder
-            needs no right to read them from the store. By default nothing is kept.
-        cache_dir_bytes: bound of that folder, 1 GiB; what was used longest ago is removed first.
-        trust_versions: a version asked for by number is taken from the disk cache without asking
-            the store, which saves a round. Only where no table is ever deleted and made again at
-            the same place: the old one would be seen there.
+            pauses, before it fails with a `StoreError`; 60. A second is added per 64 KiB of its
+            body, which is the lowest accepted rate. `timeout` among the storage options (of one
+            attempt) takes its place for that store.
+        connect_timeout: seconds that a connection may take, 5; it is tried again within `timeout`.
+            `connect_timeout` among the storage options takes its place.
+        cache_dir: folder of the disk cache: manifests, footers, page tables and deletions of remote
+            tables outlive the process there, checksummed, so that a take in a new process costs two
+            rounds, LIST and data. Processes may share it. Its bytes are those of the tables, not
+            encrypted, and readable by its owner only; whoever may read the folder can read them
+            without a right to read the store. By default nothing is cached on disk.
+        cache_dir_bytes: bound of that folder, 1 GiB; the least recently used entries are removed
+            first.
+        trust_versions: take a version that is opened by number from the disk cache without a
+            request, which saves a round. Use it only if no table is ever deleted and made again at
+            the same place: the old table would be seen there.
     """
 
     # Tells cleanup after a commit which objects the managed blobs of versions are in. That takes
@@ -220,12 +224,16 @@ class Session:
         return self.engine.cache.stats
 
     def size_bytes(self) -> int:
-        """Bytes that the search cache (see `cache_stats`) and the block cache hold in memory."""
+        """Return the bytes that the search cache (see `cache_stats`) and the block cache hold in
+        memory.
+        """
         engine = self._engine
         return 0 if engine is None else engine.cache.stats.num_bytes + engine.scheduler.block_bytes
 
     def readings(self) -> Iterator[Reading]:
-        """Queues, caches and what is under way at this moment; see `alance.observe`."""
+        """Iterate over the current sizes of queues and caches, and counts of running work; see
+        `alance.observe`.
+        """
         engine = self._engine
         if engine is None:
             return
@@ -237,28 +245,39 @@ class Session:
         yield Reading("appends_waiting", "", waiting)
 
     async def settled(self, timeout_s: float = 60.0) -> int:
-        """Wait until what cancelled calls have left to be done has ended.
+        """Wait until the cleanup of cancelled calls has ended.
 
-        Such calls return within a second. Where the store does not answer, the files that they
-        wrote, which no version has, are removed after that.
+        Cancelled calls return within a second. If the store does not answer, the files that they
+        wrote, and that no version has, are removed after that.
+
+        Cost: no request of its own.
 
         Args:
             timeout_s: seconds to wait at most.
 
         Returns:
-            How much of it still goes on.
+            Number of cleanups that are still running.
+
+        Raises:
+            InvalidInputError: the session belongs to another event loop.
         """
         return await self.engine.background.settled(timeout_s)
 
     async def clear_disk_cache(self) -> None:
-        """Empty `cache_dir`, for all processes that share it; removing the folder does so too."""
+        """Empty `cache_dir` for all processes that share it. Removing the folder does the same.
+
+        Cost: no request.
+
+        Raises:
+            InvalidInputError: the session belongs to another event loop.
+        """
         kept = self.engine.cache.kept
         if kept is not None:
             await kept.clear()
 
     @classmethod
     def of_loop(cls) -> Session:
-        """The running loop's own session, made when first asked for.
+        """Return the running loop's own session, which is made on first use.
 
         Raises:
             UnsupportedError: no event loop of asyncio is running.
@@ -281,14 +300,17 @@ class Session:
 
     @classmethod
     def of_any_loop(cls) -> Session:
-        """What stands for the own session of each loop that it is used in."""
+        """Return a stand-in for the own session of each loop in which it is used."""
         return _of_any_loop
 
     async def aclose(self) -> None:
-        """Cancel what is under way, wait for it, write out the disk cache, and let the threads go.
+        """Cancel everything under way and wait for it, write out the disk cache, and end the
+        threads.
 
         The cleanup of cancelled calls has two seconds to end; then it is dropped. May be called
         twice.
+
+        Cost: no request of its own. Raises no error.
         """
         if self is _of_any_loop:
             await Session.of_loop().aclose()

@@ -15,12 +15,9 @@ from alance import errors
 from tests.docstrings import Documented, documented
 
 FUNCTIONS: Final = {function.name: function for function in documented()}
-# The functions of `alance`, and what has a blocking face.
-COMPLETE: Final = [
-    name
-    for name in FUNCTIONS
-    if name in alance.__all__ or name.partition(".")[0] in alance.sync._CLASSES
-]
+# Functions and classes of `alance`, and classes with a blocking face.
+MAIN: Final = {*alance.__all__, *alance.sync._CLASSES}
+COMPLETE: Final = [name for name in FUNCTIONS if name.partition(".")[0] in MAIN]
 
 
 def arguments(function: Documented) -> dict[str, set[str]]:

@@ -20,11 +20,12 @@ DELIMITER: Final = "$"  # between the names of an identifier, on the wire and in
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a table is, and what opens it there.
+    """URI of a table, and the options that open it.
 
     Attributes:
         uri: of the table.
-        storage_options: options, or a provider of some that expire; None: those of the environment.
+        storage_options: options, or a provider of options that expire; None: those of the
+            environment.
     """
 
     uri: str

@@ -37,11 +37,11 @@ class PageDescription:
     """A page of a column.
 
     Attributes:
-        num_rows: of the page; of structural fixed-size lists times their dimensions.
-        num_bytes: of all its buffers.
-        start: the first byte of its first buffer in the file; 0 where it has none.
-        layout: how values, lists and nulls are put together, such as `mini-block`.
-        encoding: how the values are compressed, outermost first, such as `general(zstd) flat(32)`.
+        num_rows: rows of the page; for structural fixed-size lists times their dimensions.
+        num_bytes: bytes of all its buffers.
+        start: file offset of its first buffer; 0 if it has no buffer.
+        layout: arrangement of values, lists and nulls, such as `mini-block`.
+        encoding: compression of the values, outermost first, such as `general(zstd) flat(32)`.
     """
 
     num_rows: int
@@ -53,11 +53,11 @@ class PageDescription:
 
 @dataclass(frozen=True, slots=True)
 class ColumnDescription:
-    """A column of the file: a leaf of the schema, or in older files a list or struct, too.
+    """A column of a file: a leaf of the schema; in older files also a list or struct.
 
     Attributes:
-        path: of the field, dotted.
-        num_bytes: of the buffers of all pages.
+        path: dotted path of the field.
+        num_bytes: bytes of the buffers of all pages.
     """
 
     path: str
@@ -74,13 +74,14 @@ class ColumnDescription:
 
 @dataclass(frozen=True, slots=True)
 class FileDescription:
-    """A data file.
+    """A data file with its columns and pages.
 
     Attributes:
-        location: the URI or path of the file.
+        location: URI or path of the file.
         version: of the file format, such as `2.2`.
-        num_bytes: size of the file; what is no column's are metadata, global buffers and padding.
-        global_buffers: bytes of each; the first is the schema.
+        num_bytes: size of the file; bytes outside of columns are metadata, global buffers and
+            padding.
+        global_buffers: bytes of each global buffer; the first buffer is the schema.
     """
 
     location: str

@@ -71,9 +71,9 @@ class Field:
     """A field with its children. Immutable.
 
     Attributes:
-        id: the field's id in its table, or in its file.
-        message: the protobuf field as it came, with what this alance does not know.
-        derived: what was made of the field before, so that it is made once.
+        id: id of the field in its table, or in its file.
+        message: the protobuf field, with members that this release of alance does not know.
+        derived: memo of values computed from the field.
     """
 
     name: str

@@ -54,7 +54,7 @@ _CLIENT: Final = {
 class DynamoDbStore:
     """Versions in a DynamoDB table, through boto3 in threads.
 
-    Sends nothing before its first use, which asks for the table's keys once.
+    Sends no request before its first use, which first reads the table's key schema.
 
     Args:
         table: name of the DynamoDB table.
@@ -68,12 +68,31 @@ class DynamoDbStore:
         self._lock = threading.Lock()
 
     async def get(self, table: str, version: int) -> Entry | None:
-        """A version of a table. Cost: one GetItem."""
+        """Return a version of a table. Returns None if there is no such version.
+
+        Cost: one GetItem.
+
+        Args:
+            table: path of the table's folder inside the object store.
+            version: number of the version.
+
+        Raises:
+            StoreError: DynamoDB failed.
+        """
         response = await self._call("get_item", Key=_key(table, version), ConsistentRead=True)
         return _entry(response.get("Item"))
 
     async def get_latest(self, table: str) -> Entry | None:
-        """The version with the highest number. Cost: one Query."""
+        """Return the version with the highest number. Returns None if there is no version.
+
+        Cost: one Query.
+
+        Args:
+            table: as for `get`.
+
+        Raises:
+            StoreError: DynamoDB failed.
+        """
         response = await self._call(
             "query",
             KeyConditionExpression="base_uri = :base_uri",
@@ -85,20 +104,33 @@ class DynamoDbStore:
         return _entry(next(iter(response["Items"]), None))
 
     async def put_if_not_exists(self, table: str, entry: Entry) -> None:
-        """Add a version. Cost: one PutItem.
+        """Add a version.
+
+        Cost: one PutItem.
+
+        Args:
+            table: as for `get`.
+            entry: the version.
 
         Raises:
-            AlreadyExistsError: it is there, perhaps by this call, which boto3 may send again.
-            StoreError: it failed; it may be there, or come later.
+            AlreadyExistsError: there is such a version, perhaps by this call, which boto3 may send
+                again.
+            StoreError: DynamoDB failed; the version may exist, or appear later.
         """
         await self._call("put_item", Item=_item(table, entry), ConditionExpression=_NEW)
 
     async def put_if_exists(self, table: str, entry: Entry) -> None:
-        """Replace a version's entry. Cost: one PutItem.
+        """Replace the entry of a version.
+
+        Cost: one PutItem.
+
+        Args:
+            table: as for `get`.
+            entry: the version.
 
         Raises:
-            NotFoundError: there is none.
-            StoreError: it failed.
+            NotFoundError: no such version.
+            StoreError: DynamoDB failed.
         """
         try:
             await self._call("put_item", Item=_item(table, entry), ConditionExpression=_OLD)
@@ -108,7 +140,16 @@ class DynamoDbStore:
             ) from error
 
     async def delete_table(self, table: str) -> None:
-        """Forget all versions of a table. Cost: a Query for each MiB of them, a DeleteItem each."""
+        """Forget all versions of a table.
+
+        Cost: a Query per MiB of versions, and a DeleteItem per version.
+
+        Args:
+            table: as for `get`.
+
+        Raises:
+            StoreError: DynamoDB failed.
+        """
         while True:
             response = await self._call(
                 "query",

@@ -52,8 +52,8 @@ class Entry:
     """A version in an external store.
 
     Attributes:
-        path: of the manifest inside the store of objects: the final one, or a staged one.
-        num_bytes: of the manifest; None: not told.
+        path: of the manifest inside the object store: the final manifest, or a staged one.
+        num_bytes: size of the manifest; None: unknown.
     """
 
     version: int
@@ -62,31 +62,60 @@ class Entry:
 
 
 class ExternalStore(Protocol):
-    """Versions by table. All answers are up to date: no stale reads."""
+    """Interface of a store that keeps the versions of tables. No answer may be stale."""
 
     async def get(self, table: str, version: int) -> Entry | None:
-        """A version of a table.
+        """Return a version of a table. Returns None if there is no such version.
+
+        Cost: one call.
 
         Args:
-            table: path of the table's folder inside the store of objects.
+            table: path of the table's folder inside the object store.
+            version: number of the version.
+
+        Raises:
+            StoreError: the store failed.
         """
 
     async def get_latest(self, table: str) -> Entry | None:
-        """The version with the highest number."""
+        """Return the version with the highest number. Returns None if there is no version.
+
+        Cost: one call.
+
+        Args:
+            table: as for `get`.
+
+        Raises:
+            StoreError: the store failed.
+        """
 
     async def put_if_not_exists(self, table: str, entry: Entry) -> None:
         """Add a version.
 
+        Cost: one call.
+
+        Args:
+            table: as for `get`.
+            entry: the version.
+
         Raises:
-            AlreadyExistsError: it is there, perhaps by this very call, whose answer was lost.
-            StoreError: it failed; it may be there, or come later.
+            AlreadyExistsError: there is such a version, perhaps by this very call, whose answer was
+                lost.
+            StoreError: the store failed; the version may exist, or appear later.
         """
 
     async def put_if_exists(self, table: str, entry: Entry) -> None:
-        """Replace a version's entry.
+        """Replace the entry of a version.
+
+        Cost: one call.
+
+        Args:
+            table: as for `get`.
+            entry: the version.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: no such version.
+            StoreError: the store failed.
         """
 
 

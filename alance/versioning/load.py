@@ -110,10 +110,10 @@ class ManifestLocation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VersionInfo:
-    """A version in a list of them.
+    """A version in a list of versions.
 
     Attributes:
-        timestamp: when it was committed, UTC, by the committer's clock; None: not told.
+        timestamp: time of the commit, in UTC, by the committer's clock; None: unknown.
         metadata: totals of fragments, files, rows and bytes, as decimal text.
     """
 

@@ -29,13 +29,13 @@ _SELECT: Final = "SELECT version, path, size FROM manifests WHERE base_uri = ? "
 class SqliteStore:
     """Versions in a SQLite file on a local disk; several processes may use it at once.
 
-    Each call opens the file in a thread: nothing is kept open, nothing needs closing.
+    Each call opens the file in a thread, so nothing stays open and nothing needs closing.
 
     Args:
-        path: of the file, which is made where it is missing.
+        path: of the file, which is made if it is missing.
 
     Raises:
-        InvalidInputError: no path of a file.
+        InvalidInputError: not the path of a file.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -44,7 +44,17 @@ class SqliteStore:
             raise InvalidInputError(f"SqliteStore({self._path!r}): expected the path of a file")
 
     async def get(self, table: str, version: int) -> Entry | None:
-        """A version of a table."""
+        """Return a version of a table. Returns None if there is no such version.
+
+        Cost: a query of the local file.
+
+        Args:
+            table: path of the table's folder inside the object store.
+            version: number of the version.
+
+        Raises:
+            StoreError: SQLite failed.
+        """
         return await self._run(
             lambda database: _entry(
                 database.execute(_SELECT + "AND version = ?", (table, version)).fetchone()
@@ -52,7 +62,16 @@ class SqliteStore:
         )
 
     async def get_latest(self, table: str) -> Entry | None:
-        """The version with the highest number."""
+        """Return the version with the highest number. Returns None if there is no version.
+
+        Cost: a query of the local file.
+
+        Args:
+            table: as for `get`.
+
+        Raises:
+            StoreError: SQLite failed.
+        """
         return await self._run(
             lambda database: _entry(
                 database.execute(_SELECT + "ORDER BY version DESC LIMIT 1", (table,)).fetchone()
@@ -60,10 +79,16 @@ class SqliteStore:
         )
 
     async def put_if_not_exists(self, table: str, entry: Entry) -> None:
-        """Add a version; on the disk when this returns.
+        """Add a version, which is on the disk when the call returns.
+
+        Cost: a transaction in the local file.
+
+        Args:
+            table: as for `get`.
+            entry: the version.
 
         Raises:
-            AlreadyExistsError: it is there.
+            AlreadyExistsError: there is such a version.
             StoreError: SQLite failed.
         """
         row = (table, entry.version, entry.path, entry.num_bytes)
@@ -77,10 +102,16 @@ class SqliteStore:
             raise AlreadyExistsError(f"{self._path}: version {entry.version} of {table!r} is there")
 
     async def put_if_exists(self, table: str, entry: Entry) -> None:
-        """Replace a version's entry.
+        """Replace the entry of a version.
+
+        Cost: a transaction in the local file.
+
+        Args:
+            table: as for `get`.
+            entry: the version.
 
         Raises:
-            NotFoundError: there is none.
+            NotFoundError: no such version.
             StoreError: SQLite failed.
         """
         row = (entry.path, entry.num_bytes, table, entry.version)
@@ -95,6 +126,11 @@ class SqliteStore:
 
     async def delete_table(self, table: str) -> None:
         """Forget all versions of a table.
+
+        Cost: a transaction in the local file.
+
+        Args:
+            table: as for `get`.
 
         Raises:
             StoreError: SQLite failed.

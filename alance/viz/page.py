@@ -153,9 +153,10 @@ class Recorder(traces.Recorder):
     __slots__ = ()
 
     def to_html(self, path: str | Path, *, title: str = "") -> None:
-        """Write a page with a waterfall of the requests: one file that asks no network.
+        """Write a page with a waterfall of the requests: a single file that needs no network.
 
         Args:
+            path: of the file.
             title: shown at the top.
         """
         Path(path).write_text(page(self, title), encoding="utf-8")

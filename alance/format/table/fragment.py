@@ -24,7 +24,7 @@ UPDATED_AT_FIELD: Final = -5
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One data file: its path, and the column of each field that it holds."""
+    """A data file: its path, and the column of each field in the file."""
 
     path: str
     columns: Mapping[int, int]  # field id -> column index, tombstones left out
@@ -34,10 +34,11 @@ class DataFile:
 
     @classmethod
     def from_protobuf(cls, message: table_pb2.DataFile) -> DataFile:
-        """From the manifest's record.
+        """Parse the manifest's record.
 
         Raises:
-            CorruptFileError: fields and columns of different number, or a field named twice.
+            CorruptFileError: different numbers of fields and columns, or a field that is named
+                twice.
         """
         fields, indices = list(message.fields), list(message.column_indices)
         version = FileVersion.from_footer(message.file_major_version, message.file_minor_version)
@@ -65,7 +66,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class DeletionFile:
-    """Which file has a fragment's deleted rows."""
+    """The file with the deleted rows of a fragment."""
 
     is_bitmap: bool
     read_version: int
@@ -75,7 +76,7 @@ class DeletionFile:
 
     @classmethod
     def from_protobuf(cls, record: table_pb2.DeletionFile) -> DeletionFile:
-        """From the manifest's record."""
+        """Parse the manifest's record."""
         return cls(
             record.file_type == table_pb2.DeletionFile.BITMAP,
             record.read_version,
@@ -85,17 +86,17 @@ class DeletionFile:
         )
 
     def name(self, fragment_id: int) -> str:
-        """The file's name inside `_deletions/`."""
+        """Return the name of the file inside `_deletions/`."""
         return deletion_name(fragment_id, self.read_version, self.id, is_bitmap=self.is_bitmap)
 
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A fragment as the manifest has it.
+    """A fragment as recorded in the manifest.
 
     Attributes:
-        physical_rows: rows stored, deleted ones included; 0: unknown.
-        message: the protobuf record as it came, with what this alance does not know.
+        physical_rows: stored rows, including deleted rows; 0: unknown.
+        message: the protobuf record, with fields that this release of alance does not know.
     """
 
     id: int
@@ -106,7 +107,7 @@ class Fragment:
 
     @classmethod
     def from_protobuf(cls, message: table_pb2.DataFragment) -> Fragment:
-        """From the manifest's record.
+        """Parse the manifest's record.
 
         Raises:
             CorruptFileError: an id of more than 32 bits, or a bad data file record.
@@ -126,7 +127,7 @@ class Fragment:
 
     @property
     def num_rows(self) -> int | None:
-        """Live rows; None where the manifest does not know."""
+        """Number of live rows. None if the manifest does not record the deleted rows."""
         if self.deletion_file is None:
             return self.physical_rows
         if self.deletion_file.num_deleted_rows == 0 or self.physical_rows == 0:

@@ -33,10 +33,11 @@ _FRACTION: Final = re.compile(r"\.(\d{1,6})\d*")
 
 @dataclass(frozen=True, slots=True)
 class TagContents:
-    """A tag: the version that it names.
+    """A tag of a version.
 
     Attributes:
-        branch: the branch of the version; None: main.
+        version: number of the version.
+        branch: branch of the version; None: main.
         manifest_bytes: size of the version's manifest; 0: unknown.
     """
 
@@ -55,14 +56,14 @@ class TagContents:
 
 @dataclass(frozen=True, slots=True)
 class BranchContents:
-    """Where a branch began.
+    """Record of a branch: the version from which it was made.
 
     Attributes:
-        parent_branch: the branch that it was made from; None: main.
-        parent_version: the version that it began with.
+        parent_branch: branch from which it was made; None: main.
+        parent_version: number of its first version.
         manifest_bytes: size of that version's manifest; 0: unknown.
-        identifier: for each branch from main down to this one, the version that it began with
-            and an id of its own; empty: of an old table.
+        identifier: first version and unique id of each branch from main down to this branch; empty
+            for branches of old writers.
     """
 
     parent_branch: str | None

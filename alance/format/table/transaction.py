@@ -33,11 +33,11 @@ class Transaction:
     """An operation, and the version that it was computed from.
 
     Attributes:
-        read_version: the version that the operation was computed from; 0: a creation.
-        operation: the operation's name as the format has it (`Append`, `CreateIndex`, ...);
-            `Unknown` for one that this alance does not know. `change` has the operation itself.
-        properties: what the writer's user noted, the commit message among it.
-        message: the protobuf message. Nobody changes it.
+        read_version: version that the operation was computed from; 0: a creation.
+        operation: name of the operation in the format (`Append`, `CreateIndex`, ...); `Unknown` for
+            one that this release of alance does not know. `change` has the operation itself.
+        properties: recorded by the writer's user, the commit message among them.
+        message: the protobuf message, which must not be changed.
     """
 
     read_version: int
@@ -48,7 +48,7 @@ class Transaction:
 
     @classmethod
     def from_protobuf(cls, message: transaction_pb2.Transaction) -> Transaction:
-        """From the message, which is kept."""
+        """Wrap a message without a copy."""
         arm = message.WhichOneof("operation")
         operation = UNKNOWN if arm is None else OPERATIONS[arm].__name__
         return cls(
@@ -68,10 +68,12 @@ class Transaction:
         uuid: str | None = None,
         properties: Mapping[str, str] | None = None,
     ) -> Transaction:
-        """A new transaction.
+        """Return a new transaction.
 
         Args:
-            read_version: the version that the operation was computed from; 0: a creation.
+            change: the operation.
+            read_version: version that the operation was computed from; 0: a creation.
+            properties: recorded in the transaction.
             uuid: None: a new one.
         """
         try:
@@ -89,7 +91,7 @@ class Transaction:
 
     @property
     def change(self) -> Operation:
-        """The operation, made of the message at each call."""
+        """The operation, parsed from the message at each call."""
         arm = self.message.WhichOneof("operation")
         if arm is None:
             return Unknown(extra=unknown_fields(self.message))
@@ -97,16 +99,18 @@ class Transaction:
 
     @property
     def commit_message(self) -> str | None:
-        """The message that the writer's user gave."""
+        """Commit message of the writer's user."""
         return self.properties.get(MESSAGE_PROPERTY)
 
     @property
     def file_name(self) -> str:
-        """The name of its file inside `_transactions/`."""
+        """Name of its file inside `_transactions/`."""
         return transaction_name(self.read_version, self.uuid)
 
     def with_change(self, change: Operation, *, read_version: int | None = None) -> Transaction:
-        """The same transaction with another operation, and maybe from another version."""
+        """Return this transaction with another operation, and another `read_version` if one is
+        passed.
+        """
         message = transaction_pb2.Transaction()
         message.CopyFrom(self.message)
         if read_version is not None:
@@ -115,7 +119,7 @@ class Transaction:
         return Transaction.from_protobuf(message)
 
     def with_properties(self, properties: Mapping[str, str]) -> Transaction:
-        """The same transaction with more properties."""
+        """Return this transaction with further properties."""
         message = transaction_pb2.Transaction()
         message.CopyFrom(self.message)
         message.transaction_properties.update(properties)

@@ -110,7 +110,7 @@ class Memo(Generic[K, V]):
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """What a cache did so far, and holds now."""
+    """Counters of a cache, and its current size."""
 
     hits: int
     misses: int

@@ -89,7 +89,7 @@ Kind: TypeAlias = Literal["get", "tail", "list", "head", "put", "copy", "delete"
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """One request to a store, or one read of a local file. Times: clock of `perf_counter`."""
+    """A request to a store, or a read of a local file. Times are those of `perf_counter`."""
 
     kind: Kind
     location: str
@@ -108,14 +108,14 @@ class RequestEvent:
 
     @property
     def num_used(self) -> int:
-        """Received bytes that somebody asked for; the others only fill gaps and blocks."""
+        """Received bytes that a caller requested; the other bytes fill gaps and blocks."""
         if not self.asked:
             return self.num_bytes
         return min(self.num_bytes, sum(stop - start for start, stop in self.asked))
 
     @property
     def num_wasted(self) -> int:
-        """Received bytes that nobody asked for."""
+        """Received bytes that no caller requested."""
         return self.num_bytes - self.num_used
 
 
@@ -133,7 +133,7 @@ class HopEvent:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """A trace in numbers."""
+    """Sums of a trace."""
 
     num_requests: int
     num_failed: int
@@ -248,26 +248,44 @@ class Recorder:
         )
 
     def columns_of(self, event: RequestEvent) -> tuple[str, ...]:
-        """The columns whose bytes a request was for; none where they are not known."""
+        """Return the columns whose bytes a request was for; empty if they are unknown.
+
+        Args:
+            event: the request.
+        """
         return self.places.of(event.location, event.asked or ((event.start, event.stop),))
 
     def is_footer(self, event: RequestEvent) -> bool:
-        """Whether a request was for what stands behind the pages of a data file."""
+        """Return True if a request was for bytes behind the pages of a data file.
+
+        Args:
+            event: the request.
+        """
         return self.places.is_behind(
             event.location, event.stop if not event.asked else event.asked[-1][1]
         )
 
     def summary(self) -> str:
-        """A table: requests, bytes and time by kind and reason; then rounds, waste, hit rates."""
+        """Return a table of requests, bytes and time by kind and reason, and of rounds, waste and
+        hit rates.
+        """
         return table(self.events, self.totals)
 
     def waterfall(self, width: int = 100) -> str:
-        """A bar for each request over time, for a terminal of `width` columns."""
+        """Return a bar for each request over time, as text for a terminal.
+
+        Args:
+            width: columns of the terminal.
+        """
         return waterfall(self.events, width)
 
     def to_chrome(self, path: str | Path) -> None:
-        """Write the trace as JSON for `chrome://tracing` and Perfetto: a lane a request at once,
-        and one a thread that decodes."""
+        """Write the trace as JSON for `chrome://tracing` and Perfetto, with a lane for each
+        concurrent request and each decode thread.
+
+        Args:
+            path: of the file.
+        """
         chrome(self.events, self.hops, path)
 
 

@@ -11,12 +11,12 @@ Purpose: TypeAlias = Literal["reading", "writing", "commits"]
 
 @dataclass(frozen=True, slots=True)
 class StoreCheck:
-    """One thing that was tried.
+    """Result of a single check of a store.
 
     Attributes:
-        name: what the store should do.
-        purpose: what needs it.
-        failure: what it did instead; None: it does it.
+        name: expected behaviour of the store.
+        purpose: operations that need this behaviour.
+        failure: observed behaviour; None if the check passed.
     """
 
     name: str
@@ -48,10 +48,13 @@ class StoreReport:
         return tuple(check for check in self.checks if check.failure is not None)
 
     def is_fit_for(self, purpose: Purpose) -> bool:
-        """Whether all that `reading`, `writing` or `commits` need was found.
+        """Return True if the store passed all checks for a purpose.
 
         A store that is fit for writing but not for commits needs a `commit_lock` or an external
         manifest store.
+
+        Args:
+            purpose: `reading`, `writing` or `commits`.
         """
         return all(check.purpose != purpose for check in self.failures)
 

@@ -79,7 +79,7 @@ class Blob:
 
     @classmethod
     def empty(cls) -> Blob:
-        """A blob of no bytes; null is None."""
+        """Return a blob of no bytes, which is not null."""
         return cls(b"")
 
 

@@ -51,12 +51,12 @@ WRITE_BYTES: Final = 8 << 20  # of many payloads that are handed on together
 
 @dataclass(frozen=True, slots=True)
 class BlobDescriptor:
-    """Where a blob is that was written beside a data file.
+    """Place of a blob that was written beside a data file.
 
     Attributes:
         kind: 1: a part of an object (packed), 2: an object (dedicated); None: a null.
-        blob_id: of the object.
-        position: of its first byte in the object.
+        blob_id: number of the object.
+        position: offset of its first byte in the object.
         size: in bytes.
     """
 
@@ -263,10 +263,10 @@ class _Row(NamedTuple):
 
 
 class BlobDescriptorArrayBuilder:
-    """Makes of blobs that have their place an array for a `FileWriter`. In memory alone.
+    """Builder of an array for a `FileWriter` from blobs that are stored already. In memory only.
 
     Args:
-        column: the name of its field.
+        column: name of the array's field.
     """
 
     def __init__(self, column: str) -> None:
@@ -286,8 +286,13 @@ class BlobDescriptorArrayBuilder:
     def extend_packed(self, blob_id: int, offsets: Sequence[int], sizes: Sequence[int]) -> None:
         """Add parts of an object.
 
+        Args:
+            blob_id: number of the object.
+            offsets: of the first bytes.
+            sizes: in bytes.
+
         Raises:
-            InvalidInputError: other numbers of offsets than of sizes, or negative ones.
+            InvalidInputError: different numbers of offsets and sizes, or negative ones.
         """
         self._check(blob_id)
         starts, lengths = (np.array(numbers, np.int64) for numbers in (offsets, sizes))
@@ -301,8 +306,12 @@ class BlobDescriptorArrayBuilder:
     def append_dedicated(self, blob_id: int, size: int) -> None:
         """Add a blob that is a whole object.
 
+        Args:
+            blob_id: number of the object, from 1 on.
+            size: in bytes.
+
         Raises:
-            InvalidInputError: no id of an object, or no size.
+            InvalidInputError: another number or size.
         """
         self._check(blob_id)
         check_count("size", size, least=0, most=MAX_BYTES)
@@ -336,10 +345,13 @@ class BlobDescriptorArrayBuilder:
         self._rows.append(_Row(kind, None, base_id, size, offset, uri))
 
     def append(self, value: BlobDescriptor) -> None:
-        """Add what a writer gave.
+        """Add the result of a writer.
+
+        Args:
+            value: from `finish`.
 
         Raises:
-            InvalidInputError: another thing.
+            InvalidInputError: something else.
         """
         self._check()
         if not isinstance(value, BlobDescriptor):
@@ -353,15 +365,25 @@ class BlobDescriptorArrayBuilder:
             self._rows.append(_Row(value.kind, None, value.blob_id, value.size, position))
 
     def extend(self, values: Iterable[BlobDescriptor]) -> None:
-        """Add what a writer gave for several rows; errors like those of `append`."""
+        """Add the results of a writer for several rows.
+
+        Args:
+            values: from `finish`.
+
+        Raises:
+            InvalidInputError: something else.
+        """
         for value in values:
             self.append(value)
 
     def append_inline(self, data: bytes) -> None:
-        """Add a blob that goes to the data file.
+        """Add a blob that goes into the data file.
+
+        Args:
+            data: bytes of the blob, which are copied.
 
         Raises:
-            InvalidInputError: no bytes.
+            InvalidInputError: something else than bytes.
         """
         self._check()
         if not isinstance(data, bytes | bytearray | memoryview):
@@ -374,10 +396,10 @@ class BlobDescriptorArrayBuilder:
         self._rows.append(_Row())
 
     def finish(self) -> pa.StructArray:
-        """The array; nothing can be added any more.
+        """Return the array; nothing can be added any more.
 
         Raises:
-            InvalidInputError: it is finished already.
+            InvalidInputError: the array is finished already.
         """
         self._check()
         self._end_rows()

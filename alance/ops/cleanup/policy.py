@@ -36,12 +36,12 @@ _DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]+)\s*")
 
 @dataclass(frozen=True, slots=True)
 class CleanupStats:
-    """What a cleanup removed, or would remove.
+    """Counts of the objects that a cleanup removed, or would remove.
 
     Attributes:
         bytes_removed: of all files, as the store lists them.
-        old_versions: manifests of versions.
-        failed_deletes: files that the store did not delete; the next cleanup finds them.
+        old_versions: number of removed versions.
+        failed_deletes: files that the store did not delete; the next cleanup tries again.
     """
 
     bytes_removed: int = 0
@@ -55,11 +55,11 @@ class CleanupStats:
 
 @dataclass(frozen=True, slots=True)
 class CleanupCandidateFile:
-    """A file that a cleanup removes.
+    """A file that a cleanup would remove.
 
     Attributes:
         path: relative to the folder of the table or branch.
-        unverified: no version names it: what a failed writer left, or one that is still at work.
+        unverified: True if no version names the file: a writer failed, or is still running.
     """
 
     path: str
@@ -70,7 +70,11 @@ class CleanupCandidateFile:
 
 @dataclass(frozen=True, slots=True)
 class CleanupReferencedBranch:
-    """A branch that was made from a version of the table, which therefore stays."""
+    """A branch that was made from a version of the table, which therefore stays.
+
+    Attributes:
+        referenced_version: number of that version.
+    """
 
     name: str
     referenced_version: int
@@ -78,12 +82,14 @@ class CleanupReferencedBranch:
 
 @dataclass(frozen=True, slots=True)
 class CleanupExplanation:
-    """What a cleanup would do.
+    """Versions and files that a cleanup would remove.
 
     Attributes:
         read_version: the latest version, which stays.
-        versions: those that go, oldest first.
-        candidate_files: some of the files, see `candidate_files_truncated`; `stats` has all.
+        versions: versions that would be removed, oldest first.
+        candidate_files: some or all of the files; `stats` counts all.
+        candidate_files_truncated: True if `candidate_files` lacks some files.
+        referenced_branches: branches whose first versions stay.
         warnings: versions that stay although they match, with the reason.
     """
 
@@ -97,7 +103,9 @@ class CleanupExplanation:
 
 
 class PolicyArguments(TypedDict, total=False):
-    """Which versions and files go, beside age and count, as keyword arguments."""
+    """Conditions of a cleanup as keyword arguments, besides age and count; see
+    `Dataset.cleanup_old_versions`.
+    """
 
     older_than_version: int | None
     versions: Collection[int] | None
@@ -106,7 +114,7 @@ class PolicyArguments(TypedDict, total=False):
 
 
 class CleanupArguments(PolicyArguments, total=False):
-    """The arguments of `Dataset.cleanup_old_versions` by keyword."""
+    """Keyword arguments of `Dataset.cleanup_old_versions`."""
 
     older_than: timedelta | None
     retain_versions: int | None
@@ -254,12 +262,13 @@ def parse_duration(text: str) -> timedelta:
 
 
 class AutoCleanupConfig(TypedDict, total=False):
-    """When a new table cleans up after itself: `auto_cleanup_options` of `write_dataset`.
+    """Settings of the cleanup after commits; see `auto_cleanup_options` of `write_dataset`.
 
     Attributes:
-        interval: after each version whose number is a multiple of it; needed.
-        older_than_seconds: versions go that are older.
-        retain_versions: so many of the latest stay; what is given counts together.
+        interval: clean up after each version whose number is a multiple of it; required.
+        older_than_seconds: remove versions older than this.
+        retain_versions: number of latest versions that stay. A version must match both settings to
+            be removed.
     """
 
     interval: int

@@ -23,13 +23,13 @@ class IndexSegmentDescription:
     """A segment of an index.
 
     Attributes:
-        dataset_version_at_last_update: the version that it was built from.
-        fragment_ids: the fragments that it covers; some may be gone.
-        covering_fields: ids of fields whose values it holds beside those that it is on.
-        index_version: of the kind of index.
-        created_at: None: not told.
-        size_bytes: of its files; None: not told.
-        base_id: the place of its files in the manifest's table of places; None: this table.
+        dataset_version_at_last_update: version that it was built from.
+        fragment_ids: fragments that it covers; some may no longer exist.
+        covering_fields: ids of further fields whose values it stores.
+        index_version: version of the kind of index.
+        created_at: None: unknown.
+        size_bytes: of its files; None: unknown.
+        base_id: id of the base path of its files; None: the table's folder.
     """
 
     uuid: str
@@ -47,12 +47,12 @@ class IndexDescription:
     """An index and its segments.
 
     Attributes:
-        index_type: `BTree`, `IVF_PQ`.
+        index_type: such as `BTree`, `IVF_PQ`.
         type_url: of the message of its details.
         num_rows_indexed: live rows of the fragments that it covers.
-        fields: ids of those that it is on; `field_names`: their paths.
-        details: how it was made, as pylance names it.
-        total_size_bytes: of its files; None: not told.
+        fields: ids of the indexed fields; `field_names` are their paths.
+        details: its settings, under pylance's names.
+        total_size_bytes: of its files; None: unknown.
     """
 
     name: str

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NewIndex:
-    """An index that is to be made.
+    """Description of an index to be made.
 
     Attributes:
-        kind: as `create_scalar_index` takes it, or with its arguments.
-        train: False: it covers no fragment yet.
+        kind: as for `create_scalar_index`, or with its arguments.
+        train: False: it does not cover any fragment yet.
         arguments: as for `ValueIndexArguments`.
     """
 

@@ -30,12 +30,13 @@ INVERTED: Final = "INVERTED"
 
 
 class TextIndexArguments(TokenArguments, total=False):
-    """An index of texts: arguments of `create_index`, beside those of `TokenArguments`.
+    """Keyword arguments of `create_index` for texts, besides those of `TokenArguments`.
 
     Attributes:
-        with_position: keep the places of words, which phrases need.
-        document_granularity: what is found: "row"; of lists also "list_element": each element is
-            a document, and a search gives a row for each that matches, with its place in the list.
+        with_position: store the positions of words, which phrases need.
+        document_granularity: unit of the search: "row"; for lists also "list_element": each element
+            is a document, and a search gives a row for each matching element, with its place in the
+            list.
         memory_bytes: of a partition of the index before it is written.
     """
 
@@ -46,10 +47,10 @@ class TextIndexArguments(TokenArguments, total=False):
 
 @dataclass(frozen=True, slots=True)
 class NewTextIndex:
-    """An inverted index that is to be made.
+    """Description of an inverted index to be made.
 
     Attributes:
-        train: False: it covers no fragment yet.
+        train: False: it does not cover any fragment yet.
         of_elements: its documents are the elements of lists, not rows.
     """
 

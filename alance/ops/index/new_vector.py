@@ -37,7 +37,7 @@ _LEAST_LINKS: Final = Links(m=2, ef_construction=1, max_level=1)
 
 
 class VectorIndexArguments(TypedDict, total=False):
-    """The fields of `VectorIndexOptions` as keyword arguments."""
+    """Keyword arguments of `Dataset.create_index` for vectors; see `VectorIndexOptions`."""
 
     num_partitions: int | None
     target_partition_size: int | None
@@ -110,7 +110,7 @@ class VectorIndexOptions:
 
 @dataclass(frozen=True, slots=True)
 class NewVectorIndex:
-    """A vector index that is to be made."""
+    """Description of a vector index to be made."""
 
     column: str
     kind: str
@@ -272,8 +272,8 @@ def numbers_of_shape(
 
 
 class IndexArguments(VectorIndexArguments, TextIndexArguments, total=False):
-    """Those of vectors, or those of texts."""
+    """Keyword arguments of `Dataset.create_index`, for vectors or for texts."""
 
 
 class ScalarIndexArguments(ValueIndexArguments, TextIndexArguments, CommitArguments, total=False):
-    """Those of the commit, of values, and of texts."""
+    """Keyword arguments of `Dataset.create_scalar_index`: commit, values and texts."""

@@ -55,13 +55,13 @@ class TooFewVectorsError(InvalidInputError):
 
 @dataclass(frozen=True, slots=True)
 class IndexProgress:
-    """How far the building of an index of vectors is.
+    """Progress of the build of a vector index.
 
     Attributes:
-        step: "centroids" and "codebook" (training), "code" (of the rows that a scan gives),
-            "write" (partition by partition, with their graphs).
-        done, total: rounds of k-means, of which there may be fewer; parts of the codebook; rows,
-            of which those without a vector are not written.
+        step: "centroids" and "codebook" (training), "code" (rows of the scan), "write" (partition
+            by partition, with their graphs).
+        done, total: rounds of k-means, which may end early; parts of the codebook; rows, of which
+            those without a vector are not written.
     """
 
     step: str

@@ -23,17 +23,16 @@ if TYPE_CHECKING:
 
 
 class ValueIndexArguments(TypedDict, total=False):
-    """Arguments of `create_scalar_index` for indices of values.
+    """Keyword arguments of `create_scalar_index` for indices of values.
 
     Attributes:
-        path: of "JSON": where the values are, such as `a.b`, `$.a.b` or `$.a[0]`.
-        target_index_type: of "JSON": "BTREE", "BITMAP", "NGRAM" or "ZONEMAP".
-        rows_per_zone: of "ZONEMAP": 8192, if nothing is said.
-        number_of_items: of "BLOOMFILTER": rows of a filter: 8192, if nothing is said.
-        probability: of "BLOOMFILTER": how often a filter is wrong about a value: 0.00057, if
-            nothing is said.
-        memory_bytes: memory budget of the build, 256 MiB by default, at least 1 MiB; rows beyond it
-            go to the local disk. Builds of "ZONEMAP" and "BLOOMFILTER" take a few MiB.
+        path: for "JSON": path of the values, such as `a.b`, `$.a.b` or `$.a[0]`.
+        target_index_type: for "JSON": "BTREE", "BITMAP", "NGRAM" or "ZONEMAP".
+        rows_per_zone: for "ZONEMAP": default 8192.
+        number_of_items: for "BLOOMFILTER": rows per filter, default 8192.
+        probability: for "BLOOMFILTER": rate of false positives, default 0.00057.
+        memory_bytes: memory budget of the build, 256 MiB by default, at least 1 MiB; further rows
+            are spilled to the local disk. Builds of "ZONEMAP" and "BLOOMFILTER" take a few MiB.
     """
 
     path: str
@@ -59,12 +58,12 @@ class IndexConfig(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ValueOptions:
-    """How an index of values is made.
+    """Checked options of an index of values.
 
     Attributes:
-        path: of a JSON index: of the values in each document.
-        zones: of indices of zones.
-        memory_bytes: memory budget of the build; rows beyond it go to the local disk.
+        path: for a JSON index: path of the values in each document.
+        zones: for indices of zones.
+        memory_bytes: memory budget of the build; further rows are spilled to the local disk.
     """
 
     path: str | None = None

@@ -56,10 +56,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What a read costs if it runs now; as text by `str`.
+    """Estimated cost of a read that runs now; `str` gives it as text.
 
-    What is read late, for the rows that a filter keeps or a merge changes, is not in the sums:
-    only its upper limit is known.
+    Late reads, of the rows that a filter keeps or a merge changes, are not in the sums: only their
+    upper bound is known.
     """
 
     what: tuple[str, ...]  # of the read: dataset, columns, filter, ...
@@ -77,7 +77,7 @@ class Explanation:
 
     @property
     def num_requests(self) -> int:
-        """Requests, those for footers and page tables included."""
+        """Number of requests, including requests for footers and page tables."""
         return sum(step.num_requests for step in self.steps)
 
     @property

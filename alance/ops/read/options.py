@@ -48,7 +48,7 @@ OrderBy: TypeAlias = Sequence[str | ColumnOrdering]
 
 
 class FragmentScanArguments(TypedDict, total=False):
-    """The fields of `ScanOptions` as keyword arguments of a scan of one fragment."""
+    """Keyword arguments of a scan of one fragment: the fields of `ScanOptions`."""
 
     filter: str | pc.Expression | None
     params: Params
@@ -76,13 +76,13 @@ class FragmentScanArguments(TypedDict, total=False):
 
 
 class ScanArguments(FragmentScanArguments, total=False):
-    """The fields of `ScanOptions` as keyword arguments."""
+    """Keyword arguments of a scan: the fields of `ScanOptions`."""
 
     fragments: Collection[int] | None
 
 
 class FrameArguments(TypedDict, total=False):
-    """The arguments of pyarrow's `Table.to_pandas`, of which `to_pandas` takes each."""
+    """Keyword arguments of pyarrow's `Table.to_pandas`, all of which `to_pandas` accepts."""
 
     categories: Sequence[str] | None
     coerce_temporal_nanoseconds: bool
@@ -103,11 +103,13 @@ class FrameArguments(TypedDict, total=False):
 
 
 class FragmentPandasArguments(FragmentScanArguments, FrameArguments, total=False):
-    """The fields of `ScanOptions` for a fragment, and the arguments of pyarrow's `to_pandas`."""
+    """Keyword arguments of `to_pandas` of a fragment; see `PandasArguments`."""
 
 
 class PandasArguments(ScanArguments, FrameArguments, total=False):
-    """The fields of `ScanOptions`, and the arguments of pyarrow's `to_pandas`."""
+    """Keyword arguments of `to_pandas`: the fields of `ScanOptions`, and those of pyarrow's
+    `to_pandas`.
+    """
 
 
 def split_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -120,45 +122,44 @@ def split_arguments(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], dict[
 @public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanOptions:
-    """How to scan; each is an argument of `to_table`, `to_batches` and `scanner`.
+    """Options of a scan; each is an argument of `to_table`, `to_batches` and `scanner`.
 
     Attributes:
         filter: SQL text or a pyarrow expression; rows for which it is true are kept.
-        params: values for the `?` of the text, in their order, or by name for `:name`.
-        limit: rows to give at most.
-        offset: rows to skip first, after the filter.
-        batch_size: rows of a batch at most; None: what the pages make natural (about 64 Ki).
-        batch_size_bytes: bytes of a batch at most, about; a row that has more is one by itself.
-        strict_batch_size: all batches but the last have `batch_size` rows; short ones are joined,
-            which copies them.
+        params: values for the `?` of the text, in their order, or a mapping for `:name`.
+        limit: number of rows at most.
+        offset: number of rows to skip first, after the filter.
+        batch_size: rows of a batch at most; None: as the pages suggest (about 64 Ki).
+        batch_size_bytes: approximate bytes of a batch at most; a larger row is a batch by itself.
+        strict_batch_size: all batches except the last have `batch_size` rows; short batches are
+            joined, which copies them.
         with_row_id: add the column `_rowid` (uint64).
         with_row_address: add the column `_rowaddr` (uint64): fragment id << 32 | row offset.
-        scan_in_order: False gives batches as they are ready.
-        batch_readahead: batches decoded ahead of the consumer; None: one a decode thread.
-        io_buffer_bytes: bytes fetched ahead, and of what is decoded at once, a MiB at least; None:
-            what suits the store, at most the session's.
+        scan_in_order: False gives batches as soon as they are ready.
+        batch_readahead: batches decoded ahead of the consumer; None: one per decode thread.
+        io_buffer_bytes: bytes fetched ahead, and decoded at once, at least 1 MiB; None: as suits
+            the store, at most the session's.
         fragments: ids of the fragments to scan; None: all.
-        late_materialization: read the filter's columns first and of the others only the rows
-            kept; None: where that reads fewer bytes.
-        include_deleted_rows: give deleted rows, too, with a null `_rowid`; needs `with_row_id`.
+        late_materialization: read the filter's columns first, and the other columns only for the
+            rows that it keeps; None: if that reads fewer bytes.
+        include_deleted_rows: also give deleted rows, with a null `_rowid`; needs `with_row_id`.
         order_by: columns to sort by, in the output or not: `name`, `-name` for descending, or a
-            `ColumnOrdering`. With a `limit` these columns are scanned, and the others taken of the
-            rows that are given; without, all rows are in memory.
-        use_scalar_index: ask B-tree and bitmap indices which rows a filter may keep.
-        use_stats: skip rows that a filter rules out by statistics of the files, where they have
-            some.
-        blob_handling: `blobs_descriptions` gives blob columns as position and size,
-            `all_binary` as their bytes. (`to_pandas` has `blob_mode`, which gives files.)
+            `ColumnOrdering`. With a `limit` these columns are scanned, and the other columns are
+            taken for the rows of the result; without, all rows are in memory.
+        use_scalar_index: use B-tree and bitmap indices to find the rows that a filter may keep.
+        use_stats: skip rows by statistics of the files, if they have any.
+        blob_handling: `blobs_descriptions` gives blob columns as position and size, `all_binary` as
+            their bytes. (`to_pandas` has `blob_mode`, which gives files.)
         nearest: give the rows nearest to a query, with `_distance`, nearest first; `column`, `q`,
-            `k`, `metric`, ... as pylance names them. See `Dataset.nearest`.
+            `k`, `metric`, ... under pylance's names. See `Dataset.nearest`.
         full_text_query: give the rows that match a query of words, with `_score`, best first: a
             text, a `MatchQuery` or another query, or a mapping with `query` and `columns`. `limit`
             is the number of rows. See `Dataset.search_text`.
-        prefilter: the filter comes before the search; else it is asked of what the search gives.
+        prefilter: True applies the filter before the search, False to the results of the search.
         fast_search: leave out rows that the index of a search does not cover. Without a search,
             leave out fragments that the indices of the filter do not cover.
-        scan_stats_callback: called with `ScanStatistics`, on the event loop, when all batches
-            were given. Its errors are logged.
+        scan_stats_callback: called with `ScanStatistics`, on the event loop, after the last batch.
+            Its errors are logged.
     """
 
     filter: str | pc.Expression | None = None

@@ -23,26 +23,27 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ScanStatistics:
-    """What a scan asked of the store, and gave.
+    """Requests, bytes and times of a scan.
 
     Attributes:
         iops: requests sent, or reads of local files.
-        requests: ranges of bytes that were asked for; near ones share a request.
-        bytes_read: received.
-        indices_loaded: segments of indices that were opened, and were not in memory before.
-        parts_loaded: pages of B-trees, keys of bitmaps, partitions of vectors, posting lists and
-            the like that were read.
-        index_cache_hits, index_cache_misses: looks for such parts in the search cache. A filter
-            whose answer is still there looks for none.
-        index_comparisons: values of indices that were compared with a condition or query: those of
-            the pages of a B-tree, keys of a bitmap, zones, vectors of partitions, postings. An
-            answer that is still there counts as if it were found anew.
-        all_counts: `rows` and `batches` given, `rounds` of requests, `retries`, `bytes_wasted`
-            (received, and asked for by nobody), `cache_hits` and `cache_misses`.
-        all_times: nanoseconds: `scan` from the first batch that was asked for to the last, without
-            what the consumer did in between; of these `requests` in which at least one request was
-            under way; `threads` that threads worked, and `queue` that such work waited for one,
-            both summed over all threads.
+        requests: requested ranges of bytes; near ranges share a request.
+        bytes_read: received bytes.
+        indices_loaded: segments of indices that were opened and were not in memory before.
+        parts_loaded: parts of indices that were read, such as pages of B-trees, keys of bitmaps,
+            partitions of vectors and posting lists.
+        index_cache_hits, index_cache_misses: lookups of such parts in the search cache. A filter
+            whose result is cached makes no lookup.
+        index_comparisons: values of indices that were compared with a condition or query: values of
+            B-tree pages, keys of a bitmap, zones, vectors of partitions, postings. A cached result
+            counts as if it were computed again.
+        all_counts: `rows` and `batches` of the result, `rounds` of requests, `retries`,
+            `bytes_wasted` (received, but not requested by any caller), `cache_hits` and
+            `cache_misses`.
+        all_times: nanoseconds: `scan` from the request of the first batch to the last batch,
+            without the time of the consumer; of these `requests` with at least one request under
+            way; `threads` that threads worked, and `queue` that such work waited for a thread, both
+            summed over all threads.
     """
 
     iops: int

@@ -29,20 +29,20 @@ FILES_AT_ONCE: Final = 32  # whose ends are read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatasetStats:
-    """What a version consists of.
+    """Counts of the rows, files and indices of a version.
 
     Attributes:
-        num_rows: that are not deleted.
-        num_deleted_rows: that are still in data files.
-        num_fragments: of the version.
-        num_small_fragments: those of few rows, deleted ones included: compaction joins them.
-        num_data_files: of all fragments.
-        num_bytes: of the data files, their deleted rows and dropped columns included.
-        num_deletion_files: of all fragments.
-        indices: the names of the indices.
-        column_bytes: of the pages of each field of the schema in the data files, by dotted path, as
-            they are encoded; a struct has none but those of its members, and no field has any in
-            files of version 0.1. None: they were not asked for.
+        num_rows: live rows.
+        num_deleted_rows: deleted rows that are still in data files.
+        num_fragments: fragments of the version.
+        num_small_fragments: fragments of few rows, deleted rows included, which compaction joins.
+        num_data_files: data files of all fragments.
+        num_bytes: bytes of the data files, including deleted rows and dropped columns.
+        num_deletion_files: deletion files of all fragments.
+        indices: names of the indices.
+        column_bytes: encoded bytes of the pages of each field of the schema, by dotted path. The
+            bytes of a struct are those of its members, under their own paths; fields in files of
+            version 0.1 have none. None: not requested.
     """
 
     num_rows: int

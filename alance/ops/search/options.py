@@ -37,26 +37,27 @@ LISTED: Final = 10  # times k vectors of lists are found by each vector of a que
 
 
 class SearchArguments(TypedDict, total=False):
-    """The keyword arguments of `nearest` and `nearest_many`.
+    """Keyword arguments of `Dataset.nearest` and `Dataset.nearest_many`.
 
     Attributes:
-        metric: `l2` (squared), `cosine` (1 - cos), `dot` (1 - q·x) or `hamming` (bits that differ;
-            uint8 only). None: that of the index, else `l2`, and `hamming` for uint8.
-        columns: as for `to_table`; `_distance` may be among them, and is added where it is not.
+        metric: `l2` (squared), `cosine` (1 - cos), `dot` (1 - q·x) or `hamming` (number of
+            different bits; uint8 only). None: the index's metric; without an index `l2`, and
+            `hamming` for uint8.
+        columns: as for `to_table`; `_distance` is added if it is not among them.
         filter: SQL text or a pyarrow expression.
         params: values for the parameters of that text.
-        prefilter: the nearest of the rows that the filter keeps; False: of the k nearest those
-            that it keeps.
-        distance_range: least distance, and the first that is too large; either None.
+        prefilter: True: the nearest among the rows that the filter keeps; False: those of the k
+            nearest rows that the filter keeps.
+        distance_range: least distance, and upper bound (exclusive); either may be None.
         use_index: False compares with every row.
         nprobes: partitions of the index to search; None: about the square root of their number.
-        minimum_nprobes, maximum_nprobes: partitions to search in any case; and at most, as long
-            as fewer than k rows were found. `nprobes` is both.
-        refine_factor: so many times k rows of the index are compared exactly.
-        ef: rows that are looked for on the graphs of HNSW indices; None: 1.5 k; at least k.
+        minimum_nprobes, maximum_nprobes: partitions to search in any case; and partitions to search
+            at most, while fewer than k rows are found. `nprobes` sets both.
+        refine_factor: multiple of k; so many rows of the index are compared exactly.
+        ef: number of candidates on the graphs of HNSW indices; None: 1.5 k; at least k.
         fast_search: leave out rows that no index covers.
         fragments: ids of the fragments to search; None: all.
-        use_scalar_index: ask indices which rows the filter may keep.
+        use_scalar_index: use indices to find the rows that the filter may keep.
     """
 
     metric: str | None

@@ -38,7 +38,7 @@ WRITTEN: Final = tuple(FileVersion)
 
 
 class CompactionArguments(TypedDict, total=False):
-    """The fields of `CompactionOptions` as keyword arguments."""
+    """Keyword arguments of compactions: the fields of `CompactionOptions`."""
 
     target_rows_per_fragment: int | None
     max_rows_per_group: int | None
@@ -166,7 +166,7 @@ class CompactionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedCompactionOptions:
-    """The options that executors need, decided; see `CompactionOptions`."""
+    """Options of a compaction with all defaults filled in; see `CompactionOptions`."""
 
     target_rows_per_fragment: int
     max_bytes_per_file: int

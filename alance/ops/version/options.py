@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 
 
 class CommitArguments(TypedDict, total=False):
-    """The fields of `CommitOptions` as keyword arguments of verbs that make a version."""
+    """Keyword arguments of methods that make a version.
+
+    `properties` and `message` (a commit message) are recorded in the transaction. `max_retries` is
+    the number of attempts after the first, if others committed first.
+    """
 
     properties: Mapping[str, str] | None
     message: str | None

@@ -50,16 +50,24 @@ class Progress:
 
 @runtime_checkable
 class FragmentWriteProgress(Protocol):
-    """What `progress=` may be: told of each fragment, by the methods that pylance's has.
+    """Interface of a `progress=` object that is called for each fragment, as pylance's.
 
-    Files that no version takes, after an error or a cancellation, are removed, completed or not.
+    Files of failed or cancelled writes are removed, whether they were completed or not.
     """
 
     def begin(self, fragment: table_pb2.DataFragment) -> object:
-        """A fragment is begun: its record has the name of its file, and no rows yet."""
+        """Handle a new fragment, whose record has the name of its file and no rows yet.
+
+        Args:
+            fragment: record of the fragment.
+        """
 
     def complete(self, fragment: table_pb2.DataFragment) -> object:
-        """A fragment's file is there; its record is that of `write_fragments`."""
+        """Handle a fragment whose file is finished.
+
+        Args:
+            fragment: record of the fragment, as `write_fragments` returns it.
+        """
 
 
 OnProgress: TypeAlias = "Callable[[Progress], object] | FragmentWriteProgress"

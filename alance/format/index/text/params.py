@@ -26,19 +26,20 @@ _OF_CODE: Final = ("split_identifiers", "split_on_numerics", "preserve_original"
 
 
 class TokenArguments(TypedDict, total=False):
-    """How texts become tokens: arguments of `create_index` and `tokenize`.
+    """Keyword arguments of `create_index` and `tokenize` for cutting texts into tokens.
 
     Attributes:
-        base_tokenizer: `simple` splits at what is neither letter nor digit, `whitespace` at white
-            space, `raw` nowhere, `ngram` takes sequences of characters.
-        language: of stems and of words that are left out: "English", "German", ...
-        max_token_length: words of so many bytes and more are left out; None: none are.
-        lower_case: to lower case.
-        stem: to stems; not of `ngram`, if nothing is said.
-        remove_stop_words: leave out words that say little; not of `ngram`, if nothing is said.
-        custom_stop_words: leave out these instead.
-        ascii_folding: letters with accents to those without.
-        min_ngram_length, max_ngram_length, prefix_only: of `ngram`; of the beginning alone.
+        base_tokenizer: `simple` splits at characters that are neither letters nor digits,
+            `whitespace` at white space, `raw` nowhere, `ngram` takes sequences of characters.
+        language: for stems and stop words: "English", "German", ...
+        max_token_length: leave out words of so many bytes or more; None: keep all.
+        lower_case: convert to lower case.
+        stem: reduce words to stems; default False for `ngram`.
+        remove_stop_words: leave out stop words; default False for `ngram`.
+        custom_stop_words: stop words to use instead of the language's.
+        ascii_folding: replace letters with accents by letters without.
+        min_ngram_length, max_ngram_length, prefix_only: for `ngram`; `prefix_only` takes sequences
+            at the beginning only.
     """
 
     base_tokenizer: str

@@ -17,9 +17,9 @@ class Token(NamedTuple):
     """A token of a text.
 
     Attributes:
-        text: as it is compared: in lower case, a stem, and so on.
-        position: among the tokens of the text, from 0; tokens that are left out count, but for
-            those before the first one.
+        text: in the form in which it is compared: in lower case, a stem, and so on.
+        position: number among the tokens of the text, from 0; tokens that are left out count,
+            except those before the first token.
     """
 
     text: str

@@ -29,7 +29,7 @@ MAX_BOOST: Final = 1 << 20
 
 
 class TextQuery:
-    """A query of texts; `a & b` asks for both, `a | b` for either."""
+    """A query of texts; `a & b` requires both, `a | b` either."""
 
     __slots__ = ()
 
@@ -40,26 +40,27 @@ class TextQuery:
         return BooleanQuery([("SHOULD", self), ("SHOULD", other)])
 
     def parts(self) -> tuple[TextQuery, ...]:
-        """The queries that this one is made of."""
+        """Return the queries that this query consists of."""
         return ()
 
 
 @dataclass(frozen=True, slots=True)
 class MatchQuery(TextQuery):
-    """Rows with the words of a text.
+    """Matches rows with the words of a text.
 
     Attributes:
-        column: name or dotted path, of members of structs in lists without the items; None: the
+        column: name or dotted path, for members of structs in lists without the items; None: the
             column with an index, or the best of several.
-        boost: the score is multiplied by it.
-        fuzziness: also words that differ by so many characters at most. They are then compared as
-            they are, in lower case: a stem is another word. None is 0, as in pylance.
-        max_expansions: words at most that a fuzzy query asks for, in the order of their bytes.
+        boost: factor of the score.
+        fuzziness: also match words with at most so many different characters. Words are then
+            compared in lower case without stemming: a stem is another word. None is 0, as in
+            pylance.
+        max_expansions: most words that a fuzzy query looks up, in the order of their bytes.
         operator: `OR`: any of the words; `AND`: all.
-        prefix_length: characters at the beginning of words that fuzziness leaves alone.
+        prefix_length: characters at the beginning of words that must be equal.
         document_granularity: `list_element`: each element of the column's lists is a document, and
-            a row comes once for each that matches, with its place in `_doc_index`; `row`: all of
-            them are one; None: as the index of the column has it, rows where there is none.
+            a row comes once for each matching element, with its place in `_doc_index`; `row`: all
+            elements are one document; None: as in the index of the column, `row` without an index.
     """
 
     query: str
@@ -85,11 +86,11 @@ class MatchQuery(TextQuery):
 
 @dataclass(frozen=True, slots=True)
 class PhraseQuery(TextQuery):
-    """Rows with the words of a text one after the other.
+    """Matches rows with the words of a text one after the other.
 
     Attributes:
         column: as for `MatchQuery`; its index must have positions.
-        slop: places between two words that are left out at most.
+        slop: most positions between two words that may be skipped.
         document_granularity: as for `MatchQuery`.
     """
 
@@ -106,10 +107,10 @@ class PhraseQuery(TextQuery):
 
 @dataclass(frozen=True, slots=True)
 class MultiMatchQuery(TextQuery):
-    """Rows with the words of a text in any of some columns: the best column's score.
+    """Matches rows with the words of a text in any of several columns, by the best column's score.
 
     Attributes:
-        boosts: of each column; None: 1.
+        boosts: factor of each column's score; None: 1.
     """
 
     query: str
@@ -126,12 +127,12 @@ class MultiMatchQuery(TextQuery):
 
 @dataclass(frozen=True, slots=True)
 class CombinedFieldsQuery(TextQuery):
-    """Rows with the words of a text in some columns, which count as one (BM25F).
+    """Matches rows with the words of a text in several columns, which count as one column (BM25F).
 
-    The columns must make words of texts in the same way; one at least has an index.
+    The columns must cut texts into words in the same way; at least one has an index.
 
     Attributes:
-        boosts: of each column, 1 to 2^20: its words count so many times; None: 1.
+        boosts: weight of each column, 1 to 2^20, by which its words are counted; None: 1.
         operator: `OR`: any of the words; `AND`: all, each in any column.
     """
 
@@ -157,10 +158,10 @@ class CombinedFieldsQuery(TextQuery):
 
 @dataclass(frozen=True, slots=True)
 class BoostQuery(TextQuery):
-    """Rows of a query, with less score where another one has them, too.
+    """Matches the rows of a query, with a lower score if another query matches them as well.
 
     Attributes:
-        negative_boost: so much of the other one's score is taken off.
+        negative_boost: factor of the other query's score, which is subtracted.
     """
 
     positive: TextQuery
@@ -177,8 +178,8 @@ class BoostQuery(TextQuery):
 
 @dataclass(frozen=True, slots=True)
 class BooleanQuery(TextQuery):
-    """Rows that all queries of `MUST` have, or, where there is none, any of `SHOULD`; and none of
-    `MUST_NOT`. The scores of all that have a row are added.
+    """Matches rows that all `MUST` queries match, or, without such queries, any `SHOULD` query; and
+    that no `MUST_NOT` query matches. The scores of all queries that match a row are added.
     """
 
     queries: Sequence[tuple[Occur, TextQuery]]
@@ -203,7 +204,11 @@ class BooleanQuery(TextQuery):
         return tuple(query for _, query in self.queries)
 
     def of(self, occur: Occur) -> list[TextQuery]:
-        """The queries of one kind."""
+        """Return the queries of one kind.
+
+        Args:
+            occur: the kind.
+        """
         return [query for kind, query in self.queries if kind == occur]
 
 

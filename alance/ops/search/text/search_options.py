@@ -22,21 +22,20 @@ OF_TEXTS: Final = ("on",)
 
 
 class TextSearchArguments(TypedDict, total=False):
-    """The keyword arguments of `search_text`.
+    """Keyword arguments of `Dataset.search_text`.
 
     Attributes:
-        on: the column to search, or several, of which the best counts; None: those with an
+        on: column to search, or several, of which the best score counts; None: those with an
             inverted index.
-        columns: of the output, as for `to_table`; `_score` may be among them, and is added where it
-            is not.
+        columns: of the output, as for `to_table`; `_score` is added if it is not among them.
         filter: SQL text or a pyarrow expression.
         params: values for the parameters of that text.
-        prefilter: the best of the rows that the filter keeps; False: of the k best those that it
-            keeps.
-        use_index: False reads every text. Words are then those of the texts as they are.
+        prefilter: True: the best among the rows that the filter keeps; False: those of the k best
+            rows that the filter keeps.
+        use_index: False reads every text, and takes its words as they are.
         fast_search: leave out rows that no index covers.
         fragments: ids of the fragments to search; None: all.
-        use_scalar_index: ask indices which rows the filter may keep.
+        use_scalar_index: use indices to find the rows that the filter may keep.
     """
 
     on: str | Sequence[str] | None
@@ -51,11 +50,11 @@ class TextSearchArguments(TypedDict, total=False):
 
 
 class HybridArguments(SearchArguments, total=False):
-    """The keyword arguments of `search`: those of `nearest`, which both searches share as far as
-    they know them, and
+    """Keyword arguments of `Dataset.search`: those of `nearest`, which apply to both searches as
+    far as they make sense, and
 
     Attributes:
-        on: the column of texts to search, or several; None: those with an inverted index.
+        on: column of texts to search, or several; None: those with an inverted index.
         vector_column: None: the only column of vectors.
         candidates: rows of each search that are ranked together; None: 4 k, and at least 50.
     """
