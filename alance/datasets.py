@@ -259,7 +259,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
             columns: as for `take`.
 
         Raises:
-            NotFoundError: a row id without a live row; its attribute `keys` has the row ids.
+            RowNotFoundError: a row id without a live row.
             InvalidInputError: an unknown column, or something else than row ids.
         """
         return await take_rows(self._snapshot, row_ids, columns)
@@ -274,7 +274,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
             columns: as for `take`.
 
         Raises:
-            NotFoundError: no such fragment or row, or a deleted row.
+            RowNotFoundError: no such fragment or row, or a deleted row.
             InvalidInputError: an unknown column, or something else than addresses.
         """
         return await take_addresses(self._snapshot, addresses, columns)
@@ -315,8 +315,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         """Scan as a stream of record batches, read ahead of the consumer. Close the iterator to
         stop early.
 
-        Cost: one round of requests per span, run ahead within `io_buffer_bytes`; see
-        `Scanner.explain`.
+        Cost: as `Scanner.to_batches`.
 
         Example:
 
@@ -324,8 +323,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
                 print(batch.num_rows)  # 49
 
         Args:
-            columns: as for `take`.
-            options: the fields of `ScanOptions`.
+            columns, options: as for `scanner`.
 
         Raises:
             InvalidInputError: an unknown column, a bad filter or option.
@@ -345,8 +343,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
             assert table["id"].to_pylist() == [90, 91, 92, 93, 94]
 
         Args:
-            columns: as for `take`.
-            options: the fields of `ScanOptions`.
+            columns, options: as for `scanner`.
 
         Raises:
             InvalidInputError, CorruptFileError, StoreError: as from `to_batches`.
@@ -384,8 +381,7 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         Cost: as `to_table`.
 
         Args:
-            columns: as for `take`.
-            options: the fields of `ScanOptions`.
+            columns, options: as for `scanner`.
 
         Raises:
             UnsupportedError: Polars is not installed.
@@ -409,8 +405,6 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
         Raises:
             InvalidInputError: a negative `small_rows`.
-            CorruptFileError: files that contradict the format.
-            StoreError: the store failed.
         """
         await self._load(stats)
         return await stats.dataset_stats(
@@ -482,7 +476,6 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
 
         Raises:
             InvalidInputError: a negative number of rows, or an unknown column.
-            CorruptFileError, StoreError: as from `to_batches`.
         """
         return await self.to_table(columns, limit=num_rows)
 
@@ -492,11 +485,6 @@ class Dataset(Verbs, BlobVerbs, SearchVerbs, KeyVerbs, EngineVerbs, Framed):
         """Read distinct rows drawn at random, in dataset order.
 
         Cost: as `take` of as many rows.
-
-        Example:
-
-            rows = await dataset.sample(10, ["id"], seed=1)
-            assert rows.num_rows == 10
 
         Args:
             num_rows: number of rows.

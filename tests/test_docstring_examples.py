@@ -24,7 +24,6 @@ MAIN_CALLS: Final = [
     "Dataset.take",
     "Dataset.count_rows",
     "Dataset.aggregate",
-    "Dataset.sample",
     "Dataset.get",
     "Dataset.get_many",
     "Dataset.nearest",
