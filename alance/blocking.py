@@ -55,7 +55,10 @@ class OwnLoop:
         self._closing: set[asyncio.Task[None]] = set()
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        """Run to the end in the loop; an interrupt cancels it there.
+        """Run an awaitable to its end in the loop; an interrupt cancels it there.
+
+        Args:
+            awaitable: the work.
 
         Raises:
             InvalidInputError: called from this very loop.
@@ -80,7 +83,11 @@ class OwnLoop:
             raise
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """A blocking iterator over an async one, which is closed when this one is."""
+        """Return a blocking iterator over an async one, which is closed together with this one.
+
+        Args:
+            items: the async iterator.
+        """
         try:
             while True:
                 try:
@@ -91,7 +98,11 @@ class OwnLoop:
             self.close(items)
 
     def close(self, items: AsyncIterator[object]) -> None:
-        """Close an async iterator, if it can be closed."""
+        """Close an async iterator, if it can be closed.
+
+        Args:
+            items: the iterator.
+        """
         close = getattr(items, "aclose", None)
         if close is None or self._is_last():  # the loop has closed it then
             return

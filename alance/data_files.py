@@ -25,18 +25,22 @@ MAX_ID: Final = (1 << 32) - 1  # of fragments and base paths
 async def create_data_file(
     dataset: Dataset, path: str, *, base_id: int | None = None
 ) -> table_pb2.DataFile:
-    """The record of a data file, for operations such as `DataReplacement`.
+    """Return the record of a data file, for operations such as `DataReplacement`.
 
-    Its columns are those of the table that have their names, some or all. Cost: one GET.
+    Its columns are matched to columns of the table by name.
+
+    Cost: one GET.
 
     Args:
-        path: in the folder `data` of this branch, or as the base path says.
-        base_id: of a base path of the table, where the file is below one.
+        dataset: the table.
+        path: in the folder `data` of this branch, or below the base path.
+        base_id: id of the base path of the table below which the file lies; None: the table's
+            folder.
 
     Raises:
         NotFoundError: no such file.
-        InvalidInputError: a column that the table has not, or of another type.
-        CorruptFileError: no Lance file, or a base path that the version has not.
+        InvalidInputError: a column that the table lacks, or of another type.
+        CorruptFileError: not a Lance file, or a base path that the version lacks.
     """
     return (await _opened(dataset, path, base_id))[0]
 

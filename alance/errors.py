@@ -19,10 +19,10 @@ class NotFoundError(AlanceError, FileNotFoundError):
 
 
 class TableNotFoundError(NotFoundError):
-    """No table is there.
+    """There is no table.
 
     Attributes:
-        uri: where it was sought, without credentials.
+        uri: the requested place, without credentials.
     """
 
     def __init__(self, message: str = "", uri: str = "") -> None:
@@ -31,10 +31,10 @@ class TableNotFoundError(NotFoundError):
 
 
 class VersionNotFoundError(NotFoundError):
-    """The table is there, and has no such version, tag or branch.
+    """The table exists, but has no such version, tag or branch.
 
     Attributes:
-        version: what was asked for: a number, the name of a tag or branch, or a time.
+        version: the requested number, name of a tag or branch, or time.
     """
 
     def __init__(self, message: str = "", version: int | str | datetime = "") -> None:
@@ -46,7 +46,7 @@ class BucketNotFoundError(NotFoundError):
     """The store has no such bucket or container.
 
     Attributes:
-        bucket: where it was sought, as a URI without credentials.
+        bucket: its URI, without credentials.
     """
 
     def __init__(self, message: str = "", bucket: str = "") -> None:
@@ -58,7 +58,7 @@ class RowNotFoundError(NotFoundError):
     """No such row in this version.
 
     Attributes:
-        keys: of the rows that are not there: keys, row ids or addresses.
+        keys: of the missing rows: keys, row ids or addresses.
     """
 
     def __init__(self, message: str = "", keys: Sequence[Any] = ()) -> None:
@@ -74,7 +74,7 @@ class ColumnNotFoundError(InvalidInputError):
     """The table has no such column, or a column no such field.
 
     Attributes:
-        column: name or path, as it was asked for.
+        column: the requested name or path.
     """
 
     def __init__(self, message: str = "", column: str = "") -> None:
@@ -94,8 +94,8 @@ class StoreError(AlanceError, OSError):
     """The store failed: network, permission, or a server's error that outlived the retries.
 
     Attributes:
-        retryable: the same call may succeed later (5xx, 429, resets, timeouts).
-        status: status of the HTTP answer, where there was one.
+        retryable: True if the same call may succeed later (5xx, 429, resets, timeouts).
+        status: status of the HTTP response; None if there was none.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class StoreError(AlanceError, OSError):
 
 
 class AccessError(StoreError, PermissionError):
-    """The store refused the credentials, or none were given for a place that a table names."""
+    """The store refused the credentials, or a place that a table names has none."""
 
 
 class ForkedError(AlanceError, RuntimeError):
@@ -115,7 +115,7 @@ class ForkedError(AlanceError, RuntimeError):
 
 
 class AlreadyExistsError(AlanceError, FileExistsError):
-    """An object that was to be created is there already."""
+    """An object that was to be created exists already."""
 
 
 class CommitConflictError(AlanceError):
@@ -127,7 +127,7 @@ class RetryableConflictError(CommitConflictError):
 
 
 class CommitStateUnknownError(AlanceError):
-    """Whether the commit landed could not be found out before the deadline."""
+    """The store did not tell before the deadline if the commit landed."""
 
 
 class BatchTooLargeError(UnsupportedError):

@@ -146,19 +146,19 @@ class Sink:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """What batches are cast to; None: the first one will tell."""
+        """Schema to which batches are cast. None before the first batch of a new table."""
         if self._ingest is None:
             return self._schema
         return self._ingest.schema
 
     @property
     def metrics(self) -> IngestMetrics:
-        """What was done so far, as a snapshot."""
+        """Counters of the rows and files so far; a snapshot."""
         return IngestMetrics() if self._ingest is None else self._ingest.metrics
 
     @property
     def compaction(self) -> AutoCompactionMetrics | None:
-        """What was compacted in the background so far; None: nothing is."""
+        """Counters of the compactions in the background. None without `auto_compact`."""
         return None if self._compactor is None else self._compactor.metrics
 
     @property
@@ -168,7 +168,9 @@ class Sink:
 
     @property
     def dataset(self) -> Dataset | None:
-        """The last version that this sink has seen or made; None: there is no table yet."""
+        """Dataset of the last version that this sink has seen or made. None if there is no table
+        yet.
+        """
         return None if self._ingest is None else Dataset(self._ingest.last)
 
     async def write(

@@ -48,7 +48,7 @@ class BatchUdf:
 
     @property
     def is_async(self) -> bool:
-        """Whether calls are awaited; others run in threads."""
+        """True if calls are awaited; other functions run in threads."""
         call = getattr(self.function, "__call__", None)  # noqa: B004  # of objects, its code
         return inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(call)
 

@@ -10,14 +10,10 @@ from typing import Any, Final
 import pytest
 
 import alance
-import alance.sync
 from alance import errors
 from tests.docstrings import Documented, documented
 
 FUNCTIONS: Final = {function.name: function for function in documented()}
-# Functions and classes of `alance`, and classes with a blocking face.
-MAIN: Final = {*alance.__all__, *alance.sync._CLASSES}
-COMPLETE: Final = [name for name in FUNCTIONS if name.partition(".")[0] in MAIN]
 
 
 def arguments(function: Documented) -> dict[str, set[str]]:
@@ -76,12 +72,12 @@ def test_documented_arguments_and_errors_exist(name: str) -> None:
     assert undefined(FUNCTIONS[name]) == set()
 
 
-@pytest.mark.parametrize("name", COMPLETE)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_all_arguments_are_documented(name: str) -> None:
     assert undocumented(FUNCTIONS[name]) == set()
 
 
-@pytest.mark.parametrize("name", [name for name in COMPLETE if FUNCTIONS[name].is_async])
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if FUNCTIONS[name].is_async])
 def test_calls_that_wait_document_their_cost_and_errors(name: str) -> None:
     function = FUNCTIONS[name]
     assert "Cost:" in function.text

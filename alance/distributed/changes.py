@@ -55,15 +55,15 @@ class Added:
 
 
 async def added_by(dataset: Dataset, version: int) -> Added:
-    """What a version added to the one before it.
+    """Return the fragments that a version added to the version before it.
 
-    Rows with stable ids know when they came into being: of updates and merges of such tables the
-    inserted rows are given.
+    For updates and merges of tables with stable row ids, a filter selects the inserted rows.
 
-    Cost: two GETs, of it and of the version before, where they are not cached.
+    Cost: two GETs, of the two versions, unless they are cached.
 
     Args:
         dataset: any version of the table.
+        version: number of the version.
 
     Raises:
         NotFoundError: the version was cleaned up.
@@ -92,13 +92,23 @@ async def _version(snapshot: Snapshot, version: int) -> Snapshot:
 
 
 async def last_sequence(uri: str, producer: str, **place: Unpack[OpenArguments]) -> int | None:
-    """The number of a producer's last batch in the table; None: it has none.
+    """Return the number of a producer's last batch in the table. Returns None if it has none, or if
+    there is no table.
 
-    The latest version tells it in its configuration. Where others wrote the table, or so many
-    producers did that this one was dropped, the transactions of the versions are looked through.
+    The latest version records the number in its configuration. If others wrote the table, or so
+    many producers that this one was dropped, the transactions of the versions are searched.
 
-    Cost: a LIST and a GET. Of a producer that the latest version does not tell of, such as a new
+    Cost: a LIST and a GET. For a producer that the latest version does not record, such as a new
     one: all manifests that cleanup has left, 16 at a time.
+
+    Args:
+        uri: of the table.
+        producer: name of the producer.
+        place: `storage_options` and `session`, as for `dataset`.
+
+    Raises:
+        CorruptFileError, UnsupportedError: a manifest cannot be read.
+        StoreError: the store failed.
     """
     session, table = table_at(uri, **place)
     engine = session.engine

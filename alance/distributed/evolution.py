@@ -114,7 +114,11 @@ class ColumnsAcross:
         return tuple(dict.fromkeys(sources)) or (ROW_ADDRESS,)
 
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert rows of the other version to the columns of the reference. CPU."""
+        """Convert rows of the other version to the columns of the reference. CPU.
+
+        Args:
+            batch: rows of the other version.
+        """
         if self.is_same:
             return batch
         arrays = [

@@ -32,9 +32,16 @@ CHECKED_AT_ONCE: Final = 32  # tables of a folder
 
 
 async def list_folders(uri: str, **place: Unpack[OpenArguments]) -> list[str]:
-    """The names of the folders directly in a folder, sorted; none where it is missing.
+    """Return the sorted names of the folders directly in a folder; empty if the folder is missing.
 
-    Cost: a LIST for each thousand names.
+    Cost: a LIST per thousand names.
+
+    Args:
+        uri: of the folder.
+        place: `storage_options` and `session`, as for `dataset`.
+
+    Raises:
+        StoreError: the store failed.
     """
     _, store, path = open_store(uri, **place)
     try:
@@ -45,9 +52,17 @@ async def list_folders(uri: str, **place: Unpack[OpenArguments]) -> list[str]:
 
 
 async def list_tables(uri: str, suffix: str, **place: Unpack[OpenArguments]) -> list[str]:
-    """The names, without their suffix, of folders directly in a folder that are tables, sorted.
+    """Return the sorted names, without a suffix, of the tables directly in a folder.
 
-    Cost: a LIST for each thousand names, and one for each name with the suffix, 32 at once.
+    Cost: a LIST per thousand names, and one per name with the suffix, 32 at once.
+
+    Args:
+        uri: of the folder.
+        suffix: of the tables' names, such as `.lance`.
+        place: `storage_options` and `session`, as for `dataset`.
+
+    Raises:
+        StoreError: the store failed.
     """
     folders = await list_folders(uri, **place)
     names = [name for name in folders if name.endswith(suffix)]
@@ -69,7 +84,17 @@ async def tables_among(uris: Iterable[str], **place: Unpack[OpenArguments]) -> l
 
 
 async def is_table(uri: str, **place: Unpack[OpenArguments]) -> bool:
-    """Whether a table is at a place. Cost: one LIST."""
+    """Return True if there is a table at a URI.
+
+    Cost: one LIST.
+
+    Args:
+        uri: of the table.
+        place: `storage_options` and `session`, as for `dataset`.
+
+    Raises:
+        StoreError: the store failed.
+    """
     session, table = table_at(uri, **place)
     try:
         await load.latest(session.engine, table)
@@ -79,9 +104,17 @@ async def is_table(uri: str, **place: Unpack[OpenArguments]) -> bool:
 
 
 async def remove_folder(uri: str, names: tuple[str, ...], **place: Unpack[OpenArguments]) -> None:
-    """Remove some objects of a folder, and the folder if nothing else is in it.
+    """Remove objects of a folder, and the folder if nothing else is in it.
 
     Cost: one DELETE.
+
+    Args:
+        uri: of the folder.
+        names: of the objects in it.
+        place: `storage_options` and `session`, as for `dataset`.
+
+    Raises:
+        StoreError: the store failed.
     """
     _, store, path = open_store(uri, **place)
     await store.delete([f"{path}/{name}" for name in names])
@@ -91,17 +124,22 @@ async def remove_folder(uri: str, names: tuple[str, ...], **place: Unpack[OpenAr
 async def move_table(uri: str, target: str, **place: Unpack[OpenArguments]) -> None:
     """Move a table to another place of the same store, with all versions, branches and tags.
 
-    On a local disk the folder is renamed. Elsewhere all objects are copied, the manifests last, and
-    then deleted: nobody may write to the table meanwhile; an interrupted move leaves the table
-    where it was, and objects of no table at the target.
+    On a local disk the folder is renamed. On other stores all objects are copied, the manifests
+    last, and then deleted: nobody may write to the table meanwhile; an interrupted move leaves the
+    table at its old place, and objects that are not a table at the new place.
 
-    Cost: elsewhere a LIST, a COPY for each object, and what `drop` costs.
+    Cost: on other stores a LIST, a COPY per object, and the cost of `drop`.
+
+    Args:
+        uri: of the table.
+        target: its new URI.
+        place: `storage_options` and `session`, as for `dataset`.
 
     Raises:
-        NotFoundError: there is no table.
-        AlreadyExistsError: something is at the target.
-        InvalidInputError: a branch alone, a target on another store, a table whose versions are
-            kept elsewhere.
+        NotFoundError: no such table.
+        AlreadyExistsError: there are objects at the target.
+        InvalidInputError: a single branch, a target on another store, or a table whose versions are
+            in an external store.
         StoreError: the store failed, or the target is on another local disk.
     """
     session, source = table_at(uri, **place)

@@ -58,12 +58,15 @@ def with_row_ids(
 
 
 def row_ids_of(fragment: DataFragment) -> pa.UInt64Array:
-    """The stable ids of a fragment's rows, in their order; deleted rows have theirs, too.
+    """Return the stable ids of a fragment's rows, in their order, including deleted rows.
+
+    Args:
+        fragment: its record.
 
     Raises:
         InvalidInputError: a fragment without ids.
         UnsupportedError: ids in a file of their own: scan the fragment's `_rowid`.
-        CorruptFileError: what is there are no ids.
+        CorruptFileError: bytes that are not row ids.
     """
     kind = fragment.WhichOneof("row_id_sequence")
     if kind is None:

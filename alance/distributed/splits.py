@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 
 
 def version_record(dataset: Dataset) -> bytes:
-    """A version without its fragments and indices: schema, settings, base paths. Cost: none."""
+    """Return a serialized version without its fragments and indices: schema, settings, base paths.
+    Sends no request.
+
+    Args:
+        dataset: the version.
+    """
     message, record = dataset._snapshot.manifest.head, table_pb2.Manifest()
     for field, value in message.ListFields():
         if field.name in ("fragments", "index_section", "transaction_section"):
@@ -58,13 +63,13 @@ def version_record(dataset: Dataset) -> bytes:
 def open_record(
     record: bytes, uri: str, fragments: Sequence[bytes] = (), **place: Unpack[OpenArguments]
 ) -> Dataset:
-    """A version with some of its fragments, or none. No request.
+    """Open a version with some of its fragments, or none. Sends no request.
 
     Args:
-        record: of the version; see `version_record`.
-        uri: of the table; where the version is of a branch, of that branch or of the table.
-        fragments: records of fragments, serialized.
-        storage_options: of the store. session: None: that of the loop.
+        record: from `version_record`.
+        uri: of the table; for a version of a branch, of that branch or of the table.
+        fragments: serialized records of fragments.
+        place: `storage_options` and `session`, as for `dataset`.
     """
     message = table_pb2.Manifest.FromString(record)
     schema = Schema.from_protobuf(message.fields, message.schema_metadata)
@@ -77,24 +82,27 @@ def open_record(
 
 
 def in_any_loop(dataset: Dataset, storage_options: StorageOptions | None = None) -> Dataset:
-    """The version for whatever event loop of this process, or of a forked child, reads it.
+    """Return the version for any event loop of this process, or of a forked child.
 
-    Keeps its credentials, which a pickle does not. No request.
+    The result keeps its credentials, which a pickle does not. Sends no request.
 
     Args:
         dataset: of any loop or session.
-        storage_options: of the store; None: those that it was opened with.
+        storage_options: of the store; None: those with which the dataset was opened.
 
     Raises:
-        InvalidInputError: options that are not known, or beside a store object that was given.
+        InvalidInputError: unknown options, or options for a dataset that was opened with a `store`.
     """
     return Dataset(pickled.in_any_loop(dataset._snapshot, storage_options))
 
 
 def fragments_of(dataset: Dataset) -> Sequence[Fragment]:
-    """The fragments as the manifest has them, in row order; each is parsed where it is asked for.
+    """Return the fragments of the manifest, in row order; each is parsed on access.
 
-    `message.SerializeToString()` of one is its record for `open_record`.
+    `message.SerializeToString()` of a fragment is its record for `open_record`.
+
+    Args:
+        dataset: the version.
     """
     return dataset._snapshot.manifest.fragments
 
@@ -122,7 +130,13 @@ class Piece:
 
 
 def field_ids(dataset: Dataset, columns: Sequence[str]) -> frozenset[int] | None:
-    """The ids of the fields that a read of columns reads; None: of meta columns alone."""
+    """Return the ids of the fields that a read of columns needs. Returns None if it needs meta
+    columns only.
+
+    Args:
+        dataset: the version.
+        columns: names or dotted paths.
+    """
     names = [name for name in columns if name not in META]
     fields = dataset._snapshot.schema.project(names).fields
     return frozenset(field.id for root in fields for field in root.walk()) or None
@@ -138,18 +152,19 @@ def plan_splits(
     limit: int | None = None,
     is_filtered: bool = False,
 ) -> list[tuple[Piece, ...]]:
-    """The splits of a scan, in row order; a scan with a limit has one.
+    """Cut a scan into splits, in row order; a scan with a limit is a single split.
 
-    Cost: no request; about 10 us a fragment.
+    Cost: no request; about 10 us per fragment.
 
     Args:
         fragments: see `fragments_of`.
         fields: ids of the fields that are read; None: all.
-        split_bytes: encoded bytes of a split, about.
-        min_splits: at least so many, where the bytes suffice.
-        parallelism: tasks that run at once: splits are smaller where some would have none.
-        limit: rows that are read at most.
-        is_filtered: a filter may drop any of the rows.
+        split_bytes: approximate encoded bytes of a split.
+        min_splits: least number of splits, if the bytes suffice.
+        parallelism: number of concurrent tasks: splits become smaller if some tasks would have
+            none.
+        limit: number of rows that are read at most.
+        is_filtered: True if a filter may drop any of the rows.
     """
     if limit is not None:
         whole = fragments if is_filtered else _first(fragments, limit)
@@ -199,10 +214,11 @@ def _pieces(fragment: Fragment, size: int, target: int) -> Iterator[tuple[Piece,
 
 
 def fragment_bytes(fragment: Fragment, fields: frozenset[int] | None = None) -> int:
-    """Encoded bytes of some fields, as far as the manifest tells: by the share of the columns.
+    """Estimate the encoded bytes of some fields of a fragment, by their share of the columns.
 
     Args:
-        fields: their ids; None: all.
+        fragment: of the manifest.
+        fields: ids of the fields; None: all.
     """
     total = 0
     for file in fragment.files:
@@ -221,7 +237,15 @@ def _record(fragment: Fragment) -> bytes:
 
 
 def check_filter(dataset: Dataset, filter: str | None) -> None:
-    """Raise `InvalidInputError` where a filter is no SQL, or names a column that is not there."""
+    """Raise an error if a filter cannot be used on a version.
+
+    Args:
+        dataset: the version.
+        filter: SQL text; None: no filter.
+
+    Raises:
+        InvalidInputError: bad SQL, or an unknown column.
+    """
     parse_predicate(dataset._snapshot.schema, filter)
 
 
@@ -235,15 +259,23 @@ async def read_split(
     flat: bool = True,
     **place: Unpack[OpenArguments],
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows of one split, in the types of the table.
+    """Stream the rows of one split, in the types of the table.
 
     Cost: a scan of these rows; no manifest is read.
 
     Args:
-        record, uri, storage_options, session: of the version, see `open_record`.
+        record, uri: as for `open_record`.
+        split: from `plan_splits`.
         columns: names, or paths of members of structs.
-        flat: members are columns of their own; False: they keep their parents, which also have
-            those that the filter needs; see `member_paths`.
+        options: of the scan.
+        flat: members are columns of their own; False: they keep their parents, which then also have
+            the members that the filter needs; see `member_paths`.
+        place: as for `open_record`.
+
+    Raises:
+        InvalidInputError: an unknown column, a bad filter or option.
+        CorruptFileError: files that contradict the format.
+        StoreError: the store failed.
     """
     dataset, spans = open_split(record, uri, split, **place)
     scanner = _RangeScanner(dataset._snapshot, list(columns), options)
@@ -260,14 +292,19 @@ async def read_extremes(
     options: ScanOptions,
     **place: Unpack[OpenArguments],
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """Some rows of a split, among them those with the least and the greatest value of each column.
+    """Stream some rows of a split, among them the rows with the least and the greatest value of
+    each column.
 
     Cost: see `extreme_rows`.
 
     Args:
-        record, uri, storage_options, session: of the version, see `open_record`.
+        record, uri, split, place: as for `read_split`.
         columns: of types with an order; no floats.
         options: without a filter or limit.
+
+    Raises:
+        CorruptFileError: files that contradict the format.
+        StoreError: the store failed.
     """
     dataset, spans = open_split(record, uri, split, **place)
     async with aclosing(extreme_rows(dataset._snapshot, columns, options, spans)) as batches:
@@ -276,11 +313,11 @@ async def read_extremes(
 
 
 def member_paths(schema: pa.Schema, kept: pa.Schema) -> list[str]:
-    """The paths to read for some columns of a table of whose structs members may be left out.
+    """Return the paths to read for columns of a table whose structs may lack members.
 
     Args:
         schema: of the table.
-        kept: columns by name, in types that may lack members; what else differs does not matter.
+        kept: columns by name, in types that may lack members; other differences are ignored.
     """
     return [
         path

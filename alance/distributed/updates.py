@@ -39,7 +39,10 @@ class RowUpdate:
     where: str | None = None
 
     def check(self, dataset: Dataset) -> list[str]:
-        """The columns that a task reads, or an error before any does.
+        """Return the columns that a task reads, or raise an error before any task reads.
+
+        Args:
+            dataset: the version.
 
         Raises:
             InvalidInputError: an unknown column, bad SQL, a type that does not cast.
@@ -56,15 +59,15 @@ class RowUpdate:
     async def rows(
         self, record: bytes, uri: str, split: Sequence[Piece], **place: Unpack[OpenArguments]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of a split that meet the condition, with their new values.
+        """Stream the rows of a split that meet the condition, with their new values.
 
-        After the columns of the table there are `_rowaddr`, of the row that each replaces, and
-        `_rowid`, where ids are stable.
+        The columns of the table are followed by `_rowaddr`, the address of the replaced row, and by
+        `_rowid` if ids are stable.
 
-        Cost: a scan of the condition's columns, then of all of the rows that meet it.
+        Cost: a scan of the condition's columns, then of all columns of the matching rows.
 
         Args:
-            record, uri, storage_options, session: of the version, see `open_record`.
+            record, uri, split, place: as for `read_split`.
 
         Raises:
             InvalidInputError: values that an expression cannot take or a column cannot hold.

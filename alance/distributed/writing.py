@@ -54,15 +54,20 @@ if TYPE_CHECKING:
 
 
 def append_schema(dataset: Dataset) -> pa.Schema:
-    """The Arrow schema of rows that are appended to a version."""
+    """Return the Arrow schema of rows that are appended to a version.
+
+    Args:
+        dataset: the version.
+    """
     return write.table_schema(dataset._snapshot.manifest)
 
 
 def new_table(schema: pa.Schema, fragments: Sequence[DataFragment]) -> Overwrite:
-    """The operation that makes a table of fragments, or puts them in the place of all rows.
+    """Return the operation that makes a table of fragments, or replaces all rows by them.
 
     Args:
-        schema: that the fragments were written with.
+        schema: with which the fragments were written.
+        fragments: records of the fragments.
     """
     fields = Schema.from_arrow(schema)
     return Overwrite(
@@ -73,7 +78,12 @@ def new_table(schema: pa.Schema, fragments: Sequence[DataFragment]) -> Overwrite
 
 
 def has_fields_of(dataset: Dataset, schema: pa.Schema) -> bool:
-    """Whether fragments of a new table, written with a schema, fit a table that is there."""
+    """Return True if fragments of a new table, written with a schema, also fit an existing table.
+
+    Args:
+        dataset: the existing table.
+        schema: with which the fragments were written.
+    """
 
     def shape(fields: Schema) -> list[tuple[int, str, str, bool]]:
         return [
@@ -90,12 +100,13 @@ def has_fields_of(dataset: Dataset, schema: pa.Schema) -> bool:
 
 
 def producer_properties(producer: str, sequence: int) -> dict[str, str]:
-    """The `properties` of a commit of one batch, by which it is committed once.
+    """Return the `properties` of a commit of one batch, by which it is committed only once.
 
-    A version that follows one with this batch, or a later one of the producer, is refused by a
-    `CommitConflictError`; `last_sequence` tells which batches a table has.
+    A commit raises a `CommitConflictError` if the table already has this batch, or a later batch of
+    the producer; `last_sequence` returns the last batch that a table has.
 
     Args:
+        producer: name of the producer.
         sequence: number of the batch, one above that of the batch before.
     """
     return Notes(producers={producer: (sequence - 1, sequence)}).properties()
@@ -106,11 +117,17 @@ async def remove_data_files(
 ) -> None:
     """Remove the data files of fragments that no version names, as far as the store can be reached.
 
-    What stays is removed by a later cleanup.
+    A later cleanup removes the remaining files.
+
+    Cost: a DELETE per file. Errors of the store are ignored.
 
     Args:
-        uri: of the table, or of the branch, that they were written for.
-        fragments: their records.
+        uri: of the table, or of the branch, for which the files were written.
+        fragments: records of the fragments.
+        place: `storage_options` and `session`, as for `dataset`.
+
+    Raises:
+        InvalidInputError: a bad URI or option.
     """
     _, table = table_at(uri, **place)
     places = []
@@ -127,10 +144,20 @@ async def remove_data_files(
 
 
 async def put_once(uri: str, content: bytes, **place: Unpack[OpenArguments]) -> bytes:
-    """Write a small object unless it is there, such as a note of what a task has done.
+    """Write a small object unless it exists, such as a record of a finished task.
+
+    Cost: one PUT; a GET more if the object exists.
+
+    Args:
+        uri: of the object.
+        content: of the object.
+        place: `storage_options` and `session`, as for `dataset`.
 
     Returns:
-        What is there now: the content, or that of who was first.
+        The content of the object now, which may be that of an earlier writer.
+
+    Raises:
+        StoreError: the store failed.
     """
     _, store, path = open_store(uri, **place)
     try:
@@ -141,7 +168,18 @@ async def put_once(uri: str, content: bytes, **place: Unpack[OpenArguments]) -> 
 
 
 async def get_object(uri: str, **place: Unpack[OpenArguments]) -> bytes | None:
-    """The content of a small object, such as that of `put_once`; None: it is not there."""
+    """Return the content of a small object, such as that of `put_once`. Returns None if there is no
+    such object.
+
+    Cost: one GET.
+
+    Args:
+        uri: of the object.
+        place: `storage_options` and `session`, as for `dataset`.
+
+    Raises:
+        StoreError: the store failed.
+    """
     _, store, path = open_store(uri, **place)
     try:
         return bytes(await store.get(path))
@@ -150,22 +188,24 @@ async def get_object(uri: str, **place: Unpack[OpenArguments]) -> bytes | None:
 
 
 def release_memory(kept_bytes: int) -> None:
-    """Give memory that is not used back to the system, at the end of a task: some ms.
+    """Return unused memory to the system at the end of a task, which takes some ms.
 
     Args:
-        kept_bytes: of blocks that decoding uses again.
+        kept_bytes: bytes of blocks that decoding will use again.
     """
     _kernels.release_memory(kept_bytes)
     pa.default_memory_pool().release_unused()
 
 
 async def delete_rows(dataset: Dataset, offsets: Mapping[int, Int64s], predicate: str) -> Dataset:
-    """The version without some rows.
+    """Commit a version without some rows.
+
+    Cost: the deletion files of the fragments that lose rows, and a commit.
 
     Args:
-        dataset: the version that they were found in.
-        offsets: by fragment id physical offsets of live rows; shape (n,), sorted and unique.
-        predicate: noted in the transaction: what the rows have in common.
+        dataset: the version in which the rows were found.
+        offsets: physical offsets of live rows by fragment id; shape (n,), sorted and unique.
+        predicate: recorded in the transaction as the condition of the rows.
 
     Raises:
         RetryableConflictError: others changed the same rows; find them again.
@@ -177,12 +217,13 @@ async def delete_rows(dataset: Dataset, offsets: Mapping[int, Int64s], predicate
 
 
 def inserted_keys(dataset: Dataset, on: Sequence[str] = ()) -> InsertedKeys:
-    """An empty collection of the keys that a merge inserts, for `replace_rows`.
+    """Return an empty collection of the keys that a merge inserts, for `replace_rows`.
 
     Each task adds its new rows to a copy (`add_rows`), and the driver joins the copies (`join`).
     The commit is then refused if an earlier commit may have inserted one of the keys.
 
     Args:
+        dataset: the version that the merge reads.
         on: columns by which the merge finds rows of the table; empty if it compares rows in another
             way, so that it may insert any key.
 
@@ -203,15 +244,17 @@ async def replace_rows(
     columns: Sequence[str] | None = None,
     keys: InsertedKeys | None = None,
 ) -> Dataset:
-    """The version without some rows, and with new fragments.
+    """Commit a version without some rows, and with new fragments.
+
+    Cost: the deletion files of the fragments that lose rows, and a commit.
 
     Args:
-        dataset: the version that the rows were found in.
-        offsets: by fragment id physical offsets of live rows; shape (n,), sorted and unique.
+        dataset: the version in which the rows were found.
+        offsets: physical offsets of live rows by fragment id; shape (n,), sorted and unique.
         moved: records of fragments with new values of these rows.
         inserted: records of fragments with other rows.
-        row_ids: of the rows that moved, in the order of `moved`; needed where ids are stable.
-        columns: in which they have new values; None: all.
+        row_ids: ids of the moved rows, in the order of `moved`; required if ids are stable.
+        columns: columns with new values; None: all.
         keys: keys of the rows in `inserted` if a merge adds them because the table lacks them, see
             `inserted_keys`. None: the rows are added in any case.
 
@@ -242,11 +285,11 @@ async def replace_rows(
 
 @dataclass(frozen=True, slots=True)
 class SourceGaps:
-    """What the source of a merge lacks of the table's columns. Pickled once for all tasks.
+    """Columns of a table that the source of a merge lacks. Pickled once for all tasks.
 
     Attributes:
-        names: columns that it lacks, or has some members of.
-        source_schema: its columns, as the table has them.
+        names: columns that the source lacks, as a whole or in part.
+        source_schema: columns of the source, with the types of the table.
         fragments: records of the version whose rows are replaced.
     """
 
@@ -256,13 +299,14 @@ class SourceGaps:
 
     @classmethod
     def of(cls, dataset: Dataset, source: pa.Schema) -> SourceGaps | None:
-        """What rows with some new values take from those that they replace; None: nothing.
+        """Return the gaps of a source. Returns None if it has all columns.
 
         Args:
-            source: the columns, or members of structs, that have new values.
+            dataset: the version whose rows are replaced.
+            source: columns, or members of structs, that have new values.
 
         Raises:
-            InvalidInputError: columns that the table has not, or values that never fit it.
+            InvalidInputError: columns that the table lacks, or values that cannot fit it.
             UnsupportedError: other columns have blobs that are not moved.
         """
         base = dataset._snapshot
@@ -285,11 +329,15 @@ class SourceGaps:
 
     @staticmethod
     def check_inserted(dataset: Dataset, source: pa.Schema) -> None:
-        """Raise where rows with these columns cannot become rows of the table.
+        """Raise an error if rows with these columns cannot become rows of the table.
+
+        Args:
+            dataset: the table.
+            source: schema of the rows.
 
         Raises:
-            InvalidInputError: columns that the table has not, or values that never fit it; none of
-                a column that cannot be null.
+            InvalidInputError: columns that the table lacks, values that cannot fit it, or a missing
+                column that cannot be null.
         """
         schema = dataset._snapshot.schema
         source_schema = pa.schema(source_fields(schema, source))
@@ -299,11 +347,17 @@ class SourceGaps:
     async def filled(
         self, dataset: Dataset, batches: Iterator[pa.RecordBatch]
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """Rows of the source with what they lack taken from those that they replace.
+        """Stream rows of the source with the missing columns taken from the rows that they replace.
+
+        Cost: a take of the missing columns per batch.
 
         Args:
             dataset: the version with its fragments; see `open_record`.
-            batches: with a column `_rowaddr`, the address of the row that is replaced.
+            batches: with a column `_rowaddr`, the address of the replaced row.
+
+        Raises:
+            InvalidInputError: values that do not fit the table.
+            StoreError: the store failed.
         """
         run = dataset._snapshot.engine.pool.run
         while (batch := await run(partial(next, batches, None))) is not None:
@@ -312,7 +366,11 @@ class SourceGaps:
                     yield part
 
     def rows(self, dataset: Dataset, batch: pa.RecordBatch) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The rows of a batch of `filled`, in their order, some at a time."""
+        """Stream the rows of one batch as `filled` does, in their order.
+
+        Args:
+            dataset, batch: as `dataset` and a batch of `filled`.
+        """
         places = batch.column(ROW_ADDRESS).to_numpy().astype(np.uint64)
         rows = conform(batch.drop_columns([ROW_ADDRESS]), self.source_schema)
         return completed(dataset._snapshot, self.names, rows, places)
@@ -320,7 +378,7 @@ class SourceGaps:
 
 @dataclass(frozen=True, slots=True)
 class ColumnBackfill:
-    """Columns that are computed by many processes. Can be pickled as its transforms can.
+    """Columns that many processes compute. Can be pickled if its transforms can.
 
         files = {}
         for fragment in dataset.fragments:
@@ -329,8 +387,8 @@ class ColumnBackfill:
 
     Attributes:
         transforms: SQL text by column, or a `BatchUdf`.
-        read_columns: that a function gets; None: all.
-        batch_size: rows that are computed at once at most.
+        read_columns: columns that a function gets; None: all.
+        batch_size: most rows that are computed at once.
     """
 
     transforms: Transforms
@@ -338,7 +396,12 @@ class ColumnBackfill:
     batch_size: int | None = None
 
     async def check(self, dataset: Dataset) -> None:
-        """Raise where the columns cannot be added, before anything is computed.
+        """Raise an error if the columns cannot be added, before anything is computed.
+
+        Cost: no request.
+
+        Args:
+            dataset: the version.
 
         Raises:
             InvalidInputError: a column that exists, or bad SQL.
@@ -347,18 +410,27 @@ class ColumnBackfill:
 
     @staticmethod
     def source(fragment: DatasetFragment) -> str:
-        """Names what a fragment's values are computed from: as long as it is the same, so are they.
+        """Return a fingerprint of a fragment's data files: the same fingerprint gives the same new
+        values.
 
         Deleted rows do not change it.
+
+        Args:
+            fragment: the fragment.
         """
         return source_of(fragment._handle, None)
 
     async def execute(self, fragment: DatasetFragment) -> tuple[str, bytes]:
         """Write the new columns of one fragment.
 
+        Cost: a scan of the columns that are read, and the new file.
+
+        Args:
+            fragment: the fragment.
+
         Returns:
-            What they were computed from, see `source`; the record of the new file, empty where
-            there is nothing to write.
+            The fragment's `source`, and the record of the new file, which is empty if there is
+            nothing to write.
 
         Raises:
             InvalidInputError: values that do not fit; no file stays.
@@ -378,14 +450,18 @@ class ColumnBackfill:
     async def commit(
         self, dataset: Dataset, files: Mapping[int, bytes], **commit: Unpack[CommitArguments]
     ) -> Dataset:
-        """One version with the new files of all fragments.
+        """Commit a version with the new files of all fragments.
+
+        Cost: a commit.
 
         Args:
-            files: by fragment id what `execute` gave, of a fragment with the same `source`.
+            dataset: the version from which the columns were computed.
+            files: records from `execute` by fragment id, of fragments with the same `source`.
+            commit: see `alance.types.CommitArguments`.
 
         Raises:
             InvalidInputError: a fragment without its file.
-            RetryableConflictError: others were first.
+            RetryableConflictError: others committed first.
             CommitConflictError: a newer version rules this one out.
         """
         options = CommitOptions(**commit)

@@ -88,30 +88,30 @@ class Field:
 
     @property
     def is_packed(self) -> bool:
-        """Whether this struct is one column."""
+        """True if this struct is stored as one column."""
         if self.logical_type != "struct":
             return False
         return any(self.metadata.get(key, "").lower() in ("true", "1") for key in PACKED)
 
     @property
     def is_blob_v1(self) -> bool:
-        """Whether this is a binary column whose bytes lie outside its pages."""
+        """True if this is a binary column whose bytes lie outside its pages."""
         return BLOB in self.metadata and self.logical_type in ("large_binary", "binary", "blob")
 
     @property
     def is_blob_v2(self) -> bool:
-        """Whether this is a struct that stands for blobs anywhere."""
+        """True if this is a struct that stands for blobs at any place."""
         return self.logical_type == "struct" and (
             self.metadata.get(EXTENSION_NAME) == BLOB_V2 or BLOB in self.metadata
         )
 
     @property
     def is_json(self) -> bool:
-        """Whether the column stores JSONB, which is given as JSON text."""
+        """True if the column stores JSONB, which reads give as JSON text."""
         return self.logical_type == "json" or self.metadata.get(EXTENSION_NAME) == JSON
 
     def as_stored(self) -> Field:
-        """The same column with the JSONB that it stores."""
+        """Return the same column with the JSONB that it stores."""
         hidden = (EXTENSION_NAME, EXTENSION_METADATA)
         metadata = {key: text for key, text in self.metadata.items() if key not in hidden}
         own = (self.name, self.id, self.parent_id, "large_binary", self.nullable)
@@ -119,7 +119,7 @@ class Field:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether this has no child fields."""
+        """True if this field has no child fields."""
         return not is_nested(self.logical_type)
 
     @property
@@ -147,11 +147,16 @@ class Field:
             raise
 
     def to_arrow(self) -> pa.Field:
-        """The Arrow field of a read: extension types where pyarrow knows them."""
+        """Return the Arrow field of a read, with extension types that pyarrow knows."""
         return self.derive("arrow", Field._read_arrow)
 
     def derive(self, name: str, make: Callable[[Field], T]) -> T:
-        """What is made of this field alone, and is not None: made once, and kept by its name."""
+        """Return a value computed from this field alone, which is memoized by its name.
+
+        Args:
+            name: of the value.
+            make: computes the value, which must not be None.
+        """
         value: T | None = self.derived.get(name)
         if value is None:
             value = self.derived[name] = make(self)
@@ -161,7 +166,9 @@ class Field:
         return self._arrow(as_stored=False)
 
     def logical_arrow(self) -> pa.Field:
-        """The Arrow field of the table's schema: as of a read, but for blobs."""
+        """Return the Arrow field of the table's schema, which differs from that of a read for blobs
+        only.
+        """
         return self._arrow(as_stored=True)
 
     def _arrow(self, *, as_stored: bool) -> pa.Field:
@@ -189,7 +196,7 @@ class Field:
         return with_extension(plain) if of_bfloat16 or EXTENSION_NAME in metadata else plain
 
     def walk(self) -> Iterator[Field]:
-        """This field and all below it, depth-first, parents first."""
+        """Iterate over this field and all fields below it, depth-first, parents first."""
         yield self
         for child in self.children:
             yield from child.walk()

@@ -83,7 +83,11 @@ class OpenTelemetry(Observer):
             make(f"alance.{plain}", callbacks=[_reader(name)], unit=unit)
 
     def on_request(self, event: RequestEnded) -> None:
-        """Count a request, and make a span of it."""
+        """Count a request, and make a span of it.
+
+        Args:
+            event: the request.
+        """
         store = {"store": event.store}
         kind = {**store, "kind": event.kind}
         self._requests.add(event.num_requests, {**kind, "outcome": event.outcome})
@@ -100,13 +104,21 @@ class OpenTelemetry(Observer):
         self._span(f"alance {event.kind}", event, told)
 
     def on_retry(self, event: RetryDecided) -> None:
-        """Count an attempt that failed."""
+        """Count a failed attempt.
+
+        Args:
+            event: the attempt.
+        """
         cause = "throttled" if event.is_throttled else "failed"
         refused = event.pause_s is None
         self._retries.add(1, {"store": event.store, "cause": cause, "refused": refused})
 
     def on_commit(self, event: CommitEnded) -> None:
-        """Count a commit, and make a span of it."""
+        """Count a commit, and make a span of it.
+
+        Args:
+            event: the commit.
+        """
         table = {"table": event.uri}
         named = {**table, "operation": event.operation}
         self._commits.add(1, {**named, "outcome": event.outcome})

@@ -72,7 +72,11 @@ class Metrics(Observer):
         self._times: defaultdict[tuple[str, tuple[str, ...]], _Histogram] = defaultdict(_Histogram)
 
     def on_request(self, event: RequestEnded) -> None:
-        """Count a request."""
+        """Count a request.
+
+        Args:
+            event: the request.
+        """
         store, kind = (event.store,), (event.store, event.kind)
         outcome = event.store, event.kind, event.outcome
         with self._lock:
@@ -82,14 +86,22 @@ class Metrics(Observer):
             self._times["request_seconds", kind].add(event.seconds)
 
     def on_retry(self, event: RetryDecided) -> None:
-        """Count a failed attempt that may be made again."""
+        """Count a failed attempt, which may be tried again.
+
+        Args:
+            event: the attempt.
+        """
         cause = "throttled" if event.is_throttled else "failed"
         is_refused = "true" if event.pause_s is None else "false"
         with self._lock:
             self._counts["retries_total", (event.store, cause, is_refused)] += 1
 
     def on_commit(self, event: CommitEnded) -> None:
-        """Count a commit."""
+        """Count a commit.
+
+        Args:
+            event: the commit.
+        """
         table, outcome = (event.uri,), (event.uri, event.operation, event.outcome)
         with self._lock:
             self._counts["commits_total", outcome] += 1

@@ -123,7 +123,11 @@ class VersionInfo:
 
     @classmethod
     def of(cls, totals: VersionTotals) -> VersionInfo:
-        """A version as its manifest tells it."""
+        """Return a version with the totals of its manifest.
+
+        Args:
+            totals: counts of the manifest.
+        """
         # As the records have it: no version is left out since it cannot be read.
         metadata = {
             "total_fragments": totals.num_fragments,

@@ -20,9 +20,13 @@ _NOT_MADE: Final = "alance_not_made"
 
 
 def may_be_visible(error: BaseException) -> bool:
-    """Whether a commit that ended so may have made its version, or may yet.
+    """Return True if a commit that ended with an error may have made its version, or may still make
+    it.
 
-    Then the files that it names must stay: who removes them may remove rows of the table.
+    The files that the version names must then stay: removing them could remove rows of the table.
+
+    Args:
+        error: raised by the commit.
     """
     return isinstance(error, CommitStateUnknownError) or hasattr(error, _VISIBLE)
 

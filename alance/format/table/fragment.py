@@ -36,6 +36,9 @@ class DataFile:
     def from_protobuf(cls, message: table_pb2.DataFile) -> DataFile:
         """Parse the manifest's record.
 
+        Args:
+            message: the record.
+
         Raises:
             CorruptFileError: different numbers of fields and columns, or a field that is named
                 twice.
@@ -76,7 +79,11 @@ class DeletionFile:
 
     @classmethod
     def from_protobuf(cls, record: table_pb2.DeletionFile) -> DeletionFile:
-        """Parse the manifest's record."""
+        """Parse the manifest's record.
+
+        Args:
+            record: the record.
+        """
         return cls(
             record.file_type == table_pb2.DeletionFile.BITMAP,
             record.read_version,
@@ -86,7 +93,11 @@ class DeletionFile:
         )
 
     def name(self, fragment_id: int) -> str:
-        """Return the name of the file inside `_deletions/`."""
+        """Return the name of the file inside `_deletions/`.
+
+        Args:
+            fragment_id: id of its fragment.
+        """
         return deletion_name(fragment_id, self.read_version, self.id, is_bitmap=self.is_bitmap)
 
 
@@ -108,6 +119,9 @@ class Fragment:
     @classmethod
     def from_protobuf(cls, message: table_pb2.DataFragment) -> Fragment:
         """Parse the manifest's record.
+
+        Args:
+            message: the record.
 
         Raises:
             CorruptFileError: an id of more than 32 bits, or a bad data file record.

@@ -82,7 +82,11 @@ class UpdateMap(Wire):
 
     @classmethod
     def from_protobuf(cls, message: Message) -> UpdateMap:
-        """From the message; of a key that is there twice the last entry counts."""
+        """Parse a message. The last entry counts if a key is there twice.
+
+        Args:
+            message: the protobuf message.
+        """
         assert isinstance(message, _T.UpdateMap)
         updates = {
             update_entry.key: update_entry.value if update_entry.HasField("value") else None

@@ -48,7 +48,11 @@ class Transaction:
 
     @classmethod
     def from_protobuf(cls, message: transaction_pb2.Transaction) -> Transaction:
-        """Wrap a message without a copy."""
+        """Wrap a message without a copy.
+
+        Args:
+            message: the protobuf message.
+        """
         arm = message.WhichOneof("operation")
         operation = UNKNOWN if arm is None else OPERATIONS[arm].__name__
         return cls(
@@ -108,8 +112,11 @@ class Transaction:
         return transaction_name(self.read_version, self.uuid)
 
     def with_change(self, change: Operation, *, read_version: int | None = None) -> Transaction:
-        """Return this transaction with another operation, and another `read_version` if one is
-        passed.
+        """Return this transaction with another operation.
+
+        Args:
+            change: the operation.
+            read_version: of the operation; None: as before.
         """
         message = transaction_pb2.Transaction()
         message.CopyFrom(self.message)
@@ -119,14 +126,20 @@ class Transaction:
         return Transaction.from_protobuf(message)
 
     def with_properties(self, properties: Mapping[str, str]) -> Transaction:
-        """Return this transaction with further properties."""
+        """Return this transaction with further properties.
+
+        Args:
+            properties: which replace properties of the same keys.
+        """
         message = transaction_pb2.Transaction()
         message.CopyFrom(self.message)
         message.transaction_properties.update(properties)
         return Transaction.from_protobuf(message)
 
     def to_bytes(self) -> bytes:
-        """The content of its file; also that of its section in a manifest, less the length."""
+        """Return the content of its file, which is also its section of a manifest without the
+        length.
+        """
         return bytes(self.message.SerializeToString())
 
 

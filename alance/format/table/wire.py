@@ -37,7 +37,11 @@ class Wire:
 
     @classmethod
     def from_protobuf(cls, message: Message) -> Self:
-        """From a message, of which the parts are shared and not copied."""
+        """Wrap a message, whose parts are shared and not copied.
+
+        Args:
+            message: the protobuf message.
+        """
         values: dict[str, Any] = {}
         for attribute in fields(cls):
             if attribute.name == EXTRA:

@@ -119,13 +119,25 @@ class Observer:
     """
 
     def on_request(self, event: RequestEnded) -> None:
-        """A request to a remote store has ended."""
+        """Handle the end of a request to a remote store.
+
+        Args:
+            event: the request.
+        """
 
     def on_retry(self, event: RetryDecided) -> None:
-        """A failed attempt is tried again, or not."""
+        """Handle a failed attempt, which is tried again or not.
+
+        Args:
+            event: the attempt.
+        """
 
     def on_commit(self, event: CommitEnded) -> None:
-        """A commit has ended."""
+        """Handle the end of a commit.
+
+        Args:
+            event: the commit.
+        """
 
 
 class Reading(NamedTuple):
@@ -159,10 +171,13 @@ def is_on() -> bool:
 
 
 def add(observer: Observer) -> None:
-    """Tell an observer of events, of all sessions of this process, until it is removed.
+    """Call an observer for the events of all sessions of this process, until it is removed.
+
+    Args:
+        observer: an instance, not a class.
 
     Raises:
-        InvalidInputError: something else, such as the class of one.
+        InvalidInputError: something else.
     """
     if not isinstance(observer, Observer):
         raise InvalidInputError(f"observer {observer!r}: expected an instance of observe.Observer")
@@ -171,7 +186,11 @@ def add(observer: Observer) -> None:
 
 
 def remove(observer: Observer) -> None:
-    """Tell an observer no more; none is no error."""
+    """Stop calling an observer; without effect if it was not added.
+
+    Args:
+        observer: the instance.
+    """
     if observer in _observers:
         _observers.remove(observer)
 

@@ -187,7 +187,11 @@ class Access:
 
 
 def is_for_base(key: object) -> bool:
-    """Whether a storage option is for another place than the table's own store."""
+    """Return True if a storage option is for another place than the table's own store.
+
+    Args:
+        key: name of the option.
+    """
     return isinstance(key, str) and key.startswith(BASE_PREFIX)
 
 

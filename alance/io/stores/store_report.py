@@ -24,7 +24,11 @@ class StoreCheck:
     failure: str | None
 
     def line(self, width: int) -> str:
-        """As a line of text, the name as wide as this."""
+        """Return the check as a line of text.
+
+        Args:
+            width: of the name.
+        """
         if self.failure is None:
             return f"ok    {self.purpose:<8}  {self.name}"
         return f"FAIL  {self.purpose:<8}  {self.name:<{width}}  {self.failure}"

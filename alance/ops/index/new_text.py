@@ -72,11 +72,15 @@ class NewTextIndex:
         replace: bool,
         train: bool = True,
     ) -> NewTextIndex:
-        """From the arguments of `create_index` or `create_scalar_index`.
+        """Parse the arguments of `create_index` or `create_scalar_index`.
+
+        Args:
+            column, name, replace, train: as for `create_scalar_index`.
+            arguments: see `TextIndexArguments`.
 
         Raises:
             TypeError: an unknown argument.
-            InvalidInputError: values that make no sense.
+            InvalidInputError: an argument out of its range.
         """
         unknown = set(arguments) - set(TextIndexArguments.__annotations__)
         if unknown:

@@ -75,7 +75,12 @@ class IndexPart:
     schema: pa.Schema | None = None
 
     def cut(self, first: int, last: int) -> IndexPart:
-        """Some of its blocks, for who only reads them."""
+        """Return some of its blocks, for reading only.
+
+        Args:
+            first: number of the first block.
+            last: number after the last block.
+        """
         start = self.start + sum(size for _, size, _ in self.blocks[:first])
         blocks = self.blocks[first:last]
         return replace(self, blocks=blocks, start=start, fragments=(), firsts=b"")

@@ -61,7 +61,13 @@ class InsertedKeys:
 
     @classmethod
     def of(cls, schema: Schema, on: Sequence[str]) -> InsertedKeys:
-        """No keys yet for these columns of a table; if there are no columns, any key."""
+        """Return an empty collection for key columns of a table; without columns, any key counts as
+        inserted.
+
+        Args:
+            schema: of the table.
+            on: names or paths of the columns.
+        """
         fields = [schema.field(name) for name in on]
         primary = schema.primary_key
         return cls(
@@ -79,11 +85,14 @@ class InsertedKeys:
     def add_rows(self, rows: pa.RecordBatch) -> None:
         """Add the keys of rows after a cast to the types of the table. CPU.
 
-        Rows without a key column, or with a null in one, have no key.
+        Rows without a key column, or with a null in a key column, have no key.
+
+        Args:
+            rows: the rows.
 
         Raises:
             InvalidInputError: values that do not fit the table.
-            UnsupportedError: key columns of a type that makes no key.
+            UnsupportedError: key columns of a type that cannot be a key.
         """
         names = self.key_schema.names
         if self.hashes is None or not set(names) <= set(rows.schema.names):
@@ -92,13 +101,21 @@ class InsertedKeys:
         self.add_hashes(key_hashes(keys.values))
 
     def add_hashes(self, hashes: UInt64s) -> None:
-        """Add keys by their hashes."""
+        """Add keys by their hashes.
+
+        Args:
+            hashes: of the keys.
+        """
         if self.hashes is not None:
             distinct = np.unique(np.concatenate([self.hashes, hashes]))
             self.hashes = distinct if len(distinct) <= self.limit else None
 
     def join(self, other: InsertedKeys) -> None:
-        """Add the keys that another task of the same merge inserts."""
+        """Add the keys that another task of the same merge inserts.
+
+        Args:
+            other: keys of that task.
+        """
         if other.hashes is None:
             self.hashes = None
         else:

@@ -69,19 +69,19 @@ class BlobFile:
 
     @property
     def closed(self) -> bool:
-        """Whether `close` was called."""
+        """True after `close`."""
         return self._closed
 
     def readable(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """True."""
+        """Return True."""
         return True
 
     def tell(self) -> int:
-        """The position of the next read."""
+        """Return the position of the next read."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
@@ -202,7 +202,7 @@ class BlobFile:
             await asyncio.gather(ahead, return_exceptions=True)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """The rest in pieces of 1 MiB."""
+        """Stream the rest of the blob in pieces of 1 MiB."""
         return self.chunks()
 
     async def close(self) -> None:

@@ -389,7 +389,12 @@ class CompactionMetrics:
     def of(
         cls, old: Sequence[table_pb2.DataFragment], new: Sequence[table_pb2.DataFragment]
     ) -> CompactionMetrics:
-        """Of the fragments before and after."""
+        """Count the files of fragments before and after a rewrite.
+
+        Args:
+            old: fragments before.
+            new: fragments after.
+        """
         removed = sum(len(fragment.files) + fragment.HasField("deletion_file") for fragment in old)
         return cls(len(old), len(new), removed, sum(len(fragment.files) for fragment in new))
 
@@ -425,7 +430,13 @@ class RewriteResult:
         originals: tuple[table_pb2.DataFragment, ...],
         new: Sequence[table_pb2.DataFragment],
     ) -> RewriteResult:
-        """What a task has made."""
+        """Return the result of a task.
+
+        Args:
+            task: the task.
+            originals: fragments before.
+            new: fragments after.
+        """
         return cls(task.read_version, originals, tuple(new), task.options.defer_index_remap)
 
     @property

@@ -136,11 +136,15 @@ class CompactionOptions:
     def resolved(
         self, config: Mapping[str, str], default_version: FileVersion
     ) -> ResolvedCompactionOptions:
-        """With the table's configuration and the defaults.
+        """Fill in the values of the table's configuration and the defaults.
+
+        Args:
+            config: of the table.
+            default_version: file version of new files, unless an option sets it.
 
         Raises:
-            InvalidInputError: a value of the configuration that is no such value.
-            UnsupportedError: a file version that is not written.
+            InvalidInputError: a value of the configuration that cannot be parsed.
+            UnsupportedError: a file version that alance does not write.
         """
         told = {key.removeprefix(CONFIG): config[key] for key in config if key.startswith(CONFIG)}
         chosen: dict[str, Any] = {}

@@ -344,10 +344,15 @@ async def _conforming(
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with the columns of a schema, in its order; nullable ones that it lacks are null.
+    """Return a batch with the columns of a schema, in its order; missing nullable columns become
+    null.
+
+    Args:
+        batch: the rows.
+        schema: of the result.
 
     Raises:
-        InvalidInputError: columns too many or too few, or of types that do not cast without loss.
+        InvalidInputError: too many or too few columns, or types that do not cast without loss.
     """
     if batch.schema.equals(schema):
         return batch
