@@ -45,9 +45,8 @@ async def check_written(
     assert_same_values(theirs.read_all().to_table(), table)
     if rows:
         rows = sorted(set(rows))
-        assert_same_values(
-            theirs.take_rows(rows).to_table(), table.take(pa.array(rows, pa.int64()))
-        )
+        found = theirs.take_rows(rows).to_table()
+        assert_same_values(found, table.take(pa.array(rows, pa.int64())))
 
 
 async def check_columns(
