@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -38,7 +39,11 @@ HINTS: list[dict[str, str]] = [
 ]
 
 
-def columns(rng: random.Random, nulls: float) -> dict[str, pa.Array]:
+@cache
+def columns(nulls: float) -> dict[str, pa.Array]:
+    """The same for all tests: of Python objects, it takes longer to make than to write and read."""
+    rng = random.Random(1)
+
     def some(values: list[Any]) -> list[Any]:
         return [None if rng.random() < nulls else value for value in values]
 
@@ -125,7 +130,7 @@ async def test_every_way_gives_the_same(
 ) -> None:
     metadata = {f"lance-encoding:{key}": value for key, value in HINTS[number].items()}
     rng = random.Random(number)
-    arrays = columns(rng, nulls)
+    arrays = dict(columns(nulls))
     fields = [pa.field(name, array.type, metadata=metadata) for name, array in arrays.items()]
     if version == "2.1":  # which has no maps
         arrays.pop("maps")
@@ -175,7 +180,7 @@ async def test_spoiled_chunks_are_refused_or_read(tmp_path: Path, seed: int) -> 
     rng = random.Random(seed)
     hint = rng.choice(HINTS)
     metadata = {f"lance-encoding:{key}": value for key, value in hint.items()}
-    arrays = columns(rng, rng.choice([0.0, 0.3]))
+    arrays = columns(rng.choice([0.0, 0.3]))
     fields = [pa.field(name, array.type, metadata=metadata) for name, array in arrays.items()]
     table = pa.table(list(arrays.values()), schema=pa.schema(fields))
     uri = tmp_path / "table"
