@@ -114,8 +114,8 @@ def test_tasks_that_fail_and_die_are_run_again(spark, uri, tmp_path, monkeypatch
 @pytest.mark.parametrize("kind", ["BTREE", "BITMAP"])
 def test_ranges_of_values_are_merged_by_tasks_of_which_one_dies(spark, tmp_path, monkeypatch, kind):
     merge_range, mark, uri = indexing._merged, str(tmp_path / "mark"), str(tmp_path / "table")
-    values = np.random.default_rng(1).permutation(300_000)
-    lance.write_dataset(pa.table({"k": values // 3}), uri, max_rows_per_file=100_000)
+    values = np.random.default_rng(1).permutation(60_000)
+    lance.write_dataset(pa.table({"k": values // 3}), uri, max_rows_per_file=20_000)
 
     def failing(version, part):
         made = merge_range(version, part)
@@ -125,12 +125,12 @@ def test_ranges_of_values_are_merged_by_tasks_of_which_one_dies(spark, tmp_path,
         return made
 
     monkeypatch.setattr(indexing, "_merged", failing)
-    done = jobs.build_index(spark, uri, "k", kind, task_bytes=1, range_bytes=1 << 20)
+    done = jobs.build_index(spark, uri, "k", kind, task_bytes=1, range_bytes=200_000)
     assert os.path.exists(mark)
     assert done.counts["tasks"] >= 3 + 4
     theirs, ours = lance.dataset(uri), sync.dataset(uri)
     theirs.validate()
-    for condition, count in (("k = 77", 3), ("k < 40000", 120_000), ("k in (5, 99999)", 6)):
+    for condition, count in (("k = 77", 3), ("k < 8000", 24_000), ("k in (5, 19999)", 6)):
         assert "k_idx" in theirs.scanner(filter=condition).explain_plan()
         assert theirs.count_rows(filter=condition) == ours.count_rows(condition) == count
     assert "index k_idx" in str(ours.scanner(filter="k = 77").explain())
