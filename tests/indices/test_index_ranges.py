@@ -118,13 +118,13 @@ async def test_a_bitmap_by_ranges_is_the_one_made_at_once(
     monkeypatch.setattr(index_runs, "BLOCK_BYTES", 2_000)
     for name in ("once", "ranges"):
         lance.write_dataset(
-            rows(40_000), tmp_path / name, max_rows_per_file=9_000, enable_stable_row_ids=stable
+            rows(20_000), tmp_path / name, max_rows_per_file=4_500, enable_stable_row_ids=stable
         )
         lance.dataset(tmp_path / name).delete("id % 17 = 3")
     once = await alance.dataset(tmp_path / "once")
     await once.create_scalar_index("i", "BITMAP")
     dataset, num_ranges = await built(
-        await alance.dataset(tmp_path / "ranges"), "i", 100_000, "BITMAP"
+        await alance.dataset(tmp_path / "ranges"), "i", 50_000, "BITMAP"
     )
     assert num_ranges > 3
     await dataset.validate()

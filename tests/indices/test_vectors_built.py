@@ -122,7 +122,7 @@ async def test_by_the_same_centroids_and_codebook_pylance_gives_the_same_answers
             assert sorted(answers[0]) == sorted(answers[1])
 
 
-@pytest.mark.parametrize(("kind", "options", "metric", "dtype"), thinned(KINDS, COLUMNS))
+@pytest.mark.parametrize(("kind", "options", "metric", "dtype"), thinned(KINDS, COLUMNS, part=3))
 async def test_pylance_finds_as_much_by_our_training_as_by_its_own(
     tmp_path: Path, kind: str, options: dict[str, Any], metric: str, dtype: str
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import alance
 from alance import MatchQuery, PhraseQuery
+from tests.reference.thinned import thinned
 from tests.text.test_text_building import QUESTIONS
 from tests.text.text_cases import same, table, written
 
@@ -24,6 +25,7 @@ OPTIONS: Final[list[dict[str, Any]]] = [
     {"with_position": True, "format_version": 1},
     {"with_position": True, "memory_bytes": 1 << 16},  # made by alance
 ]
+DELETES: Final = ["", "id % 3 = 1", "id < 170 or id % 5 = 2"]
 
 
 async def compacted(path: Path) -> alance.Dataset:
@@ -36,8 +38,7 @@ async def compacted(path: Path) -> alance.Dataset:
     return after
 
 
-@pytest.mark.parametrize("deletes", ["", "id % 3 = 1", "id < 170 or id % 5 = 2"])
-@pytest.mark.parametrize("options", OPTIONS, ids=str)
+@pytest.mark.parametrize(("options", "deletes"), thinned(OPTIONS, DELETES))
 async def test_an_index_follows_its_rows(
     tmp_path: Path, options: dict[str, Any], deletes: str
 ) -> None:
