@@ -190,8 +190,8 @@ def _against_literal(op: str, node: Node, literal: Literal) -> Node:
         raise mismatch(op, node, literal)
     value = literal.value
     if pa.types.is_boolean(node.type) and op in ("=", "!="):
-        is_same = value.as_py() == (op == "=")
-        return call(op, _as_it_is if is_same else pc.invert, node)
+        is_identity = value.as_py() == (op == "=")
+        return call(op, _as_it_is if is_identity else pc.invert, node)
     if is_bytes(node.type) and is_text(value.type):
         value = value.cast(pa.binary())
     return call(op, lambda values: COMPARISON_KERNELS[op](values, value), node)

@@ -195,7 +195,7 @@ def boolean(node: Node) -> Node:
     if is_nothing(node):
         return NULL
     if isinstance(node, Match):
-        return node.is_found()
+        return node.has_match()
     raise Problem(f"expected a condition, found {node.type}")
 
 

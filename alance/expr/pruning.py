@@ -75,7 +75,7 @@ def num_checks(check: Check) -> int:
 def may_match(check: Check, zones: Zones) -> Mask:
     """Return the mask of the zones with a row for which the condition may be true; shape (n,).
 
-    CPU work. All zones may match if the evaluation fails.
+    CPU work. Returns all zones if the evaluation fails.
     """
     try:
         return check.may(zones).true

@@ -128,7 +128,7 @@ class Match:
     def args(self) -> tuple[Node, ...]:
         return (self.text,)
 
-    def is_found(self) -> Node:
+    def has_match(self) -> Node:
         """Return the node that tests for a match; it is false for a null."""
 
         def test(values: pa.Array) -> pa.Array:

@@ -191,7 +191,7 @@ async def test_nothing_is_among_the_items_of_a_null_list(folder: Path) -> None:
         ("inner_product(l, ['x'])", InvalidInputError, "lists of string"),
         ("array_slice(l, 1.5, 2)", InvalidInputError, "expected an integer"),
         ("array_slice(l, 1, 2, 0)", InvalidInputError, "a step of 0"),
-        ("array_resize(l, i)", InvalidInputError, "fewer items than none"),
+        ("array_resize(l, i)", InvalidInputError, "a negative number of items"),
         ("array_resize(l, 4000000000)", InvalidInputError, "expected at most"),
         ("array_repeat(l, 4000000000)", InvalidInputError, "expected at most"),
         ("array_repeat(id, 70000000)", InvalidInputError, "expected at most"),

@@ -121,7 +121,7 @@ async def test_large_answers_are_not_kept_by_the_rows_of_one(path: Path) -> None
 async def test_rows_of_all_searches_together_are_bounded(
     path: Path, searches: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joined, "MAX_ROWS", 100)
+    monkeypatch.setattr(joined, "MAX_JOINED_ROWS", 100)
     dataset = await alance.dataset(path)
     await asyncio.gather(*(ours(dataset, q, k=11) for q in queries("float32", 30)))
     assert sum(searches) == 30

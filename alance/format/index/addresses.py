@@ -1,4 +1,4 @@
-"""Sets of rows as an index stores them: 32-bit roaring bitmaps by the high half of the address.
+"""Row sets of an index: 32-bit roaring bitmaps by the high half of the address.
 
     u32 number of parts
     parts x (u32 high half, u32 size of the bitmap, the bitmap of low halves)
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 
 def parse_rows(content: memoryview) -> RowSet:
-    """The rows of a set.
+    """Parse a row set.
 
     Raises:
-        CorruptFileError: bytes that are no such set.
-        UnsupportedError: whole fragments without their rows.
+        CorruptFileError: the bytes are not a row set.
+        UnsupportedError: the set has whole fragments without their rows.
     """
     return RowSet.of_bitmaps(_checked(content))
 
 
 def _checked(content: memoryview) -> list[tuple[int, memoryview]]:
-    """Like `_bitmaps`, each a bitmap for sure."""
+    """Return `_bitmaps` after checking each bitmap."""
     bitmaps = _bitmaps(content)
     for _, bitmap in bitmaps:
         check_roaring(bitmap)
@@ -46,7 +46,7 @@ def _checked(content: memoryview) -> list[tuple[int, memoryview]]:
 
 
 def _bitmaps(content: memoryview) -> list[tuple[int, memoryview]]:
-    """The high halves of a set, ascending, and the bitmap of each."""
+    """Return the high halves of a set, ascending, each with the bytes of its bitmap."""
     try:
         (number,) = struct.unpack_from("<I", content)
         position, last = 4, -1
@@ -70,10 +70,10 @@ def _bitmaps(content: memoryview) -> list[tuple[int, memoryview]]:
 
 
 def rows_bytes(rows: Int64s) -> bytes:
-    """A set of rows.
+    """Encode rows as a row set.
 
     Args:
-        rows: not negative, in any order; shape (n,).
+        rows: numbers of at least 0, in any order; shape (n,).
     """
     is_ascending = len(rows) < 2 or bool((rows[1:] > rows[:-1]).all())
     unique = rows if is_ascending else np.unique(rows)
@@ -86,11 +86,11 @@ def rows_bytes(rows: Int64s) -> bytes:
 
 
 def joined_rows(sets: Sequence[memoryview]) -> bytes:
-    """The union of sets, as bytes. Bitmaps of which no other has the high half stay as they are.
+    """Return the union of encoded sets, encoded. Bitmaps of unique high halves are not recoded.
 
     Raises:
-        CorruptFileError: bytes that are no such set.
-        UnsupportedError: whole fragments without their rows.
+        CorruptFileError: the bytes are not a row set.
+        UnsupportedError: a set has whole fragments without their rows.
     """
     if len(sets) == 1:
         return bytes(sets[0])

@@ -1,8 +1,9 @@
-"""The bitmap index: each distinct value with the set of rows that have it. Label indices of lists
-are the same over items: a key has the rows whose lists have it.
+"""The bitmap index: each distinct value with the set of its rows.
+
+A label index of lists has the same files: a key is an item, with the rows whose lists have it.
 
 `bitmap_page_lookup.lance` has the columns `keys` (of the indexed type, in order, null first) and
-`bitmaps` (binary: a row set); its schema's metadata has their number.
+`bitmaps` (binary: a row set); the metadata of its schema has their number.
 
 Source: what pylance 14.0.2 writes.
 """
@@ -31,12 +32,14 @@ LABEL_NULLS: Final = "lance:label_list_nulls"  # the global buffer with the rows
 
 @dataclass(frozen=True, slots=True)
 class KeyedSets:
-    """Where an index has keys and the rows of each.
+    """Form of a file of keys with the set of rows of each.
 
     Attributes:
-        keys, sets: names of the two columns of the file.
-        parse: of a value of the column `sets`; raises `CorruptFileError`.
-        to_bytes: such a value of some rows, in any order.
+        file: name of the file.
+        keys: name of the column of keys.
+        sets: name of the column of row sets.
+        parse: parses a row set; raises `CorruptFileError`.
+        to_bytes: encodes rows, in any order, as a row set.
     """
 
     file: str
@@ -46,7 +49,7 @@ class KeyedSets:
     to_bytes: Callable[[Int64s], bytes]
 
     def schema(self, type_: pa.DataType) -> pa.Schema:
-        """The columns of the file, of keys of a type."""
+        """Return the columns of the file for keys of a type."""
         return pa.schema([pa.field(self.keys, type_), pa.field(self.sets, pa.binary())])
 
 

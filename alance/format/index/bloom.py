@@ -1,9 +1,9 @@
-"""The bloom filters of zones of rows: which zones do not have a value.
+"""Bloom filters of zones of rows, which rule out zones that do not have a value.
 
 `bloomfilter.lance` has the columns of zones (see `zones`), `has_null` (bool) and
-`bloom_filter_data` (binary): a split-block filter as in Parquet, of the XXH64 of values: numbers in
-little-endian order, the bytes of texts. The metadata has the values that a filter is made for, and
-how often it is wrong about one.
+`bloom_filter_data` (binary): a split-block filter as in Parquet, of the XXH64 of values: of numbers
+in little-endian order, of the bytes of texts. The metadata has the number of values for which a
+filter is sized, and its probability of false positives.
 
 Source: what pylance 14.0.2 writes.
 """
@@ -31,18 +31,23 @@ FILTERS: Final = "bloom_filter_data"
 HAS_NULL: Final = "has_null"
 ITEMS: Final = "bloomfilter_item"
 PROBABILITY: Final = "bloomfilter_probability"
-WRONG: Final = 0.00057
+WRONG: Final = 0.00057  # probability of false positives, as in pylance
 LEAST_BYTES: Final = 32  # a block of a filter
 
 
 def filter_bytes(items: int, wrong: float) -> int:
-    """The bytes of a filter of so many values that is so often wrong: as in Parquet."""
+    """Return the bytes of a filter, as in Parquet.
+
+    Args:
+        items: number of values for which it is sized.
+        wrong: probability of false positives.
+    """
     bits = -8 * items / math.log(1 - wrong ** (1 / 8))
     return 1 << math.ceil(math.log2(max(bits / 8, LEAST_BYTES)))
 
 
 def is_hashed(type_: pa.DataType) -> bool:
-    """Whether values of a type are in such filters: as in pylance."""
+    """True if a filter can have values of the type, as in pylance."""
     kinds = pa.types
     if kinds.is_float16(type_) or kinds.is_boolean(type_) or kinds.is_duration(type_):
         return False
@@ -51,7 +56,7 @@ def is_hashed(type_: pa.DataType) -> bool:
 
 
 def hashes_of(values: pa.Array) -> UInt64s:
-    """The hash of each value that is not null. CPU."""
+    """Return the hash of each value that is not null. CPU work."""
     values = plain(values).drop_null()
     type_ = values.type
     if is_variable(type_):
@@ -61,9 +66,9 @@ def hashes_of(values: pa.Array) -> UInt64s:
 
 
 def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
-    """The hashes of values of a type: whole numbers of its unit, floats, or bytes.
+    """Return the hashes of values of a type: integers in its unit, floats, or bytes.
 
-    A zero stands for both zeros of floats.
+    A float zero gets the hashes of both zeros.
     """
     if is_variable(type_):
         content = b"".join(points)
@@ -80,10 +85,10 @@ def hashes_of_points(points: Sequence[Any], type_: pa.DataType) -> UInt64s:
 
 
 def hits(filters: pa.Array, hashes: UInt64s) -> Mask:
-    """Which filters may have one of some values. CPU.
+    """Return the mask of the filters that may have one of the values. CPU work.
 
     Raises:
-        CorruptFileError: bytes that are no filters.
+        CorruptFileError: the bytes are not filters.
     """
     if not pa.types.is_binary(filters.type) or filters.null_count:
         raise CorruptFileError(f"bloom filters of type {filters.type}, or null")
@@ -94,9 +99,10 @@ def hits(filters: pa.Array, hashes: UInt64s) -> Mask:
 
 
 def null_flags(column: pa.Array) -> Mask:
-    """
+    """Return the column `has_null` as a mask.
+
     Raises:
-        CorruptFileError: no booleans.
+        CorruptFileError: the column is not of booleans, or has nulls.
     """
     if not pa.types.is_boolean(column.type) or column.null_count:
         raise CorruptFileError(f"bloom filters: {HAS_NULL} of type {column.type}, or null")

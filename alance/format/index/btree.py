@@ -1,12 +1,12 @@
-"""The B-tree index: all values in order with the rows that have them, in pages of equal length.
+"""The B-tree index: all values in order with their rows, in pages of equal length.
 
 `page_data.lance` has the columns `values` (of the indexed type, nulls first, floats in total
-order: -NaN first, NaN last) and `ids` (uint64); `page_lookup.lance` a row for each page: `min`,
-`max`, `null_count` and `page_idx`. Rows of a page: `batch_size` in that file's metadata.
+order: -NaN first, NaN last) and `ids` (uint64); `page_lookup.lance` has a row for each page: `min`,
+`max`, `null_count` and `page_idx`. Its metadata has the rows of a page as `batch_size`.
 
-Where the values were written by ranges, each range is a file `part_N_page_data.lance`, whose last
-page may have fewer rows. `range_partitioned` is then `true` in the metadata of the page table, and
-`page_num_per_range_partition` lists `[N, pages]` of each file, in the order of their values.
+If the values were written by ranges, each range is a file `part_N_page_data.lance`, whose last page
+may have fewer rows. `range_partitioned` is then `true` in the metadata of the page table, and
+`page_num_per_range_partition` lists `[N, pages]` for each file, in the order of their values.
 
 Source: what pylance 14.0.2 writes and reads.
 """
@@ -39,19 +39,21 @@ RANGE_PARTITIONED: Final = "range_partitioned"
 FILE_PAGES: Final = "page_num_per_range_partition"
 VALUES: Final = "values"
 IDS: Final = "ids"
-FENCE_ROWS: Final = 64  # of a zone of a page: to evaluate so many takes as long as to rule them out
+FENCE_ROWS: Final = 64  # of a zone of a page; evaluating this many costs as much as pruning them
 LOOKUP_COLUMNS: Final = ("min", "max", "null_count", "page_idx")
 
 
 @dataclass(frozen=True, slots=True)
 class PageTable:
-    """The pages of a B-tree, in order; their rows are counted through all files.
+    """The pages of a B-tree in order. Rows are numbered through all files.
 
     Attributes:
-        low: the first value of each page, null where that is null; `high`: the last.
-        null_counts: shape (pages,).
-        starts: the first row of each page, and the number of rows; shape (pages + 1,).
-        files: that the rows are in, in order; `file_starts`: their first rows.
+        low: first value of each page; it may be null.
+        high: last value of each page; it may be null.
+        null_counts: number of nulls of each page; shape (pages,).
+        starts: first row of each page, then the number of rows; shape (pages + 1,).
+        files: files of the rows, in order.
+        file_starts: first row of each file.
     """
 
     low: pa.Array
@@ -63,7 +65,7 @@ class PageTable:
 
     @property
     def num_pages(self) -> int:
-        """Pages of the tree."""
+        """Number of pages."""
         return len(self.null_counts)
 
     @property
@@ -73,18 +75,18 @@ class PageTable:
         return 200 + values + self.null_counts.nbytes + self.starts.nbytes
 
     def place_of(self, page: int) -> tuple[str, int, int]:
-        """The file of a page, and its rows there."""
+        """Return the file of a page, and its first and end row there."""
         start, stop = self.starts[page : page + 2].tolist()
         file = bisect_right(self.file_starts, start) - 1
         first = self.file_starts[file]
         return self.files[file], start - first, stop - first
 
     def num_rows_of(self, pages: Int64s) -> int:
-        """Rows of some pages."""
+        """Return the number of rows of pages."""
         return int((self.starts[pages + 1] - self.starts[pages]).sum())
 
     def counts(self) -> Int64s:
-        """Rows of each page; shape (pages,)."""
+        """Return the number of rows of each page; shape (pages,)."""
         return np.diff(self.starts)
 
 
@@ -93,8 +95,8 @@ class TreePage:
     """A page of a B-tree.
 
     Attributes:
-        values: in order, nulls first.
-        ids: the rows that have them, as the index numbers them; shape (n,).
+        values: sorted values, nulls first.
+        ids: row of each value, as numbered by the index; shape (n,).
     """
 
     values: pa.Array
@@ -102,7 +104,7 @@ class TreePage:
 
     @cached_property
     def fences(self) -> PageTable:
-        """The page in zones of `FENCE_ROWS`, as a page table. CPU: some 20 us, once."""
+        """Zones of `FENCE_ROWS` of the page, as a page table. Costs 20 us of CPU, once."""
         num_rows = len(self.ids)
         first = np.arange(0, num_rows, FENCE_ROWS)
         last = np.minimum(first + FENCE_ROWS, num_rows)
@@ -119,16 +121,17 @@ class TreePage:
 
 
 def split_pages(values: pa.Array, ids: Int64s, sizes: Int64s) -> list[TreePage]:
-    """Pages of some rows each, which stand one behind the other; each has its own memory. CPU.
+    """Split consecutive pages that were read together; each gets its own memory. CPU work.
 
     Args:
-        values: in order, nulls first.
-        sizes: rows of each page, at least one.
+        values: sorted values, nulls first.
+        ids: row of each value.
+        sizes: number of rows of each page; at least one page.
     """
     if len(sizes) == 1:
         return [TreePage(values, ids)]
     stops = np.cumsum(sizes).tolist()
-    # A page is kept for itself: as a part of all that was read it would keep all.
+    # A copy, because a slice would keep all pages in memory.
     return [
         TreePage(pa.concat_arrays([values.slice(start, stop - start)]), ids[start:stop].copy())
         for start, stop in pairwise([0, *stops])
@@ -138,15 +141,15 @@ def split_pages(values: pa.Array, ids: Int64s, sizes: Int64s) -> list[TreePage]:
 def parse_page_table(
     batch: pa.RecordBatch, metadata: Mapping[str, str], num_rows: Mapping[str, int]
 ) -> PageTable:
-    """The page table from the rows of `page_lookup.lance`.
+    """Parse the page table.
 
     Args:
-        batch: its columns.
-        metadata: of its schema.
-        num_rows: of each file of pages.
+        batch: rows of `page_lookup.lance`.
+        metadata: metadata of its schema.
+        num_rows: number of rows of each file of pages.
 
     Raises:
-        CorruptFileError: pages that are not there, or are left out.
+        CorruptFileError: the pages are not those of the files.
     """
     text = metadata.get(BATCH_SIZE, str(PAGE_ROWS))
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 1 << 31:
@@ -186,7 +189,7 @@ def parse_page_table(
 def _files_of(
     metadata: Mapping[str, str], num_rows: Mapping[str, int], page_rows: int
 ) -> list[tuple[str, int]]:
-    """The files of pages in order, and how many pages each has."""
+    """Return the files of pages in order, with the number of pages of each."""
     if metadata.get(RANGE_PARTITIONED, "false") == "false":
         files = [(DATA_FILE, -(-num_rows.get(DATA_FILE, 0) // page_rows))]
     else:
@@ -207,5 +210,5 @@ def _files_of(
 
 
 def part_file(number: int) -> str:
-    """The name of a file with the pages of one range of values."""
+    """Return the name of the file with the pages of a range of values."""
     return f"part_{number}_{DATA_FILE}"

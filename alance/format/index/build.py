@@ -1,4 +1,4 @@
-"""Pages of a B-tree and row sets of a bitmap index, from rows that come in the index's order."""
+"""Builders of the page table of a B-tree and the row sets of a bitmap index, from sorted rows."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from alance.arrays import Int64s
     from alance.format.index.bitmap import KeyedSets
 
-SET_BYTES: Final = 8 << 20  # of row sets in a batch
-OPEN_ROWS: Final = 1 << 20  # of a key, until they become a set: 8 bytes each till then
+SET_BYTES: Final = 8 << 20  # of the row sets of a batch
+OPEN_ROWS: Final = 1 << 20  # rows of a key that are kept, 8 bytes each, before they become a set
 
 
 class PageTableBuilder:
-    """The page table of a B-tree, while its rows pass by.
+    """Builder of the page table of a B-tree, to which its rows are added in order.
 
     Args:
-        type_: of the values.
-        page_rows: rows of a page.
+        type_: type of the values.
+        page_rows: number of rows of a page.
     """
 
     def __init__(self, type_: pa.DataType, page_rows: int = PAGE_ROWS) -> None:
@@ -49,7 +49,7 @@ class PageTableBuilder:
         )
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Note the next rows: values in the first column, nulls before all others."""
+        """Add the next rows: values in the first column, nulls before all others."""
         values = batch.column(0)
         page = self._page_rows
         starts = np.arange(-self._num_rows % page, len(values), page)
@@ -61,7 +61,7 @@ class PageTableBuilder:
         self._num_nulls += values.null_count
 
     def finish(self) -> pa.RecordBatch:
-        """The rows of the page table."""
+        """Return the rows of the page table."""
         num_pages = -(-self._num_rows // self._page_rows)
         if self._num_rows % self._page_rows and self._last is not None:
             self._highs.append(self._last)
@@ -81,13 +81,13 @@ class PageTableBuilder:
 
 
 class RowSetBuilder:
-    """The keys and row sets of a bitmap index, while its rows pass by.
+    """Builder of the keys and row sets of a bitmap index, to which its rows are added in order.
 
     Args:
-        type_: of the values.
-        sort_key: values that are equal exactly where two rows have the same key.
-        form: how keys and row sets are stored.
-        of_sets: what passes by are keys with row sets of that form, of several parts of the rows.
+        type_: type of the values.
+        sort_key: maps values so that two are equal only if their rows have the same key.
+        form: form in which keys and row sets are stored.
+        of_sets: True if keys are added with row sets in this form instead of rows.
     """
 
     def __init__(
@@ -105,14 +105,14 @@ class RowSetBuilder:
         self._sets: list[bytes] = []
         self._num_bytes = 0
         self._open: list[Any] = []  # rows or sets of the last key, which may go on
-        self._num_open = 0  # rows of it that are in no set yet
-        self._open_sets: list[bytes] = []  # sets of its rows before these
+        self._num_open = 0  # rows of the last key that are in no set yet
+        self._open_sets: list[bytes] = []  # sets of earlier rows of the last key
         self._last: pa.Array | None = None
         self.num_keys = 0
         self.schema = form.schema(type_)
 
     def add(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-        """Note the next rows: values and row numbers. Gives batches that are ready."""
+        """Add the next rows, values and row numbers, and return batches that are complete."""
         if not batch.num_rows:
             return []
         values, ids = batch.column(0), batch.column(1)
@@ -134,23 +134,23 @@ class RowSetBuilder:
         return ready
 
     def finish(self) -> list[pa.RecordBatch]:
-        """The batches that are left."""
+        """Return the remaining batches."""
         self._close()
         return [self._batch(self._keys)] if self._keys else []
 
     def _starts(self, values: pa.Array) -> Int64s:
-        """Where a row has another key than the one before it."""
+        """Return the rows whose key differs from that of the row before."""
         before = values.slice(0, 1) if self._last is None else self._last
         keys = self._sort_key(pa.concat_arrays([before, values]))
-        left, other = keys.slice(0, len(values)), keys.slice(1)
+        previous, own = keys.slice(0, len(values)), keys.slice(1)
         differs = pc.coalesce(
-            pc.not_equal(left, other), pc.xor(pc.is_null(left), pc.is_null(other))
+            pc.not_equal(previous, own), pc.xor(pc.is_null(previous), pc.is_null(own))
         )
         starts = np.flatnonzero(as_mask(differs))
         return starts if self._last is not None else np.concatenate([[0], starts])
 
     def _open_more(self, rows: Any) -> None:
-        """Rows or sets more of the last key."""
+        """Add rows or sets to the last key."""
         self._open.append(rows)
         self._num_open += len(rows)
         if not self._of_sets and self._num_open >= OPEN_ROWS:

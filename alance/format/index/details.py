@@ -1,4 +1,4 @@
-"""What the record of an index says of its type and of how it was made.
+"""Type of an index, and options by which it was built, from its record in the manifest.
 
 Source: docs/format/search-indices.md, "What the manifest says of an index".
 """
@@ -20,10 +20,12 @@ _METRICS: Final = {0: "L2", 1: "Cosine", 2: "Dot", 3: "Hamming"}
 
 
 def index_type(message: table_pb2.IndexMetadata) -> str:
-    """The type of an index: `BTree`, `IVF_PQ`; `Vector` where the record does not say which one.
+    """Return the type of an index, such as `BTree` or `IVF_PQ`.
+
+    Returns `Vector` if the record does not have the type of a vector index.
 
     Raises:
-        CorruptFileError: details that are no message.
+        CorruptFileError: the details are not a message.
     """
     kind = kind_of(message)
     if kind != VECTOR:
@@ -37,10 +39,12 @@ def index_type(message: table_pb2.IndexMetadata) -> str:
 
 
 def details_of(message: table_pb2.IndexMetadata) -> dict[str, Any]:
-    """How an index was made, as pylance names it; empty where the record does not say.
+    """Return the options by which an index was built, named as in pylance.
+
+    Empty if the record does not have them.
 
     Raises:
-        CorruptFileError: details that are no message.
+        CorruptFileError: the details are not a message.
     """
     if kind_of(message) == JSON:
         target = json_target(message)
@@ -48,10 +52,10 @@ def details_of(message: table_pb2.IndexMetadata) -> dict[str, Any]:
     if kind_of(message) != VECTOR or not message.index_details.value:
         return {}
     details = _vector_details(message)
-    told: dict[str, Any] = {"metric_type": _METRICS.get(details.metric_type, "Unknown")}
+    facts: dict[str, Any] = {"metric_type": _METRICS.get(details.metric_type, "Unknown")}
     if details.HasField("hnsw_index_config"):
         graph = details.hnsw_index_config
-        told["hnsw"] = {
+        facts["hnsw"] = {
             "max_connections": graph.max_connections,
             "construction_ef": graph.construction_ef,
             "max_level": graph.max_level,
@@ -59,25 +63,27 @@ def details_of(message: table_pb2.IndexMetadata) -> dict[str, Any]:
     compression = details.WhichOneof("compression")
     if compression == "pq":
         codes = details.pq
-        told["compression"] = {
+        facts["compression"] = {
             "type": "pq",
             "num_bits": codes.num_bits,
             "num_sub_vectors": codes.num_sub_vectors,
         }
     elif compression == "sq":
-        told["compression"] = {"type": "sq", "num_bits": details.sq.num_bits}
+        facts["compression"] = {"type": "sq", "num_bits": details.sq.num_bits}
     elif compression == "rq":
         rotation = "matrix" if details.rq.rotation_type else "fast"
-        told["compression"] = {
+        facts["compression"] = {
             "type": "rq",
             "num_bits": details.rq.num_bits,
             "rotation_type": rotation,
         }
-    return told
+    return facts
 
 
 def _vector_details(message: table_pb2.IndexMetadata) -> vector_index_pb2.VectorIndexDetails:
-    from alance.format.proto import vector_index_pb2  # tables without vectors do not need it
+    from alance.format.proto import (
+        vector_index_pb2,
+    )  # imported late: tables without vectors do not need it
 
     try:
         return vector_index_pb2.VectorIndexDetails.FromString(message.index_details.value)

@@ -1,4 +1,4 @@
-"""How a new vector index stores vectors: as they are, or coded.
+"""Encoders of the vectors of a new index: without compression, or as codes of a quantizer.
 
 Source: what pylance 14.0.2 writes.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Details = vector_index_pb2.VectorIndexDetails
 
 SQ_BITS: Final = 8
-# The widths of codes by kind, the first of which is the usual one; FLAT has none.
+# Bits of codes by kind; the first is the default. FLAT has no codes.
 BITS: Final[Mapping[str, tuple[int, ...]]] = {
     "PQ": (8, 4),
     "SQ": (SQ_BITS,),
@@ -38,11 +38,11 @@ BITS: Final[Mapping[str, tuple[int, ...]]] = {
 
 
 class Encoder(Protocol):
-    """Codes the vectors of an index.
+    """Encoder of the vectors of an index.
 
     Attributes:
-        KIND: the end of the index's type.
-        VERSION: of the index, in its record.
+        KIND: end of the name of the index's type.
+        VERSION: version of the index in its record.
     """
 
     KIND: ClassVar[str]
@@ -50,46 +50,46 @@ class Encoder(Protocol):
 
     @property
     def fields(self) -> tuple[pa.Field, ...]:
-        """The columns of codes."""
+        """Columns of codes."""
 
     def encode(self, vectors: Vectors, labels: Int64s, centroids: Float32s) -> list[pa.Array]:
-        """The columns for some vectors; CPU work.
+        """Encode vectors as columns; CPU work.
 
         Args:
-            labels: the number of each one's centroid; shape (n,).
+            labels: number of each vector's centroid; shape (n,).
             centroids: points; shape (k, dimension).
         """
 
     def laid_out(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        """The columns of a whole partition as they are stored."""
+        """Return the columns of a whole partition in the order in which they are stored."""
 
     def storage(self) -> Mapping[str, Any]:
-        """What readers are told of the codes."""
+        """Return the metadata of the codes for readers."""
 
     def buffers(self) -> tuple[bytes, ...]:
-        """Global buffers that `storage` refers to, the first of which has number 2."""
+        """Return the global buffers that `storage` refers to; the first has number 2."""
 
     def describe(self, details: Details) -> None:
         """Note the codes in the details of the index's record."""
 
 
 def list_of_bytes(codes: Bytes) -> pa.Array:
-    """Bytes as fixed-size lists; shape (n, width)."""
+    """Return bytes of shape (n, width) as fixed-size lists."""
     type_ = pa.list_(pa.uint8(), codes.shape[1])
     return pa.FixedSizeListArray.from_arrays(to_arrow(codes.reshape(-1)), type=type_)
 
 
 @runtime_checkable
 class LinkableEncoder(Encoder, Protocol):
-    """Codes by which the rows of a partition can be compared with each other, and so be linked."""
+    """Encoder by whose codes rows can be compared with each other, as building a graph needs."""
 
     def graph_rows(self, columns: Sequence[pa.Array], metric: str) -> _kernels.GraphRows:
-        """The rows of a whole partition by its stored columns, whose memory is shared."""
+        """Return the rows of a whole partition, a view of its stored columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlatEncoder:
-    """Vectors as they are."""
+    """Encoder that stores vectors as they are."""
 
     KIND: ClassVar = "FLAT"
     VERSION: ClassVar = 1
@@ -123,7 +123,7 @@ class FlatEncoder:
 
 @dataclass(frozen=True, slots=True)
 class ScalarEncoder:
-    """Components as steps between two bounds."""
+    """Scalar quantization: components as steps between two bounds."""
 
     KIND: ClassVar = "SQ"
     VERSION: ClassVar = 1
@@ -134,7 +134,7 @@ class ScalarEncoder:
 
     @classmethod
     def trained(cls, points: Float32s) -> ScalarEncoder:
-        """By the least and greatest component of a sample."""
+        """Train the encoder: its bounds are the least and greatest component of a sample."""
         return cls(points.shape[1], float(points.min()), float(points.max()))
 
     @property
@@ -168,13 +168,13 @@ class ScalarEncoder:
 
 @dataclass(frozen=True, slots=True)
 class ProductEncoder:
-    """Parts of vectors by the number of the nearest value in a codebook.
+    """Product quantization: parts of vectors as the number of the nearest codebook value.
 
     Attributes:
         codebook: shape (parts, 2^bits, dimension / parts), float32.
-        dtype: of the codebook as it is stored: that of the column.
-        of_residuals: what is coded is what a vector is beside its centroid (all metrics but dot).
-        is_transposed: of stored codes: column after column; what is written here is.
+        dtype: type of the stored codebook, which is that of the column.
+        of_residuals: True to encode vectors minus their centroid: for all metrics but dot.
+        is_transposed: True if stored codes are part after part, as this encoder writes them.
     """
 
     KIND: ClassVar = "PQ"
@@ -187,12 +187,12 @@ class ProductEncoder:
 
     @property
     def parts(self) -> int:
-        """Parts of a vector."""
+        """Number of parts of a vector."""
         return len(self.codebook)
 
     @property
     def bits(self) -> int:
-        """Bits of a code."""
+        """Number of bits of a code."""
         return int(self.codebook.shape[1]).bit_length() - 1
 
     @property
@@ -238,7 +238,7 @@ class ProductEncoder:
         }
 
     def buffers(self) -> tuple[bytes, ...]:
-        # The shape is that of whole vectors; the values lie part by part.
+        # The shape is that of whole vectors, but the values are stored part by part.
         stored = self.codebook.astype(self.dtype).reshape(self.codebook.shape[1], -1)
         return (tensor_of(stored).SerializeToString(deterministic=True),)
 
@@ -249,11 +249,11 @@ class ProductEncoder:
 
 @dataclass(frozen=True, slots=True)
 class RabitqEncoder:
-    """A few bits a component of what rotated vectors are beside their centroids.
+    """RaBitQ: a few bits for each component of the rotated difference from the centroid.
 
     Attributes:
-        rotation: by signs.
-        bits: of a component, 1 to 9.
+        rotation: a rotation by signs.
+        bits: bits of a component, 1 to 9.
     """
 
     KIND: ClassVar = "RQ"
@@ -264,7 +264,7 @@ class RabitqEncoder:
 
     @classmethod
     def drawn(cls, dim: int, bits: int, seed: int) -> RabitqEncoder:
-        """With signs at random. There is nothing to train."""
+        """Return an encoder with random signs; it needs no training."""
         return cls(rabitq.Rotation.drawn(dim, seed), bits)
 
     @property
@@ -317,10 +317,12 @@ class RabitqEncoder:
 
 
 def encoder_like(quantizer: Quantizer, type_: VectorType) -> Encoder | None:
-    """The encoder whose codes a quantiser reads; None: none of these.
+    """Return the encoder whose codes a quantizer reads.
+
+    Returns None if there is no such encoder, as for RaBitQ with a rotation by a matrix.
 
     Args:
-        type_: of the vectors.
+        type_: type of the vectors.
     """
     match quantizer:
         case flat.Flat():

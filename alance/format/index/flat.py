@@ -1,4 +1,4 @@
-"""Vectors as they are, by partition (IVF_FLAT)."""
+"""Vectors without compression, by partition (IVF_FLAT)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VECTORS: Final = "flat"
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """The vectors of the column."""
+    """Quantizer that stores the vectors of the column as they are."""
 
     metric: str
     dim: int
@@ -32,22 +32,26 @@ class Flat:
 
     @classmethod
     def parse(cls, centroids: Centroids, value_type: str) -> Flat:
-        """There is nothing to parse."""
+        """Return the quantizer of an index; it has no metadata of its own."""
         return cls(centroids.metric, centroids.dim, value_type)
 
     def queries(self, queries: Float64s) -> Float64s:
-        """As they are."""
+        """Return the queries as they are."""
         return queries
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises CorruptFileError: no vectors of the column's type."""
+        """Check that the file has vectors of the column's type.
+
+        Raises:
+            CorruptFileError: the type is another.
+        """
         arrow = schema.field(VECTORS).type
         type_ = VectorType.of(arrow)
         if type_ is None or (type_.name, type_.dim) != (self.value_type, self.dim):
             raise CorruptFileError(f"vector index: vectors of type {arrow}")
 
-    def kept(self, partition: Partition) -> Partition:
-        """As it is."""
+    def prepared(self, partition: Partition) -> Partition:
+        """Return the partition as it is."""
         return partition
 
     def add(

@@ -1,11 +1,12 @@
-"""Graphs of the rows of a partition (IVF_HNSW_*): the rows of `index.idx`, beside the centroids.
+"""Graphs of the rows of partitions (HNSW, in IVF_HNSW_*): the rows of `index.idx`.
 
-A row stands for a vector of a level, with its links to others there. Level 0 has all vectors, the
-levels above fewer and fewer. Those of a partition are one behind the other, partition by partition.
+A row is a vector on a level, with its links to other vectors on this level. Level 0 has all
+vectors, each level above has fewer. The levels of a partition follow each other, partition by
+partition.
 
-    __vector_id   uint32: its row within the partition
-    __neighbors   list<uint32>: the rows that it is linked to
-    _distance     list<float>: how far these are
+    __vector_id   uint32: row of the vector within the partition
+    __neighbors   list<uint32>: rows of the linked vectors
+    _distance     list<float>: distances of the linked vectors
 
 Source: what pylance 14.0.2 writes.
 """
@@ -35,38 +36,36 @@ VECTORS: Final = "__vector_id"
 LINKS: Final = "__neighbors"
 DISTANCES: Final = "_distance"
 GRAPHS: Final = "lance:hnsw"  # key of the schema's metadata
-SEARCHED: Final = (VECTORS, LINKS)  # what a search reads
+SEARCHED: Final = (VECTORS, LINKS)  # columns that a search reads
 FIELDS: Final = (
     pa.field(VECTORS, pa.uint32()),
     pa.field(LINKS, pa.list_(pa.uint32())),
     pa.field(DISTANCES, pa.list_(pa.float32())),
 )
 
-
-# A walk compares about so many rows for each link of a row and each row that it looks for, or takes
-# the time of as many that lie side by side: measured of 2 000 to 32 000 rows, m of 20, ef of 15 to
-# 150, of all kinds of codes.
+# Cost of a graph search, in rows of a sequential comparison, for each link of a row and each
+# candidate: measured with 2,000 to 32,000 rows, m of 20, ef of 15 to 150, and all kinds of codes.
 STEPS: Final = 3
-SPREAD: Final = 15  # rows beyond ef, about, that it meets before it is near
+SPREAD: Final = 15  # candidates beyond ef, about, that a search meets before it is near
 
 
 def walked_rows(m: int, ef: int) -> int:
-    """Rows that may as well be compared one by one as by a walk along a graph's links.
+    """Return the number of rows above which a graph search is faster than comparing all rows.
 
     Args:
-        m: links of a row on the upper levels; on level 0 they are up to twice as many.
-        ef: rows that the walk looks for.
+        m: links of a row on the upper levels; on level 0 there are up to twice as many.
+        ef: number of candidates of the search.
     """
     return STEPS * m * (ef + SPREAD)
 
 
 class Links(NamedTuple):
-    """What a graph is built by.
+    """Options by which a graph is built.
 
     Attributes:
-        m: links of a row above level 0, where there are up to twice as many.
-        ef_construction: near rows of which these are chosen.
-        max_level: levels, at most.
+        m: links of a row on the upper levels; on level 0 there are up to twice as many.
+        ef_construction: number of near candidates from which the links are chosen.
+        max_level: largest number of levels.
     """
 
     m: int
@@ -79,10 +78,12 @@ MOST: Final = Links(m=1024, ef_construction=1 << 20, max_level=64)  # the kernel
 
 
 class GraphShape(NamedTuple):
-    """What is told of a graph.
+    """Metadata of a graph.
 
     Attributes:
-        levels: where each begins, and the end.
+        entry: row at which a search begins.
+        levels: first row of each level, then the end of the last.
+        links: options by which the graph was built.
     """
 
     entry: int
@@ -91,16 +92,16 @@ class GraphShape(NamedTuple):
 
     @classmethod
     def parse(cls, text: object) -> GraphShape:
-        """From its JSON.
+        """Parse the JSON of a graph.
 
         Raises:
-            CorruptFileError: it is none.
+            CorruptFileError: the text is not such JSON.
         """
         try:
-            told = json.loads(text) if isinstance(text, str) else {}
-            params = told["params"]
-            levels = told["level_offsets"]
-            numbers = [told["entry_point"], params["m"], params["ef_construction"]]
+            graph = json.loads(text) if isinstance(text, str) else {}
+            params = graph["params"]
+            levels = graph["level_offsets"]
+            numbers = [graph["entry_point"], params["m"], params["ef_construction"]]
             numbers += [params["max_level"], *levels]
         except (ValueError, TypeError, KeyError):
             numbers = [-1]
@@ -109,7 +110,7 @@ class GraphShape(NamedTuple):
         return cls(numbers[0], tuple(levels), Links(*numbers[1:4]))
 
     def text(self) -> str:
-        """The inverse of `parse`: in pylance's order, as its compaction compares texts."""
+        """Return the JSON, with keys in pylance's order, because its compaction compares texts."""
         m, ef_construction, max_level = self.links
         params = {
             "max_level": max_level,
@@ -117,18 +118,18 @@ class GraphShape(NamedTuple):
             "ef_construction": ef_construction,
             "prefetch_distance": 2,
         }
-        told = {"entry_point": self.entry, "params": params, "level_offsets": self.levels}
-        return json.dumps(told, separators=(",", ":"))
+        graph = {"entry_point": self.entry, "params": params, "level_offsets": self.levels}
+        return json.dumps(graph, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """Where the graphs of partitions are among the rows of `index.idx`.
+    """The graphs of partitions among the rows of `index.idx`.
 
     Attributes:
-        offsets: the first of each partition, and the number of all; shape (partitions + 1,).
-        sizes: the rows of each partition; shape (partitions,).
-        shapes: None of partitions without rows.
+        offsets: first row of each graph, then the number of rows; shape (partitions + 1,).
+        sizes: number of rows of each partition; shape (partitions,).
+        shapes: metadata of each graph; None for a partition without rows.
     """
 
     offsets: Int64s
@@ -139,14 +140,14 @@ class Graphs:
     def parse(
         cls, metadata: Mapping[str, str], content: memoryview, sizes: Int64s, num_rows: int
     ) -> Graphs:
-        """From the schema's metadata and the `IVF` message.
+        """Parse the schema's metadata and the `IVF` message.
 
         Args:
-            sizes: the rows of each partition.
-            num_rows: of `index.idx`.
+            sizes: number of rows of each partition.
+            num_rows: number of rows of `index.idx`.
 
         Raises:
-            CorruptFileError: metadata that contradict themselves, or the partitions.
+            CorruptFileError: the metadata contradict themselves or the partitions.
         """
         offsets = partition_offsets(content, len(sizes), num_rows)
         listed = json_of(metadata, GRAPHS)
@@ -159,31 +160,34 @@ class Graphs:
         return cls(offsets, sizes, shapes)
 
     def span(self, number: int) -> tuple[int, int]:
-        """The rows of `index.idx` with the graph of a partition."""
+        """Return the first and end row in `index.idx` of the graph of a partition."""
         first, stop = self.offsets[number : number + 2].tolist()
         return first, stop
 
     def num_bytes(self, number: int) -> int:
-        """Memory of the graph of a partition, about: most rows have twice m links."""
+        """Estimate the memory of the graph of a partition: most rows have twice m links."""
         first, stop = self.span(number)
         shape = self.shapes[number]
         return (stop - first) * (8 + 8 * shape.links.m) if shape else 0
 
     def pays(self, number: int, num_eligible: int, ef: int) -> bool:
-        """Whether a walk takes less time than comparing a partition's rows.
+        """True if a graph search takes less time than comparing a partition's eligible rows.
 
         Args:
-            num_eligible: rows that count: of fewer ones a walk has to look at more.
-            ef: rows that are looked for.
+            num_eligible: number of rows that count; the fewer, the more others a search visits.
+            ef: number of candidates of the search.
         """
         shape = self.shapes[number]
         return shape is not None and num_eligible > walked_rows(shape.links.m, ef)
 
     def graph(self, number: int, batch: pa.RecordBatch) -> _kernels.Graph:
-        """The graph of a partition, from its rows of `index.idx`; see `SEARCHED`.
+        """Build the graph of a partition.
+
+        Args:
+            batch: the graph's rows of `index.idx`, with the columns `SEARCHED`.
 
         Raises:
-            CorruptFileError: links that lead nowhere, levels that contradict each other.
+            CorruptFileError: a link leads nowhere, or the levels contradict each other.
         """
         vectors, links = batch.column(VECTORS), batch.column(LINKS)
         if vectors.null_count or links.null_count or links.values.null_count:
@@ -201,31 +205,35 @@ class Graphs:
 
 
 def check(schema: pa.Schema) -> None:
-    """Raises CorruptFileError where the columns are not those of graphs."""
+    """Check that a file has the columns of graphs.
+
+    Raises:
+        CorruptFileError: a column is missing or has another type.
+    """
     for field in FIELDS[:2]:
         if schema.get_field_index(field.name) < 0 or schema.field(field.name).type != field.type:
             raise CorruptFileError(f"vector index: columns {schema.names} of graphs")
 
 
 def describe(links: Links, details: vector_index_pb2.VectorIndexDetails) -> None:
-    """Note what graphs are built by in the details of the index's record."""
+    """Note the options of graphs in the details of the index's record."""
     config = details.hnsw_index_config
     config.max_connections, config.construction_ef, config.max_level = links
 
 
 def described(details: bytes) -> Links | None:
-    """What the details in an index's record tell of graphs; None: there are none.
+    """Return the options of graphs in an index's record. Returns None if it has no graphs.
 
     Raises:
-        CorruptFileError: no such details.
+        CorruptFileError: the details are not a message.
     """
     try:
-        told = vector_index_pb2.VectorIndexDetails.FromString(details)
+        message = vector_index_pb2.VectorIndexDetails.FromString(details)
     except DecodeError as error:
         raise CorruptFileError(f"vector index: {error}") from error
-    if not told.HasField("hnsw_index_config"):
+    if not message.HasField("hnsw_index_config"):
         return None
-    config = told.hnsw_index_config
+    config = message.hnsw_index_config
     values = (config.max_connections, config.construction_ef, config.max_level)
     bounds = zip(values, DEFAULT, MOST, strict=True)
     m, *rest = (min(value or default, most) for value, default, most in bounds)

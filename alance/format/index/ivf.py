@@ -1,8 +1,8 @@
-"""The files of vector indices (IVF): centroids in one, quantised vectors by partition in another.
+"""The files of vector indices (IVF): centroids in one, quantized vectors by partition in the other.
 
 `index.idx` has the type, the metric and the centroids; `auxiliary.idx` the rows of each partition,
-one partition behind the other: row ids, and columns that the quantiser knows. Both are Lance files,
-whose schema's metadata says the number of the global buffer with an `IVF` message.
+one partition after the other: row ids, and the columns of the quantizer. Both are Lance files; the
+metadata of their schema has the number of the global buffer with an `IVF` message.
 
     index.idx       __flat_marker, without rows       global buffer: IVF
     auxiliary.idx   _rowid, then columns of codes     global buffers: IVF, codebook or rotation
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 INDEX_FILE: Final = "index.idx"
 STORAGE_FILE: Final = "auxiliary.idx"
 ROW_IDS: Final = "_rowid"
-MARKER: Final = "__flat_marker"  # the column of `index.idx`, where there are no graphs
+MARKER: Final = "__flat_marker"  # the column of `index.idx` if there are no graphs
 # Keys of the schemas' metadata.
 TYPE: Final = "lance:index"
 BUFFER: Final = "lance:ivf"
@@ -46,10 +46,10 @@ NO_GRAPHS: Final = "lance:flat"
 METRIC: Final = "distance_type"
 STORAGE: Final = "storage_metadata"
 KINDS: Final = ("FLAT", "PQ", "SQ", "RQ")
-AIMED: Final = "alance:partition_rows"  # of the schema's metadata: when centroids were found
-TAIL: Final = "alance.tail_bytes"  # a hint in the details of the record
-LEAST_TOLD: Final = 16 << 10  # of buffers: fewer are in the tail that is read of any file
-MOST_TOLD: Final = 4 << 20
+AIMED: Final = "alance:partition_rows"  # rows of a partition for which centroids were trained
+TAIL: Final = "alance.tail_bytes"  # key of a hint in the details of the manifest's record
+LEAST_HINTED: Final = 16 << 10  # bytes of buffers; fewer are in the tail that is read of any file
+MOST_HINTED: Final = 4 << 20  # bytes of the tail that is read by a hint
 MAX_DIM: Final = 1 << 20
 _DTYPES: Final[Mapping[int, np.dtype[Any]]] = {
     vector_index_pb2.Tensor.BFLOAT16: np.dtype("<u2"),
@@ -68,12 +68,12 @@ _NUMBERS: Final[Mapping[np.dtype[Any], vector_index_pb2.Tensor.DataType]] = {
 
 @dataclass(frozen=True, slots=True)
 class Centroids:
-    """What `index.idx` says: how vectors are compared, and where partitions are.
+    """Metric, kind of codes and centroids of a vector index, from `index.idx`.
 
     Attributes:
-        kind: of the vectors' codes: FLAT, PQ, SQ or RQ.
-        has_graphs: the partitions have HNSW graphs.
-        values: shape (partitions, dimension), float32.
+        kind: kind of the vectors' codes: FLAT, PQ, SQ or RQ.
+        has_graphs: True if the partitions have HNSW graphs.
+        values: centroids; shape (partitions, dimension), float32.
     """
 
     kind: str
@@ -87,14 +87,15 @@ class Centroids:
 
     @classmethod
     def parse(cls, metadata: Mapping[str, str], content: memoryview) -> Centroids:
-        """From the schema's metadata and the `IVF` message.
+        """Parse the schema's metadata and the `IVF` message.
 
         Raises:
-            CorruptFileError: bytes that contradict themselves.
-            UnsupportedError: another type of index or metric.
+            CorruptFileError: the bytes contradict themselves.
+            UnsupportedError: the type of index or the metric is not known here.
         """
-        told = json_of(metadata, TYPE)
-        type_, metric = str(told.get("type")), str(told.get(METRIC))
+        kind_and_metric = json_of(metadata, TYPE)
+        type_ = str(kind_and_metric.get("type"))
+        metric = str(kind_and_metric.get(METRIC))
         words = type_.split("_")
         has_graphs = words[:2] == ["IVF", "HNSW"]
         kind = type_.removeprefix("IVF_").removeprefix("HNSW_")
@@ -105,11 +106,11 @@ class Centroids:
 
 
 class Quantizer(Protocol):
-    """How the vectors of an index are stored, and compared.
+    """Storage of the vectors of an index, and comparison with queries.
 
     Attributes:
-        columns: of `auxiliary.idx`, beside the row ids.
-        is_exact: the distances are those of the vectors themselves.
+        columns: columns of `auxiliary.idx`, beside the row ids.
+        is_exact: True if distances are those of the vectors themselves.
     """
 
     @property
@@ -119,15 +120,23 @@ class Quantizer(Protocol):
     def is_exact(self) -> bool: ...
 
     def queries(self, queries: Float64s) -> Float64s:
-        """The queries as they are compared with codes; given as the metric wants them."""
+        """Return queries in the form in which they are compared with codes.
+
+        Args:
+            queries: vectors as the metric compares them: for cosine of length one.
+        """
         ...
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises CorruptFileError where the columns are not those of this quantiser."""
+        """Check that a file has the columns of this quantizer.
+
+        Raises:
+            CorruptFileError: a column has another type.
+        """
         ...
 
-    def kept(self, partition: Partition) -> Partition:
-        """A partition that was read, as it is kept in memory; CPU work."""
+    def prepared(self, partition: Partition) -> Partition:
+        """Return a partition in the form in which it is cached; CPU work."""
         ...
 
     def add(
@@ -137,21 +146,25 @@ class Quantizer(Protocol):
         partition: Partition,
         mask: Bytes,
     ) -> None:
-        """Add the rows of a partition to the nearest of some queries."""
+        """Compare the rows of a partition with queries, and collect them in `nearest`.
+
+        Args:
+            numbers: numbers of the queries.
+            mask: nonzero for the rows that count; empty for all rows.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The rows of a partition, in memory.
+    """The rows of a partition in memory.
 
     Attributes:
-        number: of the partition, for its centroid.
+        number: number of the partition and of its centroid.
         ids: row ids, uint64; shape (n,).
-        columns: the values of the quantiser's columns, each row after row; and what it keeps
-            beside them.
-        graph: to follow instead of comparing all rows.
-        ef: rows that are looked for on it.
+        columns: values of the quantizer's columns, row after row; then values that it derives.
+        graph: graph to search instead of comparing all rows; None for no graph.
+        ef: number of candidates of a graph search.
     """
 
     number: int
@@ -162,10 +175,13 @@ class Partition:
 
     @classmethod
     def of(cls, number: int, batch: pa.RecordBatch, names: Sequence[str]) -> Partition:
-        """From the rows of the file, as an own copy.
+        """Copy a partition from the rows of the file.
+
+        Args:
+            names: the quantizer's columns.
 
         Raises:
-            CorruptFileError: nulls.
+            CorruptFileError: a value is null.
         """
         arrays = [batch.column(name) for name in (ROW_IDS, *names)]
         if any(array.null_count for array in arrays):
@@ -183,17 +199,17 @@ class Partition:
 
     @property
     def num_bytes(self) -> int:
-        """Memory."""
+        """Memory without the graph."""
         return 200 + int(self.ids.nbytes) + sum(int(column.nbytes) for column in self.columns)
 
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """What `auxiliary.idx` says of its rows.
+    """Layout of the rows of `auxiliary.idx`.
 
     Attributes:
-        offsets: the first row of each partition, and the number of all; shape (partitions + 1,).
-        told: the quantiser's own metadata.
+        offsets: first row of each partition, then the number of rows; shape (partitions + 1,).
+        told: the quantizer's own metadata.
     """
 
     offsets: Int64s
@@ -207,20 +223,20 @@ class Storage:
         num_partitions: int,
         num_rows: int,
     ) -> Storage:
-        """From the schema's metadata and the `IVF` message.
+        """Parse the schema's metadata and the `IVF` message.
 
         Raises:
-            CorruptFileError: partitions that are not the rows of the file, one after the other.
+            CorruptFileError: the partitions are not the rows of the file, one after the other.
         """
         offsets = partition_offsets(content, num_partitions, num_rows)
         return cls(offsets, storage_metadata(metadata))
 
 
 def partition_offsets(content: memoryview, num_partitions: int, num_rows: int) -> Int64s:
-    """Where the partitions of a file begin, and where the last one ends, by its `IVF` message.
+    """Return the first row of each partition, then the end of the last, from an `IVF` message.
 
     Raises:
-        CorruptFileError: partitions that are not the rows of the file, one after the other.
+        CorruptFileError: the partitions are not the rows of the file, one after the other.
     """
     message = _ivf(content)
     lengths = np.array(message.lengths, np.int64)
@@ -238,10 +254,10 @@ def partition_offsets(content: memoryview, num_partitions: int, num_rows: int) -
 
 
 def storage_metadata(metadata: Mapping[str, str]) -> Mapping[str, Any]:
-    """The quantiser's own metadata: JSON in a list of JSON.
+    """Parse the quantizer's own metadata: JSON in a list of JSON.
 
     Raises:
-        CorruptFileError: it is none.
+        CorruptFileError: there is no such JSON.
     """
     listed = json_of(metadata, STORAGE)
     if not isinstance(listed, list) or len(listed) != 1:
@@ -250,19 +266,19 @@ def storage_metadata(metadata: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def buffer_number(metadata: Mapping[str, str]) -> int:
-    """The global buffer with the `IVF` message.
+    """Return the number of the global buffer with the `IVF` message.
 
     Raises:
-        CorruptFileError: none is named.
+        CorruptFileError: the metadata does not have it.
     """
     return integer(metadata, BUFFER)
 
 
 def integer(values: Mapping[Any, Any], name: str) -> int:
-    """A whole number of metadata.
+    """Return an integer of metadata.
 
     Raises:
-        CorruptFileError: it is none, or below 0.
+        CorruptFileError: the value is absent, not an integer, or below 0.
     """
     try:
         number = int(values[name])
@@ -274,16 +290,16 @@ def integer(values: Mapping[Any, Any], name: str) -> int:
 
 
 def parse_centroids(content: memoryview) -> npt.NDArray[Any]:
-    """The centroids in an `IVF` message, of the type that they are stored in; see `tensor`."""
+    """Return the centroids of an `IVF` message, in their stored type; see `tensor`."""
     return tensor(_ivf(content).centroids_tensor, 2)
 
 
 def tensor(message: vector_index_pb2.Tensor, dims: int) -> npt.NDArray[Any]:
-    """The values of a tensor, in its shape; read-only. Bfloat16 becomes float32.
+    """Return the values of a tensor, in its shape; read-only. bfloat16 becomes float32.
 
     Raises:
-        CorruptFileError: bytes or shape that contradict each other.
-        UnsupportedError: a type of values that vectors do not have.
+        CorruptFileError: the bytes and the shape contradict each other.
+        UnsupportedError: vectors have no such type of values.
     """
     dtype = _DTYPES.get(message.data_type)
     shape = tuple(message.shape)
@@ -302,7 +318,7 @@ def tensor(message: vector_index_pb2.Tensor, dims: int) -> npt.NDArray[Any]:
 
 
 def parse_tensor(content: memoryview, dims: int) -> npt.NDArray[Any]:
-    """`tensor` of a message's bytes."""
+    """Parse a message's bytes; see `tensor`."""
     try:
         return tensor(vector_index_pb2.Tensor.FromString(bytes(content)), dims)
     except DecodeError as error:
@@ -310,7 +326,7 @@ def parse_tensor(content: memoryview, dims: int) -> npt.NDArray[Any]:
 
 
 def tensor_of(values: npt.NDArray[Any]) -> vector_index_pb2.Tensor:
-    """A tensor of float16, float32, float64 or uint8, of any shape."""
+    """Return the message of values of float16, float32, float64 or uint8, in any shape."""
     little = np.ascontiguousarray(values, values.dtype.newbyteorder("<"))
     return vector_index_pb2.Tensor(
         data_type=_NUMBERS[values.dtype], shape=values.shape, data=little.tobytes()
@@ -318,7 +334,11 @@ def tensor_of(values: npt.NDArray[Any]) -> vector_index_pb2.Tensor:
 
 
 def ivf_of_partitions(lengths: Int64s) -> bytes:
-    """The message of `auxiliary.idx`: partitions of so many rows, one after the other."""
+    """Encode the message of `auxiliary.idx`.
+
+    Args:
+        lengths: number of rows of each partition.
+    """
     ends = np.cumsum(lengths)
     return vector_index_pb2.IVF(
         offsets=(ends - lengths).tolist(), lengths=lengths.tolist()
@@ -326,11 +346,11 @@ def ivf_of_partitions(lengths: Int64s) -> bytes:
 
 
 def ivf_of_centroids(centroids: npt.NDArray[Any], lengths: Int64s | None = None) -> bytes:
-    """The message of `index.idx`.
+    """Encode the message of `index.idx`.
 
     Args:
-        centroids: of the type of the vectors; shape (partitions, dimension).
-        lengths: the file's rows of each partition; None: it has no rows.
+        centroids: centroids in the type of the vectors; shape (partitions, dimension).
+        lengths: number of rows in `index.idx` of each partition; None if it has no rows.
     """
     if lengths is None:
         lengths = np.zeros(len(centroids), np.int64)
@@ -342,29 +362,30 @@ def ivf_of_centroids(centroids: npt.NDArray[Any], lengths: Int64s | None = None)
     ).SerializeToString(deterministic=True)
 
 
-def tell_tail(details: vector_index_pb2.VectorIndexDetails, buffer_bytes: int) -> None:
-    """Note how much of the end of `auxiliary.idx` is read before any partition, where that is more
-    than of other files.
+def hint_tail_bytes(details: vector_index_pb2.VectorIndexDetails, buffer_bytes: int) -> None:
+    """Note in an index's record how much of the end of `auxiliary.idx` to read first.
+
+    Nothing is noted if the buffers are in the tail that is read of any file.
 
     Args:
-        buffer_bytes: of its global buffers.
+        buffer_bytes: bytes of the file's global buffers.
     """
-    if buffer_bytes > LEAST_TOLD:
+    if buffer_bytes > LEAST_HINTED:
         details.runtime_hints[TAIL] = str(buffer_bytes + TAIL_BYTES)
 
 
-def told_tail(details: bytes) -> int:
-    """The bytes of the end of `auxiliary.idx` to read first, by the details of the record."""
+def hinted_tail_bytes(details: bytes) -> int:
+    """Return the bytes of the end of `auxiliary.idx` to read first, by the record's details."""
     try:
         hints = vector_index_pb2.VectorIndexDetails.FromString(details).runtime_hints
-        return min(max(int(hints.get(TAIL, 0)), TAIL_BYTES), MOST_TOLD)
-    except (DecodeError, ValueError):  # of another kind, or by others: a hint is all it is
+        return min(max(int(hints.get(TAIL, 0)), TAIL_BYTES), MOST_HINTED)
+    except (DecodeError, ValueError):  # details of another kind or writer: it is only a hint
         return TAIL_BYTES
 
 
-def storage_text(told: Mapping[str, Any]) -> str:
-    """The value of `STORAGE`: the inverse of `storage_metadata`."""
-    return json.dumps([json.dumps(told, separators=(",", ":"))], separators=(",", ":"))
+def storage_text(storage: Mapping[str, Any]) -> str:
+    """Return the value of `STORAGE`: the inverse of `storage_metadata`."""
+    return json.dumps([json.dumps(storage, separators=(",", ":"))], separators=(",", ":"))
 
 
 def _ivf(content: memoryview) -> vector_index_pb2.IVF:
@@ -375,10 +396,10 @@ def _ivf(content: memoryview) -> vector_index_pb2.IVF:
 
 
 def json_of(metadata: Mapping[str, str], name: str) -> Any:
-    """A value of metadata that is JSON.
+    """Parse a value of metadata as JSON.
 
     Raises:
-        CorruptFileError: it is none, or not there.
+        CorruptFileError: the value is absent or not JSON.
     """
     try:
         return json.loads(metadata[name])
@@ -388,9 +409,9 @@ def json_of(metadata: Mapping[str, str], name: str) -> Any:
 
 def _object(text: object) -> Mapping[str, Any]:
     try:
-        told = json.loads(text) if isinstance(text, str) else None
+        parsed = json.loads(text) if isinstance(text, str) else None
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
+        parsed = None
+    if not isinstance(parsed, dict):
         raise CorruptFileError(f"vector index: storage metadata {text!r}")
-    return told
+    return parsed

@@ -1,9 +1,9 @@
-"""The n-gram index: of each three letters or digits in a row the set of rows whose texts have them.
+"""The n-gram index: each sequence of three letters or digits, with the rows whose texts have it.
 
 `ngram_postings.lance` has the columns `tokens` (uint32, ascending) and `posting_list` (binary: a
-64-bit roaring bitmap of row numbers). Texts are in lower case and folded to ASCII before. A token
-is the sum of (d + 1) * 37^(2 - i) over its characters, d being 0 to 9 of digits and 10 to 35 of
-letters. Token 0 has the rows that are null.
+64-bit roaring bitmap of row numbers). Texts are first converted to lower case and folded to ASCII.
+A token is the sum of (d + 1) * 37^(2 - i) over its characters, where d is 0 to 9 for digits and 10
+to 35 for letters. Token 0 has the rows that are null.
 
     u64 number of parts
     parts x (u32 high half, 32-bit roaring bitmap of the low halves)
@@ -44,9 +44,12 @@ NO_BYTES: Final = np.empty(0, np.uint8)
 
 
 def tokens_of(parts: Sequence[str], most: int) -> list[int]:
-    """Tokens that every text has that has some parts, in whatever case: some of them if many.
+    """Return tokens of all texts that contain all parts, in any case.
 
-    Letters beyond ASCII are left out: what becomes of them depends on who wrote the index.
+    Letters beyond ASCII are skipped, because their folding depends on the writer of the index.
+
+    Args:
+        most: largest number of tokens; if there are more, evenly spaced ones are returned.
     """
     offsets, content = packed(parts)
     rows = np.arange(len(parts), dtype=np.uint64)
@@ -58,10 +61,10 @@ def tokens_of(parts: Sequence[str], most: int) -> list[int]:
 
 
 def parse_postings(content: memoryview) -> RowSet:
-    """The rows of a posting list.
+    """Parse the rows of a posting list.
 
     Raises:
-        CorruptFileError: bytes that are none.
+        CorruptFileError: the bytes are not a posting list.
     """
     try:
         (number,) = struct.unpack_from("<Q", content)
@@ -84,15 +87,17 @@ def parse_postings(content: memoryview) -> RowSet:
 
 
 def postings_bytes(rows: Int64s) -> bytes:
-    """A posting list of rows in any order. CPU."""
+    """Encode rows, in any order, as a posting list. CPU work."""
     return _kernels.row_set(np.ascontiguousarray(rows, np.int64))
 
 
 def token_rows(texts: pa.Array, rows: UInt64s) -> tuple[UInt32s, UInt64s]:
-    """The tokens of texts, each once with the number of its row; a null has one of its own. CPU.
+    """Return the distinct tokens of each text, and the row of each token. CPU work.
+
+    A null has the token `NO_TEXT`.
 
     Args:
-        rows: the number of each text's row; shape (n,).
+        rows: number of the row of each text; shape (n,).
     """
     is_text = as_mask(texts.is_valid())
     null_rows, rows = rows[~is_text], rows[is_text]
@@ -115,7 +120,7 @@ def _plain_letter(letter: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PostingLists(KeyedSets):
-    """Posting lists by token."""
+    """Form of a file of posting lists by token."""
 
     def schema(self, type_: pa.DataType) -> pa.Schema:
         plain = {"lance-encoding:compression": "none"}

@@ -1,9 +1,9 @@
-"""Product codes: each part of a vector by the number of the nearest value of a codebook (IVF_PQ).
+"""Product quantization (IVF_PQ): each part of a vector is the number of the nearest codebook value.
 
-The codes of a partition are those of its first part for all rows, then of the second (transposed),
-or row after row. They are of what is left of a vector without its centroid, for `dot` of the
-vector itself. Beside its codes a row in memory has a number, the part of its distance that no query
-changes: so a query needs one table for all partitions.
+A partition has the codes of the first part for all rows, then those of the second part, and so on
+(transposed), or it has them row after row. The codes are of the residual, the vector minus its
+centroid; for `dot` they are of the vector itself. In memory, a row also has the term of its
+distance that does not depend on the query, so that a query needs one table for all partitions.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ class ProductQuantizer:
     """A codebook.
 
     Attributes:
-        codebook: the values of all codes side by side; shape (parts, dimension / parts, 2^bits),
-            flat.
-        book: the same, for kernels.
+        codebook: values of all codes, flat; of shape (parts, dimension / parts, 2^bits).
+        book: the codebook in the form that kernels take.
+        bits: bits of a code.
+        parts: number of parts of a vector.
+        is_transposed: True if partitions have their codes part by part.
     """
 
     centroids: Centroids
@@ -52,22 +54,22 @@ class ProductQuantizer:
     is_exact: bool = field(default=False, init=False)
 
     @staticmethod
-    def buffer_of(told: Mapping[str, Any]) -> int:
-        """The global buffer of the codebook."""
-        return integer(told, "codebook_position")
+    def buffer_of(storage: Mapping[str, Any]) -> int:
+        """Return the number of the global buffer of the codebook."""
+        return integer(storage, "codebook_position")
 
     @classmethod
     def parse(
-        cls, centroids: Centroids, told: Mapping[str, Any], content: memoryview
+        cls, centroids: Centroids, storage: Mapping[str, Any], content: memoryview
     ) -> ProductQuantizer:
-        """From the metadata and the codebook's tensor.
+        """Parse the metadata and the codebook's tensor.
 
         Raises:
-            CorruptFileError: numbers that contradict each other.
-            UnsupportedError: codes of other than 4 or 8 bits.
+            CorruptFileError: the numbers contradict each other.
+            UnsupportedError: codes have neither 4 nor 8 bits.
         """
-        bits, parts = integer(told, "nbits"), integer(told, "num_sub_vectors")
-        dim = integer(told, "dimension")
+        bits, parts = integer(storage, "nbits"), integer(storage, "num_sub_vectors")
+        dim = integer(storage, "dimension")
         if bits not in (4, 8):
             raise UnsupportedError(f"vector index: product codes of {bits} bits")
         codebook = parse_tensor(content, 2).astype(np.float32)
@@ -84,7 +86,7 @@ class ProductQuantizer:
             )
         by_code = codebook.reshape(parts, 1 << bits, dim // parts)
         by_component = np.ascontiguousarray(by_code.transpose(0, 2, 1)).reshape(-1)
-        is_transposed = told.get("transposed") is True
+        is_transposed = storage.get("transposed") is True
         finite = centroids.values[np.isfinite(centroids.values).all(axis=1)]
         origin = finite.mean(axis=0) if len(finite) else np.zeros(dim, np.float32)
         metric = METRICS.index(centroids.metric)
@@ -94,15 +96,19 @@ class ProductQuantizer:
         return cls(centroids, by_component, book, bits, parts, is_transposed)
 
     def queries(self, queries: Float64s) -> Float64s:
-        """As they are."""
+        """Return the queries as they are."""
         return queries
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises CorruptFileError: codes of another width."""
+        """Check the width of the codes.
+
+        Raises:
+            CorruptFileError: the width is another.
+        """
         codes_of(schema, CODES, self.parts * self.bits // 8)
 
-    def kept(self, partition: Partition) -> Partition:
-        """With the part of each row's distance that no query changes."""
+    def prepared(self, partition: Partition) -> Partition:
+        """Add the term of each row's distance that does not depend on the query."""
         (codes,) = partition.columns
         terms = self.book.terms(codes, self.centroids.values[partition.number])
         return replace(partition, columns=(codes, terms))

@@ -1,4 +1,4 @@
-"""The quantisers of vector indices by their kind."""
+"""Table of the quantizers of vector indices, by kind."""
 
 from __future__ import annotations
 
@@ -18,45 +18,45 @@ if TYPE_CHECKING:
 
 
 def columns_of(names: Sequence[str]) -> list[str]:
-    """The columns that are read: of bit codes not those of coarser estimates."""
+    """Return the columns that a search reads: without RaBitQ's factors that it does not use."""
     unread = {"__error_factors"}
     if "__add_factors_ex" in names:
         unread |= {"__add_factors", "__scale_factors"}
     return [name for name in names if name not in unread]
 
 
-def buffer_of(kind: str, told: Mapping[str, Any]) -> int | None:
-    """The global buffer that a quantiser needs besides; None: none.
+def buffer_of(kind: str, storage: Mapping[str, Any]) -> int | None:
+    """Return the number of the global buffer that a quantizer needs, or None if it needs none.
 
     Raises:
-        CorruptFileError: its metadata lack it.
+        CorruptFileError: the quantizer's metadata does not have it.
     """
     if kind == "PQ":
-        return ProductQuantizer.buffer_of(told)
-    return Rabitq.buffer_of(told) if kind == "RQ" else None
+        return ProductQuantizer.buffer_of(storage)
+    return Rabitq.buffer_of(storage) if kind == "RQ" else None
 
 
 def quantizer_of(
-    centroids: Centroids, told: Mapping[str, Any], content: memoryview | None, value_type: str
+    centroids: Centroids, storage: Mapping[str, Any], content: memoryview | None, value_type: str
 ) -> Quantizer:
-    """The quantiser of an index.
+    """Build the quantizer of an index.
 
     Args:
-        told: its metadata.
-        content: the buffer that it needs besides.
-        value_type: of the column's values, as for `values.TYPES`.
+        storage: the quantizer's metadata.
+        content: the global buffer that it needs; None for no buffer.
+        value_type: type of the column's values, a key of `values.TYPES`.
 
     Raises:
-        CorruptFileError: metadata that contradict themselves, or the centroids.
-        UnsupportedError: valid, but not read here.
+        CorruptFileError: the metadata contradict themselves or the centroids.
+        UnsupportedError: the metadata are valid, but alance does not read such an index.
     """
     if centroids.kind == "PQ":
         assert content is not None
-        return ProductQuantizer.parse(centroids, told, content)
+        return ProductQuantizer.parse(centroids, storage, content)
     if centroids.kind == "SQ":
-        return ScalarQuantizer.parse(centroids, told)
+        return ScalarQuantizer.parse(centroids, storage)
     if centroids.kind == "RQ":
         if centroids.has_graphs:
             raise UnsupportedError("vector index of type IVF_HNSW_RQ")
-        return Rabitq.parse(centroids, told, content)
+        return Rabitq.parse(centroids, storage, content)
     return Flat.parse(centroids, value_type)

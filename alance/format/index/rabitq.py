@@ -1,4 +1,4 @@
-"""A few bits a component of vectors that were rotated before (RaBitQ, IVF_RQ)."""
+"""RaBitQ (IVF_RQ): a few bits for each component of rotated vectors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ class Rotation:
     """A rotation: a matrix, or rounds of signs and Walsh-Hadamard transforms.
 
     Attributes:
-        signs: shape (4, dimension), 1 or -1; without rows: by the matrix.
+        signs: 1 or -1, shape (4, dimension); shape (0, dimension) for a rotation by the matrix.
+        matrix: shape (dimension, dimension); empty for a rotation by signs.
     """
 
     signs: Float64s
@@ -43,23 +44,23 @@ class Rotation:
 
     @classmethod
     def drawn(cls, dim: int, seed: int) -> Rotation:
-        """One of signs at random, the same for the same seed."""
+        """Return a rotation by random signs; a seed always gives the same."""
         signs = np.random.default_rng(seed).integers(0, 2, (ROUNDS, dim)) * 2 - 1
         return cls(signs.astype(np.float64), np.empty((0, 0)))
 
     @classmethod
     def of_bytes(cls, content: Bytes, dim: int) -> Rotation:
-        """One of stored signs: a bit each, whole bytes a round."""
+        """Parse stored signs: a bit for each, and whole bytes for each round."""
         bits = np.unpackbits(content.reshape(ROUNDS, -1), axis=1, bitorder="little")[:, :dim]
         return cls((1.0 - 2.0 * bits).astype(np.float64), np.empty((0, 0)))
 
     def to_bytes(self) -> list[int]:
-        """The inverse of `of_bytes`."""
+        """Return the stored signs: the inverse of `of_bytes`."""
         content: list[int] = np.packbits(self.signs < 0, axis=1, bitorder="little").ravel().tolist()
         return content
 
     def apply(self, vectors: Float64s) -> Float64s:
-        """The rotated vectors; shape (n, dimension)."""
+        """Rotate vectors; shape (n, dimension)."""
         if not len(self.signs):
             turned: Float64s = vectors @ self.matrix.T
             return turned
@@ -69,55 +70,59 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True)
 class Rabitq:
-    """The rotation, and the centroids after it."""
+    """The rotation of an index, and its rotated centroids."""
 
     metric: str
     rotation: Rotation
     centroids: Float32s
-    extra: int  # bits a component beside the sign
+    extra: int  # bits of a component beside its sign
     is_packed: bool
     columns: tuple[str, ...]
     is_exact: bool = field(default=False, init=False)
 
     @staticmethod
-    def buffer_of(told: Mapping[str, Any]) -> int | None:
-        """The global buffer of the matrix; None: the rotation is told by signs."""
-        if told.get("rotation_type", "matrix") == "fast":
+    def buffer_of(storage: Mapping[str, Any]) -> int | None:
+        """Return the number of the global buffer of the matrix. None for a rotation by signs."""
+        if storage.get("rotation_type", "matrix") == "fast":
             return None
-        return integer(told, "rotate_mat_position")
+        return integer(storage, "rotate_mat_position")
 
     @classmethod
     def parse(
-        cls, centroids: Centroids, told: Mapping[str, Any], content: memoryview | None
+        cls, centroids: Centroids, storage: Mapping[str, Any], content: memoryview | None
     ) -> Rabitq:
-        """From the metadata and the matrix.
+        """Parse the metadata and the matrix.
 
         Raises:
-            CorruptFileError: numbers that contradict each other.
-            UnsupportedError: distances that are estimated in another way.
+            CorruptFileError: the numbers contradict each other.
+            UnsupportedError: distances are estimated in a way that is not known here.
         """
-        bits, dim = integer(told, "num_bits"), integer(told, "code_dim")
-        if told.get("query_estimator") != ESTIMATOR:
-            raise UnsupportedError(f"vector index: estimator {told.get('query_estimator')!r}")
+        bits, dim = integer(storage, "num_bits"), integer(storage, "code_dim")
+        if storage.get("query_estimator") != ESTIMATOR:
+            raise UnsupportedError(f"vector index: estimator {storage.get('query_estimator')!r}")
         if not 1 <= bits <= 9 or dim != centroids.dim or dim % 8:
             raise CorruptFileError(
                 f"vector index: {bits} bits of dimension {dim}, the centroids have {centroids.dim}"
             )
-        rotation = _rotation(told, dim, content)
+        rotation = _rotation(storage, dim, content)
         rotated = rotation.apply(centroids.values.astype(np.float64))
         names: tuple[str, ...] = (SIGNS, *FACTORS[:2])
         if bits > 1:
             names = (SIGNS, *EXTRA_FACTORS, EXTRA)
-        is_packed = told.get("packed") is True
+        is_packed = storage.get("packed") is True
         centres = np.ascontiguousarray(rotated, np.float32)
         return cls(centroids.metric, rotation, centres, bits - 1, is_packed, names)
 
     def queries(self, queries: Float64s) -> Float64s:
-        """Rotated as the vectors were."""
+        """Rotate queries as the vectors were."""
         return self.rotation.apply(queries)
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises CorruptFileError: columns of another width or type."""
+        """Check the types of the columns.
+
+        Raises:
+            CorruptFileError: a column has another width or type.
+        """
         dim = self.centroids.shape[1]
         codes_of(schema, SIGNS, dim // 8)
         if self.extra:
@@ -126,8 +131,8 @@ class Rabitq:
             if schema.field(name).type != pa.float32():
                 raise CorruptFileError(f"vector index: {name} of type {schema.field(name).type}")
 
-    def kept(self, partition: Partition) -> Partition:
-        """As it is."""
+    def prepared(self, partition: Partition) -> Partition:
+        """Return the partition as it is."""
         return partition
 
     def add(
@@ -152,17 +157,17 @@ class Rabitq:
         )
 
 
-def _rotation(told: Mapping[str, Any], dim: int, content: memoryview | None) -> Rotation:
+def _rotation(storage: Mapping[str, Any], dim: int, content: memoryview | None) -> Rotation:
     if content is not None:
         matrix = parse_tensor(content, 2).astype(np.float64)
         if matrix.shape != (dim, dim):
             raise CorruptFileError(f"vector index: a rotation of shape {matrix.shape}")
         return Rotation(np.empty((0, dim)), matrix)
-    signs, row_bytes = told.get("fast_rotation_signs"), (dim + 7) // 8
+    signs, row_bytes = storage.get("fast_rotation_signs"), (dim + 7) // 8
     try:
         content = memoryview(bytes(signs))  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise CorruptFileError("vector index: signs that are no bytes") from None
+        raise CorruptFileError("vector index: signs that are not bytes") from None
     if not isinstance(signs, list) or len(content) != ROUNDS * row_bytes:
         raise CorruptFileError(f"vector index: {len(content)} bytes of signs")
     return Rotation.of_bytes(np.frombuffer(content, np.uint8), dim)

@@ -1,7 +1,7 @@
 """Addresses of rows that compaction moves: from old fragments to new ones.
 
 Rows keep their order: the n-th live row of the old fragments of a group is the n-th row of its new
-ones. So an address is translated by counting, and what is held is the deleted rows alone.
+ones. So an address is translated by counting, and only the deleted rows are kept in memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class OldFragment(NamedTuple):
     """A fragment that is rewritten.
 
     Attributes:
-        deleted: row offsets, ascending, each once; shape (n,).
+        deleted: distinct row offsets, ascending; shape (n,).
     """
 
     id: int
@@ -36,37 +36,38 @@ class OldFragment(NamedTuple):
 
 
 class NewFragment(NamedTuple):
-    """A fragment that holds rows of old ones; none of them is deleted."""
+    """A fragment with rows of old ones, none of which is deleted."""
 
     id: int
     num_rows: int
 
 
 class Moves(Protocol):
-    """Tells where rows went."""
+    """Translation of row addresses."""
 
     @property
     def old_sizes(self) -> dict[int, int]:
-        """The physical rows of the fragments that are gone."""
+        """Number of physical rows of each old fragment."""
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
-        """The new addresses of rows, and which rows have one; the others are left out."""
+        """Return the new addresses of the rows that have one, and the mask of these rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressMap:
-    """Where the rows of some fragments went.
+    """Translation of addresses by one compaction.
 
-    Rows are numbered through all old fragments, deleted ones not counted, and so are those of the
-    new ones.
+    Live rows are numbered through all old fragments, and in the same way through the new ones.
 
     Attributes:
-        old_ids: of the fragments that are gone, ascending; shape (f,).
-        num_physical_rows: of each; `first_rows`: the number of its first row.
-        deleted: addresses of deleted rows, ascending; `deleted_before`: how many of them are in
-            fragments of lower ids.
-        new_ids: of the new fragments; `new_starts`: the number of each one's first row.
-        staying: ids of other fragments whose rows are kept as they are, ascending.
+        old_ids: ids of the old fragments, ascending; shape (f,).
+        num_physical_rows: number of physical rows of each old fragment.
+        first_rows: number of the first row of each old fragment.
+        deleted: addresses of deleted rows, ascending.
+        deleted_before: for each old fragment, number of deleted rows in fragments of lower ids.
+        new_ids: ids of the new fragments.
+        new_starts: number of the first row of each new fragment.
+        staying: ids of other fragments, whose addresses do not change, ascending.
     """
 
     old_ids: Int64s
@@ -84,7 +85,12 @@ class AddressMap:
         groups: Sequence[tuple[Sequence[OldFragment], Sequence[NewFragment]]],
         staying: Iterable[int] = (),
     ) -> AddressMap:
-        """The map of groups of fragments; each group has as many live rows as new ones."""
+        """Build the map of groups of old and new fragments.
+
+        Args:
+            groups: old and new fragments of each group, with equal numbers of live rows.
+            staying: ids of other fragments, whose addresses do not change.
+        """
         old = [fragment for fragments, _ in groups for fragment in fragments]
         new = [fragment for _, fragments in groups for fragment in fragments]
         counts = _ints(fragment.num_physical_rows - len(fragment.deleted) for fragment in old)
@@ -107,22 +113,22 @@ class AddressMap:
 
     @property
     def old_sizes(self) -> dict[int, int]:
-        """The physical rows of the fragments that are gone."""
+        """Number of physical rows of each old fragment."""
         return dict(zip(self.old_ids.tolist(), self.num_physical_rows.tolist(), strict=True))
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
-        """The new addresses of rows, and which rows have one; the others are left out.
+        """Return the new addresses of the rows that have one, and the mask of these rows.
 
-        Rows that are deleted, or in fragments of which the map knows nothing, have none.
+        Rows that are deleted, or in fragments that the map does not know, have no new address.
 
         Args:
-            addresses: in any order; shape (n,).
+            addresses: addresses in any order; shape (n,).
 
         Returns:
-            Addresses of the rows kept, in the order in which these came; and the mask, shape (n,).
+            New addresses in the order of `addresses`; and the mask, shape (n,).
         """
         fragments, offsets = addresses >> 32, addresses & 0xFFFF_FFFF
-        _, is_kept = places_in(self.staying, fragments)
+        _, has_address = places_in(self.staying, fragments)
         places, is_old = places_in(self.old_ids, fragments)
         moved = addresses.copy()
         if is_old.any():
@@ -135,8 +141,8 @@ class AddressMap:
             numbers = self.first_rows[place] + offsets[rows] - dead
             target = np.searchsorted(self.new_starts, numbers, "right") - 1
             moved[rows] = (self.new_ids[target] << 32) + numbers - self.new_starts[target]
-            is_kept[rows] = True
-        return moved[is_kept], is_kept
+            has_address[rows] = True
+        return moved[has_address], has_address
 
 
 def _ints(values: Iterable[int]) -> Int64s:
@@ -145,25 +151,26 @@ def _ints(values: Iterable[int]) -> Int64s:
 
 @dataclass(frozen=True, slots=True)
 class LateMoves:
-    """Where rows went by several compactions, one after the other.
+    """Translation of addresses by several compactions, one after the other.
 
     Attributes:
-        maps: of each of them, the oldest first; then one that keeps rows of fragments of interest.
+        maps: map of each compaction, the oldest first; then a map that drops rows of fragments
+            that are not of interest.
     """
 
     maps: tuple[AddressMap, ...]
 
     @classmethod
-    def of(cls, compactions: Sequence[PastCompaction], kept: Iterable[int]) -> LateMoves:
-        """The moves that a fragment-reuse index tells of.
+    def of(cls, compactions: Sequence[PastCompaction], fragments: Iterable[int]) -> LateMoves:
+        """Build the translation by the compactions in a fragment-reuse index.
 
         Args:
-            kept: the fragments whose rows are of interest in the end.
+            fragments: ids of the fragments whose rows are of interest in the end.
 
         Raises:
-            CorruptFileError: groups whose rows do not add up.
+            CorruptFileError: the rows of a group do not add up.
         """
-        ids = {*kept}
+        ids = {*fragments}
         for compaction in compactions:
             for group in compaction.groups:
                 ids.update(d.id for d in (*group.old_fragments, *group.new_fragments))
@@ -172,19 +179,19 @@ class LateMoves:
             groups = [_moves_of(group) for group in compaction.groups]
             gone = {fragment.id for old, _ in groups for fragment in old}
             maps.append(AddressMap.of(groups, ids - gone))
-        return cls((*maps, AddressMap.of((), kept)))
+        return cls((*maps, AddressMap.of((), fragments)))
 
     @property
     def old_sizes(self) -> dict[int, int]:
-        """The physical rows of the fragments that are gone."""
+        """Number of physical rows of each old fragment of all compactions."""
         return {key: size for moves in self.maps for key, size in moves.old_sizes.items()}
 
     def moved(self, addresses: Int64s) -> tuple[Int64s, Mask]:
-        """As `AddressMap.moved`."""
+        """Translate addresses; see `AddressMap.moved`."""
         mask = np.ones(len(addresses), np.bool_)
         for moves in self.maps:
-            addresses, is_kept = moves.moved(addresses)
-            mask[mask] = is_kept
+            addresses, has_address = moves.moved(addresses)
+            mask[mask] = has_address
         return addresses, mask
 
 
@@ -205,10 +212,10 @@ def _moves_of(group: Group) -> tuple[list[OldFragment], list[NewFragment]]:
 
 
 def group_of(old: Sequence[OldFragment], new: Sequence[NewFragment]) -> Group:
-    """What a fragment-reuse index tells of fragments whose rows are in new ones; CPU work.
+    """Return the entry of a fragment-reuse index for a group of fragments; CPU work.
 
     Raises:
-        InvalidInputError: the old ones are not in the order of their ids, by which readers count.
+        InvalidInputError: old fragments are not in the order of ids, in which readers count rows.
     """
     ids = [fragment.id for fragment in old]
     if ids != sorted(ids):

@@ -1,4 +1,4 @@
-"""Scaled bytes: each component of a vector as one of 256 steps between two bounds (IVF_SQ)."""
+"""Scalar quantization (IVF_SQ): each component is one of 256 steps between two bounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CODES: Final = "__sq_code"
 
 @dataclass(frozen=True, slots=True)
 class ScalarQuantizer:
-    """The bounds of components; of cosine, of vectors of length one."""
+    """Bounds of the components; for cosine, of vectors of length one."""
 
     metric: str
     dim: int
@@ -36,38 +36,42 @@ class ScalarQuantizer:
     is_exact: bool = field(default=False, init=False)
 
     @classmethod
-    def parse(cls, centroids: Centroids, told: Mapping[str, Any]) -> ScalarQuantizer:
-        """From the metadata.
+    def parse(cls, centroids: Centroids, storage: Mapping[str, Any]) -> ScalarQuantizer:
+        """Parse the metadata.
 
         Raises:
-            CorruptFileError: numbers that contradict each other.
-            UnsupportedError: other than 8 bits.
+            CorruptFileError: the numbers contradict each other.
+            UnsupportedError: components do not have 8 bits.
         """
-        if integer(told, "num_bits") != 8:
-            raise UnsupportedError(f"vector index: components of {told['num_bits']} bits")
-        bounds = told.get("bounds")
+        if integer(storage, "num_bits") != 8:
+            raise UnsupportedError(f"vector index: components of {storage['num_bits']} bits")
+        bounds = storage.get("bounds")
         try:
             low, high = float(bounds["start"]), float(bounds["end"])  # type: ignore[index]
         except (TypeError, KeyError, ValueError):
             raise CorruptFileError(f"vector index: bounds {bounds!r}") from None
         if not (math.isfinite(low) and math.isfinite(high) and low <= high):
             raise CorruptFileError(f"vector index: bounds {bounds!r}")
-        if integer(told, "dim") != centroids.dim:
+        if integer(storage, "dim") != centroids.dim:
             raise CorruptFileError(
-                f"vector index: dimension {told['dim']}, the centroids have {centroids.dim}"
+                f"vector index: dimension {storage['dim']}, the centroids have {centroids.dim}"
             )
         return cls(centroids.metric, centroids.dim, low, high)
 
     def queries(self, queries: Float64s) -> Float64s:
-        """As they are."""
+        """Return the queries as they are."""
         return queries
 
     def check(self, schema: pa.Schema) -> None:
-        """Raises CorruptFileError: codes of another width."""
+        """Check the width of the codes.
+
+        Raises:
+            CorruptFileError: the width is another.
+        """
         codes_of(schema, CODES, self.dim)
 
-    def kept(self, partition: Partition) -> Partition:
-        """As it is."""
+    def prepared(self, partition: Partition) -> Partition:
+        """Return the partition as it is."""
         return partition
 
     def add(
@@ -90,12 +94,16 @@ class ScalarQuantizer:
 
 
 def scale_of(metric: str) -> float:
-    """What squared distances of vectors of length one are multiplied with, to be 1 - cos."""
+    """Return the factor of squared distances: 0.5 for cosine, as |a - b|² / 2 is 1 - cos."""
     return 0.5 if metric == "cosine" else 1.0
 
 
 def codes_of(schema: pa.Schema, name: str, width: int) -> None:
-    """Raises CorruptFileError: the column does not have so many bytes a row."""
+    """Check that a column of codes has `width` bytes for each row.
+
+    Raises:
+        CorruptFileError: the column has another type.
+    """
     if schema.field(name).type != pa.list_(pa.field("item", pa.uint8()), width):
         arrow = schema.field(name).type
         is_right = (

@@ -1,4 +1,4 @@
-"""Arrow arrays of vectors as the kernels want them."""
+"""Arrow arrays of vectors in the form that kernels take."""
 
 from __future__ import annotations
 
@@ -25,11 +25,22 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from alance.arrays import Bytes, Float32s, Int64s
 
-NO_MASK: Final = np.empty(0, np.uint8)  # all rows count
-# The numbers of the kernels, `vectors.hpp`.
+NO_MASK: Final = np.empty(0, np.uint8)  # a mask that admits all rows
+# Numbers of the types in the kernels, `vectors.hpp`.
 TYPES: Final = {"float16": 0, "bfloat16": 1, "float32": 2, "float64": 3, "uint8": 4}
-WIDTHS: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "uint8": 1}  # in bytes
-METRICS: Final = ("l2", "cosine", "dot", "hamming")  # by their numbers, here and in the kernels
+WIDTHS: Final = {
+    "float16": 2,
+    "bfloat16": 2,
+    "float32": 4,
+    "float64": 8,
+    "uint8": 1,
+}  # bytes of a number
+METRICS: Final = (
+    "l2",
+    "cosine",
+    "dot",
+    "hamming",
+)  # in the order of their numbers in files and kernels
 ALIASES: Final = {"euclidean": "l2"}
 _NAMES: Final = {
     "halffloat": "float16", "float": "float32", "double": "float64", "uint8": "uint8"
@@ -38,13 +49,13 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class VectorType:
-    """What a column of vectors holds.
+    """Type of the vectors of a column.
 
     Attributes:
-        name: of the type of the numbers, as for `TYPES`.
-        dim: numbers of a vector.
-        arrow: of a vector: fixed-size lists.
-        is_multi: a row is a list of vectors.
+        name: type of the numbers, a key of `TYPES`.
+        dim: dimension of the vectors.
+        arrow: Arrow type of a vector: a fixed-size list.
+        is_multi: True if a row is a list of vectors.
     """
 
     name: str
@@ -54,9 +65,10 @@ class VectorType:
 
     @classmethod
     def of(cls, type_: pa.DataType) -> VectorType | None:
-        """Vector type of an Arrow type; None if it is neither vectors nor lists of vectors.
+        """Return the vector type of an Arrow type.
 
-        A tensor counts as the fixed-size list that stores it.
+        Returns None if the type is neither vectors nor lists of vectors. A tensor counts as the
+        fixed-size list that stores it.
         """
         is_multi = pa.types.is_list(type_) or pa.types.is_large_list(type_)
         arrow = type_.value_type if is_multi else type_
@@ -73,12 +85,12 @@ class VectorType:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of stored centroids and codebooks: that of the numbers, float32 for bfloat16."""
+        """Type of stored centroids and codebooks: as the vectors; float32 for bfloat16."""
         return np.dtype("float32" if self.name == "bfloat16" else self.name)
 
 
 def not_of_vectors(column: str, type_: pa.DataType) -> InvalidInputError:
-    """The error for a column of another type; of lists of numbers, with what mends it."""
+    """Return the error for a column of another type; for lists of numbers, it has the remedy."""
     is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
     remedy = ""
     if is_list and pa.types.is_floating(type_.value_type):
@@ -92,12 +104,13 @@ def not_of_vectors(column: str, type_: pa.DataType) -> InvalidInputError:
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Vectors of finite numbers, and how they are compared.
+    """Vectors of finite numbers, with their metric.
 
     Attributes:
-        values: the bytes of the numbers, row after row.
-        type: of the numbers, as for `TYPES`.
-        dim: numbers of a vector.
+        values: bytes of the numbers, row after row.
+        type: type of the numbers, a key of `TYPES`.
+        dim: dimension of the vectors.
+        metric: one of `METRICS`.
     """
 
     values: Bytes
@@ -107,19 +120,20 @@ class Vectors:
 
     @property
     def kind(self) -> tuple[int, int, int]:
-        """Type, dimension and metric, as kernels take them behind the values."""
+        """Type, dimension and metric, as kernels take them after the values."""
         return TYPES[self.type], self.dim, METRICS.index(self.metric)
 
     @property
     def rows(self) -> Bytes:
-        """The bytes of each vector; shape (n, bytes)."""
+        """Bytes of each vector; shape (n, bytes)."""
         return self.values.reshape(-1, self.dim * WIDTHS[self.type])
 
     def points(self) -> Float32s:
-        """As they are compared: in float32, of length one by cosine, bits by hamming; CPU work.
+        """Return the vectors as points that are compared; CPU work.
 
         Returns:
-            shape (n, dimension); by hamming (n, 8 x dimension).
+            float32, shape (n, dimension); of length one for cosine. For hamming, bits of shape
+            (n, 8 x dimension).
         """
         wide = 8 * self.dim if self.metric == "hamming" else self.dim
         if self.type == "float32" and self.metric != "cosine":
@@ -127,7 +141,9 @@ class Vectors:
         return _kernels.vector_points(self.values, *self.kind).reshape(-1, wide)
 
     def nearest(self, centroids: Float32s) -> Int64s:
-        """The number of the nearest centroid of each, by dot of the greatest product; CPU work.
+        """Return the number of the nearest centroid of each vector; CPU work.
+
+        For dot, the nearest centroid is that of the greatest product.
 
         Args:
             centroids: points; shape (k, dimension).
@@ -135,7 +151,7 @@ class Vectors:
         return _kernels.nearest_centroids(self.values, *self.kind, centroids.reshape(-1))
 
     def to_arrow(self, type_: pa.DataType) -> pa.Array:
-        """The vectors as fixed-size lists of their type; shared, not copied."""
+        """Return the vectors as fixed-size lists of an Arrow type; a view, not a copy."""
         item = type_.value_type
         stored = storage_type(item)
         count = len(self.values) // (stored.bit_width // 8)
@@ -146,7 +162,10 @@ class Vectors:
 
 
 def values_of(vectors: pa.Array) -> tuple[Bytes, Bytes]:
-    """The bytes of the values, row after row; and which rows are whole (empty: all)."""
+    """Return the bytes of the values, row after row; and a mask of the rows without nulls.
+
+    The mask is empty if no row has a null.
+    """
     if isinstance(vectors, pa.ChunkedArray):
         vectors = vectors.combine_chunks()
     vectors = storage_of(vectors)
@@ -161,12 +180,11 @@ def values_of(vectors: pa.Array) -> tuple[Bytes, Bytes]:
 
 
 def vector_lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
-    """Lists of vectors: the bytes of the values of all, where each list ends, which are no null.
-
-    Vectors that are null or have nulls are left out.
+    """Return the vectors of lists, without vectors that are null or have nulls.
 
     Returns:
-        ends: in vectors; shape (n,). The last is as `values_of` gives it.
+        The bytes of the values; the end of each list, in vectors, shape (n,); and the mask of the
+        lists that are not null, empty if all are.
     """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
@@ -176,14 +194,14 @@ def vector_lists_of(array: pa.Array) -> tuple[Bytes, Int64s, Bytes]:
     values, valid = values_of(vectors)
     ends = offsets[1:]
     if len(valid):
-        kept = valid.view(np.bool_)
-        values = values.reshape(len(vectors), -1)[kept].reshape(-1)
-        ends = np.concatenate([[0], np.cumsum(kept)])[ends]
+        is_whole = valid.view(np.bool_)
+        values = values.reshape(len(vectors), -1)[is_whole].reshape(-1)
+        ends = np.concatenate([[0], np.cumsum(is_whole)])[ends]
     return values, ends, mask_bytes(validity_of(array))
 
 
 def whole_vectors(array: pa.Array, type_: VectorType, metric: str) -> tuple[Vectors, Int64s]:
-    """The vectors that can be indexed, no null and without NaN; and the row of each; CPU work."""
+    """Return the vectors of finite numbers, which can be indexed, and the row of each; CPU work."""
     rows = np.arange(len(array))
     if type_.is_multi:
         values, ends, valid = vector_lists_of(array)

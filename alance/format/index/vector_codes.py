@@ -1,6 +1,6 @@
 """The order of code bytes within a partition: columns of PQ codes, blocks of RaBitQ's signs.
 
-Fixed-size lists of such columns mean nothing row by row: a partition is taken as a whole.
+A row of such a column has no meaning by itself: a partition is decoded as a whole.
 
 Source: what pylance 14.0.2 writes.
 """
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 
 
 BLOCK_ROWS: Final = 32
-# Rows of a block whose nibbles share a byte: this one, and the one 16 below it.
+# Rows of a block whose nibbles share a byte: this row, and the one 16 rows after it.
 _PAIRED: Final = np.array([0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15])
 
 
 def transposed(codes: Bytes) -> Bytes:
-    """Codes of a partition as they are stored by column, and back.
+    """Transpose the codes of a partition, so that they are stored by column.
 
     Args:
-        codes: shape (n, m): what is stored is (m, n) in the same bytes.
+        codes: shape (n, m). The result has this shape, but its bytes are of shape (m, n).
     """
     return np.ascontiguousarray(codes.T).reshape(codes.shape)
 
 
 def untransposed(stored: Bytes) -> Bytes:
-    """The inverse of `transposed`; shape (n, m)."""
+    """Return the codes of a partition row by row, shape (n, m): the inverse of `transposed`."""
     num_rows, width = stored.shape
     return np.ascontiguousarray(stored.reshape(width, num_rows).T)
 
 
 def packed_signs(codes: Bytes) -> Bytes:
-    """Sign bits of a partition in blocks of 32 rows.
+    """Pack the sign bits of a partition in blocks of 32 rows.
 
     Args:
-        codes: 8 components a byte; shape (n, width).
+        codes: 8 components in a byte; shape (n, width).
 
     Returns:
-        The stored bytes; the same shape.
+        The stored bytes, in the shape of `codes`.
     """
     num_rows, width = codes.shape
     whole = num_rows // BLOCK_ROWS * BLOCK_ROWS
@@ -55,7 +55,7 @@ def packed_signs(codes: Bytes) -> Bytes:
 
 
 def unpacked_signs(stored: Bytes) -> Bytes:
-    """The inverse of `packed_signs`; shape (n, width)."""
+    """Unpack sign bits, shape (n, width): the inverse of `packed_signs`."""
     num_rows, width = stored.shape
     whole = num_rows // BLOCK_ROWS * BLOCK_ROWS
     content = stored.ravel()

@@ -1,4 +1,4 @@
-"""The zones of a new zone map or of bloom filters, from rows that come in their order."""
+"""Builder of the zones of a new zone map or bloom filter index, from rows in order."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Int64s
 
-BATCH_ZONES: Final = 256
-BATCH_BYTES: Final = 8 << 20  # of bloom filters
+BATCH_ZONES: Final = 256  # most zones of a batch
+BATCH_BYTES: Final = 8 << 20  # most bytes of bloom filters of a batch
 
 
 class ZoneBuilder:
-    """Cuts rows into zones of so many rows of one fragment, and sums each up.
+    """Cuts rows into zones of one fragment each, and computes bounds or a bloom filter of each.
 
     Attributes:
-        has_filters: bloom filters, else the bounds of each zone.
-        null_rows: the addresses of rows that are null.
+        has_filters: True for bloom filters, False for bounds.
+        null_rows: addresses of rows that are null.
 
     Args:
-        type_: of the values.
-        options: of the zones.
+        type_: type of the values.
+        options: options of the zones.
     """
 
     def __init__(self, type_: pa.DataType, options: ZoneOptions, *, has_filters: bool) -> None:
@@ -61,16 +61,16 @@ class ZoneBuilder:
 
     @property
     def run_schema(self) -> pa.Schema:
-        """Columns of the zones."""
+        """Columns of the zones: same as `schema`."""
         return self.schema
 
     @property
     def file(self) -> str:
-        """The name of the file of such zones."""
+        """Name of the file of the zones."""
         return bloom.FILE if self.has_filters else MAP_FILE
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
-        """Note the next rows. Gives batches of zones that are ready. CPU."""
+        """Add the next rows, and return batches of zones that are complete. CPU work."""
         values, rows = plain(values), as_numbers(addresses).astype(np.int64)
         if values.null_count:
             self.null_rows.append(rows[~as_mask(values.is_valid())])
@@ -80,7 +80,7 @@ class ZoneBuilder:
         return self._ready(self._batch_zones)
 
     def _cuts(self, rows: Int64s) -> Iterator[tuple[int, int]]:
-        """Spans of rows, each of one zone; what was open is closed where another begins."""
+        """Yield spans of rows of one zone each; closes the open zone before another begins."""
         edges = (np.flatnonzero(np.diff(rows >> HALF)) + 1).tolist()
         for start, stop in zip([0, *edges], [*edges, len(rows)], strict=True):
             if self._open and start < stop and self._open[-1][1][-1] >> HALF != rows[start] >> HALF:
@@ -93,12 +93,12 @@ class ZoneBuilder:
                     self._close()
 
     def finish(self) -> list[pa.RecordBatch]:
-        """The batches that are left. CPU."""
+        """Close the last zone, and return the remaining batches. CPU work."""
         self._close()
         return self._ready(1)
 
     def end(self) -> tuple[dict[str, str], Bytes]:
-        """The metadata of the file, and its global buffer: the rows that are null."""
+        """Return the metadata of the file, and its global buffer with the null rows."""
         rows = np.concatenate([np.empty(0, np.int64), *self.null_rows])
         metadata = {NULLS: "1"}
         if self.has_filters:
@@ -142,7 +142,7 @@ def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
-    """The least and greatest value, the number of nulls and that of NaN.
+    """Return the least and greatest value, the number of nulls and the number of NaNs.
 
     A NaN is the greatest value. Bytes of a fixed size have no bounds, as in pylance.
     """
@@ -154,14 +154,14 @@ def _bounds(values: pa.Array) -> tuple[pa.Array, pa.Array, int, int]:
         nans = int(np.count_nonzero(is_nan))
         numbers = floats[~is_nan]
         if len(floats):
-            # A zero with its sign is the lower one.
+            # -0.0 is less than 0.0.
             zeros = np.signbit(numbers[numbers == 0])
             low, high = (numbers.min(), numbers.max()) if len(numbers) else (np.nan, np.nan)
             low = -0.0 if low == 0 and zeros.any() else low
             high = 0.0 if high == 0 and not zeros.all() else high
             pair = np.array([low, np.nan if nans else high], floats.dtype)
-            is_known = np.array([len(numbers) > 0])
-            return to_arrow(pair[:1], is_known), to_arrow(pair[1:]), nulls, nans
+            has_numbers = np.array([len(numbers) > 0])
+            return to_arrow(pair[:1], has_numbers), to_arrow(pair[1:]), nulls, nans
     if not len(values) or pa.types.is_fixed_size_binary(type_):
         return pa.nulls(1, type_), pa.nulls(1, type_), nulls, nans
     # Arrow does not compare durations.

@@ -3,9 +3,9 @@
 `zonemap.lance` has the columns `min` and `max` (of the indexed type; a NaN is the greatest),
 `null_count` and `nan_count` (uint32); `bloomfilter.lance` has `has_null` (bool) and
 `bloom_filter_data` (binary). Both have `fragment_id`, `zone_start` and `zone_length` (uint64): a
-zone is from its first live row to its last one, by offset, of so many live rows as the metadata
-says; rows between zones were deleted before the index was made. The global buffer that the metadata
-calls `null_bitmap` is the set of rows that are null.
+zone spans the offsets from its first to its last live row. The metadata has the number of live rows
+of a zone. Rows between zones were deleted before the index was built. The set of null rows is the
+global buffer whose number is `null_bitmap` in the metadata.
 
 Source: what pylance 14.0.2 writes.
 """
@@ -38,11 +38,11 @@ ZONE_ROWS: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class ZoneOptions:
-    """How rows are summed up.
+    """Options of zones.
 
     Attributes:
-        rows: of a zone; of bloom filters the values that each is made for.
-        wrong: how often a bloom filter is wrong about a value; above 0, below 1.
+        rows: number of rows of a zone, and of values for which a bloom filter is sized.
+        wrong: probability of false positives of a bloom filter; above 0, below 1.
     """
 
     rows: int = ZONE_ROWS
@@ -51,17 +51,17 @@ class ZoneOptions:
 
 @dataclass(frozen=True, slots=True)
 class ZoneRows:
-    """The rows of zones: addresses of the first one and behind the last; shape (zones,) each."""
+    """The rows of zones: address of the first row, and after the last; shape (zones,) each."""
 
     starts: Int64s
     stops: Int64s
 
     @classmethod
     def of(cls, batch: pa.RecordBatch) -> ZoneRows:
-        """From the rows of an index's file.
+        """Parse the zones of the rows of an index's file.
 
         Raises:
-            CorruptFileError: no zones, or such as overlap.
+            CorruptFileError: a row is not a zone, or zones overlap.
         """
         fragments, starts, lengths = (whole_column(batch, name) for name in PLACES)
         is_zone = (fragments >= 0) & (starts >= 0) & (lengths > 0)
@@ -77,11 +77,11 @@ class ZoneRows:
         """Check that zones are inside of fragments.
 
         Args:
-            ids: of fragments; at least one; shape (n,).
-            num_rows: of each; 0: not known.
+            ids: ids of fragments, at least one; shape (n,).
+            num_rows: number of rows of each fragment; 0 if unknown.
 
         Raises:
-            CorruptFileError: they are not.
+            CorruptFileError: a zone ends after its fragment.
         """
         order = np.argsort(ids)
         ids, num_rows = ids[order], num_rows[order]
@@ -97,7 +97,7 @@ class ZoneRows:
             )
 
     def rows_of(self, zones: Mask) -> RowSet:
-        """The rows of some zones."""
+        """Return the rows of the zones in a mask."""
         starts, stops = self.starts[zones], self.stops[zones]
         order = np.argsort(starts, kind="stable")
         starts, stops = starts[order], stops[order]
@@ -109,10 +109,10 @@ class ZoneRows:
 
 
 def whole_column(batch: pa.RecordBatch, name: str) -> Int64s:
-    """A column of whole numbers without nulls.
+    """Return a column of integers as int64.
 
     Raises:
-        CorruptFileError: it is not there, or no such column.
+        CorruptFileError: the column is missing, has nulls or is not of integers.
     """
     if name not in batch.schema.names:
         raise CorruptFileError(f"index file with columns {batch.schema.names}, no {name}")
@@ -123,9 +123,10 @@ def whole_column(batch: pa.RecordBatch, name: str) -> Int64s:
 
 
 def check_columns(batch: pa.RecordBatch, names: Sequence[str]) -> None:
-    """
+    """Check that a batch has columns.
+
     Raises:
-        CorruptFileError: columns are missing.
+        CorruptFileError: a column is missing.
     """
     if missing := [name for name in names if name not in batch.schema.names]:
         raise CorruptFileError(f"index file with columns {batch.schema.names}, no {missing[0]}")

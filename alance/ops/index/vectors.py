@@ -331,7 +331,7 @@ class VectorSegmentBuilder(NewSegment):
         training.encoder.describe(details)
         if training.links is not None:
             hnsw.describe(training.links, details)
-        ivf.tell_tail(details, buffer_bytes)
+        ivf.hint_tail_bytes(details, buffer_bytes)
         return self.record(
             fragment_ids,
             version=training.encoder.VERSION,

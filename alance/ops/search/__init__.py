@@ -1,12 +1,13 @@
-"""Searching by vectors: the k nearest rows, exactly or by an index.
+"""Searches by vectors: the k nearest rows, exactly or by an index.
 
-A search finds the ids of rows and their distances, and takes the other columns of these rows alone.
+A search finds row ids and distances, then takes the other columns of these rows only. Modules may
+import `ops/read`, `ops/lookup`, `ops/version` and the layers below `ops`.
 
-Where to change what:
-    an argument of searches, what is a valid query: `options`
-    which way is gone, what comes after it (post-filter, refinement, the output): `nearest`
-    the vectors of a column as the kernels want them, exact search of rows: `flat`
-    which segments of which index are asked, and how its partitions are read: `segments`, `indexed`
-    which rows of an index count (deleted, filtered, stale ones do not): `eligible`
-    the bytes of the index files: `alance.format.index`
+Where to change something:
+    arguments of searches, and checks of queries: `options`
+    choice of the path, and the steps after it (post-filter, refinement, output): `nearest`
+    vectors of a column in the form that kernels take, exact search of rows: `flat`
+    choice of the segments of an index, and reading of its partitions: `segments`, `indexed`
+    rows of an index that count (not deleted, passing the filter, not stale): `eligible`
+    bytes of the index files: `alance.format.index`
 """

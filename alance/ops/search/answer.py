@@ -1,6 +1,6 @@
-"""The rows nearest to queries: from an index and the rows it does not cover, or by comparing all.
+"""The rows nearest to queries: by an index plus the rows it does not cover, or by comparing all.
 
-All results go to one `Nearest`, whatever their source, so the output does not depend on the way.
+Results of all sources are ranked together, so the output does not depend on the path.
 """
 
 from __future__ import annotations
@@ -37,23 +37,25 @@ if TYPE_CHECKING:
     from alance.format.row_set import RowSet
     from alance.ops.search.eligible import Eligible
     from alance.ops.search.indexed import Ivf
-    from alance.ops.search.options import Search
+    from alance.ops.search.options import VectorSearch
     from alance.ops.search.segments import Way
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 
 _log: Final = logging.getLogger(__name__)
-EVERY: Final = 1 << 40  # rows to look for on a graph: all are compared
-AHEAD: Final = 8  # fragments whose files are opened beside the index
+ALL_CANDIDATES: Final = 1 << 40  # `ef` of a graph search that compares all rows
+OPENED_AHEAD: Final = 8  # most fragments whose files are opened while the index is searched
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Rows that a search gives, of one query after the other, nearest first.
+    """Rows found by a search, in order of the queries, nearest first.
 
     Attributes:
-        numbers: of the query, int32; distances: float32; ids: row ids, uint64; shape (n,) each.
-        elements: of searches that give the elements of lists, their places, uint32, shape (n,).
+        numbers: number of the query of each row, int32, shape (n,).
+        distances: float32, shape (n,).
+        ids: row ids, uint64, shape (n,).
+        elements: places in their lists, uint32, shape (n,), if the search finds elements of lists.
     """
 
     numbers: Int32s
@@ -63,13 +65,13 @@ class Hits:
 
     @classmethod
     def of(cls, parts: Sequence[_kernels.Nearest], k: int) -> Hits:
-        """The k nearest rows of each query, of one or several collections."""
+        """Return the k nearest rows of each query, from one or several kernels."""
         hits = cls._joined([nearest.result() for nearest in parts])
         return hits if len(parts) == 1 else hits.ranked(k)
 
     @classmethod
     def below(cls, parts: Sequence[_kernels.Nearest], k: int) -> Hits:
-        """Of the rows below the range of distances the k farthest; distances are negated."""
+        """Return the k farthest rows below the range of distances; distances are negated."""
         return cls._joined([nearest.below() for nearest in parts]).ranked(k)
 
     @classmethod
@@ -81,7 +83,7 @@ class Hits:
         return cls(numbers, distances, np.concatenate([result[2] for result in results]))
 
     def __add__(self, other: Hits) -> Hits:
-        """These rows, then the others."""
+        """Append other rows."""
         return Hits(
             np.concatenate([self.numbers, other.numbers]),
             np.concatenate([self.distances, other.distances]),
@@ -89,19 +91,19 @@ class Hits:
         )
 
     def ranked(self, k: int) -> Hits:
-        """The k nearest rows of each query, of rows in any order."""
+        """Return the k nearest rows of each query; the rows may be in any order."""
         hits = self.where(np.lexsort((self.ids, self.distances, self.numbers)))
         starts = np.searchsorted(hits.numbers, hits.numbers)
         return hits.where(np.flatnonzero(np.arange(len(hits.ids)) - starts < k))
 
-    def of_lists(self, search: Search, k: int, *, below: bool = False) -> Hits:
-        """The k nearest rows of each query, of what each of its vectors has found.
+    def of_lists(self, search: VectorSearch, k: int, *, below: bool = False) -> Hits:
+        """Return the k nearest rows of queries of several vectors, from the rows of each vector.
 
-        The distance of a row is the sum over these vectors; where one has not found it, the
-        distance of the farthest that it has found stands for the row's, which is no less.
+        The distance of a row is the sum over the vectors of the query. A vector that has not found
+        the row counts with the largest distance that it has found, a lower bound.
 
         Args:
-            below: beside them the k farthest of those below the range of distances.
+            below: True to append the k farthest rows below the range of distances.
         """
         vectors = self.numbers.astype(np.int64)
         ids, places = distinct(self.ids.astype(np.int64))
@@ -109,7 +111,7 @@ class Hits:
         np.maximum.at(farthest, vectors, self.distances)
         rest = farthest.reshape(-1, search.width)
         rest = np.where(np.isinf(rest), rest.max(axis=1, keepdims=True), rest)
-        # Of several vectors of a row the nearest counts, which comes first.
+        # If several vectors of a row were found, the nearest counts, which comes first.
         first = np.unique(vectors * len(ids) + places, return_index=True)[1]
         vectors, queries = vectors[first], vectors[first] // search.width
         gains = self.distances[first] - rest.reshape(-1)[vectors]
@@ -124,32 +126,33 @@ class Hits:
         return inside + replace(hits, distances=-distances).where(sums < search.lower).ranked(k)
 
     def where(self, chosen: Mask | Int64s | slice) -> Hits:
-        """Some of the rows."""
+        """Select rows by a mask, by places or by a slice."""
         elements = None if self.elements is None else self.elements[chosen]
         return Hits(self.numbers[chosen], self.distances[chosen], self.ids[chosen], elements)
 
 
-def check_queries(search: Search, way: Way) -> None:
-    """Check what a search is asked by the metric of its index.
+def check_queries(search: VectorSearch, way: Way) -> None:
+    """Check the queries for the metric of the path.
 
     Raises:
-        InvalidInputError: a query of zeros by cosine.
+        InvalidInputError: the metric is cosine, and a query is all zeros.
     """
     if way.metric == "cosine" and not search.vectors.any(axis=1).all():
         raise InvalidInputError("metric='cosine': a query of zeros has no direction")
 
 
 async def find_hits(
-    snapshot: Snapshot, search: Search, options: ScanOptions, columns: Columns
+    snapshot: Snapshot, search: VectorSearch, options: ScanOptions, columns: Columns
 ) -> Hits:
-    """The k nearest rows of each query.
+    """Find the k nearest rows of each query.
 
     Args:
-        columns: that will be asked of the rows: their files are opened beside the index.
+        columns: columns that the rows will be taken from; their files are opened while the index is
+            searched.
 
     Raises:
-        InvalidInputError: a bad filter or fragment.
-        CorruptFileError: files of the table or of an index that contradict the format.
+        InvalidInputError: the filter or a fragment is invalid.
+        CorruptFileError: files of the table or of an index contradict the format.
     """
     way = way_of(snapshot, search, options)
     if way.segments:
@@ -164,7 +167,7 @@ async def find_hits(
 
 
 def flat_options(options: ScanOptions) -> ScanOptions:
-    """The options of the scan of the column."""
+    """Return the options of a scan of the searched column."""
     return ScanOptions(
         filter=options.filter if options.prefilter else None,
         params=options.params if options.prefilter else None,
@@ -179,9 +182,9 @@ def flat_options(options: ScanOptions) -> ScanOptions:
 
 
 async def _indexed(
-    snapshot: Snapshot, search: Search, options: ScanOptions, way: Way, columns: Columns
+    snapshot: Snapshot, search: VectorSearch, options: ScanOptions, way: Way, columns: Columns
 ) -> Hits:
-    """The nearest rows by an index; and of fragments that it does not cover."""
+    """Find the nearest rows by an index, and by comparing all rows that it does not cover."""
 
     async def opening() -> list[Ivf]:
         type_, dim = search.value_type, search.dim
@@ -191,30 +194,30 @@ async def _indexed(
     filtering = flat_options(options) if is_filtered else None
     opened: list[Ivf]
     rows: list[Eligible]
-    kept: RowSet | None
+    filtered: RowSet | None
     if snapshot.is_remote:
         works: list[Awaitable[Any]] = [
             opening(),
             eligible_rows(snapshot, way.segments, filtering),
             open_ahead(snapshot, options, columns),
         ]
-        opened, (rows, kept), _ = await all_of(works)
-    else:  # there is no round to save, and tasks cost more than what is known already
+        opened, (rows, filtered), _ = await all_of(works)
+    else:  # a local table has no rounds to save, and tasks would only add costs
         opened = await opening()
-        rows, kept = await eligible_rows(snapshot, way.segments, filtering)
+        rows, filtered = await eligible_rows(snapshot, way.segments, filtering)
     for ivf in opened:
         if ivf.centroids.metric != way.metric:
             raise UnsupportedError(f"index {way.segments[0].index.name}: of several metrics")
-    if kept is not None and pays_taking(snapshot, search, opened, len(kept)):
+    if filtered is not None and pays_taking(snapshot, search, opened, len(filtered)):
         exact = kernel_of(search, search.k)
-        taking = _compare(snapshot, search, way.metric, kept, exact)
+        taking = _compare(snapshot, search, way.metric, filtered, exact)
         await all_of([taking, *_uncovered(snapshot, search, options, way, exact)])
         return Hits.of([exact], search.k)
     return await _probed(snapshot, search, options, way, list(zip(opened, rows, strict=True)))
 
 
-def unit_queries(search: Search, metric: str) -> Float64s:
-    """The vectors of queries as an index compares them: by cosine of length one."""
+def unit_queries(search: VectorSearch, metric: str) -> Float64s:
+    """Return the vectors of queries as an index compares them: normalized for cosine."""
     if metric != "cosine":
         return search.vectors
     lengths: Float64s = np.linalg.norm(search.vectors, axis=1, keepdims=True)
@@ -222,9 +225,13 @@ def unit_queries(search: Search, metric: str) -> Float64s:
 
 
 def _uncovered(
-    snapshot: Snapshot, search: Search, options: ScanOptions, way: Way, nearest: _kernels.Nearest
+    snapshot: Snapshot,
+    search: VectorSearch,
+    options: ScanOptions,
+    way: Way,
+    nearest: _kernels.Nearest,
 ) -> list[Awaitable[None]]:
-    """What adds the rows of the fragments that no index covers; nothing where there are none."""
+    """Return the scan of the fragments that no index covers; an empty list if there are none."""
     if not way.uncovered:
         return []
     rest = replace(flat_options(options), fragments=[handle.id for handle in way.uncovered])
@@ -233,12 +240,12 @@ def _uncovered(
 
 async def _probed(
     snapshot: Snapshot,
-    search: Search,
+    search: VectorSearch,
     options: ScanOptions,
     way: Way,
     segments: Sequence[tuple[Ivf, Eligible]],
 ) -> Hits:
-    """The nearest rows in the partitions of an index; and of fragments that it does not cover."""
+    """Search the partitions of an index, and compare all rows that it does not cover."""
     opened = [ivf for ivf, _ in segments]
     refine = search.probing.refine_factor
     is_exact = not search.is_multi and all(ivf.quantizer.is_exact for ivf in opened)
@@ -246,11 +253,11 @@ async def _probed(
     k = search.k * (refine or 1) if is_refined else search.k
     queries = unit_queries(search, way.metric)
     num_probed = search.num_probed if search.is_multi else k
-    # What an index takes for too far may be near enough when it is compared exactly; and what it
-    # takes for too near, of which as many rows are compared.
-    asked = replace(search, upper=math.inf) if is_refined else search
+    # Distances of an index are approximate: a row beyond the upper bound may be inside if it is
+    # compared exactly. So may a row below the lower bound, of which k are compared as well.
+    probed = replace(search, upper=math.inf) if is_refined else search
     is_bounded = is_refined and search.lower > -math.inf
-    kernels = _kernels_of(asked, opened, queries, num_probed, is_bounded=is_bounded)
+    kernels = _kernels_of(probed, opened, queries, num_probed, is_bounded=is_bounded)
     exact = kernel_of(search, search.k) if is_refined or way.uncovered else None
 
     async def ask() -> None:
@@ -258,7 +265,7 @@ async def _probed(
         if exact is not None and is_refined:
             hits = Hits.of(kernels.distinct, num_probed)
             if search.is_multi:
-                hits = hits.of_lists(asked, k, below=is_bounded)
+                hits = hits.of_lists(probed, k, below=is_bounded)
             elif is_bounded:
                 hits += Hits.below(kernels.distinct, k)
             await _refine(snapshot, search, way.metric, _checked(snapshot, way, hits), exact)
@@ -275,19 +282,19 @@ async def _probed(
 
 
 def _checked(snapshot: Snapshot, way: Way, hits: Hits) -> Hits:
-    """The rows that an index names, all of which the table has; see `check_rows`."""
+    """Return the rows of an index after `check_rows`."""
     check_rows(snapshot, way.segments[0].index.name, hits.ids)
     return hits
 
 
 def check_rows(snapshot: Snapshot, index: str, row_ids: UInt64s) -> None:
-    """Make sure that the table has the rows that an index names.
+    """Check that the table has the rows of an index.
 
     Raises:
-        CorruptFileError: a row that no fragment has.
+        CorruptFileError: no fragment has one of the rows.
     """
     if snapshot.has_stable_row_ids:
-        return  # ids that name no row were left out
+        return  # only ids of live rows are eligible
     fragments = snapshot.manifest.fragments
     numbers = (row_ids >> np.uint64(32)).view(np.int64)
     positions = fragments.positions_of(numbers)
@@ -304,16 +311,16 @@ def check_rows(snapshot: Snapshot, index: str, row_ids: UInt64s) -> None:
 
 
 def _kernels_of(
-    search: Search, opened: Sequence[Ivf], queries: Float64s, k: int, *, is_bounded: bool
+    search: VectorSearch, opened: Sequence[Ivf], queries: Float64s, k: int, *, is_bounded: bool
 ) -> Kernels:
-    """What collects the rows of segments: one for all whose queries are the same.
+    """Return the kernels that collect rows: one for all segments that compare the same queries.
 
     Args:
-        is_bounded: as many rows below the range of distances are collected besides.
+        is_bounded: True to collect k rows below the range of distances as well.
     """
     below = k if is_bounded else 0
     if search.is_multi:
-        search, below = replace(search, lower=-math.inf, upper=math.inf), 0  # it is of the sums
+        search, below = replace(search, lower=-math.inf, upper=math.inf), 0  # bounds of sums
     shared: _kernels.Nearest | None = None
     of_segments = []
     for ivf in opened:
@@ -323,17 +330,18 @@ def _kernels_of(
             of_segments.append(shared)
         else:
             of_segments.append(kernel_of(search, k, turned, below=below))
-    # A walk along links ends at the nearest rows: those at a lower bound are farther.
-    ef = EVERY if is_bounded else search.probing.width(search.num_probed)
+    # A graph search ends at the nearest rows; rows at the lower bound are farther away.
+    ef = ALL_CANDIDATES if is_bounded else search.probing.width(search.num_probed)
     return Kernels(of_segments, ef)
 
 
 async def open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns) -> None:
-    """Open the files that the rows will be taken from, where they are few and far; and learn of
-    their pages, where these are few, too: the rows then take a round instead of two.
+    """Open the files that rows will be taken from, if the table is remote and the files are few.
+
+    If their pages are few as well, load the page tables: the take then needs one round, not two.
     """
     handles = chosen(snapshot, options)
-    if not snapshot.is_remote or len(handles) > AHEAD:
+    if not snapshot.is_remote or len(handles) > OPENED_AHEAD:
         return
     schema = snapshot.schema.project(project(snapshot.schema, columns, flat=True).fields)
     if not schema.fields:
@@ -350,9 +358,9 @@ async def open_ahead(snapshot: Snapshot, options: ScanOptions, columns: Columns)
 
 
 async def _refine(
-    snapshot: Snapshot, search: Search, metric: str, hits: Hits, nearest: _kernels.Nearest
+    snapshot: Snapshot, search: VectorSearch, metric: str, hits: Hits, nearest: _kernels.Nearest
 ) -> None:
-    """Compare the vectors of rows exactly. Cost: a take of them."""
+    """Compare the vectors of hits exactly with their queries. Cost: a take of the vectors."""
     ids, places = distinct(hits.ids.astype(np.int64))
     batch = await flat_rows(snapshot, ids, project(snapshot.schema, [search.path], flat=True))
 
@@ -369,9 +377,9 @@ async def _refine(
 
 
 async def _compare(
-    snapshot: Snapshot, search: Search, metric: str, rows: RowSet, nearest: _kernels.Nearest
+    snapshot: Snapshot, search: VectorSearch, metric: str, rows: RowSet, nearest: _kernels.Nearest
 ) -> None:
-    """Compare the vectors of some rows with all queries, exactly. Cost: a take of them."""
+    """Compare the vectors of rows exactly with all queries. Cost: a take of the vectors."""
     if not len(rows):
         return
     ids = rows.to_numpy()

@@ -1,8 +1,7 @@
-"""What a search with a prefilter costs: by an index, or by taking the vectors of the rows it keeps.
+"""Costs of a search with a prefilter: by an index, or by taking the vectors of the filtered rows.
 
 Costs are in bytes. A request counts as the bytes that its store could read in the same time. Costs
-do not depend on what is in memory or on other searches, so the same search always goes the same
-way.
+do not depend on caches or other searches, so the same search always takes the same path.
 """
 
 from __future__ import annotations
@@ -15,50 +14,52 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from alance.ops.search.indexed import Ivf
-    from alance.ops.search.options import Search
+    from alance.ops.search.options import VectorSearch
     from alance.ops.version.snapshot import Snapshot
 
-FEW_ROWS: Final = 256  # of a prefilter; of more the vectors are never taken one by one
-ROW_BYTES: Final = 256  # what comparing a row of a partition and asking the filter costs: 50 ns
-PART_REQUESTS: Final = 2  # of a partition: its row ids, and its codes
+MAX_TAKEN_ROWS: Final = 256  # rows of a prefilter; the vectors of more rows are never taken
+COMPARED_ROW_BYTES: Final = 256  # cost of comparing a row of a partition and its filter: 50 ns
+PART_REQUESTS: Final = 2  # requests for a partition: its row ids, and its codes
 
 
-def taken_cost(snapshot: Snapshot, search: Search, num_rows: int, num_all: int) -> int:
-    """The cost of taking the vectors of some rows.
+def taken_cost(snapshot: Snapshot, search: VectorSearch, num_rows: int, num_all: int) -> int:
+    """Return the cost of taking the vectors of rows.
 
     Args:
-        num_all: the rows of the fragments that they are in.
+        num_all: number of all rows in the fragments of these rows.
     """
     width = search.dim * WIDTHS[search.value_type]
     return num_rows * width + min(num_rows * snapshot.table.store.profile.take_gap, num_all * width)
 
 
 def probed_cost(
-    snapshot: Snapshot, search: Search, opened: Sequence[Ivf], num_rows: int, num_all: int
+    snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf], num_rows: int, num_all: int
 ) -> int:
-    """The cost of looking for some rows in the partitions of an index."""
+    """Return the cost of searching the partitions of an index, of which `num_rows` rows count."""
     gap, total = snapshot.table.store.profile.take_gap, 0
     for ivf in opened:
         least, most = search.probing.partitions(ivf.num_partitions)
-        # So many of all partitions have k of the rows that are looked for.
+        # Number of partitions that are expected to have k of these rows.
         expected = search.k * ivf.num_partitions // max(1, num_rows)
-        num_bytes = num_all // max(1, ivf.num_partitions) * (ivf.row_bytes + ROW_BYTES)
+        num_bytes = num_all // max(1, ivf.num_partitions) * (ivf.row_bytes + COMPARED_ROW_BYTES)
         total += min(most, max(least, expected)) * (PART_REQUESTS * gap + num_bytes)
     refined = search.k * search.probing.refine_factor if search.probing.refine_factor else 0
     return total + taken_cost(snapshot, search, refined, num_all)
 
 
 def costs(
-    snapshot: Snapshot, search: Search, opened: Sequence[Ivf], num_rows: int
+    snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf], num_rows: int
 ) -> tuple[int, int]:
-    """The cost of taking some rows, and of looking for them in partitions."""
+    """Return the cost of taking the rows of a filter, and of searching partitions for them."""
     num_all = sum(int(ivf.storage.offsets[-1]) for ivf in opened)
     return taken_cost(snapshot, search, num_rows, num_all), probed_cost(
         snapshot, search, opened, num_rows, num_all
     )
 
 
-def pays_taking(snapshot: Snapshot, search: Search, opened: Sequence[Ivf], num_rows: int) -> bool:
-    """Whether the rows of a prefilter are few enough to be compared one by one, exactly."""
+def pays_taking(
+    snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf], num_rows: int
+) -> bool:
+    """True if the rows of a prefilter are few and cheaper to take and compare exactly."""
     taken, probed = costs(snapshot, search, opened, num_rows)
-    return num_rows <= FEW_ROWS and taken <= probed
+    return num_rows <= MAX_TAKEN_ROWS and taken <= probed

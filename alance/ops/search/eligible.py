@@ -1,8 +1,8 @@
-"""The rows of an index segment that a search may return: live, covered, and kept by a filter.
+"""The rows of an index segment that a search may return: live, covered, and passing the filter.
 
-A segment answers for the fragments of its own bitmap alone. Its files may also hold rows of other
-fragments, whose values were changed in place since: another segment covers these by now, or none.
-So every set of rows lists its fragments, unless it lists stable row ids.
+A segment answers only for the fragments in its own bitmap. Its files may also have rows of other
+fragments, whose values were changed in place later: another segment covers these now, or none. So
+every set of rows lists its fragments, unless it lists stable row ids.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MOMENTS: Final = re.compile("now|today|current", re.IGNORECASE)  # filters that 
 
 @dataclass(frozen=True, slots=True)
 class Eligible:
-    """Rows by id.
+    """A set of rows by id.
 
     Attributes:
         rows: the only ones; None: any.
@@ -60,11 +60,11 @@ class Eligible:
 
     @property
     def has_all(self) -> bool:
-        """Any row may be given."""
+        """True if the set contains every row."""
         return self.rows is None and self.fragments is None and not len(self.deleted)
 
     def mask_of_part(self, part: Hashable, ids: UInt64s) -> Bytes:
-        """Like `mask`, for ids that are always the same."""
+        """Return the mask of an index part, whose ids never change; memoized."""
         if self.has_all:
             return NO_MASK
         mask = None if self.masks is None else self.masks.peek(part)
@@ -76,7 +76,7 @@ class Eligible:
         return mask
 
     def mask(self, ids: UInt64s) -> Bytes:
-        """Nonzero for each id that is in the set, shape (n,); empty: all are."""
+        """Return a nonzero byte for each id in the set, shape (n,); empty if all ids are in it."""
         if self.has_all:
             return NO_MASK
         rows = None if self.rows is None else self.rows.lookup
@@ -84,12 +84,12 @@ class Eligible:
         return _kernels.rows_mask(ids, rows, deleted, self.fragments)
 
     def within(self, rows: RowSet) -> Eligible:
-        """Those of some rows."""
+        """Return the intersection with a set of rows."""
         rows = rows if self.rows is None else self.rows & rows
         return replace(self, rows=rows, masks=None)
 
     def of_part(self, fragments: Int64s) -> Eligible:
-        """The set for a part of the index whose ids are all in some fragments.
+        """Return the set for a part of the index whose ids are all in the given fragments.
 
         If the set has all of these fragments, the fragment of each id need not be checked.
         """
@@ -101,36 +101,37 @@ class Eligible:
 async def eligible_rows(
     snapshot: Snapshot, segments: Sequence[SearchSegment], filtering: ScanOptions | None
 ) -> tuple[list[Eligible], RowSet | None]:
-    """The rows of each segment of an index that may be given; and those that a filter keeps.
+    """Return the rows that each segment may return; and all rows that pass the filter, or None.
 
-    Cost: a GET for each deletion vector of the fragments that is not known; with stable row ids
-    all of the version's, and the ids of its rows, once. With a filter a scan of its columns; what
-    filters in SQL without parameters keep is remembered.
+    Cost: a GET for each deletion vector of the fragments that is not cached; with stable row ids
+    those of the whole version, and its row ids, once. With a filter a scan of its columns; results
+    of SQL filters without parameters are memoized.
 
     Args:
-        filtering: options of a scan, whose filter counts; None: there is no filter.
+        filtering: options of a scan with the filter; None if there is no filter.
     """
     if filtering is None:
         return [await _live_rows(snapshot, segment) for segment in segments], None
     covered = frozenset[int]().union(*(segment.covered for segment in segments))
     eligible = await _filtered_rows(snapshot, replace(filtering, fragments=covered))
-    kept = eligible.rows
-    assert kept is not None
+    rows = eligible.rows
+    assert rows is not None
     if not snapshot.has_stable_row_ids:
         by_segment = [_fragments_of(snapshot, segment) for segment in segments]
-        return [replace(eligible, fragments=fragments) for fragments in by_segment], kept
-    # The vectors of rows that were updated are those of older rows, which only some segment has.
-    return [(await _live_rows(snapshot, segment)).within(kept) for segment in segments], kept
+        return [replace(eligible, fragments=fragments) for fragments in by_segment], rows
+    # An updated row keeps its id, so a segment may still have the row's old vector: the row counts
+    # only in a segment that covers its fragment.
+    return [(await _live_rows(snapshot, segment)).within(rows) for segment in segments], rows
 
 
 def _fragments_of(snapshot: Snapshot, segment: SearchSegment) -> Int64s:
-    """The fragments that a segment answers for, ascending; remembered."""
+    """Return the ids of the fragments that a segment covers, ascending; memoized."""
     covered = segment.covered
     return snapshot.remember((_fragments_of, covered), lambda: np.array(sorted(covered), np.int64))
 
 
 async def _live_rows(snapshot: Snapshot, segment: SearchSegment) -> Eligible:
-    """The live rows of the fragments that a segment covers; remembered."""
+    """Return the live rows of the fragments that a segment covers; memoized."""
     covered = segment.covered
     slot: list[Eligible] = snapshot.remember((_live_rows, covered), list)
     if not slot:
@@ -150,11 +151,11 @@ async def _live_rows(snapshot: Snapshot, segment: SearchSegment) -> Eligible:
 
 
 async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> Eligible:
-    """The live rows for which a scan's filter is true; those who ask at once share the scan."""
+    """Return the live rows for which a scan's filter is true; concurrent callers share a scan."""
     filters = snapshot.remember(_filtered_rows, lambda: SearchCache(FILTER_BYTES))
-    # An expression's == is an expression; values of parameters are equal across types.
+    # By identity: `==` of expressions is an expression, and equal parameters may differ in type.
     text = options.filter if isinstance(options.filter, str) else id(options.filter)
-    is_kept = isinstance(text, str) and not options.params and not MOMENTS.search(text)
+    is_memoized = isinstance(text, str) and not options.params and not MOMENTS.search(text)
     rest = [
         getattr(options, field.name)
         for field in fields(options)
@@ -162,7 +163,7 @@ async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> Eligible:
     ]
     key = (text, id(options.params) if options.params else None, *rest)
     num_rows = int(snapshot.manifest.fragments.physical_rows.sum())
-    has_masks = is_kept and num_rows <= MASKED_ROWS
+    has_masks = is_memoized and num_rows <= MASKED_ROWS
 
     async def load() -> Eligible:
         return Eligible(
@@ -171,16 +172,16 @@ async def _filtered_rows(snapshot: Snapshot, options: ScanOptions) -> Eligible:
 
     def num_bytes(eligible: Eligible) -> int:
         size = 300 + (num_rows if has_masks else 0) + 2 * len(eligible.rows or NO_ROWS)
-        return size if is_kept and size <= FILTER_BYTES // 4 else sys.maxsize
+        return size if is_memoized and size <= FILTER_BYTES // 4 else sys.maxsize
 
     return await filters.get(key, load, num_bytes)
 
 
 async def _scanned_rows(snapshot: Snapshot, options: ScanOptions) -> RowSet:
-    """The same by a scan.
+    """Find the live rows for which a scan's filter is true.
 
-    Cost: a scan of its columns; where rows are named by address, of fragments for which no index
-    answers the whole filter, and deletion files of those of which one does.
+    Cost: a scan of the filter's columns. If row ids are addresses, fragments for which an index
+    answers the whole filter are not scanned: only their deletion files are read.
     """
     counts = not snapshot.has_stable_row_ids
     plan = await plan_scan(snapshot, [ROW_ID], options, counts=counts)

@@ -1,4 +1,4 @@
-"""Which way a search goes, and why, told before it goes."""
+"""Explanation of a vector search: its path, with reasons and costs, before it runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from alance.ops.read.explain import Step, explain_scan
 from alance.ops.read.options import condition_of
 from alance.ops.read.plan import plan_scan
 from alance.ops.search.answer import flat_options, unit_queries
-from alance.ops.search.cost import FEW_ROWS, costs, pays_taking
+from alance.ops.search.cost import MAX_TAKEN_ROWS, costs, pays_taking
 from alance.ops.search.heads import page_states
 from alance.ops.search.indexed import open_segment
 from alance.ops.search.nearest import checked_search
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from alance.ops.read.explain import Explanation
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.indexed import Ivf
-    from alance.ops.search.options import Search
+    from alance.ops.search.options import VectorSearch
     from alance.ops.search.segments import Way
     from alance.ops.version.projection import Columns
     from alance.ops.version.snapshot import Snapshot
 
 
 async def explain_search(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Explanation:
-    """What a search costs before it takes the columns of its rows.
+    """Explain what a search reads before it takes the columns of its rows.
 
-    Cost: as `explain_scan`; of an index what its files say of themselves, which is kept.
+    Cost: as `explain_scan`; with an index the metadata of its files, which are then cached.
     """
     search = checked_search(snapshot, options)
     await load_readers(snapshot, columns, condition_of(options))
@@ -49,27 +49,27 @@ async def explain_search(snapshot: Snapshot, columns: Columns, options: ScanOpti
     lines = [*way.lines, *_of_graphs(search, way)]
     steps: list[Step] = []
     if way.segments:
-        told_of, steps = await _of_index(snapshot, search, options, way)
-        lines += [*told_of, "the numbers below are of this, and of fragments without an index"]
+        reasons, steps = await _of_index(snapshot, search, options, way)
+        lines += [*reasons, "the numbers below are of this, and of fragments without an index"]
     if way.segments or not way.uncovered:
         plain = replace(plain, fragments=[handle.id for handle in way.uncovered])
-    told = await explain_scan(snapshot, [search.path, ROW_ID], plain)
-    first = told.what[0].replace("scan of", "search of", 1)
+    scanned = await explain_scan(snapshot, [search.path, ROW_ID], plain)
+    first = scanned.what[0].replace("scan of", "search of", 1)
     line = f"  nearest: {search.k} rows by {way.metric} of column {search.path}"
     if not way.segments and way.uncovered:
         line += ", every vector compared"
     return replace(
-        told,
-        what=(first, line, *(f"  {text}" for text in lines), *told.what[1:]),
-        steps=(*steps, *told.steps),
-        rounds=max(told.rounds, len(steps)),
+        scanned,
+        what=(first, line, *(f"  {text}" for text in lines), *scanned.what[1:]),
+        steps=(*steps, *scanned.steps),
+        rounds=max(scanned.rounds, len(steps)),
     )
 
 
 async def _of_index(
-    snapshot: Snapshot, search: Search, options: ScanOptions, way: Way
+    snapshot: Snapshot, search: VectorSearch, options: ScanOptions, way: Way
 ) -> tuple[list[str], list[Step]]:
-    """What is asked of an index, and why; and what is read of its partitions."""
+    """Explain the use of an index: the reasons, and the steps that read its partitions."""
     try:
         opened = await all_of(
             open_segment(snapshot, segment, search.value_type, search.dim)
@@ -80,31 +80,31 @@ async def _of_index(
     lines = []
     if options.filter is not None and options.prefilter:
         covered = frozenset[int]().union(*(segment.covered for segment in way.segments))
-        asked = replace(flat_options(options), fragments=covered)
-        plan = await plan_scan(snapshot, [ROW_ID], asked, counts=True)
+        filtering = replace(flat_options(options), fragments=covered)
+        plan = await plan_scan(snapshot, [ROW_ID], filtering, counts=True)
         if plan.counted is None or plan.handles:
             lines.append(
-                f"if the filter keeps at most {FEW_ROWS} rows, and few enough beside the "
+                f"if the filter keeps at most {MAX_TAKEN_ROWS} rows, and few enough beside the "
                 "partitions, their vectors are taken and compared exactly instead of:"
             )
         else:
             num_rows = len(plan.counted)
             taken, probed = costs(snapshot, search, opened, num_rows)
-            told = (
+            reason = (
                 f"the filter keeps at most {num_rows:,} rows: taking their vectors costs as much "
                 f"as {taken:,} bytes, partitions {probed:,}"
             )
             if pays_taking(snapshot, search, opened, num_rows):
-                return [f"{told}; so they are taken, and compared exactly"], []
-            lines.append(f"{told}; so partitions are searched")
-    told_of, step = await _of_partitions(snapshot, search, opened)
-    return [*lines, *told_of], [] if step is None else [step]
+                return [f"{reason}; so they are taken, and compared exactly"], []
+            lines.append(f"{reason}; so partitions are searched")
+    partitions, step = await _of_partitions(snapshot, search, opened)
+    return [*lines, *partitions], [] if step is None else [step]
 
 
 async def _of_partitions(
-    snapshot: Snapshot, search: Search, opened: Sequence[Ivf]
+    snapshot: Snapshot, search: VectorSearch, opened: Sequence[Ivf]
 ) -> tuple[list[str], Step | None]:
-    """The partitions that are searched in any case, and what is read of them."""
+    """Explain the partitions that are searched in any case, and the requests for them."""
     engine, store = snapshot.engine, snapshot.table.store
     ef = search.probing.width(search.num_probed)
     lines: list[str] = []
@@ -138,8 +138,8 @@ async def _of_partitions(
     return lines, Step("partitions", len(spans), num_bytes, max(0, num_bytes - needed))
 
 
-def _of_graphs(search: Search, way: Way) -> list[str]:
-    """Which partitions of indices with graphs are walked through, for each number of links."""
+def _of_graphs(search: VectorSearch, way: Way) -> list[str]:
+    """Explain which partitions are searched by graphs, for each number of links."""
     ef = search.probing.width(search.num_probed)
     details = (segment.index.message.index_details.value for segment in way.segments)
     numbers = {links.m for links in map(described, details) if links is not None}

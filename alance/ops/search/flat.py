@@ -1,4 +1,4 @@
-"""Exact search: every vector is compared, of a scan or of rows that were taken."""
+"""Exact search: every vector of a scan, or of taken rows, is compared."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
 
     from alance.arrays import Bytes, Float64s, Int32s, UInt64s
     from alance.ops.read.options import ScanOptions
-    from alance.ops.search.options import Search
+    from alance.ops.search.options import VectorSearch
     from alance.ops.version.snapshot import Snapshot
 
 
 def kernel_of(
-    search: Search, k: int, queries: Float64s | None = None, *, below: int = 0
+    search: VectorSearch, k: int, queries: Float64s | None = None, *, below: int = 0
 ) -> _kernels.Nearest:
-    """The k nearest rows of each query of a search: nothing yet.
+    """Return an empty kernel that collects the k nearest rows of each query.
 
     Args:
-        queries: as they are compared, a row each; None: as they were given.
-        below: rows that are kept besides, of those below the range of distances.
+        queries: queries as they are compared, one a row; None for the queries of the search.
+        below: number of rows below the range of distances to collect as well.
     """
-    asked = search.queries if queries is None else queries
-    width, bounds = asked.shape[1] // search.dim, (search.lower, search.upper)
-    return _kernels.Nearest(asked.reshape(-1), search.dim, k, *bounds, width, below)
+    queries = search.queries if queries is None else queries
+    width, bounds = queries.shape[1] // search.dim, (search.lower, search.upper)
+    return _kernels.Nearest(queries.reshape(-1), search.dim, k, *bounds, width, below)
 
 
 async def search_flat(
     snapshot: Snapshot,
-    search: Search,
+    search: VectorSearch,
     metric: str,
     nearest: _kernels.Nearest,
     options: ScanOptions,
 ) -> None:
-    """Add the rows of a scan: its filter, fragments and deleted rows count.
+    """Compare all rows of a scan, which applies the filter, fragments and deletions.
 
-    Cost: that of a scan of the column of vectors, and of the filter's columns.
+    Cost: a scan of the column of vectors and of the filter's columns.
     """
     numbers = np.arange(len(search.queries), dtype=np.int32)
 
@@ -69,17 +69,19 @@ async def search_flat(
 
 def add_vectors(
     nearest: _kernels.Nearest,
-    search: Search,
+    search: VectorSearch,
     metric: str,
     numbers: Int32s,
     ids: UInt64s,
     vectors: pa.Array,
     mask: Bytes = NO_MASK,
 ) -> None:
-    """Add the rows of an Arrow array of vectors, or lists, to some queries; nulls are left out.
+    """Compare vectors, or lists of vectors, with queries; nulls are skipped.
 
     Args:
-        mask: nonzero for the rows that count; empty: all.
+        numbers: numbers of the queries.
+        ids: row ids of the vectors.
+        mask: nonzero for the rows to compare; empty for all rows.
     """
     kind, by = TYPES[search.value_type], METRICS.index(metric)
     ends = None

@@ -1,4 +1,4 @@
-"""The metadata of a segment's files, which is read before any of their rows."""
+"""Metadata of the files of a vector index segment, which is read before their rows."""
 
 from __future__ import annotations
 
@@ -29,17 +29,18 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 
-FEW_PAGES: Final = 8  # each costs a request, about; of more, rows of a search need only some
-STATE_BYTES: Final = 64 << 10  # of a page: where it is more, rows are found without
-WHOLE_BYTES: Final = 4 << 20  # files of centroids up to here are read by one request
+MAX_LOADED_PAGES: Final = 8  # tables loaded ahead, about a request each; a take needs only some
+STATE_BYTES: Final = 64 << 10  # most bytes of a page's table that is loaded ahead
+WHOLE_HEAD_BYTES: Final = 4 << 20  # files of centroids up to this size are read by one request
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """What `index.idx` says.
+    """Parsed header of `index.idx`.
 
     Attributes:
-        opened: the columns of its graphs that a search reads; None: it has no graphs.
+        message: bytes of the `IVF` message.
+        opened: columns of the graphs that a search reads; None if the index has no graphs.
     """
 
     centroids: Centroids
@@ -48,10 +49,13 @@ class Head:
     opened: OpenFragment | None = None
 
     def graphs(self, sizes: Int64s) -> hnsw.Graphs | None:
-        """Where the graphs of partitions with so many rows are.
+        """Return the graphs of the partitions. Returns None if the index has no graphs.
+
+        Args:
+            sizes: number of rows of each partition.
 
         Raises:
-            CorruptFileError: metadata that contradict themselves, or the partitions.
+            CorruptFileError: the metadata contradict themselves or the partitions.
         """
         if self.opened is None:
             return None
@@ -60,11 +64,11 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class StorageHead:
-    """What `auxiliary.idx` says.
+    """Parsed header of `auxiliary.idx`.
 
     Attributes:
-        content: of the buffer that the quantiser needs besides.
-        opened: the columns of its rows that are read.
+        content: buffer of the quantizer, such as a codebook; None if it needs none.
+        opened: columns of the rows that a search reads.
     """
 
     file: PlainFile
@@ -76,15 +80,15 @@ class StorageHead:
 def read_head(
     path: str, size: int, states: Any, *, has_graphs: bool, is_remote: bool
 ) -> Plan[Head]:
-    """Plan what `index.idx` says: one round where the file is small, else two.
+    """Plan the reading of `index.idx`: one round if the file is small, else two.
 
     Args:
-        has_graphs: the file has rows: always two rounds.
-        is_remote: the page tables of the rows are learned as well, which saves a round later.
+        has_graphs: True if the file has rows: always two rounds.
+        is_remote: True to load the page tables of the rows as well, which saves a round later.
     """
     if has_graphs:
         return (yield from _head_with_graphs(path, size, states, is_remote=is_remote))
-    if size <= WHOLE_BYTES:
+    if size <= WHOLE_HEAD_BYTES:
         (content,) = yield [ByteRange(path, 0, size)]
         container = yield from open_container(path, size, content)
     else:
@@ -111,16 +115,19 @@ def _head_with_graphs(path: str, size: int, states: Any, *, is_remote: bool) -> 
 def read_storage_head(
     path: str, size: int, states: Any, tail_bytes: int, *, is_remote: bool
 ) -> Plan[StorageHead]:
-    """Plan what `auxiliary.idx` says, and of a remote one the page tables of its columns.
+    """Plan the reading of the header of `auxiliary.idx`: two rounds, or one.
 
-    Two rounds; one where its last `tail_bytes` have it all.
+    One round if the last `tail_bytes` of the file have all of it.
+
+    Args:
+        is_remote: True to load the page tables of the columns as well.
     """
     file = yield from open_plain(path, size, states, tail_bytes)
     metadata = file.schema.metadata
-    told = storage_metadata(metadata)
-    kind = "PQ" if "codebook_position" in told else "RQ" if "rotation_type" in told else ""
+    storage = storage_metadata(metadata)
+    kind = "PQ" if "codebook_position" in storage else "RQ" if "rotation_type" in storage else ""
     buffers = [buffer_number(metadata)]
-    more = buffer_of(kind, told)
+    more = buffer_of(kind, storage)
     if more is not None:
         buffers.append(more)
     schema = file.schema.project(columns_of([field.name for field in file.schema.fields]))
@@ -133,13 +140,13 @@ def read_storage_head(
 
 
 def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
-    """Plan what must be known of all pages before some of their rows can be read: one round."""
+    """Plan the loading of all page tables that reading single rows needs: one round."""
     plans = loads_of_all(opened, states)
     for leaf in opened.leaves_beside():
         if not isinstance(leaf.column, OpenColumn):
-            continue  # of files of 2.0: pages have no state
+            continue  # pages of files of 2.0 have no state
         cuts = leaf.column.column.first_rows.tolist()
-        # All rows but one: of a small page that is read whole nothing would be learned.
+        # All rows but one, because reading all rows of a small page loads no table.
         plans += [
             leaf.column.load(first, last - 1, states)
             for first, last in pairwise(cuts)
@@ -149,7 +156,7 @@ def page_states(opened: OpenFragment, states: Any) -> Plan[None]:
 
 
 def few_states(fragments: Sequence[OpenFragment], states: Any) -> Plan[None]:
-    """Plan what `page_states` learns, where it is little: one round, or none."""
+    """Plan the loading of page tables if they are few and small: one round, or none."""
     pages = [
         (leaf.column, number)
         for fragment in fragments
@@ -157,12 +164,12 @@ def few_states(fragments: Sequence[OpenFragment], states: Any) -> Plan[None]:
         if isinstance(leaf.column, OpenColumn)
         for number in range(leaf.column.column.num_pages)
     ]
-    if len(pages) > FEW_PAGES:
+    if len(pages) > MAX_LOADED_PAGES:
         return
     plans: list[Plan[None]] = []
     for column, number in pages:
         first, last = column.column.first_rows[number : number + 2].tolist()
-        asked = first_ranges(column.layout(number).load())
-        if last - first > 1 and sum(part.stop - part.start for part in asked) <= STATE_BYTES:
+        ranges = first_ranges(column.layout(number).load())
+        if last - first > 1 and sum(part.stop - part.start for part in ranges) <= STATE_BYTES:
             plans.append(column.load(first, last - 1, states))
     yield from together(plans)

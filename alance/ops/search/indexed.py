@@ -1,8 +1,8 @@
-"""Searching the segments of an index: their centroids, and the partitions nearest to the queries.
+"""Search of the segments of an index: centroids, then the partitions nearest to the queries.
 
-The metadata of a segment's files is read once, in one or two rounds, and kept in the cache. So are
-partitions. All partitions that the cache lacks, of all segments and queries, are requested at once,
-within the budget of a scan.
+The metadata of a segment's files is read once, in one or two rounds, and cached. So are partitions.
+All partitions that the cache lacks, of all segments and queries, are requested at once, within the
+budget of a scan.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from alance.format.index.ivf import (
     STORAGE_FILE,
     Partition,
     Storage,
-    told_tail,
+    hinted_tail_bytes,
 )
 from alance.format.index.quantizers import quantizer_of
 from alance.format.index.values import METRICS, NO_MASK, TYPES
@@ -51,34 +51,37 @@ if TYPE_CHECKING:
     from alance.io.reading.engine import Engine
     from alance.ops.search.eligible import Eligible
     from alance.ops.search.heads import Head, StorageHead
-    from alance.ops.search.options import Search
+    from alance.ops.search.options import VectorSearch
     from alance.ops.search.segments import SearchSegment
     from alance.ops.version.snapshot import Snapshot
 
 
-GROUP_BYTES: Final = 4 << 20  # of partitions that one job looks into
-GROUP_WORK: Final = 16 << 20  # bytes that it looks at for all queries: 0.3 ms, and some for itself
-# Rows and bytes that are looked into on the loop: 0.1 to 0.4 ms, where a hop to a thread and back
-# takes the processor 0.1 ms.
-INLINE_ROWS: Final = 64 << 10
-INLINE_BYTES: Final = 2 << 20
-PART_BYTES: Final = 1 << 10  # that what is read of a partition is told by, about
-KEPT_BYTES: Final = 5  # of a row beside its columns: a mask, and what its quantiser keeps
-FAR: Final = 1e30
+PROBE_GROUP_BYTES: Final = 4 << 20  # of the partitions that one job searches
+PROBE_GROUP_WORK: Final = 16 << 20  # bytes that a job compares for all queries: 0.3 ms
+# Rows and bytes that are searched on the event loop: 0.1 to 0.4 ms. A hop to a thread and back
+# takes 0.1 ms of CPU.
+INLINE_SEARCH_ROWS: Final = 64 << 10
+INLINE_SEARCH_BYTES: Final = 2 << 20
+PARTITION_ENTRY_BYTES: Final = 1 << 10  # memory of the parts of a partition in `Ivf`, about
+ROW_EXTRA_BYTES: Final = (
+    5  # memory of a row beside its columns: its mask, and the quantizer's values
+)
+FAR: Final = 1e30  # coordinates instead of those that are not numbers
 
 
 @dataclass(frozen=True, slots=True)
 class Ivf:
-    """A segment, opened.
+    """An opened segment of an index.
 
     Attributes:
-        opened: the columns of its rows that are read.
+        where: path of the file of the rows.
+        opened: columns of the rows that a search reads.
         row_bytes: memory of a row.
-        graphs: of its partitions; None: all rows of a partition are compared.
-        linked: the columns of the graphs.
-        ways: the centroids as queries are compared with them.
-        sizes: rows of each partition.
-        told: what was asked by `parts`.
+        graphs: graphs of the partitions; None if all rows of a partition are compared.
+        linked: columns of the graphs' file; None if there are no graphs.
+        centroid_bytes: centroids in the form in which queries are compared with them.
+        sizes: number of rows of each partition.
+        parts_memo: results of `parts` by partition and `ef`.
     """
 
     where: str
@@ -89,9 +92,9 @@ class Ivf:
     row_bytes: int
     graphs: Graphs | None
     linked: OpenFragment | None
-    ways: Bytes
+    centroid_bytes: Bytes
     sizes: Int64s
-    told: dict[tuple[int, int], list[FilePart]] = field(default_factory=dict)
+    parts_memo: dict[tuple[int, int], list[FilePart]] = field(default_factory=dict)
 
     @property
     def num_partitions(self) -> int:
@@ -99,12 +102,12 @@ class Ivf:
 
     @property
     def num_bytes(self) -> int:
-        """Memory; that of a codebook is guessed."""
-        partitions = self.num_partitions * (16 + PART_BYTES)
+        """Memory, with an estimate for a codebook."""
+        partitions = self.num_partitions * (16 + PARTITION_ENTRY_BYTES)
         return 2 * int(self.centroids.values.nbytes) + partitions + (1 << 19)
 
     def num_bytes_of(self, partitions: Int64s, ef: int) -> Int64s:
-        """Memory of partitions, with their graphs where those are followed; 0 of empty ones."""
+        """Return the memory of partitions, with the graphs that a search follows."""
         num_rows = self.sizes[partitions]
         num_bytes: Int64s = num_rows * self.row_bytes
         if self.graphs is not None:
@@ -116,12 +119,12 @@ class Ivf:
         return num_bytes
 
     def parts(self, number: int, ef: int) -> list[FilePart]:
-        """What a search reads of a partition: its rows, and its graph where that is followed."""
-        parts = self.told.get((number, ef))
+        """Return what a search reads of a partition: its rows, then its graph if it is followed."""
+        parts = self.parts_memo.get((number, ef))
         if parts is None:
-            if len(self.told) >= self.num_partitions:  # there are those of another `ef`
-                self.told.clear()
-            parts = self.told[number, ef] = self._parts(number, ef)
+            if len(self.parts_memo) >= self.num_partitions:  # some are of another `ef`
+                self.parts_memo.clear()
+            parts = self.parts_memo[number, ef] = self._parts(number, ef)
         return parts
 
     def _parts(self, number: int, ef: int) -> list[FilePart]:
@@ -129,7 +132,7 @@ class Ivf:
         names = self.quantizer.columns
 
         def rows(batch: pa.RecordBatch) -> Partition:
-            return self.quantizer.kept(Partition.of(number, batch, names))
+            return self.quantizer.prepared(Partition.of(number, batch, names))
 
         parts = [FilePart(("partition", self.where, number), self.opened, (first, stop), rows)]
         graphs = self.graphs
@@ -141,11 +144,11 @@ class Ivf:
         return parts
 
     def all_parts(self, ef: int) -> Iterator[list[FilePart]]:
-        """What searches of that `ef` read of all partitions, in groups of some bytes."""
+        """Yield what searches with an `ef` read of all partitions, in groups of limited bytes."""
         partitions = np.flatnonzero(self.sizes)
         sizes = self.num_bytes_of(partitions, ef).tolist()
         sized = zip(partitions.tolist(), sizes, strict=True)
-        for group in grouped(sized, itemgetter(1), GROUP_BYTES):
+        for group in grouped(sized, itemgetter(1), PROBE_GROUP_BYTES):
             yield [part for number, _ in group for part in self.parts(number, ef)]
 
     def add(
@@ -157,7 +160,7 @@ class Ivf:
         rows: Eligible,
         ef: int,
     ) -> None:
-        """Add the rows of a partition that may be given to the nearest of some queries."""
+        """Compare the eligible rows of a partition with queries, and collect them in `nearest`."""
         mask = rows.mask_of_part((self.where, partition.number), partition.ids)
         count = int(np.count_nonzero(mask)) if len(mask) else len(partition.ids)
         if graph is not None and self.graphs and self.graphs.pays(partition.number, count, ef):
@@ -165,7 +168,7 @@ class Ivf:
         self.quantizer.add(nearest, queries, partition, mask)
 
     def nearest_partitions(self, queries: Float64s, count: int) -> Int64s:
-        """So many partitions of each query, in the order in which they are searched: (q, count)."""
+        """Return the nearest partitions of each query in order; shape (q, count)."""
         metric = self.centroids.metric
         kind = TYPES["uint8" if metric == "hamming" else "float32"]
         by = METRICS.index("l2" if metric == "cosine" else metric)  # the queries have length one
@@ -173,13 +176,13 @@ class Ivf:
         nearest = _kernels.Nearest(queries.reshape(-1), dim, count, -math.inf, math.inf)
         numbers = np.arange(num_queries, dtype=np.int32)
         ids = np.arange(self.num_partitions, dtype=np.uint64)
-        _kernels.add_vectors(nearest, numbers, ids, NO_MASK, self.ways, kind, by)
+        _kernels.add_vectors(nearest, numbers, ids, NO_MASK, self.centroid_bytes, kind, by)
         return nearest.result()[2].reshape(num_queries, count).astype(np.int64)
 
 
-def _ways(centroids: Centroids) -> Bytes:
-    """The centroids as queries are compared with them, row after row."""
-    # Those that are no numbers, of partitions without rows, come last.
+def _centroid_bytes(centroids: Centroids) -> Bytes:
+    """Return centroids in the form in which queries are compared with them, row after row."""
+    # Centroids of empty partitions may be NaN or infinite: these partitions come last.
     values = np.nan_to_num(centroids.values, nan=FAR, posinf=FAR, neginf=-FAR)
     if centroids.metric == "hamming":
         return np.clip(values, 0, 255).astype(np.uint8).reshape(-1)
@@ -189,11 +192,15 @@ def _ways(centroids: Centroids) -> Bytes:
 async def open_segment(
     snapshot: Snapshot, segment: SearchSegment, value_type: str, dim: int
 ) -> Ivf:
-    """A segment's centroids, partitions and quantiser. Cost: two rounds, of own files one, once.
+    """Open a segment. Cost: two rounds, or one for files that alance wrote; then it is cached.
+
+    Args:
+        value_type: type of the vectors' numbers.
+        dim: dimension of the vectors.
 
     Raises:
-        CorruptFileError: files that contradict the format, the column or each other.
-        UnsupportedError: valid, but not read here.
+        CorruptFileError: the files contradict the format, the column or each other.
+        UnsupportedError: the files are valid, but alance does not read them.
         NotFoundError: a file is missing.
     """
     index = segment.index
@@ -206,45 +213,59 @@ async def open_segment(
             graphs, far = described(details) is not None, snapshot.is_remote
             opening: list[Plan[Any]] = [
                 read_head(*first, engine.cache, has_graphs=graphs, is_remote=far),
-                read_storage_head(*second, engine.cache, told_tail(details), is_remote=far),
+                read_storage_head(*second, engine.cache, hinted_tail_bytes(details), is_remote=far),
             ]
             head, storage = await engine.drive(together(opening), "open index")
-            return await engine.pool.run(lambda: _joined(second[0], head, storage))
+            return await engine.pool.run(lambda: _ivf_of(second[0], head, storage, value_type, dim))
         except AlanceError as error:
             error.add_note(f"index {index.name} of {snapshot.uri}: use_index=False does without")
             raise
-
-    def _joined(path: str, head: Head, rows: StorageHead) -> Ivf:
-        centroids, opened, file = head.centroids, rows.opened, rows.file
-        if centroids.dim != dim:
-            raise CorruptFileError(f"vector index: dimension {centroids.dim}, the column has {dim}")
-        partitions = len(centroids.values)
-        storage = Storage.parse(file.schema.metadata, rows.message, partitions, file.num_rows)
-        quantizer = quantizer_of(centroids, storage.told, rows.content, value_type)
-        schema = file.schema.to_arrow()
-        missing = [name for name in (ROW_IDS, *quantizer.columns) if name not in schema.names]
-        if missing or str(schema.field(ROW_IDS).type) != "uint64":
-            raise CorruptFileError(f"vector index: columns {schema.names}")
-        quantizer.check(schema)
-        row_bytes = int(opened.row_bytes) + KEPT_BYTES
-        graphs = head.graphs(np.diff(storage.offsets))
-        ways = _ways(centroids)
-        sizes = np.diff(storage.offsets)
-        return Ivf(
-            path, centroids, storage, quantizer, opened, row_bytes, graphs, head.opened, ways, sizes
-        )
 
     where = snapshot.table.index_file(snapshot.manifest, index, STORAGE_FILE)
     return await engine.cache.get(("vector index", where), load, lambda ivf: ivf.num_bytes)
 
 
+def _ivf_of(path: str, head: Head, rows: StorageHead, value_type: str, dim: int) -> Ivf:
+    """Join the parsed headers of a segment's two files.
+
+    Raises:
+        CorruptFileError: the headers contradict the column or each other.
+        UnsupportedError: the quantizer is not known here.
+    """
+    centroids, opened, file = head.centroids, rows.opened, rows.file
+    if centroids.dim != dim:
+        raise CorruptFileError(f"vector index: dimension {centroids.dim}, the column has {dim}")
+    partitions = len(centroids.values)
+    storage = Storage.parse(file.schema.metadata, rows.message, partitions, file.num_rows)
+    quantizer = quantizer_of(centroids, storage.told, rows.content, value_type)
+    schema = file.schema.to_arrow()
+    missing = [name for name in (ROW_IDS, *quantizer.columns) if name not in schema.names]
+    if missing or str(schema.field(ROW_IDS).type) != "uint64":
+        raise CorruptFileError(f"vector index: columns {schema.names}")
+    quantizer.check(schema)
+    row_bytes = int(opened.row_bytes) + ROW_EXTRA_BYTES
+    sizes = np.diff(storage.offsets)
+    return Ivf(
+        where=path,
+        centroids=centroids,
+        storage=storage,
+        quantizer=quantizer,
+        opened=opened,
+        row_bytes=row_bytes,
+        graphs=head.graphs(sizes),
+        linked=head.opened,
+        centroid_bytes=_centroid_bytes(centroids),
+        sizes=sizes,
+    )
+
+
 class FilePart(NamedTuple):
-    """Rows of a file of a segment that are kept in memory.
+    """Rows of a file of a segment, cached as one value.
 
     Attributes:
-        key: in the search cache.
-        span: the rows.
-        value_of: what is kept of them; CPU work.
+        key: key in the search cache.
+        span: first row, and the row after the last.
+        value_of: makes the cached value of the rows; CPU work.
     """
 
     key: Hashable
@@ -254,10 +275,13 @@ class FilePart(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """A partition of a segment, and the queries that look into it.
+    """A partition of a segment, and the queries that search it.
 
     Attributes:
-        num_rows, num_bytes: of the partition.
+        segment: place of the segment among those of the search.
+        queries: numbers of the queries.
+        num_rows: rows of the partition.
+        num_bytes: memory of the partition.
     """
 
     segment: int
@@ -268,24 +292,23 @@ class Probe(NamedTuple):
 
     @property
     def work(self) -> int:
-        """Bytes that the queries look at."""
+        """Bytes that all its queries compare."""
         return self.num_bytes * len(self.queries)
 
 
 async def search_segments(
     snapshot: Snapshot,
-    search: Search,
+    search: VectorSearch,
     segments: Sequence[tuple[Ivf, Eligible]],
     queries: Float64s,
     k: int,
     kernel: Kernels,
 ) -> None:
-    """Add the rows of the partitions nearest to the queries.
+    """Search the partitions nearest to the queries, and collect their rows in the kernels.
 
-    Partitions are searched beyond the least number as long as a query has fewer than k rows.
+    While a query has fewer than k rows, the number of its partitions is doubled, up to the limit.
 
-    Cost: a round for the partitions that are not cached; one more each time that their number is
-    doubled.
+    Cost: a round for the partitions that are not cached, and one for each doubling.
     """
     limits = [search.probing.partitions(ivf.num_partitions) for ivf, _ in segments]
     done = [0] * len(segments)
@@ -296,7 +319,7 @@ async def search_segments(
         bounds = list(zip(done, stops, strict=True))
         probes = await snapshot.engine.decode(
             partial(_probes, segments, queries, short, bounds, kernel.ef),
-            num_bytes * len(short) // 16,  # floats, compared at 16 times what decoding takes
+            num_bytes * len(short) // 16,  # comparing floats is 16 times as fast as decoding
         )
         await _search(snapshot, segments, probes, kernel)
         done = stops
@@ -312,15 +335,20 @@ def _probes(
     bounds: Sequence[tuple[int, int]],
     ef: int,
 ) -> list[Probe]:
-    """The partitions from one place to another of each query's order, each once; none is empty."""
+    """Return the probes of partitions that are not empty, each once.
+
+    Args:
+        short: numbers of the queries that need more rows.
+        bounds: for each segment, first and end place in each query's order of partitions.
+    """
     probes: list[Probe] = []
-    asking = queries[short]
+    vectors = queries[short]
     for segment, ((ivf, _), (first, stop)) in enumerate(zip(segments, bounds, strict=True)):
-        partitions = ivf.nearest_partitions(asking, stop)[:, first:].reshape(-1)
+        partitions = ivf.nearest_partitions(vectors, stop)[:, first:].reshape(-1)
         filled = ivf.sizes[partitions] > 0
         if len(short) == 1:
-            chosen = partitions[filled]  # the nearest first: fewer rows of the others are near
-            asked_by = [short.astype(np.int32)] * len(chosen)
+            chosen = partitions[filled]  # the nearest first, as few rows of the others are near
+            numbers_of = [short.astype(np.int32)] * len(chosen)
         else:
             numbers = np.repeat(short, stop - first).astype(np.int32)
             order = np.argsort(partitions[filled], kind="stable")
@@ -328,19 +356,21 @@ def _probes(
             starts = np.flatnonzero(np.diff(partitions, prepend=-1))
             chosen = partitions[starts]
             ends = [*starts[1:].tolist(), len(numbers)]
-            asked_by = [numbers[at:end] for at, end in zip(starts.tolist(), ends, strict=False)]
+            numbers_of = [numbers[at:end] for at, end in zip(starts.tolist(), ends, strict=False)]
         counts, sizes = ivf.sizes[chosen].tolist(), ivf.num_bytes_of(chosen, ef).tolist()
-        probes += map(Probe, repeat(segment), chosen.tolist(), asked_by, counts, sizes)
+        probes += map(Probe, repeat(segment), chosen.tolist(), numbers_of, counts, sizes)
     return probes
 
 
 class Kernels:
-    """The nearest rows of the queries, as each segment's quantiser compares them.
+    """Kernels that collect the nearest rows of the queries.
 
-    Of most quantisers that is one for all segments; rotations are a segment's own.
+    Segments with most quantizers share one kernel. A quantizer that rotates queries has its own
+    rotation in each segment, and so its own kernel.
 
     Attributes:
-        ef: rows that are looked for on a graph.
+        of_segments: kernel of each segment.
+        ef: number of candidates of a graph search.
     """
 
     def __init__(self, of_segments: Sequence[_kernels.Nearest], ef: int) -> None:
@@ -349,11 +379,11 @@ class Kernels:
 
     @property
     def distinct(self) -> list[_kernels.Nearest]:
-        """Each of them once."""
+        """The kernels without repetitions."""
         return list({id(nearest): nearest for nearest in self.of_segments}.values())
 
     def counts(self) -> Int64s:
-        """The rows of each query so far."""
+        """Return the number of rows that each query has so far."""
         counts = [nearest.result()[0] for nearest in self.distinct]
         total: Int64s = np.sum(counts, axis=0, dtype=np.int64)
         return total
@@ -383,11 +413,12 @@ async def _search(
 
 
 def _grouped(probes: Sequence[Probe]) -> list[list[Probe]]:
-    """Probes in groups of some bytes and work."""
+    """Split probes into groups of limited bytes and work."""
     groups: list[list[Probe]] = []
-    num_bytes, work = GROUP_BYTES, GROUP_WORK
+    num_bytes, work = PROBE_GROUP_BYTES, PROBE_GROUP_WORK
     for probe in probes:
-        if num_bytes + probe.num_bytes > GROUP_BYTES or work + probe.work > GROUP_WORK:
+        is_full = num_bytes + probe.num_bytes > PROBE_GROUP_BYTES
+        if is_full or work + probe.work > PROBE_GROUP_WORK:
             groups.append([])
             num_bytes = work = 0
         groups[-1].append(probe)
@@ -402,30 +433,30 @@ async def _search_group(
     group: Sequence[Probe],
     kernel: Kernels,
 ) -> None:
-    """Look into partitions, in one job; those that are not cached are read before."""
+    """Search partitions in one job, after those that are not cached were read."""
     engine = snapshot.engine
     ef = kernel.ef
     parts = [segments[probe.segment][0].parts(probe.partition, ef) for probe in group]
-    kept = await read_parts(engine, [part for of_probe in parts for part in of_probe])
+    values = await read_parts(engine, [part for of_probe in parts for part in of_probe])
 
     def work() -> None:
         for probe, (rows_part, *graph_part) in zip(group, parts, strict=True):
             ivf, rows = segments[probe.segment]
-            graph = kept[graph_part[0].key] if graph_part else None
-            nearest, partition = kernel.of_segments[probe.segment], kept[rows_part.key]
+            graph = values[graph_part[0].key] if graph_part else None
+            nearest, partition = kernel.of_segments[probe.segment], values[rows_part.key]
             ivf.add(nearest, probe.queries, partition, graph, rows, ef)
 
     num_rows = sum(probe.num_rows * len(probe.queries) for probe in group)
     trace.compare(num_rows)
     num_bytes = sum(probe.work for probe in group)
-    is_small = num_rows <= INLINE_ROWS and num_bytes <= INLINE_BYTES
+    is_small = num_rows <= INLINE_SEARCH_ROWS and num_bytes <= INLINE_SEARCH_BYTES
     await engine.pool.run(work, inline=is_small)
 
 
 async def read_parts(engine: Engine, parts: Sequence[FilePart]) -> dict[Hashable, Any]:
-    """Parts of segments by their keys; those that several searches want are read once.
+    """Return the values of parts by key; concurrent searches read a part once.
 
-    Cost: a round for those that the search cache has not.
+    Cost: a round for the parts that are not in the search cache.
     """
     of_keys = {part.key: part for part in parts}
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from alance.arrays import Int32s
     from alance.ops.version.snapshot import Snapshot
 
-MAX_ROWS: Final = 16 << 10  # of all searches that go together
-# Searches of one kind under way: more would only wait for a thread, or for requests that more
-# queries could share.
-UNDER_WAY: Final[Mapping[bool, int]] = {False: 2, True: 8}  # of a remote store: True
-# Options of which each caller may have others.
+MAX_JOINED_ROWS: Final = 16 << 10  # of all searches that are joined
+# Concurrent joined searches, by whether the store is remote. More of them would only wait for a
+# thread, or for requests that more queries could share.
+SEARCHES_UNDER_WAY: Final[Mapping[bool, int]] = {False: 2, True: 8}
+# Options that may differ between joined searches.
 _OWN: Final = ("nearest", "full_text_query", "order_by")
 _shared: Final = attrgetter(
     *(field.name for field in fields(ScanOptions) if field.name not in _OWN)
@@ -33,7 +33,7 @@ _shared: Final = attrgetter(
 
 @dataclass(frozen=True, slots=True)
 class CallerPart:
-    """What one caller gets: the numbers of its queries, and their rows."""
+    """Result of one caller: its rows, and the number of the query of each row."""
 
     numbers: Int32s
     batch: pa.RecordBatch
@@ -41,28 +41,28 @@ class CallerPart:
 
 def joint_of(
     snapshot: Snapshot,
-    asked: Hashable,
+    question: Hashable,
     num_rows: int,
     columns: object,
     options: ScanOptions,
     *,
-    most: int = MAX_ROWS,
+    most: int = MAX_JOINED_ROWS,
 ) -> Joint[Any, CallerPart]:
-    """What a search goes together with: those of the version that ask the same.
+    """Return the joint of a search with concurrent ones of the same version.
 
     Args:
-        asked: what they ask alike, beside columns and options.
-        num_rows: of each search.
-        most: searches that go together.
+        question: what joined searches have in common beside columns and options.
+        num_rows: number of rows of each search.
+        most: largest number of searches that are joined.
     """
     names = tuple(columns) if isinstance(columns, list | tuple) else columns
 
     def joint() -> Joint[Any, CallerPart]:
-        return Joint(min(most, MAX_ROWS // num_rows), UNDER_WAY[snapshot.is_remote])
+        return Joint(min(most, MAX_JOINED_ROWS // num_rows), SEARCHES_UNDER_WAY[snapshot.is_remote])
 
-    # Of this loop: callers of another one wait there.
-    key: Hashable = (Joint, asyncio.get_running_loop(), asked, names, _shared(options))
-    # An expression's == is an expression; values of parameters are equal across types.
+    # The loop is part of the key, because callers wait on their own loop.
+    key: Hashable = (Joint, asyncio.get_running_loop(), question, names, _shared(options))
+    # `==` of expressions is an expression, and equal parameters may differ in type.
     is_plain = isinstance(options.filter, str | None) and options.params is None
     try:
         hash(key)

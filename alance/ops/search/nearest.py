@@ -1,4 +1,4 @@
-"""The k nearest rows, and the output made of them."""
+"""Vector search: from the options of a scan to the output table."""
 
 from __future__ import annotations
 
@@ -32,36 +32,39 @@ if TYPE_CHECKING:
     from alance.arrays import Float64s, Int64s
     from alance.ops.read.options import ColumnOrdering
     from alance.ops.search.answer import Hits
-    from alance.ops.search.options import Search
+    from alance.ops.search.options import VectorSearch
     from alance.ops.version.projection import Columns, Projection
     from alance.ops.version.snapshot import Snapshot
 
 
-PLACES: Final = pa.list_(pa.field("item", pa.uint32(), nullable=False))  # one each
-SHARED_BYTES: Final = 64 << 10  # more rows of other callers are not kept by the rows of one
+PLACES_TYPE: Final = pa.list_(pa.field("item", pa.uint32(), nullable=False))  # lists of one place
+# Bytes of a batch of several callers. Rows of larger batches are copied, so that the rows of one
+# caller do not keep those of the others in memory.
+SHARED_BATCH_BYTES: Final = 64 << 10
 
 
 async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
-    """The rows of a scan with `nearest`; its filter is one before or after the search.
+    """Return the rows of a scan with `nearest`; the filter applies before or after the search.
 
-    Cost: of an exact search that of a scan of the column; then a take of the other columns of the
-    rows found. Concurrent searches that differ in their queries alone cost that together.
+    Cost: for an exact search a scan of the column; then a take of the other columns of the rows.
+    Concurrent searches that differ only in their queries share these costs.
 
     Raises:
-        InvalidInputError: see `search_of`; options that do not go with a search; a bad filter.
+        InvalidInputError: see `search_of`; an option that a search does not have; an invalid
+            filter.
     """
     await load_readers(snapshot, columns, condition_of(options))
     search = checked_search(snapshot, options)
-    schema = _known_schema(snapshot, columns, options, is_batch=search.is_batch)
+    schema = _memoized_schema(snapshot, columns, options, is_batch=search.is_batch)
     keys = sort_keys(schema, options)
     check_queries(search, way_of(snapshot, search, options))
 
     async def answer(queries: Sequence[Float64s]) -> Sequence[CallerPart]:
         counts = [len(own) for own in queries]
-        asked = search
+        whole = search
         if len(counts) > 1 or queries[0] is not search.queries:
-            asked = replace(search, queries=np.concatenate(queries))
-        hits = await find_hits(snapshot, asked, options, stored(columns, DISTANCE))
+            whole = replace(search, queries=np.concatenate(queries))
+        hits = await find_hits(snapshot, whole, options, stored(columns, DISTANCE))
         if options.filter is not None and not options.prefilter:
             hits = await filtered(snapshot, hits, options)
         return await parts_of(snapshot, columns, options, hits, counts)
@@ -80,10 +83,10 @@ async def search_table(snapshot: Snapshot, columns: Columns, options: ScanOption
 
 
 def sort_keys(schema: pa.Schema, options: ScanOptions) -> tuple[ColumnOrdering, ...]:
-    """What a table is sorted by.
+    """Return the keys by which the table is sorted.
 
     Raises:
-        InvalidInputError: a column that the output has not.
+        InvalidInputError: a key is not a column of the output.
     """
     keys = orderings_of(options.order_by)
     for key in keys:
@@ -92,15 +95,15 @@ def sort_keys(schema: pa.Schema, options: ScanOptions) -> tuple[ColumnOrdering, 
     return keys
 
 
-def checked_search(snapshot: Snapshot, options: ScanOptions) -> Search:
-    """The search of a scan's options.
+def checked_search(snapshot: Snapshot, options: ScanOptions) -> VectorSearch:
+    """Return the search of a scan's options, checked.
 
     Raises:
-        InvalidInputError: see `search_of`; options that do not go with a search.
+        InvalidInputError: see `search_of`; an option that a search does not have.
     """
     assert options.nearest is not None
     if options.include_deleted_rows:
-        raise InvalidInputError("include_deleted_rows: a search gives rows that are there")
+        raise InvalidInputError("include_deleted_rows: a search returns live rows only")
     types = snapshot.remember(vector_type, dict[str, VectorType])
     arguments = options.nearest
     if options.limit is not None and arguments.get("k") is None:
@@ -112,10 +115,10 @@ def checked_search(snapshot: Snapshot, options: ScanOptions) -> Search:
 
 
 def search_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
-    """The Arrow schema of the output.
+    """Return the Arrow schema of the output.
 
     Raises:
-        InvalidInputError: an unknown column, a bad expression or search.
+        InvalidInputError: a column is unknown, or an expression or the search is invalid.
     """
     is_batch = checked_search(snapshot, options).is_batch
     return schema_of(snapshot, columns, options, is_batch=is_batch)
@@ -130,14 +133,15 @@ def schema_of(
     measure: str = DISTANCE,
     of_elements: bool = False,
 ) -> pa.Schema:
-    """The Arrow schema of rows that a search gives; `measure` is the column that ranks them.
+    """Return the Arrow schema of the rows of a search.
 
     Args:
-        of_elements: it gives elements of lists, and their places.
+        measure: name of the column that ranks the rows.
+        of_elements: True if the search finds elements of lists, and outputs their places.
     """
     own = {measure: pa.field(measure, pa.float32())}
     if of_elements:
-        own = {DOC_INDEX: pa.field(DOC_INDEX, PLACES, nullable=False)} | own
+        own = {DOC_INDEX: pa.field(DOC_INDEX, PLACES_TYPE, nullable=False)} | own
 
     def make() -> pa.Schema:
         return _schema_of(snapshot, columns, options, own, is_batch=is_batch)
@@ -162,8 +166,8 @@ def _schema_of(
     fields = {field.name: field for field in schema} | dict(own)
     names = list(columns) if columns is not None else list(schema.names)
     names += [name for name in own if name not in names]
-    for is_asked, name in ((options.with_row_id, ROW_ID), (options.with_row_address, ROW_ADDRESS)):
-        if is_asked and name not in names:
+    for is_output, name in ((options.with_row_id, ROW_ID), (options.with_row_address, ROW_ADDRESS)):
+        if is_output and name not in names:
             names.append(name)
             fields[name] = pa.field(name, pa.uint64())
     if is_batch:
@@ -172,10 +176,10 @@ def _schema_of(
     return pa.schema([fields[name] for name in names], metadata=schema.metadata)
 
 
-def _known_schema(
+def _memoized_schema(
     snapshot: Snapshot, columns: Columns, options: ScanOptions, *, is_batch: bool
 ) -> pa.Schema:
-    """The same of names alone, remembered."""
+    """Return `schema_of`, memoized if the columns are plain names."""
 
     def schema() -> pa.Schema:
         return schema_of(snapshot, columns, options, is_batch=is_batch)
@@ -187,7 +191,7 @@ def _known_schema(
 
 
 def stored(columns: Columns, *own: str) -> Columns:
-    """The columns without those that a search makes."""
+    """Return the columns without `own`, which the search computes."""
     if columns is None:
         return None
     if isinstance(columns, Mapping):
@@ -223,10 +227,10 @@ async def parts_of(
     counts: Sequence[int],
     measure: str = DISTANCE,
 ) -> list[CallerPart]:
-    """The rows of each caller, cut to offset and limit. Cost: a take of the columns.
+    """Return the rows of each caller within its offset and limit. Cost: a take of the columns.
 
     Args:
-        counts: the number of queries of each.
+        counts: number of queries of each caller.
     """
     firsts = offsets_of(counts)
     starts, stops = _ends(np.searchsorted(hits.numbers, firsts))
@@ -239,7 +243,7 @@ async def parts_of(
     batch = await output_of(snapshot, columns, options, hits, measure)
     if len(counts) == 1:
         return [CallerPart(hits.numbers, batch)]
-    is_shared = batch_bytes(batch) <= SHARED_BYTES
+    is_shared = batch_bytes(batch) <= SHARED_BATCH_BYTES
     parts = []
     for start, stop, first in zip(starts.tolist(), stops.tolist(), firsts.tolist(), strict=False):
         rows = batch.slice(start, stop - start)
@@ -250,12 +254,12 @@ async def parts_of(
 
 
 def _ends(offsets: Int64s) -> tuple[Int64s, Int64s]:
-    """Where pieces begin and end that stand end to end."""
+    """Return the start and end offsets of consecutive pieces."""
     return offsets[:-1], offsets[1:]
 
 
 def _projection(snapshot: Snapshot, columns: Columns) -> Projection:
-    """The columns of a take; remembered of names."""
+    """Return the projection of a take, memoized if the columns are plain names."""
 
     def make() -> Projection:
         return project(snapshot.schema, columns, flat=True)
@@ -271,15 +275,15 @@ async def output_of(
     hits: Hits,
     measure: str = DISTANCE,
 ) -> pa.RecordBatch:
-    """The columns asked for, of the rows found, in any order, and others beside them.
+    """Return the output columns of hits in any order; there may be more columns.
 
-    Cost: a take, or nothing where no column is asked for.
+    Cost: a take, or nothing if all columns come from the search itself.
     """
     arrays = {measure: to_arrow(hits.distances)}
     if hits.elements is not None:
         offsets = to_arrow(np.arange(len(hits.elements) + 1, dtype=np.int32))
         values = to_arrow(hits.elements)
-        arrays[DOC_INDEX] = pa.ListArray.from_arrays(offsets, values, type=PLACES)
+        arrays[DOC_INDEX] = pa.ListArray.from_arrays(offsets, values, type=PLACES_TYPE)
     names = stored(columns, *arrays)
     arrays[ROW_ID] = to_arrow(hits.ids)
     if names is None or set(names) - set(arrays) or options.with_row_address:

@@ -1,4 +1,4 @@
-"""The arguments of a search, checked: a column, queries, and how to search."""
+"""Checked arguments of a vector search: a column, queries, and options."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ DISTANCE: Final = "_distance"
 DOC_INDEX: Final = "_doc_index"  # the place of an element in its row's list
 QUERY_INDEX: Final = "query_index"
 DEFAULT_K: Final = 10
-MOST_ROWS: Final = 1 << 31  # of an answer, and all partitions of any index
-LISTED: Final = 10  # times k vectors of lists are found by each vector of a query, as in pylance
+MAX_RESULT_ROWS: Final = 1 << 31  # rows of a result; also more than any index has partitions
+LIST_FACTOR: Final = 10  # candidates of each vector of a query of lists, in multiples of k
 
 
 class SearchArguments(TypedDict, total=False):
@@ -79,7 +79,11 @@ class SearchArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probing:
-    """How an index is searched; see `SearchArguments`."""
+    """Options of the search in an index; see `SearchArguments`.
+
+    Attributes:
+        effort: exponent of the number of partitions to search in any case, from 0 to 1; None: 0.5.
+    """
 
     use_index: bool = True
     minimum: int | None = None
@@ -89,7 +93,7 @@ class Probing:
     ef: int | None = None
 
     def partitions(self, total: int) -> tuple[int, int]:
-        """Of so many partitions how many are searched in any case, and how many at most."""
+        """Return the numbers of partitions to search in any case, and at most, of `total`."""
         most = total if self.maximum is None else min(total, self.maximum)
         least = self.minimum
         if least is None or self.effort is not None:
@@ -99,26 +103,26 @@ class Probing:
 
     @property
     def refined(self) -> int:
-        """How many times k rows an index is asked for."""
+        """Number of candidates of an index, in multiples of k."""
         return self.refine_factor or 1
 
     def width(self, k: int) -> int:
-        """Rows that are looked for on a graph, of which the k nearest are asked."""
+        """Return the number of candidates of a graph search for k rows."""
         return max(k, k + k // 2 if self.ef is None else self.ef)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """A search, checked.
+class VectorSearch:
+    """A checked vector search.
 
     Attributes:
-        path: the column's, as text.
+        path: path of the column, as text.
         queries: shape (q, width x dimension), float64.
-        dim: numbers of a vector.
-        is_multi: rows are lists of vectors, and a query is one or more.
-        is_batch: the answer tells the rows of the queries apart by `query_index`.
-        metric: None: that of the index.
-        lower, upper: the distances kept are at least the one, and below the other.
+        dim: dimension of the vectors.
+        is_multi: True if rows are lists of vectors, and a query is one or several vectors.
+        is_batch: True if there are several queries, and the output has `query_index`.
+        metric: None for the metric of the index.
+        lower, upper: bounds with lower <= distance < upper.
     """
 
     path: str
@@ -136,22 +140,22 @@ class Search:
 
     @property
     def width(self) -> int:
-        """Vectors of a query."""
+        """Number of vectors of a query."""
         return int(self.queries.shape[1]) // self.dim
 
     @property
     def num_probed(self) -> int:
-        """Rows that an index is asked for, by each vector."""
-        return self.k * (LISTED if self.is_multi else self.probing.refined)
+        """Number of candidates of an index for each vector of a query."""
+        return self.k * (LIST_FACTOR if self.is_multi else self.probing.refined)
 
     @property
     def vectors(self) -> Float64s:
-        """Of all queries; shape (q x width, dimension)."""
+        """Vectors of all queries; shape (q x width, dimension)."""
         return self.queries.reshape(-1, self.dim)
 
     @property
     def default_metric(self) -> str:
-        """The metric where neither the caller nor an index has one."""
+        """Metric if neither the caller nor an index gives one."""
         return "hamming" if self.value_type == "uint8" else "l2"
 
 
@@ -166,51 +170,51 @@ OF_SCANS: Final = ("filter", "params", "fast_search", "fragments", "use_scalar_i
 
 
 def scan_arguments(arguments: Mapping[str, Any]) -> tuple[Columns, dict[str, Any], dict[str, Any]]:
-    """Of the arguments of a search its columns, the options of its scan, and the others."""
-    left = dict(arguments)
-    columns = left.pop("columns", None)
-    options: dict[str, Any] = {name: left.pop(name) for name in OF_SCANS if name in left}
-    options["prefilter"] = left.pop("prefilter", True)
-    return columns, options, left
+    """Split the arguments of a search into columns, options of its scan, and others."""
+    others = dict(arguments)
+    columns = others.pop("columns", None)
+    options: dict[str, Any] = {name: others.pop(name) for name in OF_SCANS if name in others}
+    options["prefilter"] = others.pop("prefilter", True)
+    return columns, options, others
 
 
 def asked_by(
     column: str, query: object, k: int, arguments: SearchArguments
 ) -> tuple[Columns, ScanOptions]:
-    """The columns and options of a scan that does what `Dataset.nearest` is asked.
+    """Return the columns and options of the scan of a call of `Dataset.nearest`.
 
     Raises:
-        TypeError: an unknown argument.
+        TypeError: an argument is unknown.
     """
-    columns, options, left = scan_arguments(arguments)
-    unknown = set(left) - set(_NEAREST)
+    columns, options, own = scan_arguments(arguments)
+    unknown = set(own) - set(_NEAREST)
     if unknown:
         raise unexpected(unknown, SearchArguments.__annotations__, "nearest: ")
-    return columns, ScanOptions(nearest={"column": column, "q": query, "k": k, **left}, **options)
+    return columns, ScanOptions(nearest={"column": column, "q": query, "k": k, **own}, **options)
 
 
 def search_of(
     schema: Schema,
-    asked: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     fast_search: bool = False,
     types: dict[str, VectorType] | None = None,
-) -> Search:
-    """The search that a mapping with the names of pylance's `nearest` asks for.
+) -> VectorSearch:
+    """Check the arguments of `nearest`, named as in pylance.
 
     Args:
-        types: of the columns that were searched before, where they are remembered.
+        types: memo of the vector types of columns; None for no memo.
 
     Raises:
-        InvalidInputError: an unknown name or column, a query of another shape or type than the
-            vectors, or with NaN; numbers out of range.
+        InvalidInputError: a name or column is unknown; the query has another shape or type than the
+            vectors, or NaN; a number is out of range.
     """
-    unknown = set(asked) - set(_NEAREST)
+    unknown = set(arguments) - set(_NEAREST)
     if unknown:
         raise InvalidInputError(
             f"nearest: unknown {', '.join(map(repr, sorted(unknown)))}; expected some of "
             f"{', '.join(_NEAREST)}"
         )
-    column = asked.get("column")
+    column = arguments.get("column")
     if not isinstance(column, str):
         raise InvalidInputError(f"nearest: column {reprlib.repr(column)}: expected a name")
     type_ = None if types is None else types.get(column)
@@ -218,30 +222,30 @@ def search_of(
         type_ = vector_type(schema.field(column), column)
         if types is not None:
             types[column] = type_
-    queries, is_batch = _queries(asked.get("q"), type_.dim, column, is_multi=type_.is_multi)
-    metric = _metric(asked.get("metric"), type_.name, queries.reshape(-1, type_.dim))
-    lower, upper = _range(asked.get("distance_range"))
-    return Search(
+    queries, is_batch = _queries(arguments.get("q"), type_.dim, column, is_multi=type_.is_multi)
+    metric = _metric(arguments.get("metric"), type_.name, queries.reshape(-1, type_.dim))
+    lower, upper = _range(arguments.get("distance_range"))
+    return VectorSearch(
         path=column,
         value_type=type_.name,
         queries=queries,
         dim=type_.dim,
         is_batch=is_batch,
-        k=_count("k", asked.get("k")) or DEFAULT_K,
+        k=_count("k", arguments.get("k")) or DEFAULT_K,
         metric=metric,
         lower=lower,
         upper=upper,
-        probing=_probing(asked),
+        probing=_probing(arguments),
         fast_search=fast_search,
         is_multi=type_.is_multi,
     )
 
 
 def vector_type(field: Field, column: str) -> VectorType:
-    """The type of a column's vectors.
+    """Return the type of a column's vectors.
 
     Raises:
-        InvalidInputError: no column of vectors.
+        InvalidInputError: the column does not have vectors.
     """
     type_ = VectorType.of(field.to_arrow().type)
     if type_ is None:
@@ -250,9 +254,9 @@ def vector_type(field: Field, column: str) -> VectorType:
 
 
 def _queries(q: object, dim: int, column: str, *, is_multi: bool) -> tuple[Float64s, bool]:
-    """The queries as a matrix, and whether they were given as several.
+    """Return the queries as a matrix, and True if the caller passed several.
 
-    A query of a column of lists has one dimension more, or is a single vector.
+    A query of a column of lists has one more dimension, or is a single vector.
     """
     if isinstance(q, pa.ChunkedArray | pa.Array | pa.Scalar):
         q = q.to_pylist() if not isinstance(q, pa.Scalar) else q.as_py()
@@ -287,19 +291,19 @@ def _metric(name: object, value_type: str, queries: Float64s) -> str | None:
     return metric
 
 
-def _range(asked: object) -> tuple[float, float]:
-    if asked is None:
+def _range(bounds: object) -> tuple[float, float]:
+    if bounds is None:
         return -math.inf, math.inf
     try:
-        low, high = cast("tuple[Any, Any]", asked)
+        low, high = cast("tuple[Any, Any]", bounds)
         lower = -math.inf if low is None else float(low)
         upper = math.inf if high is None else float(high)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"distance_range={asked!r}: expected a pair of numbers or None"
+            f"distance_range={bounds!r}: expected a pair of numbers or None"
         ) from None
     if math.isnan(lower) or math.isnan(upper) or lower > upper:
-        raise InvalidInputError(f"distance_range={asked!r}: expected the smaller number first")
+        raise InvalidInputError(f"distance_range={bounds!r}: expected the smaller number first")
     return lower, upper
 
 
@@ -307,27 +311,27 @@ def _count(name: str, value: object) -> int | None:
     if value is None:
         return None
     check_count(name, value, most=MOST)
-    return min(int(value), MOST_ROWS)  # type: ignore[call-overload,no-any-return]  # an integer
+    return min(int(value), MAX_RESULT_ROWS)  # type: ignore[call-overload,no-any-return]  # an integer
 
 
-def _probing(asked: Mapping[str, Any]) -> Probing:
-    nprobes = _count("nprobes", asked.get("nprobes"))
-    minimum = _count("minimum_nprobes", asked.get("minimum_nprobes"))
-    maximum = _count("maximum_nprobes", asked.get("maximum_nprobes"))
+def _probing(arguments: Mapping[str, Any]) -> Probing:
+    nprobes = _count("nprobes", arguments.get("nprobes"))
+    minimum = _count("minimum_nprobes", arguments.get("minimum_nprobes"))
+    maximum = _count("maximum_nprobes", arguments.get("maximum_nprobes"))
     if nprobes is not None and (minimum is not None or maximum is not None):
         raise InvalidInputError("nprobes beside minimum_nprobes or maximum_nprobes: it is both")
     if minimum is not None and maximum is not None and minimum > maximum:
         raise InvalidInputError(f"minimum_nprobes={minimum} above maximum_nprobes={maximum}")
-    effort = asked.get("search_effort")
+    effort = arguments.get("search_effort")
     if effort is not None and not (isinstance(effort, int | float) and 0 <= effort <= 1):
         raise InvalidInputError(f"search_effort={effort!r}: expected a number from 0 to 1")
     if effort is not None:
         nprobes = None
     return Probing(
-        use_index=bool(asked.get("use_index", True)),
+        use_index=bool(arguments.get("use_index", True)),
         minimum=minimum if nprobes is None else nprobes,
         maximum=maximum if nprobes is None else nprobes,
         effort=effort,
-        refine_factor=_count("refine_factor", asked.get("refine_factor")),
-        ef=_count("ef", asked.get("ef")),
+        refine_factor=_count("refine_factor", arguments.get("refine_factor")),
+        ef=_count("ef", arguments.get("ef")),
     )

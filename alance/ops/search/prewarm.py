@@ -1,4 +1,4 @@
-"""Indices read into the search cache before anybody asks them."""
+"""Reading of indices into the search cache before the first search."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     Part: TypeAlias = Callable[[], Awaitable[object]]
 
-EF: Final = 15  # of a search that asks for ten rows
-UNPACKED: Final = 8  # times the bytes of the files, at most about
+EF: Final = 15  # `ef` of a search for ten rows
+UNPACKED: Final = 8  # memory of an index in multiples of its files, at most, about
 
 
 async def prewarm_index(
@@ -44,7 +44,7 @@ async def prewarm_index(
     """Read all of an index into the search cache. See `Dataset.prewarm_index`."""
     jobs: list[Job[object]] = []
     for index in _segments(snapshot, name, index_segments):
-        if with_position and index.kind != of_texts.KIND:
+        if with_position and index.kind != of_texts.TEXT_KIND:
             raise InvalidInputError(f"with_position=True: index {name!r} is not of texts")
         parts = await _parts(snapshot, index, with_positions=with_position)
         num_bytes = sum(file.size_bytes for file in index.message.files)
@@ -56,18 +56,18 @@ async def prewarm_index(
 
 
 async def _parts(snapshot: Snapshot, index: Index, *, with_positions: bool) -> list[Part]:
-    """What reads the parts of a segment, so many of them at once as are kept."""
+    """Return functions that read a segment into the search cache, a group of parts each."""
     kind = KINDS.get(index.files_kind)
     if kind is not None:
         return await kind.parts(snapshot, IndexFiles(snapshot, index))
-    if index.kind == of_vectors.KIND:
+    if index.kind == of_vectors.VECTOR_KIND:
         path = dict(struct_paths(snapshot.schema.fields))[index.fields[0]]
         column = join_path(path)
         type_ = vector_type(snapshot.schema.field(column), column)
         segment = of_vectors.SearchSegment(index, frozenset())
         ivf = await open_vectors(snapshot, segment, type_.name, type_.dim)
         return [partial(read_parts, snapshot.engine, parts) for parts in ivf.all_parts(EF)]
-    if index.kind == of_texts.KIND:
+    if index.kind == of_texts.TEXT_KIND:
         opened = await open_texts(snapshot, index)
         if with_positions and not opened.metadata.params.with_position:
             raise InvalidInputError(f"with_position=True: index {index.name!r} has no positions")
@@ -89,10 +89,10 @@ def _segments(snapshot: Snapshot, name: str, chosen: Iterable[str] | None) -> li
     if chosen is None:
         return indices
     try:
-        asked = {UUID(str(number)) for number in chosen}
+        uuids = {UUID(str(number)) for number in chosen}
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"index_segments={chosen!r}: expected UUIDs ({error})") from None
-    missing = asked - {index.uuid for index in indices}
+    missing = uuids - {index.uuid for index in indices}
     if missing:
         raise NotFoundError(f"index {name!r}: no segments {', '.join(map(str, missing))}")
-    return [index for index in indices if index.uuid in asked]
+    return [index for index in indices if index.uuid in uuids]

@@ -1,4 +1,4 @@
-"""Which vector index of a version answers a search, and for which fragments."""
+"""Choice of the vector index that answers a search, and of the fragments that it answers for."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
     from alance.format.field import Field
     from alance.ops.read.options import ScanOptions
-    from alance.ops.search.options import Search
+    from alance.ops.search.options import VectorSearch
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
 _log: Final = logging.getLogger(__name__)
-KIND: Final = "Vector"
-VERSIONS: Final = (1, 2)
+VECTOR_KIND: Final = "Vector"
+VECTOR_VERSIONS: Final = (1, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class SearchSegment:
-    """A segment of an index, and the live fragments that it answers for."""
+    """A segment of an index, with the live fragments that it answers for."""
 
     index: Index
     covered: frozenset[int]
@@ -38,13 +38,13 @@ class SearchSegment:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a search goes.
+    """Path of a search.
 
     Attributes:
-        metric: how vectors are compared.
-        segments: of the index that is asked; none: every vector is compared.
-        uncovered: the fragments that no segment answers for, and that count.
-        lines: what is to be said of it.
+        metric: metric by which vectors are compared.
+        segments: segments of the index to search; empty if all vectors are compared.
+        uncovered: fragments whose rows are all compared, because no segment covers them.
+        lines: explanation of the path.
     """
 
     metric: str
@@ -53,25 +53,25 @@ class Way:
     lines: tuple[str, ...]
 
 
-def way_of(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
-    """The way of a search; nothing is read.
+def way_of(snapshot: Snapshot, search: VectorSearch, options: ScanOptions) -> Way:
+    """Choose the path of a search; nothing is read. Memoized.
 
     Raises:
-        InvalidInputError: a fragment that is not there.
-        CorruptFileError: index metadata that contradicts the format.
+        InvalidInputError: a fragment does not exist.
+        CorruptFileError: index metadata contradicts the format.
     """
     fragments = None if options.fragments is None else tuple(options.fragments)
-    asked = (search.path, search.metric, search.probing.use_index, search.fast_search)
-    return snapshot.remember((way_of, *asked, fragments), lambda: _way(snapshot, search, options))
+    choice = (search.path, search.metric, search.probing.use_index, search.fast_search)
+    return snapshot.remember((way_of, *choice, fragments), lambda: _way(snapshot, search, options))
 
 
-def _way(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
+def _way(snapshot: Snapshot, search: VectorSearch, options: ScanOptions) -> Way:
     handles = chosen(snapshot, options)
     lines: list[str] = []
     groups: dict[tuple[str, str], list[SearchSegment]] = {}
     live = {handle.id for handle in handles}
     leaf = snapshot.schema.field(search.path)
-    for segment in usable_segments(snapshot, leaf, KIND, live, _fault, lines):
+    for segment in usable_segments(snapshot, leaf, VECTOR_KIND, live, _fault, lines):
         groups.setdefault((segment.index.name, _metric(segment.index)), []).append(segment)
     if not search.probing.use_index:
         groups, lines = {}, ["no index is used, as asked"]
@@ -83,26 +83,26 @@ def _way(snapshot: Snapshot, search: Search, options: ScanOptions) -> Way:
         elif not best or num_covered(segments) > num_covered(best):
             best, metric = tuple(segments), by
     covered = frozenset[int]().union(*(segment.covered for segment in best))
-    left = tuple(handle for handle in handles if handle.id not in covered)
+    uncovered = tuple(handle for handle in handles if handle.id not in covered)
     if best:
         lines.append(
             f"index {best[0].index.name} by {metric}: {len(best)} segments for "
             f"{len(covered)} of {len(handles)} fragments"
         )
-        if left and not search.fast_search:
+        if uncovered and not search.fast_search:
             lines.append(
-                f"every vector of {len(left)} fragments without an index is compared; so the rows "
-                "of the index are compared exactly as well"
+                f"every vector of {len(uncovered)} fragments without an index is compared; so the "
+                "rows of the index are compared exactly as well"
             )
     if search.fast_search and search.probing.use_index:
-        if left:
-            lines.append(f"{len(left)} fragments without an index are left out")
-        left = ()
-    return Way(metric, best, left, tuple(lines))
+        if uncovered:
+            lines.append(f"{len(uncovered)} fragments without an index are left out")
+        uncovered = ()
+    return Way(metric, best, uncovered, tuple(lines))
 
 
 def num_covered(segments: Sequence[SearchSegment]) -> int:
-    """Live fragments that segments answer for."""
+    """Return the number of live fragments that segments answer for."""
     return sum(len(segment.covered) for segment in segments)
 
 
@@ -114,13 +114,13 @@ def usable_segments(
     fault: Callable[[Index], str],
     lines: list[str],
 ) -> list[SearchSegment]:
-    """The segments of a column's indices of a kind that a search may ask.
+    """Return the segments of a column's indices of a kind that a search can use.
 
     Args:
-        leaf: the field of the column.
-        live: the fragments that are searched.
-        fault: why one of the kind is not asked; "": it is.
-        lines: is told which are not, and why.
+        leaf: field of the column.
+        live: ids of the fragments to search.
+        fault: returns the reason not to use an index; empty if there is none.
+        lines: explanation, to which reasons are added.
     """
     segments: list[SearchSegment] = []
     messages = snapshot.manifest.indices
@@ -150,7 +150,7 @@ def _fault(index: Index) -> str:
     message = index.message
     if index.fragment_ids is not None and not index.fragment_ids:
         return ""  # it covers no fragment, so it is never read and may have no files
-    if message.index_version not in VERSIONS:
+    if message.index_version not in VECTOR_VERSIONS:
         return f"version {message.index_version} of vector indices"
     files = sorted(file.path for file in message.files)
     return "" if set(files) == {INDEX_FILE, STORAGE_FILE} else f"its files are {files}"

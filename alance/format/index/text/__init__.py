@@ -1,9 +1,9 @@
-"""Inverted indices: the documents that have a token, and how texts become tokens.
+"""Files of inverted indices, and splitting of texts into tokens.
 
-Where to change what:
-    how texts are split, and what becomes of tokens: `params`, `analyzer`, `folding`, `stop_words`
-    what a segment's files say of themselves: `metadata`
+Where to change something:
+    splitting of texts, and changes of tokens: `params`, `analyzer`, `folding`, `stop_words`
+    metadata of a segment's files: `metadata`
     tokens and their numbers: `dictionary`
     posting lists and positions: `postings`
-    the columns of new files: `columns`
+    columns of new files: `columns`
 """

@@ -1,4 +1,4 @@
-"""Texts as tokens: split by a kernel, and what becomes of each distinct token decided once."""
+"""Analysis of texts: a kernel splits them, and each distinct token is normalized once."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class Elements(NamedTuple):
     """The elements of lists, one list after the other.
 
     Attributes:
-        values: all of them; shape (n,).
-        rows: the list of each, int64; numbers: its place in the list, uint32.
+        values: all elements; shape (n,).
+        rows: number of the list of each element, int64.
+        numbers: place of each element in its list, uint32.
     """
 
     values: pa.Array
@@ -47,7 +48,7 @@ class Elements(NamedTuple):
 
     @classmethod
     def of(cls, lists: pa.Array) -> Elements:
-        """Of list or large_list; of nulls there are none."""
+        """Return the elements of an array of list or large_list; a null list has none."""
         sizes = as_numbers(lists.value_lengths().fill_null(0)).astype(np.int64)
         rows = np.repeat(np.arange(len(lists)), sizes)
         numbers = np.arange(len(rows)) - offsets_of(sizes)[rows]
@@ -58,9 +59,9 @@ class Tokens(NamedTuple):
     """The tokens of texts, one text after the other, as they are indexed.
 
     Attributes:
-        counts: of each text; shape (texts,).
-        numbers: of the tokens, by the analyzer; uint32, shape (n,).
-        places: of the tokens in their texts, those that were left out counted; uint32.
+        counts: number of tokens of each text; shape (texts,).
+        numbers: number of each token in the analyzer; uint32, shape (n,).
+        places: place of each token in its text, counting omitted tokens as well; uint32.
     """
 
     counts: Int64s
@@ -69,17 +70,18 @@ class Tokens(NamedTuple):
 
 
 class Analyzer:
-    """Makes tokens of texts. Not for several threads at once.
+    """Splits texts into tokens. Not for several threads at once.
 
     Attributes:
-        words: the distinct tokens so far, by number.
+        words: distinct tokens so far, by number.
     """
 
     def __init__(self, params: TextParams) -> None:
         self.params = params
         self.words: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._becomes: Int32s = _EMPTY  # of each distinct token as it stands: its number, or -1
+        # For each distinct word of the splitter: number of its token, -1 if it is omitted.
+        self._becomes: Int32s = _EMPTY
         self._splitter = _kernels.TextSplitter(
             TOKENIZERS.index(params.base_tokenizer),
             params.max_token_length or 0,
@@ -99,18 +101,18 @@ class Analyzer:
         return self._splitter.num_bytes() + 200 * len(self.words) + int(self._becomes.nbytes)
 
     def number(self, word: str) -> int:
-        """The number of a token that is made already; a new one where it is not yet known."""
+        """Return the number of a normalized token; a new token gets the next number."""
         number = self._numbers.setdefault(word, len(self.words))
         if number == len(self.words):
             self.words.append(word)
         return number
 
     def tokens(self, texts: pa.Array) -> Tokens:
-        """The tokens of texts; none of nulls.
+        """Split texts into tokens; a null has none.
 
         Args:
-            texts: string or large_string; or lists of these, whose texts are one document. Places
-                go on from text to text.
+            texts: string or large_string; or lists of these. The texts of a list are one document,
+                whose places go on from text to text.
         """
         rows = np.arange(len(texts) + 1)
         if pa.types.is_list(texts.type) or pa.types.is_large_list(texts.type):
@@ -124,15 +126,15 @@ class Analyzer:
         self._decide()
         final = self._becomes[numbers]
         if final.size and final.min() < 0:
-            kept = final >= 0
+            is_token = final >= 0
             before = offsets_of(counts)
-            sums = offsets_of(kept)
+            sums = offsets_of(is_token)
             counts = np.diff(sums[before])
-            final, places = final[kept], places[kept]
+            final, places = final[is_token], places[is_token]
         return Tokens(counts, final.astype(np.uint32), places)
 
     def words_of(self, texts: Sequence[str]) -> list[list[tuple[str, int]]]:
-        """The tokens of each text, and their places."""
+        """Return the tokens of each text, with their places."""
         rows = np.arange(len(texts) + 1)
         counts, numbers, places = self._tokens(rows, *packed(texts), NO_MASK)
         words = [self.words[number] for number in numbers.tolist()]
@@ -140,12 +142,12 @@ class Analyzer:
         return [pairs[start:stop] for start, stop in pairwise(offsets_of(counts).tolist())]
 
     def _decide(self) -> None:
-        """What becomes of the tokens that are new: a number, or nothing."""
+        """Normalize the new words of the splitter, and number their tokens."""
         words = self._splitter.fresh()
         if not words:
             return
         if self.params.lower_case:
-            # A character at a time: that at the end of a word is no other one.
+            # Character by character, so that a sigma at the end of a word is the usual one.
             words = [word.lower() if word.isascii() else _lower(word) for word in words]
         if self._stemmer is not None:
             words = self._stemmer.stemWords(words)

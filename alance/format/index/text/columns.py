@@ -1,4 +1,4 @@
-"""The columns of new files of an inverted index: format 2, blocks of 128 documents."""
+"""Columns of new files of an inverted index: format 2, blocks of 128 documents."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.format.index.text.postings import Postings
 
 FORMAT: Final = 2
-OF_ELEMENTS: Final = 3  # the version of an index whose documents are elements of lists
+OF_ELEMENTS: Final = 3  # format of an index whose documents are elements of lists
 _BLOCK: Final = {"posting_block_size": "128"}
 _TAIL: Final = {"posting_tail_codec": "varint_delta_v1"}
 _POSITIONS: Final = {
@@ -54,24 +54,24 @@ DOCUMENTS_OF_ELEMENTS: Final = DOCUMENTS.append(pa.field(ELEMENTS, pa.uint32(), 
 
 
 def layout(*, with_positions: bool, version: int = FORMAT) -> dict[str, str]:
-    """The metadata that says how posting lists lie."""
-    told = {"format_version": str(version), **_BLOCK, **_TAIL}
-    return told | _POSITIONS if with_positions else told
+    """Return the metadata of the layout of posting lists."""
+    metadata = {"format_version": str(version), **_BLOCK, **_TAIL}
+    return metadata | _POSITIONS if with_positions else metadata
 
 
 def metadata_schema(params: TextParams, partitions: Sequence[int], version: int) -> pa.Schema:
-    """The schema of `metadata.lance`."""
-    told = {
+    """Return the schema of `metadata.lance`."""
+    metadata = {
         "partitions": json.dumps(list(partitions), separators=(",", ":")),
         "params": params.as_json(),
         **TOKEN_SET,
         **layout(with_positions=params.with_position, version=version),
     }
-    return pa.schema([pa.field(DELETED, pa.binary(), nullable=False)], metadata=told)
+    return pa.schema([pa.field(DELETED, pa.binary(), nullable=False)], metadata=metadata)
 
 
 def metadata_rows(schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of `metadata.lance`: no fragment is gone."""
+    """Return the row of `metadata.lance` of an index without deleted fragments."""
     nothing = text_array([roaring_bytes(np.empty(0, np.int64))], pa.large_binary())
     return pa.RecordBatch.from_arrays([nothing.cast(pa.binary())], schema=schema)
 
@@ -96,10 +96,10 @@ def token_rows(words: Sequence[str]) -> pa.RecordBatch:
 
 
 def document_rows(ids: UInt64s, lengths: UInt32s, elements: UInt32s | None) -> pa.RecordBatch:
-    """Documents, in their order.
+    """Return the rows of documents.
 
     Args:
-        elements: their places in lists; None: documents are rows.
+        elements: places of the documents in their lists; None if documents are rows.
     """
     arrays = [to_arrow(ids), to_arrow(lengths)]
     if elements is None:
@@ -107,11 +107,11 @@ def document_rows(ids: UInt64s, lengths: UInt32s, elements: UInt32s | None) -> p
     return pa.RecordBatch.from_arrays([*arrays, to_arrow(elements)], schema=DOCUMENTS_OF_ELEMENTS)
 
 
-def postings_schema(told: Mapping[str, str], *, with_positions: bool) -> pa.Schema:
-    """The schema of posting lists.
+def postings_schema(metadata: Mapping[str, str], *, with_positions: bool) -> pa.Schema:
+    """Return the schema of posting lists.
 
     Args:
-        told: as for `layout`.
+        metadata: metadata of the schema, as from `layout`.
     """
     fields = [
         pa.field(postings.POSTING, _BINARIES, nullable=False),
@@ -125,16 +125,18 @@ def postings_schema(told: Mapping[str, str], *, with_positions: bool) -> pa.Sche
             pa.field(postings.POSITIONS, pa.large_binary(), nullable=False),
             pa.field(postings.POSITION_BLOCKS, blocks, nullable=False),
         ]
-    return pa.schema(fields, metadata=dict(told))
+    return pa.schema(fields, metadata=dict(metadata))
 
 
 def posting_rows(
     lists: Postings, lengths: UInt32s, mean_length: float, schema: pa.Schema
 ) -> pa.RecordBatch:
-    """The rows of posting lists, none of them empty.
+    """Encode posting lists as rows.
 
     Args:
-        lengths: tokens of each document of the partition; `mean_length` is their mean.
+        lists: posting lists, none of which is empty.
+        lengths: number of tokens of each document of the partition.
+        mean_length: mean of `lengths`.
     """
     nothing = np.empty(0, np.uint32)
     with kernel_errors:
@@ -151,7 +153,7 @@ def posting_rows(
 
 
 def stored_rows(stored: StoredLists, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of posting lists, as a kernel makes them."""
+    """Return the rows of posting lists that a kernel encoded."""
     blocks, scores, counts, bounds, places, (offsets, values) = stored
     arrays = [_binaries(*blocks), to_arrow(scores), to_arrow(counts), _binaries(*bounds)]
     if postings.POSITIONS in schema.names:

@@ -1,6 +1,6 @@
-"""The tokens of a partition, in the order of their bytes, and their numbers.
+"""The tokens of a partition in the order of their bytes, with their numbers.
 
-`part_N_tokens.lance` has a row for each token (`_token`, `_token_id`), or one row with all of them
+`part_N_tokens.lance` has a row for each token (`_token`, `_token_id`), or one row with all tokens
 as a transducer (`_token_fst_bytes`, `_token_next_id`, `_token_total_length`). A token's number is
 its row in `part_N_invert.lance`. New files have a transducer, as pylance's do.
 """
@@ -33,9 +33,9 @@ class Tokens:
     """Tokens in the order of their bytes.
 
     Attributes:
-        offsets: where each begins in `data`, and the end; shape (tokens + 1,).
+        offsets: start of each token in `data`, then the end; shape (tokens + 1,).
         data: UTF-8.
-        numbers: shape (tokens,); each from 0 on once.
+        numbers: number of each token, a permutation from 0 on; shape (tokens,).
     """
 
     offsets: Int64s
@@ -44,10 +44,10 @@ class Tokens:
 
     @classmethod
     def checked(cls, offsets: Int64s, data: Bytes, numbers: UInt32s) -> Tokens:
-        """The same, if they are in order and numbered.
+        """Check the order and the numbers of tokens.
 
         Raises:
-            CorruptFileError: they are not.
+            CorruptFileError: tokens are not in order, or their numbers are not a permutation.
         """
         with kernel_errors:
             wrong = _kernels.first_unordered(offsets, data)
@@ -61,38 +61,39 @@ class Tokens:
             raise CorruptFileError("text index: two tokens have the same number")
         return cls(offsets, data, numbers)
 
-    def find(self, asked_offsets: Int64s, asked: Bytes) -> Int64s:
-        """The numbers of tokens; -1 where there is none."""
-        places = _kernels.find_tokens(self.offsets, self.data, asked_offsets, asked)
+    def find(self, offsets: Int64s, words: Bytes) -> Int64s:
+        """Return the number of each word's token; -1 if there is no such token."""
+        places = _kernels.find_tokens(self.offsets, self.data, offsets, words)
         numbers: Int64s = np.full(len(places), -1)
-        is_there = places >= 0
-        numbers[is_there] = self.numbers[places[is_there]]
+        is_token = places >= 0
+        numbers[is_token] = self.numbers[places[is_token]]
         return numbers
 
     def word(self, place: int) -> str:
-        """A token by its place in the order."""
+        """Return the token at a place in the order."""
         start, stop = self.offsets[place : place + 2].tolist()
         return bytes(self.data[start:stop]).decode("utf-8", "replace")
 
     def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
-        """The first tokens that differ from a word by some characters at most; see `Dictionary`."""
+        """Return the first tokens near a word; see `Dictionary.near`."""
         token = np.frombuffer(word.encode(), np.uint8)
-        same_bytes = len(word[:prefix].encode())
+        prefix_bytes = len(word[:prefix].encode())
         with kernel_errors:
             places = _kernels.near_tokens(
-                self.offsets, self.data, token, distance, same_bytes, limit
+                self.offsets, self.data, token, distance, prefix_bytes, limit
             )
         return [self.word(place) for place in places.tolist()]
 
 
 @dataclass(slots=True, eq=False)
 class Dictionary:
-    """The tokens of a partition. A transducer is asked as it is; its tokens are made of it where
-    more than some words are asked for.
+    """The tokens of a partition.
+
+    Words are looked up in the transducer itself; fuzzy search decodes all its tokens.
 
     Attributes:
-        num_tokens: each has a posting list.
-        token_bytes: of all tokens.
+        num_tokens: number of tokens, each of which has a posting list.
+        token_bytes: bytes of all tokens.
     """
 
     num_tokens: int
@@ -102,13 +103,13 @@ class Dictionary:
 
     @classmethod
     def parse(cls, batch: pa.RecordBatch, num_lists: int) -> Dictionary:
-        """From the rows of the file, whose memory it may hold.
+        """Parse the rows of the file; the dictionary may be a view of them.
 
         Args:
-            num_lists: posting lists of the partition.
+            num_lists: number of posting lists of the partition.
 
         Raises:
-            CorruptFileError: tokens out of order, or that are not those of the posting lists.
+            CorruptFileError: tokens are not in order, or are not those of the posting lists.
         """
         tokens: Tokens | None = None
         if batch.schema.names == list(TRANSDUCER):
@@ -125,15 +126,15 @@ class Dictionary:
 
     @property
     def num_bytes(self) -> int:
-        """Memory, when its tokens were asked for."""
+        """Memory, including decoded tokens."""
         return 200 + 2 * self.token_bytes + 12 * self.num_tokens
 
     @property
     def tokens(self) -> Tokens:
-        """All of them. Cost: the work of a decoding, once.
+        """All tokens. Decoded once; CPU work.
 
         Raises:
-            CorruptFileError: a transducer that contradicts itself.
+            CorruptFileError: the transducer contradicts itself.
         """
         if self._tokens is None:
             assert self._transducer is not None
@@ -142,20 +143,21 @@ class Dictionary:
         return self._tokens
 
     def find(self, words: Sequence[str]) -> Int64s:
-        """The numbers of tokens; -1 where there is none.
+        """Return the number of each word's token; -1 if there is no such token.
 
         Raises:
-            CorruptFileError: a transducer that contradicts itself.
+            CorruptFileError: the transducer contradicts itself.
         """
         with kernel_errors:
             return (self._tokens or self._transducer or self.tokens).find(*packed(words))
 
     def near(self, word: str, distance: int, prefix: int, limit: int) -> list[str]:
-        """The first tokens that differ from a word by some characters at most.
+        """Return the first tokens, in order, within an edit distance of a word.
 
         Args:
-            prefix: characters at the beginning that are the same.
-            limit: tokens at most.
+            distance: largest edit distance, in characters.
+            prefix: number of characters at the start that must be equal.
+            limit: largest number of tokens.
         """
         return self.tokens.near(word, distance, prefix, limit)
 

@@ -1,6 +1,6 @@
-"""Characters folded to ASCII: accents, ligatures, fractions, wide and round forms.
+"""Folding of characters to ASCII: accents, ligatures, fractions, wide and round forms.
 
-A character becomes the ASCII characters of its decomposition (NFKD); one without any stays.
+A character becomes the ASCII characters of its decomposition (NFKD), or stays if it has none.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _LETTERS: Final = {
 
 
 def folded(text: str) -> str:
-    """The text in ASCII, as far as its characters have such forms."""
+    """Replace the characters of a text by ASCII ones, if they have such forms."""
     return text if text.isascii() else "".join(map(_folded, text))
 
 
 @lru_cache(maxsize=1 << 14)
 def _folded(character: str) -> str:
     parts = unicodedata.normalize("NFKD", character)
-    kept = "".join(part if part.isascii() else _LETTERS.get(part, "") for part in parts)
-    return kept or character
+    ascii_form = "".join(part if part.isascii() else _LETTERS.get(part, "") for part in parts)
+    return ascii_form or character

@@ -1,12 +1,12 @@
-"""What an inverted index says of itself: `metadata.lance`, and the heads of its partitions.
+"""Metadata of an inverted index: `metadata.lance`, and the files of its partitions.
 
     metadata.lance         one row: deleted_fragments (a roaring bitmap)    metadata: see below
     part_N_tokens.lance    tokens and their numbers
     part_N_docs.lance      _rowid, _num_tokens: a row for each document     metadata: total_tokens
-                           _doc_index_0: of elements of lists, their places
+                           _doc_index_0: place in the list, if documents are elements of lists
     part_N_invert.lance    a posting list for each token
 
-A partition is an index of its own over some documents; scores are by the counts of all.
+A partition is an index of some documents by itself, but scores use the counts of all documents.
 """
 
 from __future__ import annotations
@@ -32,36 +32,36 @@ DELETED: Final = "deleted_fragments"
 ROW_IDS: Final = "_rowid"
 LENGTHS: Final = "_num_tokens"
 ELEMENTS: Final = "_doc_index_0"
-INNER_ELEMENTS: Final = "_doc_index_1"  # of lists of lists
+INNER_ELEMENTS: Final = "_doc_index_1"  # place in the inner list, for lists of lists
 TOTAL: Final = "total_tokens"
 FORMATS: Final = (1, 2, 3)
-TAILS: Final = ("fixed32_v1", "varint_delta_v1")  # by their numbers in the kernels
+TAILS: Final = ("fixed32_v1", "varint_delta_v1")  # in the order of their numbers in the kernels
 MAX_PARTITIONS: Final = 1 << 16
 
 
 def tokens_file(number: int) -> str:
-    """The file of a partition's tokens."""
+    """Return the name of the file of a partition's tokens."""
     return f"part_{number}_tokens.lance"
 
 
 def documents_file(number: int) -> str:
-    """The file of a partition's documents."""
+    """Return the name of the file of a partition's documents."""
     return f"part_{number}_docs.lance"
 
 
 def postings_file(number: int) -> str:
-    """The file of a partition's posting lists."""
+    """Return the name of the file of a partition's posting lists."""
     return f"part_{number}_invert.lance"
 
 
 @dataclass(frozen=True, slots=True)
 class TextMetadata:
-    """What `metadata.lance` says.
+    """Parsed metadata of `metadata.lance`.
 
     Attributes:
-        partitions: their numbers.
-        block: documents of a full block: 128 or 256.
-        tail: how the last block of a posting list lies, by its place in `TAILS`.
+        partitions: numbers of the partitions.
+        block: number of documents of a full block: 128 or 256.
+        tail: codec of the last block of a posting list, as its place in `TAILS`.
     """
 
     params: TextParams
@@ -72,11 +72,11 @@ class TextMetadata:
 
     @classmethod
     def parse(cls, metadata: Mapping[str, str]) -> TextMetadata:
-        """From the metadata of the file's schema.
+        """Parse the metadata of the file's schema.
 
         Raises:
-            CorruptFileError: what it says is missing, or not of the format.
-            UnsupportedError: a format, or a way of making tokens, that is not known here.
+            CorruptFileError: an entry is missing or contradicts the format.
+            UnsupportedError: the format, or the way to split texts, is not known here.
         """
         params = TextParams.parse(metadata.get("params", ""))
         version, block = metadata.get("format_version", "1"), metadata.get("posting_block_size")
@@ -108,7 +108,7 @@ class TextMetadata:
 
     @property
     def is_rounded(self) -> bool:
-        """Scores are by lengths of a byte: see `rounded`."""
+        """True if scores use lengths that are rounded to a byte: see `rounded`."""
         return self.block == 256
 
 
@@ -117,12 +117,12 @@ class Documents:
     """The documents of a partition.
 
     Attributes:
-        lengths: tokens of each, as scores count them, uint32; ids: row ids, uint64; shape
-            (documents,).
-        total: tokens of all.
-        is_ordered: ids ascend.
-        elements: places of the documents in their rows' lists, uint32, shape (documents,), and
-            those of a row follow each other; None: documents are rows.
+        lengths: number of tokens of each document for scores, uint32; shape (documents,).
+        ids: row id of each document, uint64; shape (documents,).
+        total: number of tokens of all documents.
+        is_ordered: True if ids ascend; elements of a row by their places.
+        elements: place of each document in its row's list, uint32, shape (documents,); documents
+            of a row are consecutive. None if documents are rows.
     """
 
     lengths: UInt32s
@@ -135,13 +135,14 @@ class Documents:
     def parse(
         cls, batch: pa.RecordBatch, metadata: Mapping[str, str], *, is_rounded: bool = False
     ) -> Documents:
-        """From the rows of the file, whose memory it holds.
+        """Parse the rows of the file; the documents are a view of them.
 
         Args:
-            is_rounded: scores are by lengths of a byte, see `rounded`.
+            is_rounded: True if scores use lengths that are rounded to a byte: see `rounded`.
 
         Raises:
-            CorruptFileError: other columns, nulls, or another number of tokens than is told.
+            CorruptFileError: a column is missing or has nulls, or the number of tokens is not that
+                of the metadata.
             UnsupportedError: documents are elements of lists in lists.
         """
         types = [(ROW_IDS, pa.uint64()), (LENGTHS, pa.uint32())]
@@ -158,7 +159,9 @@ class Documents:
         ids, lengths, *elements = (as_numbers(batch.column(at)) for at in columns)
         total = int(lengths.sum(dtype=np.uint64))
         if metadata.get(TOTAL, str(total)) != str(total):
-            raise CorruptFileError(f"text index: {total} tokens, said to be {metadata[TOTAL]}")
+            raise CorruptFileError(
+                f"text index: {total} tokens, but its metadata has {metadata[TOTAL]}"
+            )
         if is_rounded:
             lengths = rounded(lengths)
         if not elements:
@@ -168,21 +171,27 @@ class Documents:
         return cls(lengths, ids, total, is_ordered, elements[0])
 
     def docs_of(self, ids: Int64s) -> tuple[Int64s, Int64s]:
-        """Which of some rows, that ascend, have documents here, by place; and these; (n,) each."""
+        """Find the documents of rows.
+
+        Args:
+            ids: ascending row ids.
+
+        Returns:
+            Places in `ids` of those that have documents, and the numbers of these documents.
+        """
         own = self.ids.view(np.int64)
         order = None if self.is_ordered else own.argsort()
-        places, is_there = places_in(own if order is None else own[order], ids)
-        docs = places[is_there]
-        return np.flatnonzero(is_there), docs if order is None else order[docs]
+        places, has_doc = places_in(own if order is None else own[order], ids)
+        docs = places[has_doc]
+        return np.flatnonzero(has_doc), docs if order is None else order[docs]
 
     def fragments(self) -> Int64s:
-        """Fragments of the documents, ascending. The ids of the documents must be row addresses."""
+        """Return the fragments of the documents, ascending; their ids must be row addresses."""
         numbers = (self.ids >> np.uint64(32)).view(np.int64)
         is_first = np.ones(len(numbers), np.bool_)
         np.not_equal(numbers[1:], numbers[:-1], out=is_first[1:])
-        return np.unique(
-            numbers[is_first]
-        )  # a short array: documents of a fragment are consecutive
+        # A short array, because documents of a fragment are consecutive.
+        return np.unique(numbers[is_first])
 
     @property
     def num_bytes(self) -> int:
@@ -192,7 +201,7 @@ class Documents:
 
 
 def rounded(lengths: UInt32s) -> UInt32s:
-    """Lengths that a byte can tell: exact below 8, of others the first four bits."""
+    """Round lengths down to values that a byte can encode: exact below 8, else to four bits."""
     shifts = np.maximum(0, np.frexp(lengths.astype(np.float64))[1] - 4).astype(np.uint32)
     short: UInt32s = (lengths >> shifts) << shifts
     return short

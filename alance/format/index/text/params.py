@@ -1,4 +1,4 @@
-"""How the texts of an inverted index become tokens: what its metadata and its record say."""
+"""Settings by which an inverted index splits texts into tokens, in its metadata and record."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-TOKENIZERS: Final = ("simple", "whitespace", "raw", "ngram")  # by their numbers in the kernels
+TOKENIZERS: Final = ("simple", "whitespace", "raw", "ngram")  # in the order of kernel numbers
 LANGUAGES: Final = tuple(STOP_WORDS)
 ROW: Final[Literal["row"]] = "row"
 LIST_ELEMENT: Final[Literal["list_element"]] = "list_element"
-GRANULARITIES: Final = (ROW, LIST_ELEMENT)  # what a document is
-# Of analysis of source code, which is not done here.
+GRANULARITIES: Final = (ROW, LIST_ELEMENT)  # of documents
+# Settings of the analysis of source code, which is not supported.
 _OF_CODE: Final = ("split_identifiers", "split_on_numerics", "preserve_original", "index_operators")
 
 
@@ -57,19 +57,21 @@ class TokenArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextParams:
-    """How texts become tokens; in this order.
+    """Settings by which texts are split into tokens; the steps are taken in this order.
 
     Attributes:
-        base_tokenizer: `simple` splits at what is neither letter nor digit, `whitespace` at ASCII
-            white space, `raw` nowhere, `ngram` takes all sequences of characters.
-        max_token_length: tokens of so many bytes and more are left out; None: none are.
-        lower_case: to lower case.
-        stem: to the stem of a word of the language (Snowball).
-        remove_stop_words: leave out words of the language that say little.
-        custom_stop_words: leave out these instead.
-        ascii_folding: letters with accents to those without, and the like.
-        min_ngram_length, max_ngram_length, prefix_only: of `ngram`; of the beginning alone.
-        with_position: the index has the places of tokens, which phrases need.
+        base_tokenizer: `simple` splits at characters that are neither letters nor digits,
+            `whitespace` at ASCII white space, `raw` nowhere; `ngram` takes all sequences of
+            characters.
+        max_token_length: omit tokens of at least this many bytes; None: omit none.
+        lower_case: convert tokens to lower case.
+        stem: reduce words of the language to their stems (Snowball).
+        remove_stop_words: omit the stop words of the language.
+        custom_stop_words: omit these words instead.
+        ascii_folding: replace characters by ASCII ones, as letters with accents: see `folding`.
+        min_ngram_length, max_ngram_length: number of characters of the sequences of `ngram`.
+        prefix_only: take only the sequences at the start of a word, for `ngram`.
+        with_position: True if the index has the places of tokens, which phrases need.
     """
 
     base_tokenizer: str = "simple"
@@ -101,39 +103,39 @@ class TextParams:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> TextParams:
-        """From arguments of users: `TokenArguments`, and `with_position`.
+        """Check the arguments of a caller: `TokenArguments` and `with_position`.
 
         Raises:
-            InvalidInputError: values that make no sense.
+            InvalidInputError: a value is invalid.
         """
-        told = dict(arguments)
-        words = told.get("custom_stop_words")
+        values = dict(arguments)
+        words = values.get("custom_stop_words")
         if words is not None:
-            told["custom_stop_words"] = (words,) if isinstance(words, str) else tuple(words)
-        if told.get("base_tokenizer") == "ngram":
-            told = {"stem": False, "remove_stop_words": False, **told}
-        return cls(**told)
+            values["custom_stop_words"] = (words,) if isinstance(words, str) else tuple(words)
+        if values.get("base_tokenizer") == "ngram":
+            values = {"stem": False, "remove_stop_words": False, **values}
+        return cls(**values)
 
     @classmethod
     def parse(cls, text: str) -> TextParams:
-        """From the metadata of an index.
+        """Parse the settings in the metadata of an index.
 
         Raises:
-            CorruptFileError: no such JSON.
-            UnsupportedError: a way of making tokens that is not known here.
+            CorruptFileError: the text is not JSON of settings.
+            UnsupportedError: a setting is not supported.
         """
         try:
-            told = json.loads(text)
+            parsed = json.loads(text)
         except ValueError:
-            told = None
-        if not isinstance(told, dict):
+            parsed = None
+        if not isinstance(parsed, dict):
             raise CorruptFileError(f"text index: params {text[:200]!r}")
-        if told.get("lance_tokenizer") not in (None, "text"):
-            raise UnsupportedError(f"text index of {told['lance_tokenizer']!r}, not of text")
-        if any(told.get(name) for name in _OF_CODE):
+        if parsed.get("lance_tokenizer") not in (None, "text"):
+            raise UnsupportedError(f"text index of {parsed['lance_tokenizer']!r}, not of text")
+        if any(parsed.get(name) for name in _OF_CODE):
             raise UnsupportedError("text index of source code")
-        names = cls.__dataclass_fields__.keys() & told.keys()
-        values: dict[str, Any] = {name: told[name] for name in names}
+        names = cls.__dataclass_fields__.keys() & parsed.keys()
+        values: dict[str, Any] = {name: parsed[name] for name in names}
         if values.get("base_tokenizer", "simple") not in TOKENIZERS:
             raise UnsupportedError(f"text index by tokenizer {values['base_tokenizer']!r}")
         if values.get("language", "English") not in LANGUAGES:
@@ -146,7 +148,7 @@ class TextParams:
             raise CorruptFileError(f"text index: params: {error}") from error
 
     def as_json(self) -> str:
-        """The inverse of `parse`."""
+        """Return the JSON for the metadata of an index: the inverse of `parse`."""
         values: dict[str, Any] = {"lance_tokenizer": "text"}
         values |= {name: getattr(self, name) for name in self.__dataclass_fields__}
         values["block_size"] = 128
@@ -157,7 +159,7 @@ class TextParams:
         """Serialize the details for the index's record, which has no place for custom stop words.
 
         Args:
-            of_elements: documents are the elements of lists, not rows.
+            of_elements: True if documents are the elements of lists, not rows.
             version: format version of the posting lists.
         """
         return text_index_pb2.InvertedIndexDetails(
@@ -179,28 +181,28 @@ class TextParams:
 
 
 def is_of_elements(details: bytes) -> bool:
-    """Whether the documents of an index are the elements of lists, not rows.
+    """True if the documents of an index are the elements of lists, not rows.
 
     Raises:
-        CorruptFileError: no such details.
+        CorruptFileError: the details are not a message.
     """
     return _details(details).document_granularity != 0
 
 
 def lacks_positions(details: bytes) -> bool:
-    """Whether details say that phrases cannot be asked; those of older writers say nothing.
+    """True if an index has no positions, which phrases need. False if older details lack this.
 
     Raises:
-        CorruptFileError: no such details.
+        CorruptFileError: the details are not a message.
     """
     return bool(details) and not _details(details).with_position
 
 
 def is_written_here(details: bytes) -> bool:
-    """Whether an index is of the kind that is written here: blocks of 128, tokens as above.
+    """True if alance can write such an index: with blocks of 128, and settings as above.
 
     Raises:
-        CorruptFileError: no such details.
+        CorruptFileError: the details are not a message.
     """
     message = _details(details)
     return (
@@ -212,7 +214,7 @@ def is_written_here(details: bytes) -> bool:
 
 
 def as_written_here(details: bytes) -> bytes:
-    """Details for posting lists that are written again: in blocks of 128, of format 2 or later."""
+    """Return the details for rewritten posting lists: blocks of 128, format 2 or later."""
     message = _details(details)
     message.block_size = 128
     message.posting_format_version = max(2, message.posting_format_version)

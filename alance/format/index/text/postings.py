@@ -1,11 +1,11 @@
-"""The posting lists of `part_N_invert.lance`: of each token the documents, and its places in them.
+"""The posting lists of `part_N_invert.lance`: documents of each token, and its places in them.
 
     _posting                   list of binary: blocks of 128 or 256 documents
-    _length                    documents of the list
-    _compressed_position       positions of a list, with `_position_block_offset`: of each block
-    _position                  the same in format 1: of each document a list of binary
+    _length                    number of documents of the list
+    _compressed_position       positions of a list; `_position_block_offset`: start of each block
+    _position                  positions in format 1: a list of binary for each document
 
-Beside them are greatest scores and bounds, which searches need not.
+Other columns have greatest scores and bounds, which searches here do not use.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ class Postings:
     """Posting lists, one after the other.
 
     Attributes:
-        starts: where each begins, and the end; shape (lists + 1,).
-        docs: documents by their rows in the partition, ascending in each list; uint32.
-        frequencies: how often each has the token; uint32.
-        positions: of the token in each document, in turn; None: not asked for.
+        starts: start of each list, then the end; shape (lists + 1,).
+        docs: rows of the documents in the partition, ascending in each list; uint32.
+        frequencies: number of occurrences of the token in each document; uint32.
+        positions: positions of the token in each document, one document after the other; None if
+            they were not read.
     """
 
     starts: Int64s
@@ -54,17 +55,20 @@ class Postings:
 
     @property
     def lengths(self) -> Int64s:
-        """Documents of each list."""
+        """Number of documents of each list."""
         return np.diff(self.starts)
 
     @classmethod
     def parse(
         cls, batch: pa.RecordBatch, metadata: TextMetadata, num_docs: int, *, with_positions: bool
     ) -> Postings:
-        """From some rows of the file.
+        """Parse rows of the file.
+
+        Args:
+            num_docs: number of documents of the partition.
 
         Raises:
-            CorruptFileError: bytes that contradict themselves, or the documents.
+            CorruptFileError: the bytes contradict themselves or the documents.
         """
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         lengths = _checked(columns, LENGTH, "uint32")
@@ -83,18 +87,18 @@ class Postings:
         return cls(offsets_of(counts.astype(np.int64)), docs, frequencies, positions)
 
     def lists(self) -> list[_kernels.PostingList]:
-        """Each list by itself, in memory of its own, as searches want it."""
+        """Return each list by itself, in its own memory."""
         positions = _NOTHING if self.positions is None else self.positions
         with kernel_errors:
             return _kernels.posting_lists(self.starts, self.docs, self.frequencies, positions)
 
 
-# Those of format 1, and of later ones.
+# Columns of positions in format 1, and in later formats.
 POSITION_COLUMNS: Final = ((POSITIONS_V1,), (POSITIONS, POSITION_BLOCKS))
 
 
 def columns_of(positions: Sequence[str]) -> list[str]:
-    """The columns that are read, with those of positions."""
+    """Return the columns to read: those of documents, and the given ones of positions."""
     return [POSTING, LENGTH, *positions]
 
 
@@ -122,21 +126,21 @@ def _positions(
 
 def _checked(columns: dict[str, pa.Array], name: str, type_: str) -> pa.Array:
     column = columns.get(name)
-    if column is None or column.null_count or _told(column.type) != type_:
+    if column is None or column.null_count or _type_name(column.type) != type_:
         raise CorruptFileError(
             f"text index: {name} of type {None if column is None else column.type}, or null"
         )
     return column
 
 
-def _told(type_: pa.DataType) -> str:
+def _type_name(type_: pa.DataType) -> str:
     if pa.types.is_list(type_):
-        return f"list<{_told(type_.value_type)}>"
+        return f"list<{_type_name(type_.value_type)}>"
     return str(type_)
 
 
 def _lists(column: pa.Array) -> tuple[Int64s, Int64s, Bytes]:
-    """Lists of binary values: where each list's values begin, where each value does, the bytes."""
+    """Return lists of binary values: start of each list, start of each value, and the bytes."""
     values = column.flatten()
     if values.null_count:
         raise CorruptFileError("text index: a block is null")

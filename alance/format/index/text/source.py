@@ -1,7 +1,8 @@
-"""Where the texts of an index are: in a column, or in members of structs, also of those in lists.
+"""Fields of texts for an index: a column, or a field of structs, which may be in lists.
 
-A path names members only: `l.t` is the member `t` of the structs in the lists of `l`, whose texts
-are one document a row; so does pylance name it. The schema has items of lists as fields between.
+A path names fields of structs only, as in pylance: `l.t` is the field `t` of the structs in the
+lists of `l`; all its texts in a row are one document. The schema has the items of lists as fields
+in between.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ LISTS: Final = ("list", "large_list", "list.struct", "large_list.struct")
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """A field of texts, or of lists of them.
+    """A field of texts, or of lists of texts.
 
     Attributes:
-        stored: the names of the field and those around it, items of lists included.
+        stored: names from the column to the field, including items of lists.
         leaf: the field.
-        is_in_lists: there are structs in lists around it.
+        is_in_lists: True if the field is in structs in lists.
     """
 
     stored: tuple[str, ...]
@@ -42,11 +43,11 @@ class TextSource:
 
     @classmethod
     def of(cls, schema: Schema, column: str) -> TextSource:
-        """The field of a path.
+        """Find the field of a path.
 
         Raises:
-            ColumnNotFoundError: no such field.
-            InvalidInputError: it has no texts.
+            ColumnNotFoundError: there is no such field.
+            InvalidInputError: the field does not have texts.
         """
         names = schema.names_of(column)
         field = schema.field(join_path(names[:1]))
@@ -69,19 +70,20 @@ class TextSource:
 
     @property
     def path(self) -> str:
-        """Of the field in the schema."""
+        """Path of the field in the schema, with items of lists."""
         return join_path(self.stored)
 
     @property
     def has_lists(self) -> bool:
-        """Whether the field itself is of lists of texts."""
+        """True if the field itself has lists of texts."""
         return is_list(self.leaf.arrow_type)
 
     def check_elements(self, column: str) -> None:
-        """
+        """Check that elements of the field's lists can be documents.
+
         Raises:
-            InvalidInputError: there are no lists, whose elements might be documents.
-            UnsupportedError: elements are not told by one place.
+            InvalidInputError: the field does not have lists.
+            UnsupportedError: the field is in lists itself, so one place does not name an element.
         """
         if self.is_in_lists:
             raise UnsupportedError(
@@ -93,12 +95,12 @@ class TextSource:
             raise InvalidInputError(f"column {column!r} of type {type_}: no lists, no list_element")
 
     def texts(self, values: pa.Array) -> pa.Array:
-        """Texts, or of each row a list of them. CPU.
+        """Return the texts of a column: a text, or a list of texts, for each row. CPU work.
 
         Args:
-            values: of the column at the top, with this field alone.
+            values: values of the top-level column, with this field alone.
         """
-        starts: Int64s | None = None  # of the texts of each row
+        starts: Int64s | None = None  # first text of each row
         for name in self.stored[1:]:
             if is_list(values.type):
                 starts, values = _joined(starts, values)
@@ -114,7 +116,7 @@ class TextSource:
 def text_paths(
     fields: Iterable[Field], above: tuple[str, ...] = ()
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """The id and path of all fields that `TextSource.of` may find."""
+    """Yield the id and path of all fields that `TextSource.of` may find."""
     for field in fields:
         path = (*above, field.name)
         yield field.id, path
@@ -124,12 +126,12 @@ def text_paths(
 
 
 def is_list(type_: pa.DataType) -> bool:
-    """Of any length, and no map."""
+    """True for lists of variable length, but not for maps."""
     return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
 def _inside(field: Field) -> tuple[Field, list[str]]:
-    """What lists around lists are of, and the names of the items on the way."""
+    """Return the innermost field of nested lists, and the names of the items on the way."""
     items = []
     while field.logical_type in LISTS:
         (field,) = field.children
@@ -138,6 +140,10 @@ def _inside(field: Field) -> tuple[Field, list[str]]:
 
 
 def _joined(starts: Int64s | None, lists: pa.Array) -> tuple[Int64s, pa.Array]:
-    """The items of lists, and where those of each row begin; of nulls there are none."""
+    """Return the first item of each row, and the items of all lists; a null list has none.
+
+    Args:
+        starts: first list of each row; None if each row is a list.
+    """
     ends = offsets_of(as_numbers(lists.value_lengths().fill_null(0)).astype(np.int64))
     return ends if starts is None else ends[starts], lists.flatten()

@@ -1,6 +1,7 @@
-"""Words that say little, by language: those that pylance 14 leaves out.
+"""Stop words by language, as pylance 14 omits them.
 
-They are compared after stemming, so that only words that are their own stem are left out then.
+They are compared after stemming, so that with stemming only words that are their own stem are
+omitted.
 """
 
 from __future__ import annotations

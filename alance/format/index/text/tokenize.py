@@ -1,4 +1,4 @@
-"""The tokens of a text, as an index of texts and its queries have them."""
+"""The tokens of a text, as an inverted index and its queries use them."""
 
 from __future__ import annotations
 

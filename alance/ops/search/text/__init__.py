@@ -1,14 +1,16 @@
-"""Searching by words: the rows whose texts match a query best, by BM25.
+"""Full-text search: the rows whose texts match a query best, by BM25.
 
-Where to change what:
-    what can be asked: `query`; of rows or of the elements of lists: `granularity`
-    which segments of which index are asked, and for which fragments: `segments`
-    how the files of an index are read, and what of them is kept: `files`
-    which tokens a query asks for: `terms`
-    the documents of an index that match, and their scores: `scores`
-    the rows that no index covers: `flat`
-    a column with its index, words and uncovered rows: `column`; several as one: `fields`
-    all of it together: `answer`; the table that comes of it: `results`; what is told: `explained`
-    both kinds of searches at once: `hybrid`; how their rankings become one: `fusion`
-    the bytes of the index files, and how texts become tokens: `alance.format.index.text`
+Modules may import `ops/search` and what it may import.
+
+Where to change something:
+    queries: `query`; documents that are rows or elements of lists: `granularity`
+    choice of the segments of an index, and of their fragments: `segments`
+    reading and caching of the files of an index: `files`
+    tokens that a query requests: `terms`
+    matching documents of an index, and their scores: `scores`
+    rows that no index covers: `flat`
+    a column with its index, words and uncovered rows: `column`; several columns as one: `fields`
+    all of it together: `answer`; the output table: `results`; explanations: `explained`
+    text and vector search at once: `hybrid`; fusion of the two rankings: `fusion`
+    bytes of the index files, and splitting of texts into tokens: `alance.format.index.text`
 """

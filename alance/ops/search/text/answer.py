@@ -1,7 +1,7 @@
-"""The rows that match a query, by an index and by reading what it does not cover.
+"""The rows that match text queries: by indices, and by reading texts that no index covers.
 
-All parts of a query are answered together: their columns are opened at once, their posting lists
-are read at once, and texts without an index are read once for all parts of a column.
+All parts of all queries are answered together: their columns are opened at once, their posting
+lists are read at once, and texts without an index are read once for all parts of a column.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from alance.ops.search.text.query import TextQuery
     from alance.ops.version.snapshot import Snapshot
 
-SKIPPED: Final = 4  # of so many postings about one is looked at where the best are asked for
-AT_ONCE: Final = 16  # queries that one thread ranks, and local ones that go together
+SKIPPED: Final = 4  # postings of which a search for the best rows examines about one
+QUERIES_AT_ONCE: Final = 16  # that one thread ranks; also most local searches that are joined
 
 
 async def ranked_rows(
@@ -39,21 +39,49 @@ async def ranked_rows(
     *,
     use_index: bool = True,
 ) -> list[Ranked]:
-    """The rows that match each of some queries, best first.
+    """Find the rows that match each query, best first.
 
     Cost: with an index its heads, once (two rounds), and a round for the posting lists that are
-    not in memory; a scan of the texts that no index covers: for all queries together. Memory: 8
-    bytes a row that matches any part of a query, beside the posting lists.
+    not cached; a scan of the texts that no index covers: for all queries together. Memory: 8
+    bytes for each row that matches any part of a query, beside the posting lists.
 
     Args:
-        count: rows of each at most; None: all.
+        count: most rows of each query; None for all rows.
 
     Raises:
-        InvalidInputError: a phrase of a column whose index has no positions; a bad filter.
-        CorruptFileError: files that contradict the format.
+        InvalidInputError: a phrase of a column whose index has no positions; an invalid filter.
+        CorruptFileError: files contradict the format.
     """
+    singles, groups = await _opened(snapshot, queries, options, use_index=use_index)
+    searches = [*singles, *(search for group in groups for search in group.searches)]
+    await _read(snapshot, searches)
+    parts = Searches(
+        {search.way.column: search for search in singles}, {group.query: group for group in groups}
+    )
+
+    def rank(queries: Sequence[TextQuery]) -> list[Ranked]:
+        return [parts.best(query, count).best(count) for query in queries]
+
+    trace.compare(sum(search.num_postings for search in singles))
+    work = sum(search.work() for search in singles) + LONG_WORK * len(groups)
+    if count:
+        work //= SKIPPED
+    batches = await all_of(
+        snapshot.engine.decode(partial(rank, queries[start : start + QUERIES_AT_ONCE]), work)
+        for start in range(0, len(queries), QUERIES_AT_ONCE)
+    )
+    ranked = [rows for batch in batches for rows in batch]
+    for search in searches:
+        search.check(Ranked.joined(ranked))
+    return ranked
+
+
+async def _opened(
+    snapshot: Snapshot, queries: Sequence[TextQuery], options: ScanOptions, *, use_index: bool
+) -> tuple[list[ColumnSearch], list[FieldsSearch]]:
+    """Open the searches of all parts of queries: of columns, and of several columns as one."""
     leaves = list(dict.fromkeys(leaf for query in queries for leaf in ranked_leaves(query)))
-    has_elements = any(map(of_elements, queries))  # then all ask for them, of one column each
+    has_elements = any(map(of_elements, queries))  # then all queries are of elements of one column
     columns = dict.fromkeys(str(leaf.column) for leaf in leaves if leaf.column is not None)
     singles = [
         ColumnSearch(
@@ -70,32 +98,16 @@ async def ranked_rows(
         if isinstance(leaf, CombinedFieldsQuery)
     ]
     await all_of([*(search.open() for search in singles), *(group.open() for group in groups)])
-    searches = [*singles, *(search for group in groups for search in group.searches)]
+    return singles, groups
+
+
+async def _read(snapshot: Snapshot, searches: Sequence[ColumnSearch]) -> None:
+    """Read the posting lists of searches, and the texts that no index covers."""
     needed = [part for search in searches for part in search.needed()]
     flat = [search.read_flat() for search in searches if search.way.uncovered]
     works = cast("list[Awaitable[Any]]", [read_lists(snapshot, needed), *flat])
     lists: list[dict[str, PostingList]]
     lists, *_ = await all_of(works)
-    left = iter(lists)
+    remaining = iter(lists)
     for search in searches:
-        search.lists = [next(left) for _ in search.partitions]
-
-    asked = Searches(
-        {search.way.column: search for search in singles}, {group.query: group for group in groups}
-    )
-
-    def rank(queries: Sequence[TextQuery]) -> list[Ranked]:
-        return [asked.best(query, count).best(count) for query in queries]
-
-    trace.compare(sum(search.num_postings for search in singles))
-    work = sum(search.work() for search in singles) + LONG_WORK * len(groups)
-    if count:
-        work //= SKIPPED
-    parts = await all_of(
-        snapshot.engine.decode(partial(rank, queries[start : start + AT_ONCE]), work)
-        for start in range(0, len(queries), AT_ONCE)
-    )
-    ranked = [rows for part in parts for rows in part]
-    for search in searches:
-        search.check(Ranked.joined(ranked))
-    return ranked
+        search.lists = [next(remaining) for _ in search.partitions]

@@ -1,4 +1,4 @@
-"""A column that is searched: its index, opened, its words, and what no index covers."""
+"""A searched column: its opened index, the requested words, and texts that no index covers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from alance.errors import CorruptFileError, InvalidInputError, UnsupportedError
 from alance.io.loop.tasks import all_of
 from alance.ops.search.answer import check_rows, flat_options
 from alance.ops.search.eligible import eligible_rows
-from alance.ops.search.text.files import Needed, kept_segments, open_params, open_segment
+from alance.ops.search.text.files import NeededLists, cached_segments, open_params, open_segment
 from alance.ops.search.text.flat import FlatTexts, read_texts
 from alance.ops.search.text.part import TextPart
 from alance.ops.search.text.query import MatchQuery, PhraseQuery, leaves_of
-from alance.ops.search.text.ranked import NO_ROWS, Ranked
-from alance.ops.search.text.scores import ALL, Quota, Statistics
+from alance.ops.search.text.ranked import NO_RANKED, Ranked
+from alance.ops.search.text.scores import ALL, Quota, TextStatistics
 from alance.ops.search.text.segments import REMEDY
 from alance.ops.search.text.terms import UNINDEXED, terms_of
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alance.format.index.text.params import TextParams
     from alance.ops.read.options import ScanOptions
     from alance.ops.search.eligible import Eligible
-    from alance.ops.search.text.files import Partition
+    from alance.ops.search.text.files import TextPartition
     from alance.ops.search.text.query import TextQuery
     from alance.ops.search.text.segments import TextWay
     from alance.ops.search.text.terms import Terms
@@ -35,21 +35,24 @@ if TYPE_CHECKING:
 
     Leaf = MatchQuery | PhraseQuery
 
-WORD_WORK: Final = 512  # to make words of a character costs as much as to decode so many bytes
-LONG_WORK: Final = 1 << 20
-MASK_WORK: Final = 64  # to see whether a document counts may cost as much as so many postings
+WORD_WORK: Final = 512  # cost of splitting a character into words, in decoded bytes
+LONG_WORK: Final = 1 << 20  # cost of work of unknown length, in decoded bytes
+MASK_WORK: Final = 64  # cost of testing if a document is eligible, in postings
 
 
 @dataclass(eq=False)
 class ColumnSearch:
-    """The parts of a query that are of one column.
+    """Search for the parts of queries that are of one column.
 
     Attributes:
-        terms: of each part, what it asks of the index, and of texts without one.
-        is_indexed: True if the settings of an index say how texts are split into words.
-        keeps_all: of texts without an index the lengths of all are kept.
-        partitions: of all segments, with the rows that count.
-        lists: the posting lists of each partition, as far as they are asked for.
+        leaves: match and phrase queries of the column.
+        params: settings by which texts are split into words.
+        is_indexed: True if `params` are the settings of an index.
+        keeps_all: True to keep the lengths of all texts without an index, not only of matches.
+        partitions: partitions of all segments, with their eligible rows.
+        terms: terms of each query: those for the index, and those for texts without an index.
+        lists: requested posting lists of each partition, by word.
+        flat: texts that no index covers; None before `read_flat`.
     """
 
     snapshot: Snapshot
@@ -59,34 +62,35 @@ class ColumnSearch:
     params: TextParams = UNINDEXED
     is_indexed: bool = False
     keeps_all: bool = False
-    partitions: list[tuple[Partition, Eligible]] = field(default_factory=list)
+    partitions: list[tuple[TextPartition, Eligible]] = field(default_factory=list)
     terms: dict[Leaf, tuple[Terms, Terms]] = field(default_factory=dict)
     lists: list[dict[str, PostingList]] = field(default_factory=list)
     flat: FlatTexts | None = None
 
     @property
     def has_phrases(self) -> bool:
-        """Positions are needed."""
+        """True if positions of words are needed."""
         return any(isinstance(leaf, PhraseQuery) for leaf in self.leaves)
 
     async def open(self) -> None:
-        """Open the index, and see which words are asked for.
+        """Open the index, and find the requested words.
 
         Raises:
             UnsupportedError: the index has a tokenizer or format that is not known here.
+            InvalidInputError: a phrase needs positions, which the index does not have.
         """
         await self._open_segments()
         await self.make_terms(self.params)
 
     async def make_terms(self, params: TextParams) -> None:
-        """See which words are asked for, by a way to make words of texts."""
+        """Find the requested words, with texts split by the given settings."""
         self.params = params
         dictionaries = [partition.dictionary for partition, _ in self.partitions]
 
         def make() -> dict[Leaf, tuple[Terms, Terms]]:
             return terms_of(self.leaves, self.params, dictionaries)
 
-        # Words that are not there are looked for in all of the dictionary.
+        # A fuzzy word is compared with the whole dictionary.
         is_fuzzy = any(isinstance(leaf, MatchQuery) and leaf.fuzziness for leaf in self.leaves)
         size = LONG_WORK if is_fuzzy else WORD_WORK * sum(len(leaf.query) for leaf in self.leaves)
         self.terms = await self.snapshot.engine.decode(make, size)
@@ -104,7 +108,7 @@ class ColumnSearch:
         filtering = flat_options(self.options) if is_filtered else None
         indices = [segment.index for segment in segments]
         works: list[Awaitable[Any]] = [eligible_rows(self.snapshot, segments, filtering)]
-        opened = kept_segments(self.snapshot, indices)
+        opened = cached_segments(self.snapshot, indices)
         if opened is None:
             works += [open_segment(self.snapshot, index) for index in indices]
         rows: list[Eligible]
@@ -124,8 +128,8 @@ class ColumnSearch:
             for partition in segment.partitions:
                 if (partition.documents.elements is not None) != self.way.of_elements:
                     raise CorruptFileError(
-                        f"index {name}, {partition.where}: documents that are no elements of lists "
-                        "or are, against its record"
+                        f"index {name}, {partition.where}: its documents are rows instead of "
+                        "elements of lists, or the reverse, against its record"
                     )
             self.partitions += [
                 (partition, eligible.of_part(partition.fragments))
@@ -138,8 +142,8 @@ class ColumnSearch:
             "with_position=True"
         )
 
-    def needed(self) -> list[Needed]:
-        """The posting lists of each partition."""
+    def needed(self) -> list[NeededLists]:
+        """Return the posting lists to read from each partition."""
         # Counts of the words of texts without an index are needed as well.
         term_lists = (terms for pair in self.terms.values() for terms in pair)
         words = list(dict.fromkeys(word for terms in term_lists for word in terms.words))
@@ -147,7 +151,7 @@ class ColumnSearch:
         for partition, _ in self.partitions:
             numbers = partition.dictionary.find(words)
             parts.append(
-                Needed(
+                NeededLists(
                     partition,
                     {word: n for word, n in zip(words, numbers.tolist(), strict=True) if n >= 0},
                     self.has_phrases,
@@ -156,7 +160,7 @@ class ColumnSearch:
         return parts
 
     async def read_flat(self) -> None:
-        """Read the texts that no index covers."""
+        """Read the texts that no index covers. Cost: a scan of the column."""
         flat_terms = [terms for _, terms in self.terms.values()]
         words = tuple(dict.fromkeys(word for terms in flat_terms for word in terms.words))
         self.flat = FlatTexts(
@@ -168,11 +172,11 @@ class ColumnSearch:
 
     @property
     def num_postings(self) -> int:
-        """Of all lists that were read."""
+        """Number of postings in all lists."""
         return sum(sum(map(len, own.values())) for own in self.lists)
 
     def work(self) -> int:
-        """What the answers to all parts cost, as if so many bytes were decoded."""
+        """Return the cost of answering all parts, in decoded bytes."""
         work = 0 if self.flat is None else self.flat.num_bytes
         for (_, eligible), own in zip(self.partitions, self.lists, strict=True):
             num_postings = sum(map(len, own.values()))
@@ -181,7 +185,10 @@ class ColumnSearch:
 
     @cached_property
     def parts(self) -> list[TextPart]:
-        """What is searched, once it is read: partitions of the index, and texts without one."""
+        """Searched documents: partitions of the index, and texts without an index.
+
+        Only after `lists` and `flat` were read.
+        """
         parts = [
             TextPart(partition.documents, own, partition.where, eligible)
             for (partition, eligible), own in zip(self.partitions, self.lists, strict=True)
@@ -191,10 +198,10 @@ class ColumnSearch:
         return parts
 
     def answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:
-        """The rows of a query that is of this column alone, those of a quota at least.
+        """Return at least the rows of a quota that match a query of this column alone.
 
         Args:
-            rows: the only ones that are asked for, ascending; then all of them that match.
+            rows: if not None, all matches among these rows, ascending ids, are returned instead.
         """
         leaves = list(leaves_of(query))
         in_index = {leaf: self.terms[leaf][0] for leaf in leaves}
@@ -202,19 +209,19 @@ class ColumnSearch:
         words = {
             word for own in (in_index, in_texts) for terms in own.values() for word in terms.words
         }
-        of_both = self.totals(words)
-        # As pylance: documents of an index that are rows know no others.
-        of_index = of_both if self.way.of_elements else self.totals(words, of_index=True)
-        ranked = NO_ROWS
+        of_all = self.totals(words)
+        # As in pylance, if documents are rows, scores in an index count only its own documents.
+        of_index = of_all if self.way.of_elements else self.totals(words, of_index=True)
+        ranked = NO_RANKED
         for part in self.parts:
             is_index = part.where is not None
-            terms, statistics = (in_index, of_index) if is_index else (in_texts, of_both)
+            terms, statistics = (in_index, of_index) if is_index else (in_texts, of_all)
             more = part.ranked(query, terms, statistics, quota.beside(ranked), rows)
             ranked = Ranked.joined([ranked, more])
         return ranked
 
-    def totals(self, words: Iterable[str], *, of_index: bool = False) -> Statistics:
-        """Of all documents, or of those of the index."""
+    def totals(self, words: Iterable[str], *, of_index: bool = False) -> TextStatistics:
+        """Return the statistics of all documents, or of those of the index."""
         documents = [partition.documents for partition, _ in self.partitions]
         parts = [part for part in self.parts if part.where is not None or not of_index]
         num_docs = sum(len(covered.ids) for covered in documents)
@@ -222,9 +229,9 @@ class ColumnSearch:
         if self.flat is not None and not of_index:
             num_docs, num_tokens = num_docs + self.flat.num_docs, num_tokens + self.flat.num_tokens
         counts = {word: sum(len(part.lists.get(word, ())) for part in parts) for word in words}
-        return Statistics(num_docs, num_tokens, counts)
+        return TextStatistics(num_docs, num_tokens, counts)
 
     def check(self, ranked: Ranked) -> None:
-        """Make sure that the rows of an index are in the table."""
+        """Check that the table has the rows of the index."""
         if self.partitions:
             check_rows(self.snapshot, self.way.segments[0].index.name, ranked.ids)

@@ -1,4 +1,4 @@
-"""Which way a search by words goes, and why, told before it goes."""
+"""Explanation of a text search: its path and reasons, before it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 async def explain_text(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> Explanation:
-    """What a search reads of texts without an index, and which indices are asked beside.
+    """Explain which indices a search uses, and what it reads of texts without an index.
 
     Cost: as `explain_scan`.
     """
@@ -43,10 +43,10 @@ async def explain_text(snapshot: Snapshot, columns: Columns, options: ScanOption
     fragments = {handle.id for way in ways for handle in way.uncovered}
     plain = replace(flat_options(options), fragments=sorted(fragments))
     fields = [TextSource.of(snapshot.schema, column).path for column in searched]
-    told = await explain_scan(snapshot, [*fields, ROW_ID], plain, flat=False)
-    first = told.what[0].replace("scan of", "search of", 1)
+    scanned = await explain_scan(snapshot, [*fields, ROW_ID], plain, flat=False)
+    first = scanned.what[0].replace("scan of", "search of", 1)
     lines = [f"  words: {query}"]
     for way in ways:
         lines += [f"  column {way.column}: {line}" for line in way.lines]
     lines.append("  below: what is read of fragments without an index")
-    return replace(told, what=(first, *lines, *told.what[1:]))
+    return replace(scanned, what=(first, *lines, *scanned.what[1:]))

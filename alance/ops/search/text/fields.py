@@ -1,4 +1,4 @@
-"""Columns that count as one: words and lengths are added up before they are scored (BM25F)."""
+"""Search of several columns as one (BM25F): words and lengths are added up before scoring."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from alance.errors import InvalidInputError
 from alance.format.numbers import distinct
 from alance.io.loop.tasks import all_of
 from alance.ops.search.text.column import ColumnSearch
-from alance.ops.search.text.ranked import NO_ROWS, Ranked, rows_of, shares
-from alance.ops.search.text.scores import ALL, Quota, Statistics
+from alance.ops.search.text.ranked import NO_RANKED, Ranked, rows_of, shares
+from alance.ops.search.text.scores import ALL, Quota, TextStatistics
 from alance.ops.search.text.segments import text_way
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class FieldsSearch:
     """A search of several columns as one.
 
     Attributes:
-        searches: of each column.
+        searches: search of each column.
     """
 
     def __init__(
@@ -55,29 +55,29 @@ class FieldsSearch:
         ]
 
     async def open(self) -> None:
-        """Open the indices, and see which words are asked for.
+        """Open the indices, and find the requested words.
 
         Raises:
-            InvalidInputError: no index, or indices that make words in different ways.
+            InvalidInputError: there is no index, or indices split texts into words differently.
         """
         await all_of(search.open() for search in self.searches)
         indexed = [search.params for search in self.searches if search.is_indexed]
         ways = {replace(params, with_position=False): None for params in indexed}
         if len(ways) != 1:
-            told = "several ways to make words of texts" if ways else "no index"
-            raise InvalidInputError(f"columns {', '.join(self.query.columns)} as one: {told}")
+            reason = "several ways to make words of texts" if ways else "no index"
+            raise InvalidInputError(f"columns {', '.join(self.query.columns)} as one: {reason}")
         for search in self.searches:
             await search.make_terms(*ways)
 
     def answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:
-        """The rows, those of a quota at least, and their scores.
+        """Return at least the rows of a quota, with their scores.
 
         Args:
-            rows: the only ones that are asked for, ascending; then all of them that match.
+            rows: if not None, all matches among these rows, ascending ids, are returned instead.
         """
         terms, _ = next(iter(self.searches[0].terms.values()))
         if not terms.words or (terms.needs_all and not all(terms.groups)):
-            return NO_ROWS
+            return NO_RANKED
         statistics = self._statistics(terms.words)
         if rows is None:
             rows = self._candidates(terms, statistics, quota)
@@ -87,17 +87,17 @@ class FieldsSearch:
         parts = zip(self.searches, self.query.parts(), strict=True)
         return [(search, part.boost) for search, part in parts]
 
-    def _statistics(self, words: Sequence[str]) -> Statistics:
-        """Of the columns as one."""
+    def _statistics(self, words: Sequence[str]) -> TextStatistics:
+        """Return the statistics of the columns as one."""
         columns = [(search.totals(words), boost) for search, boost in self._columns()]
-        return Statistics(
-            max(told.num_docs for told, _ in columns),
-            sum(boost * told.num_tokens for told, boost in columns),
-            {word: max(told.counts[word] for told, _ in columns) for word in words},
+        return TextStatistics(
+            max(own.num_docs for own, _ in columns),
+            sum(boost * own.num_tokens for own, boost in columns),
+            {word: max(own.counts[word] for own, _ in columns) for word in words},
         )
 
-    def _candidates(self, terms: Terms, statistics: Statistics, quota: Quota) -> Int64s:
-        """Rows that have the words, among them those of a quota."""
+    def _candidates(self, terms: Terms, statistics: TextStatistics, quota: Quota) -> Int64s:
+        """Return rows with some of the words, which include the rows of a quota."""
         floor, tops = quota.floor, []
         if quota.count:
             tops = self._bounds(terms, statistics, [quota] * len(self.searches))
@@ -108,7 +108,7 @@ class FieldsSearch:
         if floor > 0:
             floors = shares(floor, [top.greatest for top in tops])
             return rows_of(self._bounds(terms, statistics, [Quota(None, own) for own in floors]))
-        # A row that matches has a word of each group: of that which the fewest have.
+        # A match has a word of each group, so the group with the fewest documents is enough.
         groups = [list(group) for group in terms.groups] if terms.needs_all else [terms.words]
         words = min(groups, key=lambda group: sum(statistics.counts[word] for word in group))
         parts = [part for search in self.searches for part in search.parts]
@@ -116,10 +116,12 @@ class FieldsSearch:
         return distinct(np.concatenate(ids))[0]
 
     def _bounds(
-        self, terms: Terms, statistics: Statistics, quotas: Sequence[Quota]
+        self, terms: Terms, statistics: TextStatistics, quotas: Sequence[Quota]
     ) -> list[Ranked]:
-        """Of each column the rows with any of the words, those of its quota; and what the column
-        adds to their scores at most: what a row would have, were the others not as long.
+        """Return the rows of each column's quota, with upper bounds of what it adds to scores.
+
+        The bound is the score of the row if its other columns were empty, because words in them
+        only make it longer.
         """
         any_word = replace(terms, needs_all=False, boost=1.0)
         bounds = []
@@ -129,11 +131,11 @@ class FieldsSearch:
                 part.ranked(self.query, own, statistics, quota, times=boost)
                 for part in search.parts
             ]
-            bounds.append(Ranked.joined([NO_ROWS, *parts]))
+            bounds.append(Ranked.joined([NO_RANKED, *parts]))
         return bounds
 
-    def _scored(self, terms: Terms, statistics: Statistics, rows: Int64s) -> Ranked:
-        """Those of some rows, which ascend, that match, and their scores."""
+    def _scored(self, terms: Terms, statistics: TextStatistics, rows: Int64s) -> Ranked:
+        """Return the matches among rows with ascending ids, with their scores."""
         lengths = np.zeros(len(rows))
         counts = {word: np.zeros(len(rows)) for word in terms.words}
         for search, boost in self._columns():

@@ -1,8 +1,8 @@
-"""The files of an inverted index: what of them is read when, and what is kept.
+"""Reading and caching of the files of an inverted index.
 
-What a segment says of itself, its tokens and its documents are read once, a file each, and kept in
-the search cache; so are the page tables of posting lists, and lists that were read. Lists that are
-not there are asked for at once, of all partitions of all segments and columns.
+The metadata, tokens and documents of a segment are read once, a file each, and kept in the search
+cache. So are the page tables of posting lists, and posting lists. Lists that are not cached are
+requested at once, from all partitions of all segments and columns.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _PART: Final = re.compile(r"part_(\d+)_(?:tokens|docs|invert)\.lance")
-MAX_FRAGMENTS: Final = 1 << 22
-KEPT_LISTS: Final = 4096  # posting lists of one question that are kept
+MAX_DELETED_FRAGMENTS: Final = 1 << 22  # fragments that a segment lists as deleted
+CACHED_LISTS: Final = 4096  # most posting lists of one read that are cached
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Partition:
+class TextPartition:
     """A partition of a segment.
 
     Attributes:
-        where: the file of its posting lists.
+        where: path of the file of its posting lists.
         fragments: fragments of its documents, ascending, also those changed in place since; only
             meaningful if ids of documents are row addresses.
     """
@@ -71,41 +71,41 @@ class Partition:
 
     @property
     def num_bytes(self) -> int:
-        """Memory."""
+        """Memory of the tokens and documents; posting lists are cached by themselves."""
         return 2000 + self.dictionary.num_bytes + self.documents.num_bytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextSegment:
-    """A segment, opened."""
+    """An opened segment."""
 
     metadata: TextMetadata
-    partitions: tuple[Partition, ...]
+    partitions: tuple[TextPartition, ...]
 
-    def all_lists(self, *, with_positions: bool) -> Iterator[Needed]:
-        """All posting lists, some thousand at once; they are named by their numbers."""
+    def all_lists(self, *, with_positions: bool) -> Iterator[NeededLists]:
+        """Yield all posting lists, some thousand at once, with their numbers as words."""
         for partition in self.partitions:
             total = partition.dictionary.num_tokens
-            for start in range(0, total, KEPT_LISTS):
-                numbers = {str(n): n for n in range(start, min(total, start + KEPT_LISTS))}
-                yield Needed(partition, numbers, with_positions)
+            for start in range(0, total, CACHED_LISTS):
+                numbers = {str(n): n for n in range(start, min(total, start + CACHED_LISTS))}
+                yield NeededLists(partition, numbers, with_positions)
 
     @property
     def num_bytes(self) -> int:
-        """Memory."""
+        """Memory of all partitions."""
         return 2000 + sum(partition.num_bytes for partition in self.partitions)
 
 
-def kept_segments(snapshot: Snapshot, indices: Sequence[Index]) -> list[TextSegment] | None:
-    """What segments say of themselves, where all of it is in memory."""
+def cached_segments(snapshot: Snapshot, indices: Sequence[Index]) -> list[TextSegment] | None:
+    """Return opened segments from the cache. Returns None if one of them is not cached."""
     cache = snapshot.engine.cache
-    kept: list[TextSegment] = []
+    segments: list[TextSegment] = []
     for index in indices:
         segment: TextSegment | None = cache.peek(_key(snapshot, index))
         if segment is None:
             return None
-        kept.append(segment)
-    return kept
+        segments.append(segment)
+    return segments
 
 
 def _key(snapshot: Snapshot, index: Index) -> tuple[str, str]:
@@ -114,11 +114,11 @@ def _key(snapshot: Snapshot, index: Index) -> tuple[str, str]:
 
 
 async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
-    """What a segment says of itself. Cost: two rounds, once.
+    """Open a segment. Cost: two rounds, then it is cached.
 
     Raises:
-        CorruptFileError: files that contradict the format or each other.
-        UnsupportedError: valid, but not read here.
+        CorruptFileError: the files contradict the format or each other.
+        UnsupportedError: the files are valid, but alance does not read them.
         NotFoundError: a file is missing.
     """
 
@@ -130,10 +130,10 @@ async def open_segment(snapshot: Snapshot, index: Index) -> TextSegment:
 
 
 async def open_params(snapshot: Snapshot, index: Index) -> TextParams:
-    """Settings by which a segment splits texts into words. Cost: two rounds, then cached.
+    """Return the settings by which a segment splits texts. Cost: two rounds, then they are cached.
 
     Raises:
-        as `open_segment`.
+        CorruptFileError, UnsupportedError, NotFoundError: as in `open_segment`.
     """
 
     async def read() -> TextParams:
@@ -168,11 +168,11 @@ async def _refusing(snapshot: Snapshot, index: Index, work: Awaitable[T]) -> T:
 
 async def _opened(snapshot: Snapshot, index: Index) -> TextSegment:
     names = [file.path for file in index.message.files]
-    told = {int(match[1]) for name in names if (match := _PART.fullmatch(name))}
-    # The record lists the files: those of partitions are read beside what names them.
-    read = await _read(snapshot, index, sorted(told), with_head=True)
+    listed = {int(match[1]) for name in names if (match := _PART.fullmatch(name))}
+    # The manifest lists the files, so partitions are read together with the file that names them.
+    read = await _read(snapshot, index, sorted(listed), with_head=True)
     metadata, parts = await snapshot.engine.pool.run(read.parse)
-    missing = sorted(set(metadata.partitions) - told)
+    missing = sorted(set(metadata.partitions) - listed)
     if missing:
         read = replace(await _read(snapshot, index, missing, with_head=False), head=read.head)
         parts |= (await snapshot.engine.pool.run(read.parse))[1]
@@ -182,9 +182,12 @@ async def _opened(snapshot: Snapshot, index: Index) -> TextSegment:
 async def _read(
     snapshot: Snapshot, index: Index, partitions: Sequence[int], *, with_head: bool
 ) -> _Read:
-    """The files of partitions, of which a search needs all, and what tells where posting lists are.
+    """Read the tokens and documents of partitions, and the page tables of their posting lists.
 
-    Cost: two rounds; of the page tables of posting lists something is kept.
+    Cost: two rounds. Page tables are kept in the search cache.
+
+    Args:
+        with_head: True to read the segment's metadata as well.
     """
     engine = snapshot.engine
     wholes = [text_metadata.FILE] if with_head else []
@@ -202,14 +205,18 @@ async def _read(
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _WholeFile:
     """A file that was read whole."""
 
     path: str
     content: memoryview
 
     def rows(self, names: Sequence[str] | None = None) -> tuple[Mapping[str, str], pa.RecordBatch]:
-        """The metadata of its schema, and its rows: of some columns, or of all."""
+        """Return the metadata of the schema, and all rows.
+
+        Args:
+            names: columns of the rows; None for all columns.
+        """
         file = answered(open_plain(self.path, len(self.content), OwnStates()), self._at_hand)
         _check_columns(file, names or ())
         if not file.num_rows:
@@ -220,14 +227,19 @@ class _File:
         return [cut(extent, self.content) for extent in extents]
 
 
-def _content(path: str, num_bytes: int) -> Plan[_File]:
+def _content(path: str, num_bytes: int) -> Plan[_WholeFile]:
     (content,) = yield [ByteRange(path, 0, num_bytes)]
-    return _File(path, content)
+    return _WholeFile(path, content)
 
 
 @dataclass(frozen=True, slots=True)
 class _Lists:
-    """A file of posting lists, opened: without positions, and with them if it has such."""
+    """An opened file of posting lists.
+
+    Attributes:
+        plain: columns of the lists without positions.
+        with_positions: columns with positions; None if the file has no positions.
+    """
 
     file: PlainFile
     plain: OpenFragment
@@ -237,10 +249,13 @@ class _Lists:
 def _lists(path: str, num_bytes: int, states: Any) -> Plan[_Lists]:
     file = yield from open_plain(path, num_bytes, states)
     columns = file.schema.to_arrow().names
-    asked = [columns_of(positions) for positions in ((), *POSITION_COLUMNS)]
-    asked = [names for names in asked if names == asked[0] or set(names) <= set(columns)]
+    projections = [columns_of(positions) for positions in ((), *POSITION_COLUMNS)]
     opened: list[OpenFragment] = yield from together(
-        [_open(file, names, states) for names in asked]
+        [
+            _open(file, names, states)
+            for names in projections
+            if names == projections[0] or set(names) <= set(columns)
+        ]
     )
     yield from page_states(opened[0], states)
     return _Lists(file, opened[0], opened[1] if len(opened) > 1 else None)
@@ -248,21 +263,22 @@ def _lists(path: str, num_bytes: int, states: Any) -> Plan[_Lists]:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was read of a segment.
+    """Files of a segment that were read.
 
     Attributes:
-        head: `metadata.lance`; parts: tokens, documents and posting lists, by partition.
+        head: `metadata.lance`; None if it was not read.
+        parts: tokens, documents and posting lists by partition.
     """
 
-    head: _File | None
-    parts: Mapping[int, tuple[_File, _File, _Lists]]
+    head: _WholeFile | None
+    parts: Mapping[int, tuple[_WholeFile, _WholeFile, _Lists]]
 
-    def parse(self) -> tuple[TextMetadata, dict[int, Partition]]:
+    def parse(self) -> tuple[TextMetadata, dict[int, TextPartition]]:
         """Parse the segment's metadata and its partitions."""
         assert self.head is not None
-        told, deleted = self.head.rows([DELETED])
+        head, deleted = self.head.rows([DELETED])
         _check_deleted(deleted)
-        metadata = TextMetadata.parse(told)
+        metadata = TextMetadata.parse(head)
         parts = {
             number: _parsed(metadata, *files)
             for number, files in self.parts.items()
@@ -271,14 +287,16 @@ class _Read:
         return metadata, parts
 
 
-def _parsed(metadata: TextMetadata, tokens: _File, documents: _File, lists: _Lists) -> Partition:
+def _parsed(
+    metadata: TextMetadata, tokens: _WholeFile, documents: _WholeFile, lists: _Lists
+) -> TextPartition:
     where = lists.file.source.location
     if metadata.params.with_position and lists.with_positions is None:
         raise CorruptFileError(f"{where}: no positions, which the index says that it has")
     _, words = tokens.rows()
-    told, rows = documents.rows()
-    parsed = Documents.parse(rows, told, is_rounded=metadata.is_rounded)
-    return Partition(
+    head, rows = documents.rows()
+    parsed = Documents.parse(rows, head, is_rounded=metadata.is_rounded)
+    return TextPartition(
         where,
         metadata,
         Dictionary.parse(words, lists.file.num_rows),
@@ -306,27 +324,27 @@ def _check_deleted(batch: pa.RecordBatch) -> None:
     column = batch.column(0)
     if batch.num_rows != 1 or column.null_count:
         raise CorruptFileError(f"text index: {batch.num_rows} rows of {DELETED}")
-    parse_roaring(memoryview(column[0].as_buffer()), MAX_FRAGMENTS)
+    parse_roaring(memoryview(column[0].as_buffer()), MAX_DELETED_FRAGMENTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
-    """Posting lists of a partition that are asked for.
+class NeededLists:
+    """Posting lists to read from a partition.
 
     Attributes:
-        numbers: of the tokens, by word.
+        numbers: number of the token of each word.
     """
 
-    partition: Partition
+    partition: TextPartition
     numbers: Mapping[str, int]
     with_positions: bool
 
     def key(self, word: str) -> tuple[str, str, int, bool]:
-        """Of the search cache."""
+        """Return the key of a list in the search cache."""
         return "posting list", self.partition.where, self.numbers[word], self.with_positions
 
     def take(self, words: Sequence[str], states: Any) -> Plan[FragmentTask]:
-        """Plan the lists of some words, which are in the order of their numbers."""
+        """Plan the reading of lists; words are in the order of their tokens' numbers."""
         partition = self.partition
         opened = partition.lists_with_positions if self.with_positions else partition.lists
         assert opened is not None
@@ -334,10 +352,10 @@ class Needed:
         return opened.take(rows, states)
 
     def parse(self, task: FragmentTask) -> list[PostingList]:
-        """The lists, each in memory of its own.
+        """Parse lists, each into memory of its own.
 
         Raises:
-            CorruptFileError: bytes that contradict themselves.
+            CorruptFileError: the bytes contradict themselves.
         """
         partition = self.partition
         num_docs = len(partition.documents.lengths)
@@ -351,23 +369,25 @@ class Needed:
         return postings.lists()
 
 
-async def read_lists(snapshot: Snapshot, needed: Sequence[Needed]) -> list[dict[str, PostingList]]:
-    """The posting lists of each partition, by word.
+async def read_lists(
+    snapshot: Snapshot, needed: Sequence[NeededLists]
+) -> list[dict[str, PostingList]]:
+    """Return the posting lists of each partition, by word.
 
-    Cost: one round for those that are not cached.
+    Cost: one round for the lists that are not cached.
 
     Raises:
-        CorruptFileError: bytes that contradict themselves.
+        CorruptFileError: the bytes contradict themselves.
     """
     engine = snapshot.engine
     lists: list[dict[str, PostingList]] = []
     missing: list[tuple[int, list[str]]] = []
     for place, part in enumerate(needed):
         cached = {word: engine.cache.peek(part.key(word)) for word in part.numbers}
-        lists.append({word: kept for word, kept in cached.items() if kept is not None})
-        left = [word for word, kept in cached.items() if kept is None]
-        if left:
-            missing.append((place, sorted(left, key=part.numbers.__getitem__)))
+        lists.append({word: single for word, single in cached.items() if single is not None})
+        absent = [word for word, single in cached.items() if single is None]
+        if absent:
+            missing.append((place, sorted(absent, key=part.numbers.__getitem__)))
     if not missing:
         return lists
     plans = [needed[place].take(words, engine.cache) for place, words in missing]
@@ -377,10 +397,10 @@ async def read_lists(snapshot: Snapshot, needed: Sequence[Needed]) -> list[dict[
         return [needed[place].parse(task) for (place, _), task in zip(missing, tasks, strict=True)]
 
     parts = await engine.decode(parse, sum(task.num_bytes for task in tasks))
-    is_kept = sum(map(len, parts)) <= KEPT_LISTS
+    is_cached = sum(map(len, parts)) <= CACHED_LISTS
     for (place, words), postings in zip(missing, parts, strict=True):
         for word, single in zip(words, postings, strict=True):
             lists[place][word] = single
-            if is_kept:
+            if is_cached:
                 engine.cache.put(needed[place].key(word), single, single.num_bytes)
     return lists

@@ -1,4 +1,4 @@
-"""Texts that no index covers: read, split, and kept where they have a word that is asked for."""
+"""Texts that no index covers: read by a scan, and kept if they have a requested word."""
 
 from __future__ import annotations
 
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.snapshot import Snapshot
 
-ANALYZER_BYTES: Final = 64 << 20  # of distinct tokens, before they are forgotten
+ANALYZER_BYTES: Final = 64 << 20  # memory of distinct tokens, after which they are dropped
 
 
 @dataclass(slots=True, eq=False)
 class FlatTexts:
-    """The texts of a scan that have some of the words.
+    """The texts of a scan that have one of the words.
 
     Attributes:
-        keeps_all: also those that have other words alone.
-        of_elements: texts are the elements of lists, not rows.
-        num_docs, num_tokens: of all rows that have tokens; of all elements.
+        keeps_all: True to keep texts with other words as well.
+        of_elements: True if documents are the elements of lists, not rows.
+        num_docs: number of rows that have tokens, or of all elements.
+        num_tokens: number of tokens of all texts.
     """
 
     params: TextParams
@@ -75,30 +76,32 @@ class FlatTexts:
         self.num_docs += total if self.of_elements else int(np.count_nonzero(tokens.counts))
         self.num_tokens += len(tokens.numbers)
         docs = np.repeat(np.arange(total), tokens.counts)
-        is_asked = tokens.numbers < len(self.words)
-        counts = np.bincount(docs[is_asked], minlength=total)
-        kept = (tokens.counts if self.keeps_all else counts) > 0
+        is_requested = tokens.numbers < len(self.words)
+        counts = np.bincount(docs[is_requested], minlength=total)
+        retained = (tokens.counts if self.keeps_all else counts) > 0
         with kernel_errors:
-            self._postings.add(counts[kept], tokens.numbers[is_asked], tokens.places[is_asked])
-        self._ids.append(ids[kept])
-        self._lengths.append(tokens.counts[kept].astype(np.uint32))
+            self._postings.add(
+                counts[retained], tokens.numbers[is_requested], tokens.places[is_requested]
+            )
+        self._ids.append(ids[retained])
+        self._lengths.append(tokens.counts[retained].astype(np.uint32))
         if places is not None:
-            self._elements.append(places[kept])
+            self._elements.append(places[retained])
 
     @property
     def num_bytes(self) -> int:
-        """Of the texts that were kept, as postings."""
+        """Memory of the postings of the kept texts."""
         return self._postings.num_bytes()
 
     def documents(self) -> Documents:
-        """The texts that were kept."""
+        """Return the kept texts as documents."""
         ids = np.concatenate(self._ids) if self._ids else np.empty(0, np.uint64)
         lengths = np.concatenate(self._lengths) if self._lengths else np.empty(0, np.uint32)
         elements = np.concatenate(self._elements) if self._elements else None
         return Documents(lengths, ids, self.num_tokens, False, elements)
 
     def lists(self) -> dict[str, _kernels.PostingList]:
-        """The posting lists of the words that there are."""
+        """Return the posting lists of the words that occur."""
         last = self._postings.num_tokens()
         starts, docs, frequencies, positions = self._postings.lists(0, last)
         postings = Postings(starts, docs, frequencies, positions if self.with_positions else None)
@@ -107,7 +110,7 @@ class FlatTexts:
 
     def _new_analyzer(self) -> Analyzer:
         analyzer = Analyzer(self.params)
-        for word in self.words:  # their numbers are the first ones
+        for word in self.words:  # so that their numbers are the first
             analyzer.number(word)
         return analyzer
 
@@ -115,9 +118,9 @@ class FlatTexts:
 async def read_texts(
     snapshot: Snapshot, column: str, options: ScanOptions, texts: FlatTexts
 ) -> None:
-    """Add the texts of a scan: its filter, fragments and deleted rows count.
+    """Add the texts of a scan, which applies the filter, fragments and deletions.
 
-    Cost: that of a scan of the column, and of the filter's columns.
+    Cost: a scan of the column and of the filter's columns.
     """
     source = TextSource.of(snapshot.schema, column)
     columns = [source.path, ROW_ID]
@@ -127,7 +130,7 @@ async def read_texts(
             async for batch in batches:
                 yield snapshot.engine.pool.run(partial(texts.add, source, batch))
 
-    # One after the other: they share their tokens.
+    # One batch after the other, because they share one analyzer.
     async with aclosing(in_turn(works(), 0)) as done:
         async for _ in done:
             pass

@@ -1,4 +1,4 @@
-"""Two rankings of rows made one: by their ranks, by weights, or as a caller's function says."""
+"""Fusion of two rankings of rows: by their ranks, by weights, or by a caller's function."""
 
 from __future__ import annotations
 
@@ -22,40 +22,41 @@ Combine: TypeAlias = (
     Literal["rrf"] | Mapping[str, float] | Callable[[pa.Table], Scores | Awaitable[Scores]]
 )
 
-RANK_SHIFT: Final = 60  # of reciprocal ranks, so that the first ones do not outweigh all others
-PARTS: Final = ("text", "vector")
+RANK_SHIFT: Final = 60  # added to ranks, so that the first ranks do not outweigh all others
+RANKINGS: Final = ("text", "vector")
 ROW_ID, SCORE, DISTANCE = "_rowid", "_score", "_distance"
 SCORE_RANK, DISTANCE_RANK = "_score_rank", "_distance_rank"
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """One of the two rankings, by the places of its rows among the candidates.
+    """A ranking of some of the candidates.
 
     Attributes:
-        places: of its rows, best first; values: their scores or distances; shape (n,) each.
+        places: places of its rows among the candidates, best first; shape (n,).
+        values: scores or distances of its rows; shape (n,).
     """
 
     places: Int64s
     values: Float32s
 
     def spread(self, values: np.ndarray, total: int) -> pa.Array:
-        """Values of its rows among all candidates, null for the others."""
+        """Return an array of all candidates: values for rows of the ranking, null for others."""
         full = np.zeros(total, values.dtype)
         full[self.places] = values
-        is_there: Mask = np.zeros(total, np.bool_)
-        is_there[self.places] = True
-        return to_arrow(full, is_there)
+        is_ranked: Mask = np.zeros(total, np.bool_)
+        is_ranked[self.places] = True
+        return to_arrow(full, is_ranked)
 
     @property
     def ranks(self) -> Int64s:
-        """From 1."""
+        """Ranks of its rows, from 1."""
         return np.arange(1, len(self.places) + 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
-    """The rows of two rankings.
+class RankedCandidates:
+    """Rows that are in at least one of two rankings.
 
     Attributes:
         ids: row ids, ascending; shape (n,).
@@ -66,8 +67,8 @@ class Candidates:
     vector: Ranking
 
     @classmethod
-    def of(cls, text: pa.Table, vector: pa.Table) -> Candidates:
-        """Of tables with `_rowid`, and `_score` or `_distance`, best first."""
+    def of(cls, text: pa.Table, vector: pa.Table) -> RankedCandidates:
+        """Join two tables with `_rowid`, and `_score` or `_distance`, best rows first."""
         parts = [as_numbers(_joined(table, ROW_ID)) for table in (text, vector)]
         ids, places = distinct(np.concatenate(parts).view(np.int64))
         of_text, of_vector = np.split(places, [len(parts[0])])
@@ -78,7 +79,7 @@ class Candidates:
         )
 
     def table(self) -> pa.Table:
-        """The rows with their scores, distances and ranks, null where a ranking has not the row."""
+        """Return the scores, distances and ranks of all rows; null if a row is not ranked."""
         total = len(self.ids)
         return pa.table(
             {
@@ -91,21 +92,21 @@ class Candidates:
         )
 
     def best(self, relevance: Float64s, count: int) -> tuple[Int64s, pa.Table]:
-        """The places of so many rows, the most relevant first, and what `table` has of them."""
+        """Return the places of the most relevant rows in order, and their rows of `table`."""
         places = np.lexsort((self.ids, -relevance))[:count]
         return places, self.table().take(to_arrow(places))
 
     def by_rank(self) -> Float64s:
-        """The sum of 1 / (60 + rank) over the rankings."""
+        """Return the relevance by reciprocal rank fusion: the sum of 1 / (60 + rank)."""
         sums = np.zeros(len(self.ids))
         for ranking in (self.text, self.vector):
             sums[ranking.places] += 1 / (RANK_SHIFT + ranking.ranks)
         return sums
 
     def by_weight(self, weights: Mapping[str, float]) -> Float64s:
-        """The sum of weighted scores, scaled from 0, of the last candidate, to 1, of the first."""
+        """Return the weighted sums of scores, scaled to 0 for the last row and 1 for the first."""
         sums = np.zeros(len(self.ids))
-        for name, ranking in zip(PARTS, (self.text, self.vector), strict=True):
+        for name, ranking in zip(RANKINGS, (self.text, self.vector), strict=True):
             if not len(ranking.values):
                 continue
             values = ranking.values.astype(np.float64)
@@ -116,19 +117,23 @@ class Candidates:
 
 
 def check_combine(combine: object) -> Combine:
-    """What says how rankings become one.
+    """Check the `combine` argument of a hybrid search, and return it.
 
     Raises:
-        InvalidInputError: another thing; weights that are no numbers of at least 0.
+        InvalidInputError: it is not 'rrf', weights or a function, or a weight is not a number of at
+            least 0.
     """
     if combine == "rrf" or callable(combine):
         return cast("Combine", combine)
     if not isinstance(combine, Mapping):
         raise InvalidInputError(
-            f"combine={combine!r}: expected 'rrf', weights of {' and '.join(PARTS)}, or a function"
+            f"combine={combine!r}: expected 'rrf', weights of {' and '.join(RANKINGS)}, "
+            "or a function"
         )
-    if set(combine) != set(PARTS):
-        raise InvalidInputError(f"combine={combine!r}: expected weights of {' and '.join(PARTS)}")
+    if set(combine) != set(RANKINGS):
+        raise InvalidInputError(
+            f"combine={combine!r}: expected weights of {' and '.join(RANKINGS)}"
+        )
     for name, weight in combine.items():
         is_number = isinstance(weight, int | float | np.number) and not isinstance(weight, bool)
         if not is_number or not math.isfinite(weight) or weight < 0:
@@ -136,8 +141,11 @@ def check_combine(combine: object) -> Combine:
     return combine
 
 
-def relevance_of(candidates: Candidates, combine: Combine) -> Float64s | Awaitable[Scores]:
-    """How much each candidate is to the point; what a function gives is still to be checked."""
+def relevance_of(candidates: RankedCandidates, combine: Combine) -> Float64s | Awaitable[Scores]:
+    """Return the relevance of each candidate.
+
+    Returns an awaitable if the caller's function does; its result is not checked yet.
+    """
     if combine == "rrf":
         return candidates.by_rank()
     if isinstance(combine, Mapping):
@@ -147,10 +155,10 @@ def relevance_of(candidates: Candidates, combine: Combine) -> Float64s | Awaitab
 
 
 def checked_scores(values: Scores, total: int) -> Float64s:
-    """What a caller's function gave, as numbers.
+    """Check the result of a caller's function, and return it as numbers.
 
     Raises:
-        InvalidInputError: no numbers, too few or too many, or NaN among them.
+        InvalidInputError: the values are not numbers, not one for each candidate, or NaN.
     """
     if isinstance(values, pa.ChunkedArray | pa.Array):
         values = (

@@ -1,4 +1,4 @@
-"""What a search gives: rows, or the elements of lists whose texts match; see `MatchQuery`."""
+"""Granularity of a text search: documents are rows, or elements of lists; see `MatchQuery`."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ _NAMES = {False: ROW, True: LIST_ELEMENT}
 
 
 def with_granularity(snapshot: Snapshot, query: TextQuery, *, use_index: bool) -> TextQuery:
-    """The query, of whose parts those that ask for elements of lists say so.
+    """Return the query with an explicit granularity in all parts that search elements of lists.
 
     Raises:
-        InvalidInputError: an index of the other kind alone; indices of both kinds, and nothing is
-            said; parts of both kinds, or elements of several columns.
-        UnsupportedError: elements of lists asked for in several columns at once, or in structs.
+        InvalidInputError: the only index has the other granularity; or there are indices of both,
+            and the query has none; or its parts differ, or search elements of several columns.
+        UnsupportedError: a query of several columns searches elements of lists, or a query searches
+            elements of lists in structs.
     """
-    documents: set[str | None] = set()  # columns of whose elements; None: rows
+    documents: set[str | None] = set()  # columns of the elements; None for rows
 
     def settled(part: TextQuery) -> TextQuery:
         if isinstance(part, MatchQuery | PhraseQuery):
@@ -57,9 +58,9 @@ def with_granularity(snapshot: Snapshot, query: TextQuery, *, use_index: bool) -
 
     whole = changed(query, settled)
     if len(documents) > 1:
-        told = ", ".join(sorted(name for name in documents if name is not None))
+        names = ", ".join(sorted(name for name in documents if name is not None))
         raise InvalidInputError(
-            f"elements of the lists of {told} beside rows, or of several columns: expected rows, "
+            f"elements of the lists of {names} beside rows, or of several columns: expected rows, "
             "or the elements of one column, in all parts"
         )
     return whole
@@ -68,8 +69,8 @@ def with_granularity(snapshot: Snapshot, query: TextQuery, *, use_index: bool) -
 def _of_elements(snapshot: Snapshot, leaf: MatchQuery | PhraseQuery, use_index: bool) -> bool:
     column = str(leaf.column)
     indexed = indexed_granularities(snapshot).get(column, set())
-    asked = leaf.document_granularity
-    if asked is None:
+    granularity = leaf.document_granularity
+    if granularity is None:
         if len(indexed) > 1:
             raise InvalidInputError(
                 f"column {column!r} has indices of rows and of the elements of its lists: "
@@ -78,10 +79,10 @@ def _of_elements(snapshot: Snapshot, leaf: MatchQuery | PhraseQuery, use_index: 
         if indexed == {True}:
             TextSource.of(snapshot.schema, column).check_elements(column)
         return indexed == {True}
-    is_element = asked == LIST_ELEMENT
+    is_element = granularity == LIST_ELEMENT
     if use_index and indexed and is_element not in indexed:
         raise InvalidInputError(
-            f"document_granularity={asked!r}: the index of column {column!r} has "
+            f"document_granularity={granularity!r}: the index of column {column!r} has "
             f"{_NAMES[not is_element]!r}"
         )
     if is_element:

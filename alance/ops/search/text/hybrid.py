@@ -1,4 +1,4 @@
-"""The rows that match words and are near a vector: both searches at once, then one ranking."""
+"""Hybrid search: a text search and a vector search at once, then one ranking."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from alance.ops.search.text.fusion import (
     DISTANCE,
     ROW_ID,
     SCORE,
-    Candidates,
+    RankedCandidates,
     check_combine,
     checked_scores,
     relevance_of,
@@ -46,15 +46,20 @@ if TYPE_CHECKING:
 
 RELEVANCE: Final = "_relevance_score"
 _PARTS: Final = (SCORE, DISTANCE)
-LEAST_CANDIDATES: Final = 50  # rows far down in one ranking may be first in both together
+LEAST_CANDIDATES: Final = 50  # a row far down in one ranking may be first in the fused one
 
 
 class Hybrid:
-    """A search by words and by a vector, checked.
+    """A checked hybrid search.
+
+    Attributes:
+        by_text: options of the scan of the text search.
+        by_vector: options of the scan of the vector search.
 
     Raises:
-        TypeError: an unknown argument.
-        InvalidInputError: no text or vector; elements of lists; see `asked_by` of both searches.
+        TypeError: an argument is unknown.
+        InvalidInputError: the text or the vector is missing; the text query searches elements of
+            lists; see `asked_by` of both searches.
     """
 
     def __init__(
@@ -68,21 +73,21 @@ class Hybrid:
     ) -> None:
         if vector is None or text is None:
             raise InvalidInputError("search: expected a text and a vector, both")
-        left: dict[str, Any] = dict(arguments)
+        others: dict[str, Any] = dict(arguments)
         self.combine = check_combine(combine)
-        self.columns: Columns = left.pop("columns", None)
-        column = left.pop("vector_column", None) or _vector_column(snapshot.schema)
-        candidates = left.pop("candidates", None)
+        self.columns: Columns = others.pop("columns", None)
+        column = others.pop("vector_column", None) or _vector_column(snapshot.schema)
+        candidates = others.pop("candidates", None)
         check_count("k", k, most=MOST)
         if candidates is None:
             candidates = min(max(4 * k, LEAST_CANDIDATES), MOST)
-        shared = {name: left[name] for name in OF_BOTH if name in left}
-        of_text = {name: left.pop(name) for name in OF_TEXTS if name in left}
-        of_vector = {name: value for name, value in left.items() if name not in shared}
-        asked: Any = {**shared, **of_text, "columns": [ROW_ID]}
-        _, self.by_text = asked_by_words(text, candidates, asked)
-        asked = {**shared, **of_vector, "columns": [ROW_ID]}
-        _, self.by_vector = asked_by_vector(column, vector, candidates, asked)
+        shared = {name: others[name] for name in OF_BOTH if name in others}
+        of_text = {name: others.pop(name) for name in OF_TEXTS if name in others}
+        of_vector = {name: value for name, value in others.items() if name not in shared}
+        own: Any = {**shared, **of_text, "columns": [ROW_ID]}
+        _, self.by_text = asked_by_words(text, candidates, own)
+        own = {**shared, **of_vector, "columns": [ROW_ID]}
+        _, self.by_vector = asked_by_vector(column, vector, candidates, own)
         if k > candidates:
             raise InvalidInputError(f"k={k}: more than candidates={candidates}")
         if checked_search(snapshot, self.by_vector).is_batch:
@@ -93,62 +98,62 @@ class Hybrid:
 
     @property
     def own_columns(self) -> Columns:
-        """The columns that are the table's, and the relevance."""
+        """Requested columns of the table, and the relevance if it is among the columns."""
         columns = self.columns
         for name in _PARTS:
             columns = stored(columns, name)
         return columns
 
 
-async def hybrid_table(snapshot: Snapshot, asked: Hybrid) -> pa.Table:
-    """The rows of a hybrid search, the most relevant first.
+async def hybrid_table(snapshot: Snapshot, search: Hybrid) -> pa.Table:
+    """Return the rows of a hybrid search, the most relevant first.
 
-    Cost: the requests of both searches, in as many rounds as the longer one needs; a filter is
-    asked once; a take of the k rows.
+    Cost: the requests of both searches, in as many rounds as the longer one needs; the filter is
+    evaluated once; then a take of the k rows.
     """
-    await load_readers(snapshot, asked.columns)
-    schema = _schema_of(snapshot, asked)
+    await load_readers(snapshot, search.columns)
+    schema = _schema_of(snapshot, search)
     text, vector, _ = await all_of(
         cast(
             "list[Awaitable[Any]]",
             [
-                text_table(snapshot, [ROW_ID], asked.by_text),
-                search_table(snapshot, [ROW_ID], asked.by_vector),
-                open_ahead(snapshot, asked.by_text, stored(asked.own_columns, RELEVANCE)),
+                text_table(snapshot, [ROW_ID], search.by_text),
+                search_table(snapshot, [ROW_ID], search.by_vector),
+                open_ahead(snapshot, search.by_text, stored(search.own_columns, RELEVANCE)),
             ],
         )
     )
 
-    def rate() -> tuple[Candidates, Float64s | Awaitable[Any]]:
-        candidates = Candidates.of(text, vector)
-        return candidates, relevance_of(candidates, asked.combine)
+    def rate() -> tuple[RankedCandidates, Float64s | Awaitable[Any]]:
+        candidates = RankedCandidates.of(text, vector)
+        return candidates, relevance_of(candidates, search.combine)
 
     engine = snapshot.engine
     candidates, relevance = await engine.pool.run(rate)
     if not isinstance(relevance, np.ndarray):
         relevance = checked_scores(await relevance, len(candidates.ids))
-    first, parts = await engine.decode(partial(candidates.best, relevance, asked.k), text.nbytes)
+    first, parts = await engine.decode(partial(candidates.best, relevance, search.k), text.nbytes)
     hits = Hits(
         np.zeros(len(first), np.int32), relevance[first].astype(np.float32), candidates.ids[first]
     )
-    batch = await output_of(snapshot, asked.own_columns, asked.by_text, hits, RELEVANCE)
+    batch = await output_of(snapshot, search.own_columns, search.by_text, hits, RELEVANCE)
     arrays = dict(zip(batch.schema.names, batch.columns, strict=True))
     arrays |= {name: parts.column(name) for name in _PARTS}
     return pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
 
 
-async def explain_hybrid(snapshot: Snapshot, asked: Hybrid) -> Explanation:
-    """What both searches cost before the columns of the rows are taken. Cost: as of each."""
-    await load_readers(snapshot, asked.columns)
-    _schema_of(snapshot, asked)
-    text = await explain_text(snapshot, [ROW_ID], asked.by_text)
-    vector = await explain_search(snapshot, [ROW_ID], asked.by_vector)
-    how = asked.combine if isinstance(asked.combine, str | dict) else "a function"
+async def explain_hybrid(snapshot: Snapshot, search: Hybrid) -> Explanation:
+    """Explain both searches before the columns of the rows are taken. Cost: as of each."""
+    await load_readers(snapshot, search.columns)
+    _schema_of(snapshot, search)
+    text = await explain_text(snapshot, [ROW_ID], search.by_text)
+    vector = await explain_search(snapshot, [ROW_ID], search.by_vector)
+    how = search.combine if isinstance(search.combine, str | dict) else "a function"
     return replace(
         vector,
         what=(
-            f"hybrid search of {snapshot.uri}, version {snapshot.version}: {asked.k} rows of the "
-            f"{asked.by_text.limit} best of each search, by {how}",
+            f"hybrid search of {snapshot.uri}, version {snapshot.version}: {search.k} rows of the "
+            f"{search.by_text.limit} best of each search, by {how}",
             *text.what,
             *vector.what,
         ),
@@ -164,17 +169,21 @@ async def explain_hybrid(snapshot: Snapshot, asked: Hybrid) -> Explanation:
     )
 
 
-def _schema_of(snapshot: Snapshot, asked: Hybrid) -> pa.Schema:
-    schema = schema_of(snapshot, asked.own_columns, asked.by_text, measure=RELEVANCE)
+def _schema_of(snapshot: Snapshot, search: Hybrid) -> pa.Schema:
+    schema = schema_of(snapshot, search.own_columns, search.by_text, measure=RELEVANCE)
     fields = {field.name: field for field in schema}
     fields |= {name: pa.field(name, pa.float32()) for name in _PARTS}
-    names = [*schema.names, *_PARTS] if asked.columns is None else list(asked.columns)
+    names = [*schema.names, *_PARTS] if search.columns is None else list(search.columns)
     names += [name for name in (RELEVANCE, *_PARTS) if name not in names]
     return pa.schema([fields[name] for name in names], metadata=schema.metadata)
 
 
 def _vector_column(schema: Schema) -> str:
-    """The only column of vectors."""
+    """Return the name of the only column of vectors.
+
+    Raises:
+        InvalidInputError: there is no column of vectors, or several.
+    """
     names = []
     for field in schema.fields:
         try:
@@ -183,5 +192,7 @@ def _vector_column(schema: Schema) -> str:
             continue
         names.append(field.name)
     if len(names) != 1:
-        raise InvalidInputError(f"vector_column: which? columns of vectors: {names}")
+        raise InvalidInputError(
+            f"vector_column: expected a name, because the columns of vectors are {names}"
+        )
     return names[0]

@@ -1,4 +1,4 @@
-"""Documents that are searched together: of a partition of an index, or texts that were read."""
+"""Documents that are searched together: a partition of an index, or texts without an index."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from alance import _kernels
 from alance.format.index.values import NO_MASK
 from alance.ops.search.eligible import MASKED_ROWS, Eligible
-from alance.ops.search.text.ranked import NO_ROWS, Ranked
+from alance.ops.search.text.ranked import NO_RANKED, Ranked
 from alance.ops.search.text.scores import NO_DOCS, Collection, matches_of
 from alance.records import dataclass
 
@@ -20,29 +20,36 @@ if TYPE_CHECKING:
     from alance.arrays import Bytes, Int64s
     from alance.format.index.text.metadata import Documents
     from alance.ops.search.text.query import TextQuery
-    from alance.ops.search.text.scores import Quota, Statistics
+    from alance.ops.search.text.scores import Quota, TextStatistics
     from alance.ops.search.text.terms import Terms
 
-FEW: Final = 4  # documents with the words are so many times fewer than all
-EVERY: Final = Eligible()
+RARITY: Final = 4  # documents for each posting, above which only the postings' masks are computed
+ALL_ELIGIBLE: Final = Eligible()
 
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Documents, and the posting lists of the words that are asked for.
+    """Documents, with the posting lists of the requested words.
 
     Attributes:
-        where: the file of the posting lists; None: of texts that were read.
-        eligible: which documents count.
+        where: path of the file of the posting lists; None for texts without an index.
+        eligible: rows whose documents count.
     """
 
     documents: Documents
     lists: Mapping[str, PostingList]
     where: str | None = None
-    eligible: Eligible = EVERY
+    eligible: Eligible = ALL_ELIGIBLE
 
     def docs_of(self, rows: Int64s) -> tuple[Int64s, Int64s]:
-        """Which of some rows, which ascend, have documents here that count, by place; and these."""
+        """Find the eligible documents of rows.
+
+        Args:
+            rows: ascending row ids.
+
+        Returns:
+            Places in `rows` of those that have documents, and the numbers of these documents.
+        """
         places, docs = self.documents.docs_of(rows)
         mask = self.eligible.mask(self.documents.ids[docs])
         if not len(mask):
@@ -51,7 +58,7 @@ class TextPart:
         return places[chosen], docs[chosen]
 
     def rows_of(self, words: list[str]) -> Int64s:
-        """The rows of documents that count and have any of some words."""
+        """Return the ids of rows with eligible documents that have any of the words."""
         docs = _kernels.documents_of([self.lists[word] for word in words if word in self.lists])
         ids = self.documents.ids[docs]
         mask = self.eligible.mask(ids)
@@ -61,17 +68,17 @@ class TextPart:
         self,
         query: TextQuery,
         terms: Mapping[Any, Terms],
-        statistics: Statistics,
+        statistics: TextStatistics,
         quota: Quota,
         rows: Int64s | None = None,
         times: float = 1,
     ) -> Ranked:
-        """The rows that match a query of one column, those of a quota at least.
+        """Return at least the rows of a quota that match a query of one column.
 
         Args:
-            terms: of each match and phrase that the query is made of.
-            rows: the only ones that are asked for, ascending; then all of them that match.
-            times: what each token counts.
+            terms: terms of each match and phrase of the query.
+            rows: if not None, all matches among these rows, ascending ids, are returned instead.
+            times: factor for the number of tokens.
         """
         documents, mask, only = self.documents, NO_MASK, NO_DOCS
         if rows is None:
@@ -80,7 +87,7 @@ class TextPart:
         else:
             only = np.sort(self.docs_of(rows)[1]).astype(np.uint32)
             if not len(only):
-                return NO_ROWS
+                return NO_RANKED
         of_index = self.where is not None
         collection = Collection(
             documents.lengths, documents.ids, documents.is_ordered, mask, of_index, only, times
@@ -91,17 +98,18 @@ class TextPart:
         return Ranked(documents.ids[matches.docs], matches.scores, places)
 
     def _mask(self, lists: list[PostingList]) -> Bytes:
-        """Which documents count; those without any of the words may be left out, where the mask is
-        of no use for another search.
+        """Return the mask of the eligible documents.
+
+        If the mask is not kept for other searches, it may omit documents without any of the words.
         """
         ids, eligible = self.documents.ids, self.eligible
         is_remembered = eligible.masks is not None and len(ids) <= MASKED_ROWS
-        if eligible.has_all or is_remembered or FEW * sum(map(len, lists)) >= len(ids):
+        if eligible.has_all or is_remembered or RARITY * sum(map(len, lists)) >= len(ids):
             return eligible.mask_of_part(self.where, ids)
         docs = _kernels.documents_of(lists)
-        kept = eligible.mask(ids[docs])
-        if kept.all():  # or empty
+        of_docs = eligible.mask(ids[docs])
+        if of_docs.all():  # also if it is empty
             return NO_MASK
         mask = np.zeros(len(ids), np.uint8)
-        mask[docs] = kept
+        mask[docs] = of_docs
         return mask

@@ -1,4 +1,4 @@
-"""What a search by words asks for: queries, as pylance names them."""
+"""Queries of a text search, named as in pylance."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 Operator: TypeAlias = Literal["OR", "AND"]
 Granularity: TypeAlias = Literal["row", "list_element"]
 Occur: TypeAlias = Literal["MUST", "SHOULD", "MUST_NOT"]
-MAX_EXPANSIONS: Final = 50
-MAX_BOOST: Final = 1 << 20
+MAX_EXPANSIONS: Final = 50  # words of a fuzzy query, by default
+MAX_BOOST: Final = 1 << 20  # of a column of `CombinedFieldsQuery`
 
 
 class TextQuery:
@@ -213,7 +213,7 @@ class BooleanQuery(TextQuery):
 
 
 def leaves_of(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery]:
-    """The queries of single columns that a query is made of."""
+    """Yield the match and phrase queries that a query consists of."""
     if isinstance(query, MatchQuery | PhraseQuery):
         yield query
     for part in query.parts():
@@ -221,17 +221,20 @@ def leaves_of(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery]:
 
 
 def of_elements(query: TextQuery) -> bool:
-    """Whether the documents of a query, of which each part knows, are the elements of lists."""
+    """True if the query searches elements of lists; its granularity must be explicit."""
     return any(leaf.document_granularity == LIST_ELEMENT for leaf in leaves_of(query))
 
 
 def has_phrases(query: TextQuery) -> bool:
-    """Whether positions of words are needed."""
+    """True if the query needs positions of words."""
     return any(isinstance(leaf, PhraseQuery) for leaf in leaves_of(query))
 
 
 def column_of(query: TextQuery) -> str | None:
-    """The column of a query whose parts are all of one, so that they are asked together."""
+    """Return the column of a query whose parts are all of one column, else None.
+
+    All parts of such a query are searched together.
+    """
     if isinstance(query, MatchQuery | PhraseQuery):
         return query.column
     if not isinstance(query, BooleanQuery | BoostQuery):
@@ -241,7 +244,7 @@ def column_of(query: TextQuery) -> str | None:
 
 
 def ranked_leaves(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery | CombinedFieldsQuery]:
-    """The queries that a query is made of and that give rows and scores by themselves."""
+    """Yield the simple parts of a query, which are searched by themselves."""
     if isinstance(query, MatchQuery | PhraseQuery | CombinedFieldsQuery):
         yield query
         return
@@ -249,47 +252,48 @@ def ranked_leaves(query: TextQuery) -> Iterator[MatchQuery | PhraseQuery | Combi
         yield from ranked_leaves(part)
 
 
-def query_of(schema: Schema, asked: object, indexed: Sequence[str]) -> TextQuery:
-    """The query that a caller asks for, of which every part has a column.
+def query_of(schema: Schema, query: object, indexed: Sequence[str]) -> TextQuery:
+    """Return a caller's query, checked, with a column in every part.
 
     Args:
-        asked: text, a query, or a mapping with `query` and `columns`, as pylance takes it.
-        indexed: the columns that have an index of rows for texts.
+        query: text, a query, or a mapping with `query` and `columns`, as in pylance.
+        indexed: columns with an inverted index of rows.
 
     Raises:
-        InvalidInputError: another thing; a column that there is not, or without texts.
+        InvalidInputError: the query has another type, no column, or a column that does not exist or
+            has no texts.
     """
     columns = indexed
-    if isinstance(asked, Mapping):
-        if not {"query"} <= set(asked) <= {"query", "columns"}:
+    if isinstance(query, Mapping):
+        if not {"query"} <= set(query) <= {"query", "columns"}:
             raise InvalidInputError(
-                f"full_text_query: {', '.join(map(repr, asked))}: expected query and columns"
+                f"full_text_query: {', '.join(map(repr, query))}: expected query and columns"
             )
-        chosen = asked.get("columns")
+        chosen = query.get("columns")
         if chosen:
             columns = [chosen] if isinstance(chosen, str) else list(chosen)
-        asked = asked["query"]
-    if isinstance(asked, str):
-        asked = _query_of_text(asked, columns, ROW if columns is indexed else None)
-    if not isinstance(asked, TextQuery):
-        if type(asked).__module__ == "lance.query":
-            name = type(asked).__name__
+        query = query["query"]
+    if isinstance(query, str):
+        query = _query_of_text(query, columns, ROW if columns is indexed else None)
+    if not isinstance(query, TextQuery):
+        if type(query).__module__ == "lance.query":
+            name = type(query).__name__
             raise InvalidInputError(
-                f"{name} of pylance, which does not show what it asks for: expected alance.{name}, "
+                f"{name} of pylance, whose arguments cannot be read: expected alance.{name}, "
                 "which takes the same arguments"
             )
-        raise InvalidInputError(f"{asked!r}: expected a text or a query of texts")
-    query = changed(asked, lambda part: _placed(part, columns))
-    for leaf in leaves_of(query):
+        raise InvalidInputError(f"{query!r}: expected a text or a query of texts")
+    whole = changed(query, lambda part: _placed(part, columns))
+    for leaf in leaves_of(whole):
         check_text_column(schema, leaf.column)
-    return query
+    return whole
 
 
 def _query_of_text(text: str, columns: Sequence[str], kind: Granularity | None) -> TextQuery:
-    """The query that a text stands for: words, or a phrase if it is in double quotes.
+    """Return the query of a text: of its words, or of a phrase if it is in double quotes.
 
     Raises:
-        InvalidInputError: there is no column, or a phrase has several.
+        InvalidInputError: there is no column, or there are several for a phrase.
     """
     if not columns:
         raise InvalidInputError(f"{text!r}: no column has an inverted index; name a column")
@@ -307,7 +311,7 @@ def _query_of_text(text: str, columns: Sequence[str], kind: Granularity | None) 
 
 
 def changed(query: TextQuery, change: Callable[[TextQuery], TextQuery]) -> TextQuery:
-    """The query with others in the place of those that boosts and conditions are made of."""
+    """Apply a function to the parts of boost and boolean queries, at all depths."""
     if isinstance(query, BoostQuery):
         positive, negative = (changed(part, change) for part in query.parts())
         return replace(query, positive=positive, negative=negative)
@@ -318,40 +322,46 @@ def changed(query: TextQuery, change: Callable[[TextQuery], TextQuery]) -> TextQ
 
 
 def _placed(query: TextQuery, columns: Sequence[str]) -> TextQuery:
-    """A part, of a column."""
+    """Return a part with a column: its own, or the only one of `columns`.
+
+    Raises:
+        InvalidInputError: the part has no column, and there is none or several.
+    """
     if not isinstance(query, MatchQuery | PhraseQuery) or query.column is not None:
         return query
     if len(columns) == 1:
         return replace(query, column=columns[0])
-    raise InvalidInputError(f"{query}: of which column? {len(columns)} have an index")
+    raise InvalidInputError(
+        f"{query}: expected a column, because {len(columns)} columns have an index"
+    )
 
 
 def check_text_column(schema: Schema, column: object) -> None:
-    """Make sure that a column has texts, or lists of them, be it in structs in lists.
+    """Check that a column has texts or lists of texts, possibly in structs or lists of structs.
 
     Raises:
-        InvalidInputError: it has others, or is not there.
+        InvalidInputError: the column has other values, or does not exist.
     """
     if not isinstance(column, str):
         raise InvalidInputError(f"column {column!r}: expected a name")
     TextSource.of(schema, column)
 
 
-def _check_columns(asked: MultiMatchQuery | CombinedFieldsQuery) -> None:
-    _check_text(asked.query)
-    _use_value(asked, "operator")
-    check_choice("operator", asked.operator, get_args(Operator))
-    if isinstance(asked.columns, str) or not asked.columns:
-        raise InvalidInputError(f"columns={asked.columns!r}: expected names of columns")
-    if asked.boosts is not None and len(asked.boosts) != len(asked.columns):
-        raise InvalidInputError(f"boosts={asked.boosts!r}: expected one for each column")
+def _check_columns(query: MultiMatchQuery | CombinedFieldsQuery) -> None:
+    _check_text(query.query)
+    _use_value(query, "operator")
+    check_choice("operator", query.operator, get_args(Operator))
+    if isinstance(query.columns, str) or not query.columns:
+        raise InvalidInputError(f"columns={query.columns!r}: expected names of columns")
+    if query.boosts is not None and len(query.boosts) != len(query.columns):
+        raise InvalidInputError(f"boosts={query.boosts!r}: expected one for each column")
 
 
-def _matches(asked: MultiMatchQuery | CombinedFieldsQuery) -> tuple[MatchQuery, ...]:
-    boosts = asked.boosts or [1.0] * len(asked.columns)
+def _matches(query: MultiMatchQuery | CombinedFieldsQuery) -> tuple[MatchQuery, ...]:
+    boosts = query.boosts or [1.0] * len(query.columns)
     return tuple(
-        MatchQuery(asked.query, column, boost=boost, operator=asked.operator)
-        for column, boost in zip(asked.columns, boosts, strict=True)
+        MatchQuery(query.query, column, boost=boost, operator=query.operator)
+        for column, boost in zip(query.columns, boosts, strict=True)
     )
 
 
@@ -364,10 +374,10 @@ def _check_text(text: object) -> None:
         raise InvalidInputError(f"query {text!r}: expected a text ({error})") from None
 
 
-def _check_granularity(asked: MatchQuery | PhraseQuery) -> None:
-    _use_value(asked, "document_granularity")
-    if asked.document_granularity is not None:
-        check_choice("document_granularity", asked.document_granularity, GRANULARITIES)
+def _check_granularity(query: MatchQuery | PhraseQuery) -> None:
+    _use_value(query, "document_granularity")
+    if query.document_granularity is not None:
+        check_choice("document_granularity", query.document_granularity, GRANULARITIES)
 
 
 def _use_value(query: TextQuery, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Rows with scores, and how those of the parts of a query become those of the whole."""
+"""Rows with scores, and the combination of the rows of a query's parts."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """Rows and their scores, each row once.
+    """Rows and their scores, each row once; or elements of lists, each element once.
 
     Attributes:
-        ids: row ids, uint64; scores: float32; shape (n,).
-        elements: where the elements of lists are ranked, their places, uint32, shape (n,): each
-            element once then. None: rows are, or nothing is there.
+        ids: row ids, uint64, shape (n,).
+        scores: float32, shape (n,).
+        elements: places of elements in their lists, uint32, shape (n,); None if rows are ranked, or
+            if nothing is.
     """
 
     ids: UInt64s
@@ -34,7 +35,7 @@ class Ranked:
 
     @classmethod
     def joined(cls, parts: Sequence[Ranked]) -> Ranked:
-        """The rows of some, one at least, that share none."""
+        """Concatenate at least one part; the parts have no common rows."""
         elements = [part.elements for part in parts if part.elements is not None]
         return cls(
             np.concatenate([part.ids for part in parts]),
@@ -43,23 +44,27 @@ class Ranked:
         )
 
     def least_of(self, count: int | None) -> float:
-        """The least score of so many of the best; -inf where there are fewer."""
+        """Return the score of the `count`-th best row; -inf if there are fewer rows."""
         if count is None or not 0 < count <= len(self.scores):
             return -math.inf
         return float(np.partition(self.scores, len(self.scores) - count)[-count])
 
     @property
     def greatest(self) -> float:
-        """The greatest score; 0 where there are no rows."""
+        """The greatest score; 0 if there are no rows."""
         return float(self.scores.max()) if len(self.scores) else 0.0
 
     def where(self, chosen: Mask | Int64s | slice) -> Ranked:
-        """Some of the rows."""
+        """Select rows by a mask, by places or by a slice."""
         elements = None if self.elements is None else self.elements[chosen]
         return Ranked(self.ids[chosen], self.scores[chosen], elements)
 
     def best(self, count: int | None) -> Ranked:
-        """So many rows, or all: the best first, those of equal scores by id and place."""
+        """Return the best rows in order; rows of equal scores by id and place.
+
+        Args:
+            count: most rows to return; None for all rows.
+        """
         best = self
         if count is not None and 0 < count < len(self.ids):
             best = self.where(self.scores >= self.least_of(count))
@@ -68,20 +73,22 @@ class Ranked:
         return best.where(order[:count])
 
 
-ROUNDING: Final = 1e-5  # sums in another order differ by less
-NO_ROWS: Final = Ranked(np.empty(0, np.uint64), np.empty(0, np.float32))
+ROUNDING: Final = 1e-5  # relative difference of sums in another order, at most
+NO_RANKED: Final = Ranked(np.empty(0, np.uint64), np.empty(0, np.float32))
 
 
 def rows_of(parts: Sequence[Ranked]) -> Int64s:
-    """The rows of some, ascending, each once."""
+    """Return the distinct row ids of several rankings, ascending."""
     return distinct(np.concatenate([part.ids for part in parts]).view(np.int64))[0]
 
 
 def shares(floor: float, greatest: Sequence[float]) -> list[float]:
-    """The floors of parts whose scores are added up: what has `floor` by all has one of these.
+    """Split a floor among parts whose scores are added up.
+
+    A row whose total score reaches `floor` reaches its share in at least one part.
 
     Args:
-        greatest: what each part adds at most; inf: it is not known.
+        greatest: upper bound of the score of each part; inf if it is unknown.
     """
     total = sum(most for most in greatest if most > 0)
     if floor <= 0 or not 0 < total < math.inf:
@@ -91,10 +98,10 @@ def shares(floor: float, greatest: Sequence[float]) -> list[float]:
 
 
 def combined(query: TextQuery, parts: Sequence[Ranked]) -> Ranked:
-    """The rows of a query that is made of others.
+    """Return the rows of a compound query.
 
     Args:
-        parts: the rows of these.
+        parts: rows of each part of the query.
     """
     if isinstance(query, MultiMatchQuery):
         return _best(parts)
@@ -116,10 +123,10 @@ def _boolean(must: list[Ranked], should: list[Ranked], must_not: list[Ranked]) -
         scores[places[number]] += part.scores
         if number < len(must):
             counts[places[number]] += 1
-    kept = counts == len(must)
+    is_match = counts == len(must)
     for part in must_not:
-        kept &= ~_is_in(ids, part.ids)
-    return Ranked(ids[kept], scores[kept])
+        is_match &= ~_is_in(ids, part.ids)
+    return Ranked(ids[is_match], scores[is_match])
 
 
 def _best(parts: Sequence[Ranked]) -> Ranked:
@@ -138,7 +145,7 @@ def _weakened(positive: Ranked, negative: Ranked, negative_boost: float) -> Rank
 
 
 def _numbered(parts: Sequence[Ranked]) -> tuple[UInt64s, list[Int64s]]:
-    """The ids of all rows, and for each part the places of its rows among them."""
+    """Return the distinct ids of all rows, and for each part the places of its rows among them."""
     whole = Ranked.joined(parts)
     ids, places = distinct(whole.ids.view(np.int64))
     cuts = np.cumsum([len(part.ids) for part in parts])[:-1]
@@ -146,7 +153,7 @@ def _numbered(parts: Sequence[Ranked]) -> tuple[UInt64s, list[Int64s]]:
 
 
 def _is_in(ids: UInt64s, others: UInt64s) -> Mask:
-    """Where ids, ascending, are among others."""
+    """Return the mask of the ids that are among others; `ids` ascend."""
     mask = np.zeros(len(ids), np.bool_)
     if len(ids):
         places = np.minimum(np.searchsorted(ids, others), len(ids) - 1)

@@ -1,4 +1,4 @@
-"""The table of rows that match a query, best first."""
+"""Text search: from the options of a scan to the output table, best rows first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alance.io.loop.tasks import all_of
 from alance.ops.read.options import condition_of
 from alance.ops.read.sorting import in_order
 from alance.ops.search.answer import Hits, open_ahead
-from alance.ops.search.joined import MAX_ROWS, joint_of
+from alance.ops.search.joined import MAX_JOINED_ROWS, joint_of
 from alance.ops.search.nearest import (
     filtered,
     parts_of,
@@ -22,7 +22,7 @@ from alance.ops.search.nearest import (
     stored,
 )
 from alance.ops.search.options import DOC_INDEX
-from alance.ops.search.text.answer import AT_ONCE, ranked_rows
+from alance.ops.search.text.answer import QUERIES_AT_ONCE, ranked_rows
 from alance.ops.search.text.granularity import with_granularity
 from alance.ops.search.text.query import has_phrases, of_elements, query_of
 from alance.ops.search.text.ranked import Ranked
@@ -42,13 +42,14 @@ SCORE: Final = "_score"
 
 
 async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Table:
-    """The rows of a scan with `full_text_query`; its filter is one before or after the search.
+    """Return the rows of a scan with `full_text_query`; the filter applies before or after it.
 
-    Cost: see `ranked_rows`; then a take of the columns. Concurrent searches that differ in their
-    queries alone cost that together.
+    Cost: see `ranked_rows`; then a take of the columns. Concurrent searches that differ only in
+    their queries share these costs.
 
     Raises:
-        InvalidInputError: see `query_of`; options that do not go with a search; a bad filter.
+        InvalidInputError: see `query_of`; an option that a search does not have; an invalid
+            filter.
     """
     await load_readers(snapshot, columns, condition_of(options))
     query = checked_query(snapshot, options)
@@ -70,17 +71,18 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
         numbers = np.repeat(np.arange(len(sizes), dtype=np.int32), sizes)
         rows = Ranked.joined(ranked)
         elements = rows.elements
-        if has_elements and elements is None:  # there are no rows
+        if has_elements and elements is None:  # nothing matches
             elements = np.empty(0, np.uint32)
         hits = Hits(numbers, rows.scores, rows.ids, elements)
         if options.filter is not None and not options.prefilter:
             hits = await filtered(snapshot, hits, options, SCORE)
         return await parts_of(snapshot, columns, options, hits, [1] * len(sizes), SCORE)
 
-    # Positions are read for all who go together.
-    alike = (SCORE, use_index, has_phrases(query), has_elements)
-    most = MAX_ROWS if snapshot.is_remote else AT_ONCE
-    joint = joint_of(snapshot, alike, count or MAX_ROWS, columns, options, most=most)
+    # Phrases join phrases only, because positions are read for all joined searches.
+    question = (SCORE, use_index, has_phrases(query), has_elements)
+    most = MAX_JOINED_ROWS if snapshot.is_remote else QUERIES_AT_ONCE
+    num_rows = count or MAX_JOINED_ROWS
+    joint = joint_of(snapshot, question, num_rows, columns, options, most=most)
     part = await joint.ask(query, 1, answer)
     arrays = dict(zip(part.batch.schema.names, part.batch.columns, strict=True))
     table = pa.Table.from_arrays([arrays[name] for name in schema.names], schema=schema)
@@ -88,34 +90,35 @@ async def text_table(snapshot: Snapshot, columns: Columns, options: ScanOptions)
 
 
 def text_schema(snapshot: Snapshot, columns: Columns, options: ScanOptions) -> pa.Schema:
-    """The Arrow schema of the output.
+    """Return the Arrow schema of the output.
 
     Raises:
-        InvalidInputError: an unknown column, a bad expression or query.
+        InvalidInputError: a column is unknown, or an expression or the query is invalid.
     """
     query = checked_query(snapshot, options)
     return schema_of(snapshot, columns, options, measure=SCORE, of_elements=of_elements(query))
 
 
 def uses_index(options: ScanOptions) -> bool:
-    """Whether indices may be asked."""
-    asked = options.full_text_query
-    return not isinstance(asked, Mapping) or bool(asked.get("use_index", True))
+    """True if the search may use indices."""
+    query = options.full_text_query
+    return not isinstance(query, Mapping) or bool(query.get("use_index", True))
 
 
 def checked_query(snapshot: Snapshot, options: ScanOptions) -> TextQuery:
-    """The query of a scan's options.
+    """Return the query of a scan's options, checked.
 
     Raises:
-        InvalidInputError: see `query_of`, `with_granularity`; options that do not go with a search.
+        InvalidInputError: see `query_of` and `with_granularity`; an option that a search does not
+            have.
         UnsupportedError: see `with_granularity`.
     """
     if options.nearest is not None:
         raise InvalidInputError("nearest beside full_text_query: expected one of them")
     if options.include_deleted_rows:
-        raise InvalidInputError("include_deleted_rows: a search gives rows that are there")
-    asked: Any = options.full_text_query
-    if isinstance(asked, Mapping):
-        asked = {name: value for name, value in asked.items() if name != "use_index"}
-    query = query_of(snapshot.schema, asked, indexed_columns(snapshot))
+        raise InvalidInputError("include_deleted_rows: a search returns live rows only")
+    text: Any = options.full_text_query
+    if isinstance(text, Mapping):
+        text = {name: value for name, value in text.items() if name != "use_index"}
+    query = query_of(snapshot.schema, text, indexed_columns(snapshot))
     return with_granularity(snapshot, query, use_index=uses_index(options))

@@ -1,4 +1,4 @@
-"""The documents of posting lists that match, and their scores (BM25)."""
+"""Matching documents of posting lists, and their scores (BM25)."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Statistics:
-    """What scores depend on, of all documents of a column.
+class TextStatistics:
+    """Statistics of all documents of a column, on which scores depend.
 
     Attributes:
-        num_docs: how many there are.
-        num_tokens: of all of them.
-        counts: documents with each word that is asked for.
+        num_docs: number of documents.
+        num_tokens: number of tokens of all documents.
+        counts: number of documents with each requested word.
     """
 
     num_docs: int
@@ -40,38 +40,39 @@ class Statistics:
 
     @property
     def mean_length(self) -> float:
-        """Tokens of a document."""
+        """Mean number of tokens of a document; 1 if there are none."""
         return self.num_tokens / self.num_docs if self.num_docs and self.num_tokens else 1.0
 
     def weight(self, word: str) -> float:
-        """How much a word says: the fewer have it, the more."""
+        """Return the inverse document frequency of a word, as in BM25."""
         count = self.counts[word]
         return math.log((self.num_docs - count + 0.5) / (count + 0.5) + 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
-    """Documents that match, ascending, and their scores; shape (n,) each."""
+class DocMatches:
+    """Numbers of matching documents, ascending, and their scores; shape (n,) each."""
 
     docs: UInt32s
     scores: Float32s
 
 
 NO_DOCS: Final = np.empty(0, np.uint32)
-_NO_MATCHES: Final = Matches(NO_DOCS, np.empty(0, np.float32))
+_NO_MATCHES: Final = DocMatches(NO_DOCS, np.empty(0, np.float32))
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Documents that are numbered together: those of a partition, or of texts that were read.
+    """Documents that are numbered together: of a partition, or of texts without an index.
 
     Attributes:
-        lengths: tokens of each, as scores count them; ids: of their rows; shape (documents,).
-        is_ordered: ids ascend.
-        mask: which of them count; empty: all.
-        of_index: of an index; else of texts that were read.
-        only: the only ones that are asked for, ascending, which all count; empty: all are.
-        times: what each token counts.
+        lengths: number of tokens of each document for scores; shape (documents,).
+        ids: row id of each document; shape (documents,).
+        is_ordered: True if ids ascend.
+        mask: nonzero for the documents that count; empty for all.
+        of_index: True for a partition of an index.
+        only: numbers of the only documents to score, ascending, all of which count; empty for all.
+        times: factor for the number of tokens.
     """
 
     lengths: UInt32s
@@ -85,18 +86,18 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """How many documents are asked for.
+    """Documents that a search must return; it may return more.
 
     Attributes:
-        count: the best at most; None: all.
-        floor: those with less need not be given.
+        count: number of the best documents; None for all.
+        floor: score below which documents are not needed.
     """
 
     count: int | None = None
     floor: float = -math.inf
 
     def beside(self, ranked: Ranked) -> Quota:
-        """The same of other documents, where some are found."""
+        """Return the quota of other documents, after `ranked` was found."""
         return Quota(self.count, max(self.floor, ranked.least_of(self.count)))
 
 
@@ -111,14 +112,14 @@ def matches_of(
     terms: Mapping[Any, Terms],
     lists: Mapping[str, PostingList],
     collection: Collection,
-    statistics: Statistics,
+    statistics: TextStatistics,
     quota: Quota,
-) -> Matches:
-    """The documents of a partition that match a query of one column.
+) -> DocMatches:
+    """Return at least the documents of a quota that match a query of one column.
 
     Args:
-        terms: of each match and phrase that the query is made of.
-        lists: the posting lists of the words that the partition has.
+        terms: terms of each match and phrase of the query.
+        lists: posting lists of the words that occur in the collection.
     """
     program = Program(terms, lists, statistics)
     program.add(query)
@@ -141,29 +142,31 @@ def matches_of(
             quota.floor,
             collection.only,
         )
-    return Matches(docs, scores)
+    return DocMatches(docs, scores)
 
 
 @dataclass(slots=True)
 class Program:
-    """A query as the kernel wants it, see `text_query.hpp`.
+    """A query in the form that the kernel takes: see `text_query.hpp`.
 
     Attributes:
-        lists: posting lists, several times where several parts ask for a word.
-        weights: of the lists.
-        numbers: the parts; factors: of each part.
+        words: posting lists of the words that occur.
+        lists: posting lists of all parts; repeated if several parts request a word.
+        weights: weight of each list.
+        numbers: encoded parts.
+        factors: factor of the score of each part.
     """
 
     terms: Mapping[Any, Terms]
     words: Mapping[str, PostingList]
-    statistics: Statistics
+    statistics: TextStatistics
     lists: list[PostingList] = field(default_factory=list)
     weights: list[float] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
     factors: list[float] = field(default_factory=list)
 
     def add(self, query: TextQuery) -> None:
-        """Add a part, and those that it is made of."""
+        """Add a query and its parts."""
         if isinstance(query, BooleanQuery):
             parts = [query.of(occur) for occur in get_args(Occur)]
             self._add_part(_BOOLEAN, [len(parts[0]), len(parts[1]), len(parts[2])])
@@ -186,7 +189,7 @@ class Program:
         if not counts or (terms.needs_all and not all(groups)):
             self._add_part(_NOTHING, [])
             return
-        # The best are those that match least, where the boost is not above 0.
+        # With a boost of 0 or less, the best documents match least: the kernel gets it as a factor.
         boost, factor = (terms.boost, 1.0) if terms.boost > 0 else (1.0, terms.boost)
         first = len(self.lists)
         places = {word: place for place, word in enumerate(counts, first)}

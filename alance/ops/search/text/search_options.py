@@ -1,4 +1,4 @@
-"""The keyword arguments of a search by words."""
+"""Keyword arguments of text and hybrid searches."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from alance.ops.version.conditions import Params
     from alance.ops.version.projection import Columns
 
-OF_BOTH: Final = (*OF_SCANS, "prefilter", "use_index")  # searches, by words and by vectors
-OF_TEXTS: Final = ("on",)
+OF_BOTH: Final = (*OF_SCANS, "prefilter", "use_index")  # of text and vector searches
+OF_TEXTS: Final = ("on",)  # of text searches only
 
 
 class TextSearchArguments(TypedDict, total=False):
@@ -67,16 +67,19 @@ class HybridArguments(SearchArguments, total=False):
 def asked_by(
     query: str | TextQuery, k: int, arguments: TextSearchArguments
 ) -> tuple[Columns, ScanOptions]:
-    """The columns and options of a scan that does what `Dataset.search_text` is asked.
+    """Return the columns and options of the scan of a call of `Dataset.search_text`.
 
     Raises:
-        TypeError: an unknown argument.
-        InvalidInputError: a k below 1.
+        TypeError: an argument is unknown.
+        InvalidInputError: k is less than 1.
     """
     check_count("k", k, most=MOST)
-    columns, options, left = scan_arguments(arguments)
-    asked = {"query": query, "columns": left.pop("on", None)}
-    asked["use_index"] = left.pop("use_index", True)
-    if left:
-        raise unexpected(left, TextSearchArguments.__annotations__, "search_text: ")
-    return columns, ScanOptions(full_text_query=asked, limit=k, **options)
+    columns, options, others = scan_arguments(arguments)
+    full_text_query = {
+        "query": query,
+        "columns": others.pop("on", None),
+        "use_index": others.pop("use_index", True),
+    }
+    if others:
+        raise unexpected(others, TextSearchArguments.__annotations__, "search_text: ")
+    return columns, ScanOptions(full_text_query=full_text_query, limit=k, **options)

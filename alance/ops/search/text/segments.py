@@ -1,4 +1,4 @@
-"""Which inverted index of a version answers a search of a column, and for which fragments."""
+"""Choice of the inverted index that answers a search, and of the fragments that it answers for."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from alance.ops.read.options import ScanOptions
     from alance.ops.version.snapshot import FragmentHandle, Snapshot
 
-KIND: Final = "Inverted"
+TEXT_KIND: Final = "Inverted"
 REMEDY: Final = "create the index again, or search all texts, as plain words, by use_index=False"
-VERSIONS: Final = (0, 1, 2, 3)  # 0: pylance extended one whose tokens are rows
+TEXT_VERSIONS: Final = (0, 1, 2, 3)  # 0: an index of token rows that pylance extended
 
 
 @dataclass(frozen=True, slots=True)
 class TextWay:
-    """How the texts of a column are searched.
+    """Path of the search of a column.
 
     Attributes:
-        of_elements: documents are the elements of lists, not rows.
-        segments: of the index that is asked; none: every text is read.
-        uncovered: the fragments that no segment answers for, and that count.
-        lines: what is to be said of it.
+        of_elements: True if documents are the elements of lists, not rows.
+        segments: segments of the index to search; empty if all texts are read.
+        uncovered: fragments whose texts are all read, because no segment covers them.
+        lines: explanation of the path.
         words: index whose settings split texts into words if no segment is read; None: no index.
-        without_positions: where no fragment counts, the index that would be asked and knows no
-            phrases; "": none.
+        without_positions: name of the index without positions that a search of other fragments
+            would use, if there is no fragment to search; else empty.
     """
 
     column: str
@@ -48,20 +48,20 @@ class TextWay:
 
 
 def indexed_columns(snapshot: Snapshot) -> list[str]:
-    """The columns that have an inverted index of rows, in the order of the schema."""
+    """Return the columns with an inverted index of rows, in the order of the schema."""
     granularities = indexed_granularities(snapshot)
     return [column for column, granularity in granularities.items() if False in granularity]
 
 
 def indexed_granularities(snapshot: Snapshot) -> dict[str, set[bool]]:
-    """Of each column that has inverted indices: whether their documents are elements of lists."""
+    """Return for each indexed column the granularities of its indices: True for list elements."""
     return snapshot.remember(indexed_granularities, lambda: _indexed_granularities(snapshot))
 
 
 def _indexed_granularities(snapshot: Snapshot) -> dict[str, set[bool]]:
     fields: dict[int, set[bool]] = {}
     for message in snapshot.manifest.indices:
-        if len(message.fields) == 1 and kind_of(message) == KIND:
+        if len(message.fields) == 1 and kind_of(message) == TEXT_KIND:
             of_elements = is_of_elements(message.index_details.value)
             fields.setdefault(message.fields[0], set()).add(of_elements)
     paths = text_paths(snapshot.schema.fields)
@@ -76,15 +76,15 @@ def text_way(
     of_elements: bool = False,
     use_index: bool = True,
 ) -> TextWay:
-    """The way of a search of a column; nothing is read.
+    """Choose the path of the search of a column; nothing is read. Memoized.
 
     Args:
-        of_elements: documents are the elements of lists, not rows.
+        of_elements: True if documents are the elements of lists, not rows.
 
     Raises:
-        InvalidInputError: a fragment that is not there.
+        InvalidInputError: a fragment does not exist.
         UnsupportedError: no segment is read, and all others have versions not known here.
-        CorruptFileError: index metadata that contradicts the format.
+        CorruptFileError: index metadata contradicts the format.
     """
     fragments = None if options.fragments is None else tuple(options.fragments)
     key = (text_way, column, fragments, options.fast_search, of_elements, use_index)
@@ -101,7 +101,7 @@ def _text_way(
     groups: dict[str, list[SearchSegment]] = {}
     live = {handle.id for handle in handles}
     leaf = TextSource.of(snapshot.schema, column).leaf
-    for segment in usable_segments(snapshot, leaf, KIND, live, _fault, lines):
+    for segment in usable_segments(snapshot, leaf, TEXT_KIND, live, _fault, lines):
         if is_of_elements(segment.index.message.index_details.value) == of_elements:
             groups.setdefault(segment.index.name, []).append(segment)
     if not use_index:
@@ -133,7 +133,7 @@ def _text_way(
 
 
 def _others(snapshot: Snapshot, leaf: Field, of_elements: bool) -> list[Index]:
-    """Readable segments of a column's text indices, by name in descending order.
+    """Return the readable segments of a column's text indices, by name in descending order.
 
     The last element is the last segment of the index whose name comes first.
 
@@ -144,7 +144,7 @@ def _others(snapshot: Snapshot, leaf: Field, of_elements: bool) -> list[Index]:
         index
         for index in map(Index.from_protobuf, snapshot.manifest.indices)
         if list(index.message.fields) == [leaf.id]
-        and index.kind == KIND
+        and index.kind == TEXT_KIND
         and is_of_elements(index.message.index_details.value) == of_elements
     ]
     readable = [index for index in indices if not _fault(index)]
@@ -155,7 +155,7 @@ def _others(snapshot: Snapshot, leaf: Field, of_elements: bool) -> list[Index]:
 
 def _fault(index: Index) -> str:
     message = index.message
-    if message.index_version not in VERSIONS:
+    if message.index_version not in TEXT_VERSIONS:
         return f"version {message.index_version} of inverted indices"
     if message.files and FILE not in {file.path for file in message.files}:
         return f"its files are {sorted(file.path for file in message.files)}"

@@ -1,9 +1,8 @@
-"""Queries of several columns: their parts are searched one by one, and only rows that may be among
-the best are scored by all.
+"""Queries of several columns: only rows that may be among the best are scored by all parts.
 
-Each part is searched first, so the most that it can add is known. The best rows of the parts are
-then scored by the whole query, and the k-th best of them sets a floor. A row that reaches the floor
-must have its share of it in at least one part, so only such rows are scored.
+Each part is searched by itself first, which gives an upper bound of its scores. The best rows of
+the parts are then scored by the whole query, and the k-th best of them sets a floor. A row that
+reaches the floor must have its share of it in at least one part, so only such rows are scored.
 """
 
 from __future__ import annotations
@@ -37,16 +36,21 @@ Tops: TypeAlias = "dict[TextQuery, Ranked]"
 
 @dataclass(frozen=True, slots=True)
 class Searches:
-    """What answers the parts of queries: columns by name, and columns that count as one."""
+    """Searches of the parts of queries.
+
+    Attributes:
+        singles: searches of columns, by name.
+        groups: searches of several columns as one, by query.
+    """
 
     singles: Mapping[str | None, ColumnSearch]
     groups: Mapping[TextQuery, FieldsSearch]
 
     def best(self, query: TextQuery, count: int | None) -> Ranked:
-        """The best rows of a query at least, in any order.
+        """Return at least the best rows of a query, in any order.
 
         Args:
-            count: None: all rows.
+            count: number of the best rows; None for all rows.
         """
         if not count or isinstance(query, MultiMatchQuery) or self._search(query) is not None:
             return self._answer(query, Quota(count or None))
@@ -57,22 +61,22 @@ class Searches:
         return self._answer(query, rows=rows)
 
     def _search(self, query: TextQuery) -> ColumnSearch | FieldsSearch | None:
-        """What answers a query that is of one column, or of several that count as one."""
+        """Return the search of a query of one column, or of several as one; None for others."""
         if isinstance(query, CombinedFieldsQuery):
             return self.groups[query]
         column = column_of(query)
         return None if column is None else self.singles[column]
 
     def _answer(self, query: TextQuery, quota: Quota = ALL, rows: Int64s | None = None) -> Ranked:
-        """The rows of a query, those of a quota at least; of some rows all that match."""
+        """Return at least the rows of a quota; if `rows` is given, all matches among these rows."""
         if (search := self._search(query)) is not None:
             return search.answer(query, quota, rows)
-        # The best rows are those that are best in a part, if the best part is all that counts.
+        # If only the best part counts, each of the best rows is among the best of a part.
         of_parts = quota if isinstance(query, MultiMatchQuery) else ALL
         return combined(query, [self._answer(part, of_parts, rows) for part in query.parts()])
 
     def _adding(self, query: TextQuery) -> Iterator[TextQuery]:
-        """The parts that add to scores, as far as they are answered by themselves."""
+        """Yield the parts that add to scores and have a search of their own."""
         if self._search(query) is not None:
             yield query
             return
@@ -80,7 +84,10 @@ class Searches:
             yield from self._adding(part)
 
     def _candidates(self, query: TextQuery, floor: float, tops: Tops, count: int) -> list[Ranked]:
-        """Rows among which are all that match a query with a floor or more; with any scores."""
+        """Return rows that include all matches with a score of at least `floor`.
+
+        Their scores have no meaning.
+        """
         if (search := self._search(query)) is not None:
             top = tops[query]
             return [top if len(top.ids) < count else search.answer(query, Quota(None, floor))]
@@ -90,8 +97,8 @@ class Searches:
         if isinstance(query, BoostQuery) and not _only_lowers(query):
             floors = [-math.inf]
         elif isinstance(query, BooleanQuery) and (needed := len(query.of("MUST"))):
-            # A row is in all of these: one is asked, whose words are the rarest, the others of its
-            # rows alone.
+            # A match is in all of these parts: search the part with the rarest words, then look up
+            # only its rows in the others.
             place = max(range(needed), key=greatest.__getitem__)
             most = sum(max(0.0, other) for other in greatest) - max(0.0, greatest[place])
             own = floor - most if most < math.inf else -math.inf
@@ -109,7 +116,7 @@ class Searches:
         ]
 
     def _greatest(self, query: TextQuery, tops: Tops) -> float:
-        """What no score of a query is above."""
+        """Return an upper bound of the scores of a query."""
         if query in tops:
             return tops[query].greatest
         greatest = [self._greatest(part, tops) for part in _adding_parts(query)]
@@ -121,14 +128,14 @@ class Searches:
 
 
 def _adding_parts(query: TextQuery) -> list[TextQuery]:
-    """The parts whose scores count, those of `MUST` first."""
+    """Return the parts that add to scores, those of `MUST` first."""
     if isinstance(query, BooleanQuery):
         return [*query.of("MUST"), *query.of("SHOULD")]
     return [query.positive] if isinstance(query, BoostQuery) else list(query.parts())
 
 
 def _only_lowers(query: BoostQuery) -> bool:
-    """Whether the part that weakens makes no score greater."""
+    """True if the negative part never raises a score."""
     leaves = leaves_of(query.negative)
     is_above = all(leaf.boost >= 0 for leaf in leaves if isinstance(leaf, MatchQuery))
     return query.negative_boost >= 0 and is_above

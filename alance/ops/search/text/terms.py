@@ -1,4 +1,4 @@
-"""The words that a query of a column asks for."""
+"""Words that a query requests from a column."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Q = TypeVar("Q", MatchQuery, PhraseQuery, MatchQuery | PhraseQuery)
 
-# Where no index says how, texts are split and no more: as pylance does.
+# Without an index, texts are only split into words, as in pylance.
 UNINDEXED: Final = TextParams(
     max_token_length=None,
     lower_case=False,
@@ -24,7 +24,7 @@ UNINDEXED: Final = TextParams(
     remove_stop_words=False,
     ascii_folding=False,
 )
-# Of fuzzy queries: the words as they are, in lower case.
+# Fuzzy queries compare words in lower case, without stemming.
 _FUZZY: Final = TextParams(
     max_token_length=None, stem=False, remove_stop_words=False, ascii_folding=False
 )
@@ -32,13 +32,15 @@ _FUZZY: Final = TextParams(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a match or phrase asks of a column.
+    """Words that a match or phrase query requests from a column.
 
     Attributes:
-        groups: of each word of the query the words that will do for it.
-        places: of the words of a phrase; None: no phrase.
-        needs_all: a document has a word of each group; else of any.
-        slop: places between words of a phrase.
+        groups: for each word of the query, the words that match it.
+        needs_all: True if a match needs a word of each group, False if a word of any group is
+            enough.
+        boost: factor of the score.
+        places: places of the words of a phrase, from 0; None for a match query.
+        slop: largest number of other words between two words of a phrase.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -49,17 +51,19 @@ class Terms:
 
     @property
     def words(self) -> list[str]:
-        """All of them, each once."""
+        """All words without repetitions."""
         return list(dict.fromkeys(word for group in self.groups for word in group))
 
 
 def terms_of(
     queries: Sequence[Q], params: TextParams, dictionaries: Sequence[Dictionary]
 ) -> dict[Q, tuple[Terms, Terms]]:
-    """What queries ask of an index, and of texts without one, which know no fuzzy words.
+    """Return the terms of queries: those for an index, and those for texts without an index.
+
+    Fuzzy words are only matched in an index.
 
     Args:
-        dictionaries: of all partitions of the index.
+        dictionaries: dictionaries of all partitions of the index.
     """
     all_words = Analyzer(params).words_of([query.query for query in queries])
     return {
@@ -78,8 +82,8 @@ def _terms_of(
         places = tuple(place - first for _, place in words)
         terms = Terms(tuple((word,) for word, _ in words), True, places=places, slop=query.slop)
         return terms, terms
-    # Words at one place, as sequences of characters are, do for each other. One that is there
-    # several times counts once in an index, and each time without.
+    # Words at one place, such as n-grams, match each other. A word that occurs several times counts
+    # once in an index, and each time in texts without one.
     at_place: dict[int, list[str]] = {}
     for word, place in words:
         at_place.setdefault(place, []).append(word)
@@ -89,14 +93,14 @@ def _terms_of(
         groups = tuple(tuple(dict.fromkeys(group)) for group in flat.groups)
         return Terms(groups, needs_all, boost), flat
     fuzzy = []
-    left = query.max_expansions
+    limit = query.max_expansions
     for word, _ in Analyzer(_FUZZY).words_of([query.query])[0]:
         near = {
             other: None
             for dictionary in dictionaries
-            for other in dictionary.near(word, query.fuzziness, query.prefix_length, left)
+            for other in dictionary.near(word, query.fuzziness, query.prefix_length, limit)
         }
-        first_ones = sorted(near, key=str.encode)[:left]
-        left -= len(first_ones)
-        fuzzy.append(tuple(first_ones))
+        expansions = sorted(near, key=str.encode)[:limit]
+        limit -= len(expansions)
+        fuzzy.append(tuple(expansions))
     return Terms(tuple(fuzzy), needs_all, boost), flat
