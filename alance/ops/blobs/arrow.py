@@ -1,4 +1,4 @@
-"""Blob columns as Arrow fields: what users declare, and what tables of 2.2 make of older ones."""
+"""Blob columns as Arrow fields: declarations by callers, and the change from version 1 to 2."""
 
 from __future__ import annotations
 
@@ -30,15 +30,17 @@ LOGICAL: Final = pa.struct(
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A value of a blob column: bytes, or a URI that names them; for `blob_array`.
+    """A value of a blob column: bytes, or the URI of an object; for `blob_array`.
 
     Attributes:
         data: the bytes.
-        uri: of an object, in the place of `data`.
-        position, size: of the part of that object which is the blob; None: all of it.
+        uri: URI of an object, instead of `data`.
+        position: first byte of the blob in the object; None if the blob is the whole object.
+        size: bytes of the blob in the object; None if the blob is the whole object.
 
     Raises:
-        InvalidInputError: both of `data` and `uri`, or none; a part that is none.
+        InvalidInputError: not exactly one of `data` and `uri` is given, or `position` and `size`
+            do not name a part of an object.
     """
 
     data: bytes | None = None
@@ -87,7 +89,7 @@ def blob_array(values: Iterable[Blob | bytes | bytearray | memoryview | str | No
     """Return values of a blob column as an Arrow array of the type of `blob_field`.
 
     Args:
-        values: bytes; URIs as text; `Blob`s; None for nulls.
+        values: bytes, URIs as text, `Blob`s, and None for nulls.
 
     Raises:
         InvalidInputError: other values.
@@ -99,12 +101,12 @@ def blob_values(values: Iterable[object], field: pa.Field) -> pa.Array:
     """Build a column from Python values, for a field that is a blob or has blobs inside.
 
     Args:
-        values: a blob is what `blob_array` takes, or a mapping of its members; a struct is a
-            mapping, a list an iterable.
+        values: a blob is a value that `blob_array` takes, or a mapping of its members; a struct is
+            a mapping, a list an iterable.
 
     Raises:
-        InvalidInputError: a blob of another type.
-        ArrowException, TypeError, ValueError: values that do not fit the field.
+        InvalidInputError: a blob has another type.
+        ArrowException, TypeError, ValueError: a value does not fit the field.
     """
     return pa.array([_with_blobs(value, field) for value in values], _values_type(field))
 
@@ -123,7 +125,7 @@ def _with_blobs(value: Any, field: pa.Field) -> Any:
 
 
 def _values_type(field: pa.Field) -> pa.DataType:
-    """Arrow type of a field, with blobs as structs of all their members."""
+    """Return the Arrow type of a field, with blobs as structs of all their members."""
     arrow = field.type
     if _is_blob_v2(field):
         return LOGICAL
@@ -141,7 +143,7 @@ def _is_list(arrow: pa.DataType) -> bool:
 
 
 def _logical(value: object) -> dict[str, object] | None:
-    """The struct of a value."""
+    """Return a value of a blob column as a struct."""
     if isinstance(value, str):
         value = Blob(uri=value)
     elif isinstance(value, bytes | bytearray | memoryview):
@@ -163,8 +165,8 @@ def blob_field(
 ) -> pa.Field:
     """Return the field of a blob column, for schemas of new tables.
 
-    Its rows are binary values, or structs of `data` or `uri` (with `position` and `size` of a part
-    of that object), as `blob_array` and `lance.blob_array` make them.
+    Rows of the column are binary values, or structs of `data` or `uri` (with `position` and `size`
+    for a part of an object), as from `blob_array` and `lance.blob_array`.
 
     Args:
         name: of the column.
@@ -184,19 +186,19 @@ def blob_field(
 
 
 def has_blobs(field: pa.Field) -> bool:
-    """Whether a field is of version 2 blobs, or has some inside."""
+    """True if the field or any of its descendants is a blob of version 2."""
     return any(_is_blob_v2(below) for below in _walk(field))
 
 
 def may_be_blobs(field: pa.Field) -> bool:
-    """Whether a field is of blobs of any version, or has some inside."""
+    """True if the field or any of its descendants is a blob of any version."""
     return any(
         _is_blob_v2(below) or BLOB.encode() in (below.metadata or {}) for below in _walk(field)
     )
 
 
 def blobs_of_version(schema: pa.Schema, version: FileVersion) -> pa.Schema:
-    """The schema of a new table: from files of 2.2 on blobs of version 1 become version 2."""
+    """Return the schema of a new table: with files of 2.2 or later, all blobs have version 2."""
     if version < FileVersion.V2_2:
         return schema
     changed = [_newer(root) for root in schema]
@@ -217,12 +219,12 @@ def _is_blob_v2(field: pa.Field) -> bool:
 
 
 def _newer(field: pa.Field, depth: int = 0) -> pa.Field:
-    """The field, or its members, as of version 2."""
+    """Return a field with all blobs in it changed to version 2."""
     if depth > MAX_DEPTH:
-        return field  # the schema will tell
+        return field  # the schema is refused later
     arrow, metadata = field.type, dict(field.metadata or {})
     if arrow == PREPARED_TYPE and _is_blob_v2(field):
-        return field.with_type(pa.struct(list(LOGICAL)[:2]))  # what is there already is data alone
+        return field.with_type(pa.struct(list(LOGICAL)[:2]))  # these rows have data only, no URIs
     if pa.types.is_struct(arrow) and not isinstance(arrow, pa.BaseExtensionType):
         members = [arrow.field(number) for number in range(arrow.num_fields)]
         return field.with_type(pa.struct([_newer(member, depth + 1) for member in members]))

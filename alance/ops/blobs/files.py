@@ -1,10 +1,10 @@
-"""Blobs of version 2 of a data file that is written: objects beside it, and URIs that rows name.
+"""Writing of blobs of version 2: objects beside the data file, and URIs in rows.
 
     data/{stem}.lance                the data file
     data/{stem}/{id}.blob            its blobs; the 32 bits of the id, least significant first
 
-A URI below a base path of the table is kept as a path in that base. Others are kept as they are, or
-refused. On request, what URIs name is copied instead.
+A URI below a base path of the table is stored as a path in that base. Other URIs are stored as they
+are, or refused. With `external_blob_mode='ingest'`, the objects are copied instead.
 
 Source: docs/format/file.md, "Blobs".
 """
@@ -36,18 +36,18 @@ if TYPE_CHECKING:
 
 ExternalBlobMode: TypeAlias = Literal["reference", "ingest"]
 MODES: Final = ("reference", "ingest")
-INGESTED_BYTES: Final = 32 << 20  # of objects read at once, one at least
+INGESTED_BYTES: Final = 32 << 20  # of objects that are read at once; at least one object
 
 
 @dataclass(frozen=True, slots=True)
 class BlobOptions:
-    """How blobs of version 2 are written; the names are those of pylance.
+    """Options for writing blobs of version 2, named as in pylance.
 
     Attributes:
-        external_blob_mode: `reference`: URIs are kept; `ingest`: what they name is copied.
-        allow_external_blob_outside_bases: keep URIs that are in no base path of the table, too.
-        blob_pack_file_size_threshold: bytes that a shared object grows to; None: as the field's
-            metadata says, or 1 GiB.
+        external_blob_mode: `reference` to store URIs; `ingest` to copy the bytes of their objects.
+        allow_external_blob_outside_bases: True to store URIs that are in no base path of the table.
+        blob_pack_file_size_threshold: bytes to which an object of several blobs grows; None: by the
+            field's metadata, or 1 GiB.
     """
 
     external_blob_mode: ExternalBlobMode = "reference"
@@ -66,12 +66,12 @@ class BlobOptions:
 
 
 def blob_path(data_file: str, blob_id: int) -> str:
-    """Where an object of a data file is, by that one's path or location."""
+    """Return the path or location of an object, from that of its data file."""
     return f"{data_file.removesuffix('.lance')}/{f'{blob_id:032b}'[::-1]}.blob"
 
 
 async def remove_blobs(engine: Engine, data_file: str) -> None:
-    """Remove the objects beside a data file. Cost: a LIST, and a request for a thousand of them.
+    """Remove the objects beside a data file. Cost: a LIST, and a request for each 1,000 objects.
 
     Raises:
         StoreError: the store failed.
@@ -87,9 +87,9 @@ class BlobFiles:
     """The objects of one data file; see `alance.file.blob_placer.Sidecars`.
 
     Args:
-        location: of the data file.
-        bases: the table's base paths, by id.
-        is_managed: the table may have blobs in objects that it keeps.
+        location: location of the data file.
+        bases: base paths of the table, by id.
+        is_managed: True if rows may name objects that the table keeps.
     """
 
     engine: Engine
@@ -98,39 +98,42 @@ class BlobFiles:
     options: BlobOptions
     bases: Mapping[int, DatasetBasePath]
     is_managed: bool = False
-    _begun: list[tuple[str, Upload]] = field(default_factory=list, init=False)
+    _uploads: list[tuple[str, Upload]] = field(default_factory=list, init=False)
     _roots: dict[str, int] | None = field(default=None, init=False)
 
     @property
     def pack_bytes(self) -> int | None:
-        """Bytes to which an object of several blobs grows; None: as the field says."""
+        """Bytes to which an object of several blobs grows; None: by the field's metadata."""
         return self.options.blob_pack_file_size_threshold
 
     def open(self, blob_id: int) -> Upload:
-        """A new object; removed where the data file is given up."""
+        """Open a new object; `abort` removes it."""
         location = blob_path(self.location, blob_id)
         store, path = self.engine.registry.resolve(location)
         upload = store.open_upload(path)
         upload.background = self.engine.background
-        self._begun.append((location, upload))
+        self._uploads.append((location, upload))
         return upload
 
     async def abort(self) -> list[str]:
-        """Drop what is under way; gives the paths of objects that are there."""
-        begun, self._begun = self._begun, []
+        """Abort the uploads. Returns the paths of all objects, which may exist."""
+        uploads, self._uploads = self._uploads, []
         paths = []
-        for location, upload in begun:
+        for location, upload in uploads:
             with suppress(AlanceError):
                 await upload.abort()
             paths.append(self.engine.registry.resolve(location)[1])
         return paths
 
     async def resolved(self, rows: BlobRows, where: str) -> AsyncIterator[BlobRows]:
-        """The rows in pieces, with `base_ids`, or with payloads in place of what they name.
+        """Yield the rows in pieces, with `base_ids` of their URIs, or with copied payloads.
+
+        Args:
+            where: name of the field, for messages.
 
         Raises:
-            InvalidInputError: a URI of no base path, where others are not allowed, or no URI.
-            NotFoundError, StoreError: an object that is to be copied cannot be read.
+            InvalidInputError: a URI is invalid, or is in no base path and such are not allowed.
+            NotFoundError, StoreError: an object to copy cannot be read.
         """
         if rows.placed is not None:
             self._check_managed(rows.placed, where)
@@ -184,7 +187,7 @@ class BlobFiles:
         )
 
     def _reference(self, uri: str, what: str) -> tuple[str, int]:
-        """The part of a URI that is kept, and the base path that it is in; 0: none."""
+        """Return the part of a URI to store, and the id of its base path; 0 for no base path."""
         assert self._roots is not None
         try:
             if "://" not in uri:
@@ -204,7 +207,7 @@ class BlobFiles:
         return uri, 0
 
     async def _ingested(self, rows: BlobRows) -> AsyncIterator[BlobRows]:
-        """The rows with the bytes of what they name, some at a time."""
+        """Yield the rows in pieces, with the bytes of the objects that they name."""
         assert rows.positions is not None
         assert rows.sizes is not None
         ranges = await asyncio.gather(
@@ -248,13 +251,13 @@ class BlobFiles:
 
 
 def _place(uri: str) -> str:
-    """What tells places of URIs apart, without a `/` at its end."""
+    """Return the normalized location of a URI, without a `/` at its end."""
     address = parse_uri(uri)
     return (address.root + address.path).rstrip("/")
 
 
 def _groups(sizes: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[tuple[int, int]]:
-    """Neighbouring slots that fit in memory together."""
+    """Yield spans of rows whose bytes fit in memory together."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):

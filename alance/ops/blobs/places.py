@@ -1,4 +1,4 @@
-"""Blobs of a read: their descriptions at and below a field, and where the bytes of these are.
+"""Blobs of a read: their descriptions at and below a field, and the places of their bytes.
 
 Source: docs/format/file.md, "Blobs".
 """
@@ -38,38 +38,39 @@ if TYPE_CHECKING:
 
 
 class ObjectPath(NamedTuple):
-    """An object that rows name by its path: below the table's folder, or a base path."""
+    """An object that rows name by its path below the table's folder or a base path."""
 
     kind: int
-    base_id: int  # 0: the table's folder
+    base_id: int  # 0 for the table's folder
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class BlobPlace:
-    """Where the bytes of a blob are; `num_bytes` -1: the whole object, of a size not known yet."""
+    """Place of the bytes of a blob; `num_bytes` is -1 for a whole object of unknown size."""
 
     location: str
     start: int
     num_bytes: int
 
     def part(self, start: int, stop: int) -> ByteRange:
-        """Some of its bytes."""
+        """Return the range of a part of the blob."""
         return ByteRange(self.location, self.start + start, self.start + stop)
 
     @property
     def whole(self) -> ByteRange:
-        """All of its bytes."""
+        """Range of the whole blob."""
         return self.part(0, self.num_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class External:
-    """An object that a row names: its URI, and what that is relative to.
+    """An object, or a part of it, that a row names.
 
     Attributes:
-        base_id: a base path; 0: nothing, or of `MANAGED` the table's folder.
-        kind: or a part of one that the table keeps.
+        uri: URI, or path relative to `base_id`.
+        base_id: id of a base path; 0 for an absolute URI, or for `MANAGED` the table's folder.
+        kind: `EXTERNAL`, or `MANAGED` or `MANAGED_ELSEWHERE` for objects that the table keeps.
     """
 
     uri: str
@@ -82,13 +83,13 @@ class External:
 async def places_of(
     snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: UInt64s
 ) -> list[BlobPlace | None]:
-    """Where the bytes of each description are; None for a null.
+    """Return the place of the bytes of each description; None for a null.
 
     Cost: a HEAD for each whole object that rows name.
 
     Args:
-        field: of the blobs, at any depth.
-        fragments: of the rows; shape (n,).
+        field: field of the blobs, at any depth.
+        fragments: id of the fragment of each row; shape (n,).
     """
     described_blobs = await snapshot.engine.pool.run(
         lambda: described(snapshot, field, descriptions, fragments)
@@ -118,14 +119,14 @@ def described(
     *,
     keep_managed: bool = False,
 ) -> list[BlobPlace | External | None]:
-    """What each description says; None for a null. CPU.
+    """Parse descriptions; None for a null. CPU work.
 
     Args:
-        keep_managed: parts of objects that the table keeps as references, not as places.
+        keep_managed: True to return references to objects that the table keeps, not places.
 
     Raises:
-        CorruptFileError: bytes beyond their file.
-        UnsupportedError: blobs of a kind that is not known.
+        CorruptFileError: a blob ends after its file.
+        UnsupportedError: the kind of a blob is not known here.
     """
     columns = [_numbers(descriptions, "position"), _numbers(descriptions, "size")]
     if field.is_blob_v2:
@@ -167,13 +168,13 @@ def named_objects(
     *,
     with_external: bool,
 ) -> dict[int, dict[ObjectPath, str]]:
-    """The locations of objects that are kept for the table, by fragment. CPU.
+    """Return the locations of objects that the table keeps, by fragment. CPU work.
 
     Args:
-        with_external: also those that are not, and lie below a base path.
+        with_external: True to return objects below base paths that others keep as well.
 
     Raises:
-        CorruptFileError: a base path that is not in the manifest, or a path that leaves it.
+        CorruptFileError: a base path is not in the manifest, or a path leaves its base.
     """
     if not field.is_blob_v2:
         return {}
@@ -199,12 +200,12 @@ def named_objects(
 def ends_of(
     snapshot: Snapshot, field: Field, descriptions: pa.Array, fragments: UInt64s
 ) -> dict[str, int]:
-    """Where the bytes of blobs end in the objects that the table keeps, by location. CPU.
+    """Return the end of the last blob in each file and object of the table, by location. CPU work.
 
-    Empty blobs have no bytes, and objects that others keep are not looked at.
+    Empty blobs, and objects that others keep, are skipped.
 
     Raises:
-        CorruptFileError: a kind of blob that there is not, or see `named_objects`.
+        CorruptFileError: the kind of a blob does not exist; or see `named_objects`.
     """
     size = as_numbers(descriptions.field("size").fill_null(0)).astype(np.uint64)
     start = as_numbers(descriptions.field("position").fill_null(0)).astype(np.uint64)
@@ -256,9 +257,9 @@ def _place(
 
 
 def _root_of(snapshot: Snapshot, handle: FragmentHandle, field: Field) -> int | None:
-    """The base path whose folder is the table's that a file was written for; None: this one's.
+    """Return the id of the base path of the table that a field's file was written for.
 
-    In a shallow clone that is the table that was cloned.
+    Returns None for this table. In a shallow clone, it is the table that was cloned.
     """
     for file in handle.fragment.files:
         if field.id in file.columns and file.base_id is not None:
@@ -276,15 +277,15 @@ STRUCTURES: Final = ("struct", "list", "list.struct", "large_list", "large_list.
 
 
 def has_blobs(field: Field) -> bool:
-    """Whether a field is of blobs, or has some inside."""
+    """True if the field or any of its descendants is a blob."""
     return any(below.is_blob_v1 or below.is_blob_v2 for below in field.walk())
 
 
 def check_structure(field: Field) -> None:
-    """Make sure that blobs are where `leaves_of` and `rebuilt` find them.
+    """Check that `leaves_of` and `rebuilt` find all blobs of a field.
 
     Raises:
-        UnsupportedError: inside of something else than structs and lists.
+        UnsupportedError: a blob is inside a type other than structs and lists.
     """
     if field.is_blob_v1 or field.is_blob_v2 or not has_blobs(field):
         return
@@ -298,7 +299,7 @@ def check_structure(field: Field) -> None:
 
 
 def with_leaves(field: Field, leaf: Callable[[Field], pa.Field]) -> pa.Field:
-    """The Arrow field of a read, with others for its blobs."""
+    """Return the Arrow field of a read, with `leaf` applied to the blobs in it."""
     if field.is_blob_v1 or field.is_blob_v2:
         return leaf(field)
     if not has_blobs(field):
@@ -310,10 +311,10 @@ def with_leaves(field: Field, leaf: Callable[[Field], pa.Field]) -> pa.Field:
 def leaves_of(
     field: Field, array: pa.Array, owners: UInt64s
 ) -> Iterator[tuple[Field, pa.Array, UInt64s]]:
-    """The arrays of descriptions at and below a field, with the owner of each slot.
+    """Yield the blob fields at and below a field, with descriptions and the owner of each.
 
     Args:
-        owners: of the rows, such as their fragments; shape (n,).
+        owners: owner of each row, such as its fragment; shape (n,).
     """
     if field.is_blob_v1 or field.is_blob_v2:
         yield field, array, owners
@@ -334,11 +335,11 @@ def _with_type(_: Field, was: pa.Field, now: pa.Array) -> pa.Field:
 def rebuilt(
     field: Field, array: pa.Array, arrays: Iterator[pa.Array], member: Member = _with_type
 ) -> pa.Array:
-    """An array with others in place of descriptions.
+    """Replace the descriptions in an array by other arrays.
 
     Args:
-        arrays: these others, in the order of `leaves_of`.
-        member: the Arrow field of a child that has blobs.
+        arrays: the other arrays, in the order of `leaves_of`.
+        member: returns the Arrow field of a child that has blobs, from its old field and new array.
     """
     if field.is_blob_v1 or field.is_blob_v2:
         return next(arrays)

@@ -1,4 +1,4 @@
-"""Objects with blobs that the caller writes beside a data file of its own, and rows that name them.
+"""Writers of blobs beside a data file of the caller's own, and of the rows that name them.
 
     async with await files.open_packed_blob_writer("rows.lance", 1) as packed:
         await packed.write_blobs(payloads)
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 MAX_ID: Final = (1 << 32) - 1
 MAX_BYTES: Final = (1 << 63) - 1
-WRITE_BYTES: Final = 8 << 20  # of many payloads that are handed on together
+WRITE_BYTES: Final = 8 << 20  # of payloads that are uploaded together
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,19 +67,22 @@ class BlobDescriptor:
 
 
 class _BlobWriter:
-    """An object beside a data file, whole at the end or not there. For one task at a time."""
+    """Writer of an object beside a data file, which is visible only when it is whole.
+
+    For one task at a time.
+    """
 
     def __init__(self, engine: Engine, data_file: str, blob_id: int) -> None:
-        """Send no request.
+        """Prepare the upload; sends no request.
 
         Raises:
-            InvalidInputError: no data file's name, or no id of an object.
+            InvalidInputError: `data_file` is not the name of a data file, or `blob_id` is invalid.
         """
         check_count("blob_id", blob_id, most=MAX_ID)
         if not data_file.endswith(".lance") or data_file.endswith("/.lance"):
             raise InvalidInputError(f"{data_file}: expected a data file's path, ending in '.lance'")
         store, path = engine.registry.resolve(blob_path(data_file, blob_id))
-        self._store = store  # else the registry may drop it
+        self._store = store  # or else the registry may drop it
         self._path = path
         self._blob_id = int(blob_id)
         self._pool = engine.pool
@@ -91,12 +94,12 @@ class _BlobWriter:
 
     @property
     def blob_id(self) -> int:
-        """The object's id, which is its own among those of the data file."""
+        """Id of the object, unique among those of the data file."""
         return self._blob_id
 
     @property
     def path(self) -> str:
-        """The object's path inside its store."""
+        """Path of the object in its store."""
         return self._path
 
     async def __aenter__(self) -> Self:
@@ -111,36 +114,36 @@ class _BlobWriter:
         await self._upload.__aexit__(kind, error, trace)
 
     async def _append(self, data: bytes) -> int:
-        """Append bytes; gives where they begin."""
+        """Append bytes, and return the position of the first."""
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InvalidInputError(f"blob: expected bytes, found {type(data).__name__}")
         start = self._upload.num_bytes
-        content = bytes(data)  # the upload keeps it
+        content = bytes(data)  # a copy, because the upload keeps it
         await self._upload.write(content)
         return start
 
 
 class PackedBlobWriter(_BlobWriter):
-    """Writes one object that holds several blobs.
+    """Writer of one object with several blobs.
 
-    Within `async with`, which drops what `finish` or `finish_array` have not made visible.
+    Use it with `async with`, which drops the object unless `finish` or `finish_array` was called.
     For one task at a time.
     """
 
     def __init__(self, engine: Engine, data_file: str, blob_id: int) -> None:
         super().__init__(engine, data_file, blob_id)
-        self._sizes: list[Int64s] = []  # -1: a null
+        self._sizes: list[Int64s] = []  # -1 for a null
         self._field: pa.Field | None = None
 
     @property
     def field(self) -> pa.Field:
-        """The field of what `finish_array` gave.
+        """Field of the array of `finish_array`.
 
         Raises:
-            InvalidInputError: it was not called.
+            InvalidInputError: `finish_array` was not called.
         """
         if self._field is None:
-            raise InvalidInputError(f"{self!r}: `field` is there after `finish_array`")
+            raise InvalidInputError(f"{self!r}: `field` exists only after `finish_array`")
         return self._field
 
     async def write_blob(self, data: bytes) -> None:
@@ -213,7 +216,7 @@ class PackedBlobWriter(_BlobWriter):
         return _packed(self._blob_id, starts, sizes)
 
     async def _end(self) -> tuple[Int64s, Int64s]:
-        """Where each blob begins, and its size, -1 for a null; shape (n,)."""
+        """Finish the upload, and return the start and size of each blob, -1 for a null; (n,)."""
         await self._upload.finish()
         sizes = np.concatenate([np.empty(0, np.int64), *self._sizes])
         ends = np.cumsum(np.maximum(sizes, 0))
@@ -221,9 +224,10 @@ class PackedBlobWriter(_BlobWriter):
 
 
 class DedicatedBlobWriter(_BlobWriter):
-    """Writes one object that is one blob, piece by piece.
+    """Writer of one object that is one blob, piece by piece.
 
-    Within `async with`, which drops what `finish` has not made visible. For one task at a time.
+    Use it with `async with`, which drops the object unless `finish` was called. For one task at a
+    time.
     """
 
     async def write(self, data: bytes) -> None:
@@ -280,7 +284,7 @@ class BlobDescriptorArrayBuilder:
 
     @property
     def field(self) -> pa.Field:
-        """The field of the array."""
+        """Field of the array."""
         return _field(self._column)
 
     def extend_packed(self, blob_id: int, offsets: Sequence[int], sizes: Sequence[int]) -> None:
@@ -320,20 +324,20 @@ class BlobDescriptorArrayBuilder:
     def append_managed(
         self, uri: str, offset: int, size: int, *, base_id: int | None = None
     ) -> None:
-        """Add a part of an object that is there already and does not change.
+        """Add a part of an object that exists already and does not change.
 
-        The table takes such rows in `write_dataset` and `insert` as well, if the metadata of its
-        schema has `lance.blob.managed` = `true`. No request is sent: that the object is there, and
-        stays until the row is committed, is the caller's part.
+        `write_dataset` and `insert` take such rows as well, if the metadata of the table's schema
+        has `lance.blob.managed` = `true`. No request is sent: the caller must make sure that the
+        object exists, and stays until the row is committed.
 
         Args:
             uri: path of the object, relative to the table's folder or to the base path.
-            offset: of its first byte in the object.
-            size: in bytes; 0: an empty blob.
-            base_id: of a base path of the table.
+            offset: first byte of the blob in the object.
+            size: bytes of the blob; 0 for an empty blob.
+            base_id: id of a base path of the table; None for the table's folder.
 
         Raises:
-            InvalidInputError: no relative path, or no such bytes.
+            InvalidInputError: the path is not relative, or offset or size is invalid.
         """
         self._check()
         check_count("offset", offset, least=0, most=MAX_BYTES)
@@ -434,7 +438,7 @@ def _field(name: str) -> pa.Field:
 
 
 def _packed(blob_id: int, starts: Int64s, sizes: Int64s) -> pa.StructArray:
-    """Descriptions of parts of an object; size -1: a null."""
+    """Return descriptions of parts of an object; null if the size is -1."""
     nulls = sizes < 0
     columns = {
         "kind": pa.array(np.full(len(sizes), PACKED, np.uint8), mask=nulls),
@@ -446,7 +450,7 @@ def _packed(blob_id: int, starts: Int64s, sizes: Int64s) -> pa.StructArray:
 
 
 def _array(count: int, valid: Mask | None, columns: dict[str, pa.Array]) -> pa.StructArray:
-    """Descriptions; columns that are not given are null."""
+    """Return descriptions from some columns; missing columns are null."""
     fields = [PREPARED_TYPE.field(number) for number in range(PREPARED_TYPE.num_fields)]
     children = [
         columns[field.name] if field.name in columns else pa.nulls(count, field.type)
@@ -456,7 +460,7 @@ def _array(count: int, valid: Mask | None, columns: dict[str, pa.Array]) -> pa.S
 
 
 def _contents(payloads: pa.Array) -> tuple[VariableWidth, Int64s]:
-    """The bytes of some payloads, and the size of each, -1 for a null; CPU work."""
+    """Return the bytes of payloads, and the size of each, -1 for a null; CPU work."""
     valid = validity_of(payloads)
     block = block_of(as_type(payloads, pa.large_binary(), "payloads"), valid, "payloads")
     assert isinstance(block, VariableWidth)

@@ -1,8 +1,8 @@
-"""Cleanup of old versions, asked for by a user or, after a commit, by the table's configuration.
+"""Cleanup of old versions, requested by a caller or, after a commit, by the table's configuration.
 
-The lowest room: `version` commits, and a commit may be followed by a cleanup.
+The lowest room of `ops`: `version` commits, and a commit may be followed by a cleanup.
 
-Where to change what:
-    which versions go: `policy`; which files are whose: `files`, both pure
-    the steps and deletion: `cleanup`; what is done after a commit: `after`
+Where to change something:
+    choice of the versions: `policy`; files of each version: `files`; both are pure
+    steps and deletion: `cleanup`; cleanup after a commit: `after`
 """

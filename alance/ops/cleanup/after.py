@@ -18,7 +18,7 @@ else:
     cleanup = Deferred("alance.ops.cleanup.cleanup")
     policy = Deferred("alance.ops.cleanup.policy")
 
-AUTO: Final = "lance.auto_cleanup."  # how the keys of the configuration begin
+AUTO: Final = "lance.auto_cleanup."  # prefix of the keys of the configuration
 INTERVAL: Final = f"{AUTO}interval"
 _log: Final = logging.getLogger(__name__)
 
@@ -26,8 +26,9 @@ _log: Final = logging.getLogger(__name__)
 async def clean_after(session: Session, table: Table, manifest: Manifest) -> None:
     """Clean up after a version that is a multiple of `lance.auto_cleanup.interval`.
 
-    The version before it stays, whatever its age, so that who has it open can go on. Tagged
-    versions stay. What fails is logged: the version is made, and the next cleanup finds the rest.
+    The version before it stays, whatever its age, so that readers who have it open can go on.
+    Tagged versions stay. Errors are only logged: the version exists, and the next cleanup finds the
+    rest.
 
     Cost: nothing, unless a cleanup is due: then that of `cleanup`.
     """
@@ -38,7 +39,7 @@ async def clean_after(session: Session, table: Table, manifest: Manifest) -> Non
         auto = policy.AutoCleanup.of(manifest.config)
         if auto is not None and auto.is_due(manifest.version):
             chosen = replace(auto.policy, seen_from=manifest.version - 1)
-            # By the URI of a branch, too: the tags that name its versions are with the table.
+            # Also for a branch that is open by its own URI: its tags are in the table's folder.
             own = table.seen_by(manifest.branch)
             objects = await session._object_reader(own)
             await cleanup.cleanup(
@@ -47,5 +48,5 @@ async def clean_after(session: Session, table: Table, manifest: Manifest) -> Non
     except Exception:
         _log.warning("cleanup after version %d of %s", manifest.version, table.uri, exc_info=True)
     except BaseException as error:
-        mark_as_open(error)  # whoever is cancelled here must not take the version for not made
+        mark_as_open(error)  # so that the caller does not conclude that the version was not made
         raise

@@ -1,12 +1,12 @@
 """Cleanup: old versions and the files that no version needs any more.
 
-First the manifests of old versions are deleted, then versions that others made meanwhile are
-looked at, then the files that none needs are deleted. So no version is ever there without its
-files; what an interrupted cleanup leaves is unverified, and goes a week later.
+First the manifests of old versions are deleted; then new versions of other writers are read; then
+the files that no version needs are deleted. So a version never exists without its files. Files that
+an interrupted cleanup leaves are unverified, and are removed a week later.
 
 Tags also keep the versions that shallow clones read, see `ops/refs/clone_notes.py`. If such a tag
-is put while the manifest of its version is being deleted, the files of that version stay. Later
-cleanups cannot tell which files these are, so they remove no files until the tag is deleted.
+is written while the manifest of its version is being deleted, the files of that version stay. Later
+cleanups cannot know these files, so they remove no files until the tag is deleted.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-REQUEST_FILES: Final = 1000  # what S3 deletes at once
+REQUEST_FILES: Final = 1000  # most files that S3 deletes by a request
 REQUESTS_AT_ONCE: Final = 4
 
 
@@ -68,11 +68,11 @@ class Deleter:
     """Deletes files of a table, in requests of many.
 
     Args:
-        rate: files a second at most; None: as fast as the store does it.
-        at_once: requests under way.
+        rate: most files in a second; None for no limit.
+        at_once: most concurrent requests; None for `REQUESTS_AT_ONCE`.
 
     Raises:
-        InvalidInputError: a rate or number that is not positive.
+        InvalidInputError: `rate` or `at_once` is not positive.
     """
 
     def __init__(self, engine: Engine, table: Table, rate: int | None, at_once: int | None) -> None:
@@ -83,15 +83,15 @@ class Deleter:
         self._table = table
         self._rate = rate
         self._limit = asyncio.Semaphore(at_once or REQUESTS_AT_ONCE)
-        self._free_at = 0.0  # when the next request may be sent
+        self._free_at = 0.0  # time at which the next request may be sent
 
     async def delete(
         self, files: Sequence[CleanupCandidateFile], *, strict: bool = False
     ) -> set[str]:
-        """Delete files; those that are gone are no error. Gives those that are still there.
+        """Delete files, which may be gone already. Returns the paths that were not deleted.
 
         Raises:
-            StoreError: `strict`, and the store failed.
+            StoreError: `strict` is true, and the store failed.
         """
         size = REQUEST_FILES if self._rate is None else min(REQUEST_FILES, self._rate)
         paths = [file.path for file in files]
@@ -113,7 +113,7 @@ class Deleter:
         return ()
 
     async def remove_index_folders(self, removed: Sequence[CleanupCandidateFile]) -> None:
-        """Remove the folders of index segments that are empty once these files are removed.
+        """Remove the folders of index segments that are empty after files were removed.
 
         No writer returns to the folder of a segment that is in no version. Other folders stay,
         since a writer may be about to use them.
@@ -123,7 +123,7 @@ class Deleter:
             await store.remove_folders(path)
 
     async def _pause(self, count: int) -> None:
-        """Wait for the turn of so many files."""
+        """Wait until the rate allows to delete `count` files."""
         if self._rate is None:
             return
         clock = asyncio.get_running_loop().time
@@ -142,13 +142,14 @@ class _Contents:
     """A table's versions and files, before anything is deleted.
 
     Attributes:
-        listed: all files, those of versions too.
-        manifests: of this table or branch by version, detached ones too.
-        names: what each of these versions needs, as numbers of `index`.
-        of_branches: what versions of the branches below need.
+        listed: all files, including manifests.
+        manifests: manifests of this table or branch by version, including detached versions.
+        times: time of each of these versions; None if it has none.
+        names: files that each of these versions needs, as numbers of `index`.
+        of_branches: files that versions of the branches below need, as numbers of `index`.
         branch_versions: numbers of the versions of the branches below, by branch.
-        objects: tells which objects a version's managed blobs are in; None: they all stay.
-        is_managed: whether a version may have managed blobs.
+        objects: returns the objects of a version's managed blobs; None: all objects stay.
+        is_managed: True if a version may have managed blobs.
     """
 
     branches: Mapping[str, BranchContents]
@@ -166,7 +167,7 @@ class _Contents:
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The files to be deleted: manifests first."""
+    """The files to delete; manifests are deleted first."""
 
     latest: int
     versions: tuple[int, ...]
@@ -187,27 +188,27 @@ async def cleanup(
 ) -> CleanupStats:
     """Delete old versions, and files that no version needs.
 
-    Cost: a LIST of each folder of the table; a GET for each version of it and of its branches;
-    three more LISTs; the deletions, which a store that can does a thousand a request. Where there
-    are managed blobs, a LIST of their folder, and a scan of the descriptions in all versions.
+    Cost: a LIST of each folder of the table; a GET for each version of the table and its branches;
+    three more LISTs; and the deletions, up to 1,000 files in a request. With managed blobs, also a
+    LIST of their folder, and a scan of the descriptions of all versions.
 
     Args:
-        objects: tells the locations of the objects that a version's managed blobs are in; None:
-            these objects stay.
-        delete_rate_limit: files a second at most.
-        delete_concurrency: requests at once.
+        objects: returns the locations of the objects of a version's managed blobs; None: all these
+            objects stay.
+        delete_rate_limit: most files in a second; None for no limit.
+        delete_concurrency: most concurrent requests; None for `REQUESTS_AT_ONCE`.
 
     Raises:
         InvalidInputError: tags name versions that match, see `CleanupPolicy`.
-        CorruptFileError, UnsupportedError: a manifest that cannot be read; nothing is deleted.
-        StoreError: the store failed; what was deleted stays so, no version is without its files.
+        CorruptFileError, UnsupportedError: a manifest cannot be read; nothing is deleted.
+        StoreError: the store failed; some files may be deleted, but no version lacks its files.
     """
     deleter = Deleter(engine, table, delete_rate_limit, delete_concurrency)
     contents = await _look(engine, table, objects)
     plan = await engine.pool.run(lambda: _plan(contents, table.branch, policy, datetime.now(UTC)))
     await deleter.delete(plan.manifests, strict=True)
-    kept = await _made_meanwhile(engine, table, contents)
-    others = [file for file in plan.others if _name(file) not in kept]
+    needed = await _needed_meanwhile(engine, table, contents)
+    others = [file for file in plan.others if _name(file) not in needed]
     failed = await deleter.delete(others)
     removed = [file for file in others if file.path not in failed]
     await deleter.remove_index_folders(removed)
@@ -224,11 +225,11 @@ async def explain(
     include_files: bool,
     max_files: int,
 ) -> CleanupExplanation:
-    """What `cleanup` would do, for the same requests without the deletions.
+    """Return what `cleanup` would do. Cost: the requests of `cleanup` before the deletions.
 
     Raises:
         InvalidInputError: `max_files` is not positive; tags name versions that match.
-        CorruptFileError, UnsupportedError: a manifest that cannot be read.
+        CorruptFileError, UnsupportedError: a manifest cannot be read.
         StoreError: the store failed.
     """
     check_count("max_files", max_files)
@@ -247,12 +248,12 @@ async def explain(
 
 
 async def _look(engine: Engine, table: Table, objects: ObjectsOf | None) -> _Contents:
-    """List all files, and read all manifests, of the branches below too."""
+    """List all files, and read all manifests, including those of the branches below."""
     branches, tags = await asyncio.gather(
         refs.list_branches(engine, table), refs.list_tags(engine, table)
     )
     contents = _Contents(branches, tags, objects=objects)
-    # Files first: what a manifest names that is read later, is kept.
+    # Files before manifests, so that files of a commit in between are either needed or not listed.
     listings = await all_of(_listed(engine, table, folder) for folder in files.FOLDERS)
     contents.listed = [file for listing in listings for file in listing]
     own = [file for file in contents.listed if file.path.startswith(f"{VERSIONS}/")]
@@ -266,13 +267,13 @@ async def _look(engine: Engine, table: Table, objects: ObjectsOf | None) -> _Con
     for name in _below(table.branch, contents.branches):
         contents.of_branches += await _of_branch(engine, table, name, contents)
     if contents.is_managed and objects is not None:
-        # Last, as few tables have any: of versions since then `_made_meanwhile` knows.
+        # Last, because few tables have any; `_needed_meanwhile` reads versions since then.
         contents.listed += await _listed(engine, table, BLOBS)
     return contents
 
 
 def _plan(contents: _Contents, branch: str | None, policy: CleanupPolicy, now: datetime) -> _Plan:
-    """The plan of what goes. CPU work.
+    """Choose the versions and files to remove. CPU work.
 
     Raises:
         InvalidInputError: tags name versions that match.
@@ -287,14 +288,14 @@ def _plan(contents: _Contents, branch: str | None, policy: CleanupPolicy, now: d
     matching -= {reference.referenced_version for reference in referenced}
     is_error = policy.error_if_tagged_old_versions
     expired, warnings = without_tagged(matching, contents.tags, branch, is_error=is_error)
-    # Detached versions are in no order: they stay, unless they are named.
+    # Detached versions have no order: they stay unless the policy lists them.
     named = set(policy.versions or ())
     expired |= {version for version in contents.times if version >> 63 and version in named}
     staying = [names for version, names in contents.names.items() if version not in expired]
-    kept = contents.index.names([*contents.of_branches, *staying])
+    needed = contents.index.names([*contents.of_branches, *staying])
     verified = contents.index.names(contents.names[version] for version in expired)
     before = None if policy.delete_unverified else now - files.UNVERIFIED_AGE
-    others = files.candidates(contents.listed, kept, verified, before)
+    others = files.candidates(contents.listed, needed, verified, before)
     versions = {branch: contents.manifests.keys(), **contents.branch_versions}
     if clones := clones_without_version(contents.tags, versions):
         warnings += clones
@@ -310,25 +311,25 @@ def _plan(contents: _Contents, branch: str | None, policy: CleanupPolicy, now: d
 
 
 async def _listed(engine: Engine, table: Table, folder: str) -> list[files.Listed]:
-    """The files of a folder; of local ones those that nobody finished, too."""
+    """List the files of a folder, including unfinished files of a local store."""
     location, root = table.folder(folder), table.folder(folder)[: -len(folder)]
-    files_found: list[files.Listed] = []
+    listed: list[files.Listed] = []
     if folder == VERSIONS and table.keeper is not None and table.keeper.is_asked_by_readers:
         with suppress(NotFoundError):
-            await latest(engine, table)  # from then on it is listed
+            await latest(engine, table)  # after this, the latest manifest is listed
     try:
         listing = engine.scheduler.list(location, reason="cleanup")
         async with aclosing(listing) as entries:  # type: ignore[type-var]  # a generator
             async for entry in entries:
                 path = entry.path[len(root) :]
-                files_found.append(files.Listed(path, entry.num_bytes, entry.last_modified))
+                listed.append(files.Listed(path, entry.num_bytes, entry.last_modified))
     except NotFoundError:
-        return files_found
+        return listed
     store, path = engine.registry.resolve(location)
     top = path[: -len(folder)]
-    left = await store.unfinished(path)
-    files_found += [files.Listed(m.path[len(top) :], m.num_bytes, m.last_modified) for m in left]
-    return files_found
+    unfinished = await store.unfinished(path)
+    listed += [files.Listed(m.path[len(top) :], m.num_bytes, m.last_modified) for m in unfinished]
+    return listed
 
 
 def _manifests(table: Table, listed: Iterable[files.Listed]) -> dict[int, ManifestLocation]:
@@ -347,7 +348,7 @@ def _manifests(table: Table, listed: Iterable[files.Listed]) -> dict[int, Manife
 async def _needs_of_all(
     engine: Engine, places: Sequence[ManifestLocation], contents: _Contents
 ) -> list[tuple[datetime | None, Int32s]]:
-    """Time of each version and numbers of the files that it needs, in the order of `places`.
+    """Return the time and the needed files of each version, in the order of `places`.
 
     Cost: the manifests are read in groups of `TOGETHER_BYTES`; one pool job parses a group.
     """
@@ -365,9 +366,9 @@ def _parsed_needs(
     read: Sequence[memoryview | None],
     index: files.NameIndex,
 ) -> list[tuple[datetime | None, Int32s] | None]:
-    """Time and needed files of versions. CPU.
+    """Return the time and the needed files of versions. CPU work.
 
-    None stands for a version that is gone, or that may have managed blobs: `_needs` reads it alone.
+    None for a version that is gone or may have managed blobs: `_needs` reads it by itself.
     """
     needs: list[tuple[datetime | None, Int32s] | None] = []
     for where, content in zip(places, read, strict=True):
@@ -386,7 +387,7 @@ def _parsed_needs(
 async def _needs(
     engine: Engine, where: ManifestLocation, contents: _Contents
 ) -> tuple[datetime | None, Int32s]:
-    """When a version was made, and what it needs; nothing where it is gone."""
+    """Return the time and the needed files of a version; no files if the version is gone."""
     named: Collection[str] = ()
     try:
         manifest = await load_manifest(engine, where, keep=False)
@@ -405,7 +406,7 @@ async def _needs(
 
 
 async def _is_gone(engine: Engine, where: ManifestLocation) -> bool:
-    """Whether another cleanup has removed a version."""
+    """True if another cleanup has removed a version. Cost: a HEAD."""
     try:
         await engine.scheduler.size(where.location, reason="cleanup")
     except NotFoundError:
@@ -422,7 +423,7 @@ async def _of_branch(engine: Engine, table: Table, name: str, contents: _Content
 
 
 def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[str]:
-    """The branches that were made from one, or from such a branch; None: main."""
+    """Return the branches that began at a branch or at one of its descendants; None is main."""
     names: list[str] = []
     parents: set[str | None] = {branch}
     while True:
@@ -437,8 +438,8 @@ def _below(branch: str | None, branches: Mapping[str, BranchContents]) -> list[s
         parents.update(new)
 
 
-async def _made_meanwhile(engine: Engine, table: Table, contents: _Contents) -> set[str]:
-    """Names of files needed by versions, branches and clones that were created since `_look`."""
+async def _needed_meanwhile(engine: Engine, table: Table, contents: _Contents) -> set[str]:
+    """Return names of files that versions, branches and clones created since `_look` need."""
     tags, branches, listed = await asyncio.gather(
         refs.list_tags(engine, table),
         refs.list_branches(engine, table),
@@ -451,7 +452,7 @@ async def _made_meanwhile(engine: Engine, table: Table, contents: _Contents) -> 
     for name in _below(table.branch, branches):
         if name not in contents.branches:
             names += await _of_branch(engine, table, name, contents)
-            # Its first version may come yet.
+            # The branch may not have its first version yet.
             names.append(contents.names.get(branches[name].parent_version, files.NONE))
     names += [
         contents.names.get(tag.version, files.NONE)

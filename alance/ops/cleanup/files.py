@@ -1,7 +1,7 @@
-"""Which files of a table belong to which version, by their names below its folder. Pure.
+"""Files of a table by the versions that need them, from their names below its folder. Pure.
 
-A name stands for the same file wherever its folder is: names of files are random, so that files
-that branches read from the folder of their parent are known by name alone.
+Files are compared by name alone, without their folder: names are random, and a branch also reads
+files in the folder of its parent.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ class Listed:
 
 
 def has_managed_blobs(head: table_pb2.Manifest) -> bool:
-    """Whether rows of a version may name objects that the table keeps."""
+    """True if rows of a version may name objects that the table keeps."""
     return bool(head.reader_feature_flags & MANAGED_BLOBS)
 
 
 def object_names(locations: Iterable[str]) -> Iterator[str]:
-    """The names of objects that the table keeps, whatever way their base path is spelled.
+    """Yield the names of objects that the table keeps, from their locations.
 
-    In doubt it is one name more: a part of a location that looks like one.
+    A base path may be spelled in several ways. In doubt more names are yielded: each part of a
+    location that looks like a name.
     """
     for location in locations:
         parts = location.split("/")
@@ -63,7 +64,7 @@ def object_names(locations: Iterable[str]) -> Iterator[str]:
 
 
 def names_of_fragment(message: table_pb2.DataFragment) -> Iterator[str]:
-    """Names of all files that a fragment's record lists."""
+    """Yield the names of all files that a fragment's record lists."""
     for file in message.files:
         yield f"{DATA}/{file.path}"
         if file.HasField("base_id"):
@@ -86,7 +87,7 @@ def names_of_fragment(message: table_pb2.DataFragment) -> Iterator[str]:
 def names_beside_fragments(
     head: table_pb2.Manifest, indices: Iterable[table_pb2.IndexMetadata]
 ) -> Iterator[str]:
-    """Names of a manifest's transaction file and of the folders of its indices."""
+    """Yield the names of a manifest's transaction file and of the folders of its indices."""
     if head.transaction_file:
         yield f"{TRANSACTIONS}/{head.transaction_file}"
     for index in indices:
@@ -94,7 +95,7 @@ def names_beside_fragments(
 
 
 class NameIndex:
-    """Numbers of names: versions share most files, so that each of them takes 4 bytes a file."""
+    """Numbers of names. Versions share most files, so a version takes 4 bytes for each file."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -108,13 +109,13 @@ class NameIndex:
         indices: Iterable[table_pb2.IndexMetadata],
         objects: Iterable[str] = (),
     ) -> Int32s:
-        """Numbers of the files that a version needs; CPU work, in any thread.
+        """Return the numbers of the files that a version needs; CPU work, in any thread.
 
         The record of a fragment is parsed once, even if many versions have the fragment.
 
         Args:
-            head, records, indices: of the version's manifest.
-            objects: locations of the objects that its managed blobs are in.
+            head, records, indices: parts of the version's manifest.
+            objects: locations of the objects of its managed blobs.
         """
         places = zip(records.stops.tolist(), records.sizes.tolist(), strict=True)
         with self._lock:
@@ -135,7 +136,7 @@ class NameIndex:
         return [numbers.setdefault(name, len(numbers)) for name in names]
 
     def names(self, parts: Iterable[Int32s]) -> set[str]:
-        """The names of some versions together."""
+        """Return the names of several versions together."""
         chosen = np.unique(np.concatenate([NONE, *parts])).tolist()
         with self._lock:
             names = list(self._numbers)
@@ -143,22 +144,28 @@ class NameIndex:
 
 
 def index_folder(content: bytes) -> str:
-    """The folder of an index segment, from its UUID's bytes."""
+    """Return the folder of an index segment, from the bytes of its UUID."""
     return f"{INDICES}/{uuid.UUID(bytes=content) if len(content) == 16 else content.hex()}"
 
 
 def staged_for(path: str) -> str | None:
-    """The manifest that a staged one of an external manifest store is for; None: it is none."""
+    """Return the path of the manifest for which an external manifest store staged a file.
+
+    Returns None if the file is not a staged manifest.
+    """
     final, mark, tail = path[:-37], path[-37:-36], path[-36:]
-    is_one = path.startswith(f"{VERSIONS}/") and mark == "-" and tail.count("-") == 4
-    return final if is_one and final.endswith(".manifest") else None
+    is_staged = path.startswith(f"{VERSIONS}/") and mark == "-" and tail.count("-") == 4
+    return final if is_staged and final.endswith(".manifest") else None
 
 
 def owner_of(path: str) -> tuple[Kind, str] | None:
-    """The kind of a file and the name that versions know it by; None: no file of the format."""
+    """Return the kind of a file, and the name by which versions need it.
+
+    Returns None if the file is not of the format.
+    """
     folder, _, name = path.partition("/")
     base = posixpath.basename(path)
-    if folder == BLOBS:  # whose other files are nobody's, as in pylance
+    if folder == BLOBS:  # other files in this folder belong to nobody, as in pylance
         return ("data", path) if name.endswith(".blob") else None
     if staged_for(path) is not None:
         return "temporary_manifest", path
@@ -178,33 +185,37 @@ def owner_of(path: str) -> tuple[Kind, str] | None:
 
 
 def candidates(
-    listed: Sequence[Listed], kept: Set[str], expired: Set[str], unverified_before: datetime | None
+    listed: Sequence[Listed],
+    needed: Set[str],
+    expired: Set[str],
+    unverified_before: datetime | None,
 ) -> list[CleanupCandidateFile]:
-    """The files that may go; see `candidate`."""
+    """Return the files to remove; see `candidate`."""
     paths = {None, *(file.path for file in listed)}
     chosen = (
-        candidate(file, kept, expired, unverified_before)
+        candidate(file, needed, expired, unverified_before)
         for file in listed
-        if staged_for(file.path) in paths  # else it may be all that there is of a version
+        if staged_for(file.path) in paths  # or else it may be the only manifest of its version
     )
     return [chosen_file for chosen_file in chosen if chosen_file is not None]
 
 
 def candidate(
-    file: Listed, kept: Set[str], expired: Set[str], unverified_before: datetime | None
+    file: Listed, needed: Set[str], expired: Set[str], unverified_before: datetime | None
 ) -> CleanupCandidateFile | None:
-    """A file that goes; None: it stays.
+    """Return a file as a candidate for removal. Returns None if it stays.
 
     Args:
-        kept: names of what versions that stay need.
-        expired: names of what versions that go need.
-        unverified_before: files of no version go if they are older; None: all of them.
+        needed: names of the files that remaining versions need.
+        expired: names of the files that removed versions need.
+        unverified_before: files of no version are removed if they are older; None: always.
     """
     owner = owner_of(file.path)
     if owner is None:
         return None
     kind, name = owner
-    if name in kept or f"{DATA}/{posixpath.basename(name)}" in kept:  # of a base path within `data`
+    # The second name is of a file of a base path within `data`.
+    if name in needed or f"{DATA}/{posixpath.basename(name)}" in needed:
         return None
     verified = name in expired
     if not verified and unverified_before is not None:

@@ -1,4 +1,4 @@
-"""Which versions go, and what is left of a cleanup: counts and explanations. Pure."""
+"""Choice of the versions that a cleanup removes; its counts and explanations. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from alance.format.table.refs import TagContents
 
 DEFAULT_AGE: Final = timedelta(days=14)
-LONGEST_S: Final = 1e12  # of a duration; 30 000 years
+LONGEST_S: Final = 1e12  # of a duration, in seconds; 30,000 years
 Kind: TypeAlias = Literal[
     "data", "transaction", "index", "deletion", "manifest", "temporary_manifest", "temporary"
 ]
@@ -126,16 +126,19 @@ class CleanupArguments(PolicyArguments, total=False):
 @public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupPolicy:
-    """Which versions go: those that match all that is given; nothing given: older than two weeks.
+    """Choice of versions to remove: those that match all given criteria.
+
+    Without any criterion, versions older than two weeks are removed.
 
     Attributes:
-        older_than: age of versions, by the time in their manifest.
-        older_than_version: versions before this one.
-        retain_versions: the last so many stay.
-        versions: only these numbers, detached versions too.
-        delete_unverified: remove files of no version whatever their age.
-        error_if_tagged_old_versions: False: tagged versions that match stay without an error.
-        seen_from: this version and later ones stay, and are not counted; None: the latest.
+        older_than: remove versions older than this, by the time in their manifest.
+        older_than_version: remove versions before this one.
+        retain_versions: number of the latest versions that stay.
+        versions: remove only these versions; detached versions are removed only if listed here.
+        delete_unverified: True to remove files of no version whatever their age.
+        error_if_tagged_old_versions: False to let tagged versions that match stay without an error.
+        seen_from: the latest version for the cleanup: it stays, and later versions stay and are not
+            counted. None for the latest version of all.
     """
 
     older_than: timedelta | None = None
@@ -155,10 +158,11 @@ class CleanupPolicy:
             check_count("version", version)
 
     def matching(self, times: Mapping[int, datetime | None], now: datetime) -> set[int]:
-        """The versions that match, but for the latest one.
+        """Return the versions that match, without the latest.
 
         Args:
-            times: when each attached version was made; None: not told, then it is old.
+            times: time of each attached version; a version without a time counts as old.
+            now: the time for ages.
         """
         last = self.seen_from
         numbers = sorted(version for version in times if last is None or version <= last)
@@ -191,12 +195,12 @@ def without_tagged(
     *,
     is_error: bool,
 ) -> tuple[set[int], list[str]]:
-    """The versions that no tag of the branch names, and a warning for each tag that does.
+    """Return the versions without those that tags of the branch name, and a warning for each tag.
 
-    Tags that note shallow clones keep versions, too, but never raise.
+    Tags of shallow clones keep versions as well, but are never an error.
 
     Raises:
-        InvalidInputError: `is_error`, and a tag that a user made names one of the versions.
+        InvalidInputError: `is_error` is true, and a tag of a user names one of the versions.
     """
     holding = {
         name: tag for name, tag in tags.items() if tag.branch == branch and tag.version in matching
@@ -215,7 +219,7 @@ def without_tagged(
 
 
 def shown_tag(name: str, tag: TagContents) -> str:
-    """Name of a tag for messages, with the shallow clone that it is for."""
+    """Return the name of a tag for messages, with the shallow clone that it is for."""
     if tag.clone_uri is None:
         return f"tag {name!r}"
     return f"shallow clone {tag.clone_uri!r} (tag {name!r}; delete it when the clone is gone)"
@@ -224,10 +228,10 @@ def shown_tag(name: str, tag: TagContents) -> str:
 def clones_without_version(
     tags: Mapping[str, TagContents], versions: Mapping[str | None, Collection[int]]
 ) -> list[str]:
-    """A warning for each shallow clone whose version is gone, so that its files are unknown.
+    """Return a warning for each shallow clone whose version is gone, so its files are unknown.
 
     Args:
-        versions: existing versions by branch; tags on other branches are left out.
+        versions: existing versions by branch; tags on other branches are skipped.
     """
     return [
         f"version {tag.version} is gone, no files are removed: {shown_tag(name, tag)}"
@@ -237,7 +241,7 @@ def clones_without_version(
 
 
 def _before(now: datetime, age: timedelta) -> datetime:
-    """The time that was `age` ago; where the calendar has none such, its end."""
+    """Return the time `age` before `now`; the end of the calendar if it is out of range."""
     try:
         return now - age
     except OverflowError:
@@ -245,10 +249,10 @@ def _before(now: datetime, age: timedelta) -> datetime:
 
 
 def parse_duration(text: str) -> timedelta:
-    """A duration of the table's configuration: `14d`, `1h 30m`, `0s`.
+    """Parse a duration of the table's configuration, such as `14d`, `1h 30m` or `0s`.
 
     Raises:
-        InvalidInputError: no such text.
+        InvalidInputError: the text is not a duration.
     """
     seconds, place = 0.0, 0
     while match := _DURATION.match(text, place):
@@ -277,11 +281,11 @@ class AutoCleanupConfig(TypedDict, total=False):
 
 
 def configured(options: AutoCleanupConfig) -> dict[str, str]:
-    """The table's configuration that asks for these cleanups.
+    """Return the table's configuration of cleanups after commits.
 
     Raises:
-        InvalidInputError: an unknown key, no interval, a value that is no count, or no bound:
-            then every version but the latest would go.
+        InvalidInputError: a key is unknown, the interval is missing, a value is not a count, or
+            there is no bound, so that all versions but the latest would be removed.
     """
     least = {"interval": 1, "older_than_seconds": 0, "retain_versions": 1}
     if not isinstance(options, Mapping) or not least.keys() >= options.keys() > {"interval"}:
@@ -301,11 +305,11 @@ def configured(options: AutoCleanupConfig) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class AutoCleanup:
-    """Cleanup after commits, as the table's configuration asks for it.
+    """Cleanup after commits, by the table's configuration.
 
     Attributes:
-        interval: after each version that is a multiple of it.
-        rate: deletions a second; None: as fast as the store does them.
+        interval: clean up after each version whose number is a multiple of this.
+        rate: deletions in a second; None for no limit.
     """
 
     interval: int
@@ -314,10 +318,10 @@ class AutoCleanup:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> AutoCleanup | None:
-        """From the configuration; None: none is asked for.
+        """Parse the configuration. Returns None if it has no cleanup after commits.
 
         Raises:
-            InvalidInputError: a value that is no such value.
+            InvalidInputError: a value is invalid.
         """
         interval = config.get(INTERVAL)
         if interval is None:
@@ -336,12 +340,12 @@ class AutoCleanup:
             raise InvalidInputError(f"config {AUTO}*: {error}") from error
 
     def is_due(self, version: int) -> bool:
-        """Whether a version is followed by a cleanup."""
+        """True if a cleanup follows a version."""
         return self.interval > 0 and version % self.interval == 0
 
 
 def counted(files: Sequence[CleanupCandidateFile]) -> CleanupStats:
-    """The counts of files that are removed."""
+    """Return the counts of removed files."""
     kinds = [file.kind for file in files]
     return CleanupStats(
         bytes_removed=sum(file.size_bytes for file in files),

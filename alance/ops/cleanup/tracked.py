@@ -1,4 +1,4 @@
-"""The files of a table as rows: those that versions name, and those that are there."""
+"""The files of a table as rows: those that versions need, and those that exist."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from alance.versioning.table import Table
 
 MANIFESTS_AT_ONCE: Final = 16
-MANIFEST_BYTES: Final = 64 << 20  # of manifests read ahead
-LISTED_ROWS: Final = 4096  # of a batch: four pages of a listing
+MANIFEST_BYTES: Final = 64 << 20  # of manifests that are read ahead
+LISTED_ROWS: Final = 4096  # rows of a batch; four pages of a listing
 
 TRACKED: Final = pa.schema(
     [
@@ -54,7 +54,7 @@ async def tracked_files(
     min_version: int | None,
     progress: Callable[[int, int], object] | None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The files that each version of a branch names, a batch a version; see the verb."""
+    """Yield the files that each version of a branch needs, a batch a version; see the verb."""
     check_callback("progress", progress)
     if min_version is not None:
         check_count("min_version", min_version, 0)
@@ -85,7 +85,7 @@ async def tracked_files(
 
 
 async def all_files(engine: Engine, table: Table) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The files below a branch's folder; see the verb."""
+    """Yield the files below a branch's folder; see the verb."""
     top = f"{table.root}/"
     rows: list[tuple[str, int, object]] = []
     listing = engine.scheduler.list(table.root, reason="all files")
@@ -109,7 +109,7 @@ def _stored(uri: str, rows: list[tuple[str, int, object]]) -> pa.RecordBatch:
 def _batch(
     uri: str, manifest: Manifest, place: ManifestLocation, listed: Mapping[str, list[str]]
 ) -> pa.RecordBatch:
-    """The files that a version names. CPU."""
+    """Return the files that a version needs. CPU work."""
     bases, paths, kinds = [], [], []
     places = {base_id: number for number, base_id in enumerate(manifest.base_paths, 1)}
     rows = [(None, f"{VERSIONS}/{place.location.rpartition('/')[2]}", 0)]
@@ -130,7 +130,7 @@ def _batch(
 def _files(
     manifest: Manifest, listed: Mapping[str, list[str]]
 ) -> Iterator[tuple[int | None, str, int]]:
-    """Base, path and number of the kind of each file."""
+    """Yield the base, the path and the number of the kind of each file."""
     if manifest.head.transaction_file:
         yield None, f"{TRANSACTIONS}/{manifest.head.transaction_file}", 3
     for message in manifest.fragments.records:
@@ -167,7 +167,7 @@ def _base(manifest: Manifest, base_id: int | None) -> DatasetBasePath | None:
 
 
 def _unlisted(manifest: Manifest) -> list[str]:
-    """The folders of indices in the table whose records name no files, as of old writers."""
+    """Return the folders of indices whose records list no files, as those of old writers."""
     return [
         index_folder(index.uuid.uuid)
         for index in manifest.indices

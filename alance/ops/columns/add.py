@@ -1,7 +1,7 @@
-"""Columns in new data files: added beside those of each fragment by a Merge, or put in the place of
-old values by a DataReplacement. Other columns of the fragments are neither read nor written.
+"""Columns in new data files: added to each fragment by a Merge, or replaced by a DataReplacement.
 
-Of single fragments, for backfills that many processes share: files now, one commit later.
+Other columns of the fragments are neither read nor written. The functions of single fragments are
+for backfills that several processes share: each writes files, and one commit follows.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ async def add_columns(
     batch_size: int | None = None,
     options: CommitOptions,
 ) -> Snapshot:
-    """The version with new columns. See `Dataset.add_columns`."""
+    """Return the version with new columns. See `Dataset.add_columns`."""
     columns = await opened(snapshot, transforms, read_columns, batch_size)
     return await add_opened(snapshot, columns, options)
 
 
 async def add_opened(snapshot: Snapshot, columns: NewColumns, options: CommitOptions) -> Snapshot:
-    """The version with new columns, whose values come from a source that is open.
+    """Return the version with new columns, whose values come from an open source.
 
     Raises:
-        InvalidInputError: a column that is there already, or values that do not fit.
-        RetryableConflictError: others were first, again and again, or have added rows for which
-            the source has no values.
+        InvalidInputError: a column exists already, or values do not fit.
+        RetryableConflictError: other commits came first in all attempts, or they have added rows
+            for which the source has no values.
         CommitConflictError: a newer version rules this one out.
     """
     if columns.values is None:
@@ -81,12 +81,12 @@ async def _add_nulls(snapshot: Snapshot, columns: NewColumns, options: CommitOpt
 
 
 async def grown(snapshot: Snapshot, columns: NewColumns) -> tuple[Schema, Schema]:
-    """The schema of a version with new columns, and the new fields alone, with their parents.
+    """Return the schema with new columns, and the new fields alone with their parents.
 
     Raises:
-        InvalidInputError: a column that is there already, or inside of a list where it has values.
-        UnsupportedError: a type that the format has not, or that the table's files have not;
-            values for a table with a MemWAL.
+        InvalidInputError: a column exists already, or is inside a list and has values.
+        UnsupportedError: the format, or the version of the table's files, does not have a type; or
+            the columns have values and the table has a MemWAL.
     """
     if columns.values is not None:
         refuse_with_mem_wal(
@@ -108,12 +108,12 @@ def merge_of(
     new: Schema,
     fragments: Sequence[table_pb2.DataFragment],
 ) -> Merge:
-    """The operation that adds fields to a version.
+    """Return the operation that adds fields to a version.
 
     Args:
-        schema: of the next version.
-        new: the fields that are new, with their parents.
-        fragments: all of them, with their new files.
+        schema: schema of the next version.
+        new: new fields, with their parents.
+        fragments: records of all fragments, with their new files.
     """
     ids_before = {field.id for field in base.schema.walk()}
     return Merge(
@@ -133,7 +133,7 @@ async def add_to_fragment(
     read_columns: Sequence[str] | None = None,
     batch_size: int | None = None,
 ) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
-    """A fragment with new columns, and the schema. See `DatasetFragment.add_columns`."""
+    """Return a fragment with new columns, and the schema. See `DatasetFragment.add_columns`."""
     columns = await opened(snapshot, transforms, read_columns, batch_size)
     return await add_opened_to_fragment(snapshot, handle, columns)
 
@@ -141,7 +141,7 @@ async def add_to_fragment(
 async def add_opened_to_fragment(
     snapshot: Snapshot, handle: FragmentHandle, columns: NewColumns
 ) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
-    """A fragment with new columns, whose values come from a source that is open; and the schema."""
+    """Return a fragment with new columns, whose values come from an open source; and the schema."""
     schema, new = await grown(snapshot, columns)
     if columns.values is None:
         return handle.fragment.message, schema.messages
@@ -158,9 +158,9 @@ async def replace_columns(
     batch_size: int | None = None,
     options: CommitOptions,
 ) -> Snapshot:
-    """The version with other values of columns. See `Dataset.replace_columns`."""
+    """Return the version with other values of columns. See `Dataset.replace_columns`."""
     columns = await opened(snapshot, transforms, read_columns, batch_size)
-    values = Conformed(columns.given_values())
+    values = Conformed(columns.required_values())
 
     async def attempt(base: Snapshot) -> Snapshot:
         schema = await values.aim(base, columns)
@@ -181,9 +181,9 @@ async def replace_in_fragment(
     read_columns: Sequence[str] | None = None,
     batch_size: int | None = None,
 ) -> DataReplacementGroup:
-    """A new file for columns of a fragment. See `DatasetFragment.replace_columns`."""
+    """Write a new file for columns of a fragment. See `DatasetFragment.replace_columns`."""
     columns = await opened(snapshot, transforms, read_columns, batch_size)
-    values = Conformed(columns.given_values())
+    values = Conformed(columns.required_values())
     async with Backfill(values, columns.checkpoint) as backfill:
         schema = await values.aim(snapshot, columns)
         fragments = await backfill.fragments(snapshot, schema, [handle])
@@ -194,10 +194,10 @@ async def replace_in_fragment(
 def _replacements(
     snapshot: Snapshot, fragments: Sequence[table_pb2.DataFragment]
 ) -> tuple[DataReplacementGroup, ...]:
-    """The new files of fragments that have one more than in a version.
+    """Return the new files of fragments that have one more file than in a version.
 
     Raises:
-        InvalidInputError: there are none.
+        InvalidInputError: no fragment has a new file.
     """
     replacements = tuple(
         DataReplacementGroup(fragment.id, fragment.files[-1])
@@ -210,10 +210,10 @@ def _replacements(
 
 
 def whole_columns(snapshot: Snapshot, names: Sequence[str]) -> Schema:
-    """The fields of columns at top level.
+    """Return the fields of top-level columns.
 
     Raises:
-        InvalidInputError: one that does not exist, or is below another.
+        InvalidInputError: a column does not exist, is not at top level, or is repeated.
     """
     schema = snapshot.schema.project(names)
     if [field.name for field in schema.fields] != list(names):
@@ -223,20 +223,21 @@ def whole_columns(snapshot: Snapshot, names: Sequence[str]) -> Schema:
 
 @dataclass(slots=True)
 class Conformed:
-    """Values in the types of columns that exist.
+    """Values that are cast to the types of existing columns.
 
     Attributes:
-        target: those columns, in the order of the values.
+        values: the values before the cast.
+        target: the existing columns, in the order of the values; None before `aim`.
     """
 
     values: Values
     target: pa.Schema | None = None
 
     async def aim(self, snapshot: Snapshot, columns: NewColumns) -> Schema:
-        """The fields that get new values, of a version.
+        """Set the target from a version, and return the fields that get new values.
 
         Raises:
-            InvalidInputError: one that does not exist.
+            InvalidInputError: a column does not exist.
         """
         schema = whole_columns(snapshot, (await columns.schema(snapshot)).names)
         self.target = pa.schema([field.logical_arrow() for field in schema.fields])
@@ -251,7 +252,7 @@ class Conformed:
         return self.values.in_order
 
     def reads(self, schema: Schema) -> frozenset[int] | None:
-        # What others do to the columns themselves is lost as well.
+        # Changes of the columns themselves by others would be lost as well.
         names = [] if self.target is None else self.target.names
         own = frozenset(field.id for field in schema.project(names).walk())
         reads = self.values.reads(schema)

@@ -1,4 +1,4 @@
-"""Alter and drop columns: by the schema alone, but for types, by new files of the column."""
+"""Alter and drop columns: by the schema alone, or for a new type by new files of the column."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ KEYS: Final = {"path": str, "name": str, "nullable": bool, "data_type": pa.DataT
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The changes of one column; None: as it was."""
+    """Changes of a column; None for properties that stay."""
 
     path: str
     name: str | None = None
@@ -63,10 +63,10 @@ class Change:
 
     @classmethod
     def of(cls, alteration: Alteration) -> Change:
-        """From a user's mapping.
+        """Check a caller's mapping.
 
         Raises:
-            InvalidInputError: unknown keys, values of other types, or nothing to change.
+            InvalidInputError: a key is unknown, a value has another type, or nothing changes.
         """
         if not isinstance(alteration, Mapping) or "path" not in alteration:
             raise InvalidInputError(f"alteration {alteration!r}: expected a mapping with 'path'")
@@ -91,9 +91,10 @@ class Altered:
     """A schema after its changes.
 
     Attributes:
-        tightened: paths of fields that forbid nulls from now on.
-        cast: paths, before the changes, and ids of fields with another type.
-        shapes: the schema with new types and ids, but the names of before.
+        schema: the new schema.
+        shapes: the schema with new types and ids, but the old names.
+        tightened: paths of fields that no longer allow nulls.
+        cast: old path and id of each field with a new type.
     """
 
     schema: Schema
@@ -105,7 +106,7 @@ class Altered:
 async def alter_columns(
     snapshot: Snapshot, alterations: Sequence[Alteration], commit: CommitOptions
 ) -> Snapshot:
-    """The version with other names, nullability or types. See `Dataset.alter_columns`."""
+    """Return the version with other names, nullability or types. See `Dataset.alter_columns`."""
     changes = [Change.of(alteration) for alteration in alterations]
     if not changes:
         raise InvalidInputError("alter_columns: nothing to alter")
@@ -150,11 +151,11 @@ async def alter_columns(
 
 
 def altered(base: Snapshot, changes: Sequence[Change]) -> Altered:
-    """The schema after changes; each path is one of before.
+    """Return the schema after changes, whose paths are those before all changes.
 
     Raises:
-        InvalidInputError: no such field, a name that is there twice, a type that does not cast;
-            a column that is cast and forbids nulls in one call.
+        InvalidInputError: a field does not exist; a name is taken; a column cannot be cast; or a
+            column is cast while it or another one no longer allows nulls.
     """
     schema = shapes = base.schema
     tightened, cast = [], []
@@ -198,8 +199,8 @@ def _check_cast(base: Snapshot, path: str, field: Field) -> None:
     """Check that a column can be cast.
 
     Raises:
-        InvalidInputError: not one of its kind.
-        UnsupportedError: a member of a struct, in files of 2.0.
+        InvalidInputError: columns of this kind are not cast.
+        UnsupportedError: the column is a field of a struct, in files before 2.1.
     """
     inside = {inner.id for inner in field.walk()}
     above = [outer for outer in base.schema.project([path]).walk() if outer.id not in inside]
@@ -216,10 +217,10 @@ def _check_cast(base: Snapshot, path: str, field: Field) -> None:
 
 
 def _check_indices(base: Snapshot, cast: Sequence[tuple[str, int]]) -> None:
-    """Check that no index would lose its column.
+    """Check that no index has a column that is cast.
 
     Raises:
-        InvalidInputError: one would.
+        InvalidInputError: an index has such a column.
     """
     for path, field_id in cast:
         touched = related(base.manifest.head.fields, [field_id])
@@ -234,13 +235,13 @@ def _check_indices(base: Snapshot, cast: Sequence[tuple[str, int]]) -> None:
 
 
 async def check_no_nulls(snapshot: Snapshot, paths: Sequence[str]) -> None:
-    """Check that no live row has a null in some columns.
+    """Check that no live row has a null in any of the columns.
 
-    A field of a struct that is null counts as null. Cost: one scan of the columns, of the zones of
-    rows in which statistics count nulls or say nothing.
+    A field of a null struct counts as null. Cost: a scan of the columns, without zones of rows that
+    have no nulls by their statistics.
 
     Raises:
-        InvalidInputError: one has.
+        InvalidInputError: a row has a null.
     """
     if not paths:
         return
@@ -264,7 +265,7 @@ async def check_no_nulls(snapshot: Snapshot, paths: Sequence[str]) -> None:
 
 
 def _pruner(schema: Schema, names: Mapping[str, Sequence[str]]) -> Pruner | None:
-    """What rules out rows in which none of the columns is null."""
+    """Return a pruner of rows without nulls in the columns. None if it would prune nothing."""
     columns = [
         Column(tuple(parts), plain_type(schema.field(path).arrow_type))
         for path, parts in names.items()
@@ -292,7 +293,7 @@ def _check(batch: pa.RecordBatch, names: Mapping[str, Sequence[str]]) -> None:
 
 
 def _num_nulls(array: pa.Array, names: Sequence[str]) -> int:
-    """Nulls of a field below an array."""
+    """Return the number of nulls of a nested field of an array."""
     for name in names:
         if pa.types.is_struct(array.type):
             array = array.flatten()[array.type.get_field_index(name)]
@@ -306,7 +307,7 @@ def _num_nulls(array: pa.Array, names: Sequence[str]) -> int:
 async def drop_columns(
     snapshot: Snapshot, columns: Sequence[str], commit: CommitOptions
 ) -> Snapshot:
-    """The version without some columns. See `Dataset.drop_columns`."""
+    """Return the version without some columns. See `Dataset.drop_columns`."""
 
     async def attempt(base: Snapshot) -> Snapshot:
         schema = dropped(base.schema, columns)

@@ -1,9 +1,9 @@
-"""New data files beside those of fragments: values for live rows in, one file a fragment out.
+"""New data files for fragments: takes values for live rows, and writes a file for each fragment.
 
-A new file has as many rows as its fragment, deleted ones included; a deleted row repeats the value
-of the live row before it, so that no null comes where there is none. Several fragments are under
-way at once. What was written for a fragment is kept while an operation is run again on a newer
-version, and used there where the fragment's files are the same.
+A new file has as many rows as its fragment, including deleted rows. A deleted row repeats the
+value of the live row before it, so that no new null appears. Several fragments are written at once.
+If the operation is run again on a newer version, the file of a fragment is reused if the fragment
+still has the same files.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from alance.ops.version.summary import ChangeSummary
     from alance.ops.write.files_at_once import FileAtOnce
 
-# Of fragments under way each holds the pages that it fills, 8 MiB a column, and its share of what
-# is read ahead. Small ones cost their round trips, so that more of them go at once.
+# Each fragment that is being written needs memory for its open pages, 8 MiB a column, and a share
+# of the read-ahead. Small fragments are limited by round trips, so more of them are under way.
 LEAST_AT_ONCE: Final = 4
 MOST_AT_ONCE: Final = 32
 ROWS_AT_ONCE: Final = 4 << 20
@@ -65,17 +65,17 @@ ONE_FILE: Final = Limits(1 << 62, 1 << 62)
 @dataclass(frozen=True, slots=True)
 class _Written:
     source: str
-    record: table_pb2.DataFile | None  # None: the fragment has no live rows
-    files: DataFiles | FileAtOnce | None  # None: of an earlier run
+    record: table_pb2.DataFile | None  # None if the fragment has no live rows
+    files: DataFiles | FileAtOnce | None  # None if an earlier run wrote the file
 
 
 @dataclass(slots=True)
 class Backfill:
-    """The new files of one operation: `async with`, by which an error removes them.
+    """The new files of one operation. Use it with `async with`: an error removes the files.
 
     Args:
-        values: of the new columns.
-        checkpoint: keeps what is finished over the end of the process, until the version is there.
+        values: values of the new columns.
+        checkpoint: keeps finished work beyond the end of the process, until the version is made.
     """
 
     values: Values
@@ -93,14 +93,14 @@ class Backfill:
     async def fragments(
         self, snapshot: Snapshot, new: Schema, handles: Sequence[FragmentHandle] | None = None
     ) -> list[table_pb2.DataFragment]:
-        """The fragments of a version, each with one more file.
+        """Write the new files, and return the records of fragments, each with its new file.
 
         Args:
-            new: the fields of the new files, with their parents.
-            handles: None: of all fragments.
+            new: fields of the new files, with their parents.
+            handles: fragments to write; None for all.
 
         Raises:
-            InvalidInputError: values too many or too few, or that do not fit.
+            InvalidInputError: there are too many or too few values, or they do not fit.
             StoreError: the store failed.
         """
         handles = snapshot.handles if handles is None else handles
@@ -118,19 +118,19 @@ class Backfill:
             async with few:
                 await self._group(snapshot, new, small, reads, ahead_bytes)
 
-        left = await self._missing(handles, reads)
+        missing = await self._missing(handles, reads)
         if self.values.in_order:
-            for handle in left:
+            for handle in missing:
                 await alone(handle)
         else:
             groups: list[list[FragmentHandle]] = []
             if isinstance(self.values, GroupedValues) and self.checkpoint is None:
                 groups = await snapshot.engine.pool.run(
-                    lambda: list(small_groups(snapshot, new, left))
+                    lambda: list(small_groups(snapshot, new, missing))
                 )
             grouped = {handle.id for small in groups for handle in small}
             works = [group(small) for small in groups]
-            works += [alone(handle) for handle in left if handle.id not in grouped]
+            works += [alone(handle) for handle in missing if handle.id not in grouped]
             await all_of(works)
         await self.values.end(snapshot)
         ids = {handle.id for handle in handles}
@@ -141,17 +141,20 @@ class Backfill:
     async def _missing(
         self, handles: Sequence[FragmentHandle], reads: frozenset[int] | None
     ) -> list[FragmentHandle]:
-        """The fragments that have no file yet; those made from other files are removed."""
-        left, stale = [], []
+        """Return the fragments that have no new file yet.
+
+        Files that were computed from other files of their fragment are removed.
+        """
+        missing, stale = [], []
         for handle in handles:
             written = self._written.get(handle.id)
             if written is not None and written.source == source_of(handle, reads):
                 continue
             if written is not None:
                 stale.append(self._written.pop(handle.id))
-            left.append(handle)
+            missing.append(handle)
         await _removed(stale)
-        return left
+        return missing
 
     async def commit(
         self,
@@ -165,7 +168,7 @@ class Backfill:
         Raises:
             RetryableConflictError: run the operation again on the latest version.
             CommitConflictError: a newer version rules this one out.
-            CommitStateUnknownError: whether the version was made could not be found out.
+            CommitStateUnknownError: it is unknown whether the version was made.
         """
         self._unnamed = False
 
@@ -179,12 +182,12 @@ class Backfill:
         return after
 
     async def discard(self) -> None:
-        """Remove all files that no version can name, but for those of a checkpoint."""
+        """Remove all files that no version can need, except those of a checkpoint."""
         if self._unnamed:
-            kept = self.checkpoint is not None
-            gone = [written for written in self._written.values() if not kept]
+            written = list(self._written.values())
             self._written.clear()
-            await _removed(gone)
+            if self.checkpoint is None:
+                await _removed(written)
 
     async def _alone(
         self,
@@ -194,7 +197,7 @@ class Backfill:
         source: str,
         ahead_bytes: int,
     ) -> None:
-        """Write the file of a fragment."""
+        """Write the file of a fragment, unless the checkpoint has it."""
         if self.checkpoint is not None:
             record = await self.checkpoint.find(handle.id, source)
             if record is not None:
@@ -215,7 +218,7 @@ class Backfill:
         record = fragment.files[0] if fragment.files else None
         self._written[handle.id] = _Written(source, record, files)
         if self.checkpoint is not None and record is not None:
-            # Whatever becomes of this call, the file stays: the checkpoint may name it.
+            # The file stays even if this call fails, because the checkpoint may have its record.
             await self.checkpoint.add(handle.id, source, record)
 
     async def _group(
@@ -226,7 +229,7 @@ class Backfill:
         reads: frozenset[int] | None,
         ahead_bytes: int,
     ) -> None:
-        """Write the files of some small fragments."""
+        """Write the files of small fragments together."""
         assert isinstance(self.values, GroupedValues)
         files = await write_group(snapshot, new, self.values, handles, ahead_bytes)
         for handle, (record, file) in zip(handles, files, strict=True):
@@ -254,7 +257,7 @@ class Backfill:
         if record is not None:
             file = fragment.files.add()
             file.CopyFrom(record)
-            # The ids may be others than when the file was written: others have added fields.
+            # Ids may have changed since the file was written, if others have added fields.
             file.fields[:] = listed_ids(new, len(record.fields))
             for other in fragment.files[:-1]:  # parents in files of 2.0: the newest file has them
                 if not set(file.fields).isdisjoint(other.fields):
@@ -267,15 +270,15 @@ class Backfill:
 
 
 def owned_ids(schema: Schema) -> list[int]:
-    """The ids of the fields that have a column, in the order of a file's columns."""
+    """Return the ids of the fields that have a column, in the order of a file's columns."""
     return [leaf.field.id for root in schema.fields for leaf in leaf_columns(root)]
 
 
 def listed_ids(schema: Schema, count: int) -> list[int]:
-    """The ids that a data file lists: of fields with columns; in files of 2.0 of parents, too.
+    """Return the ids that a data file lists: of fields with columns, in files of 2.0 of all fields.
 
     Args:
-        count: of them.
+        count: number of ids that the file lists.
     """
     owned = owned_ids(schema)
     return owned if len(owned) == count else [below.id for below in schema.walk()]
@@ -301,10 +304,10 @@ async def _removed(written: Iterable[_Written]) -> None:
 def small_groups(
     snapshot: Snapshot, new: Schema, handles: Sequence[FragmentHandle]
 ) -> Iterator[list[FragmentHandle]]:
-    """Neighbours of which all are small, some together; the others are left out.
+    """Yield groups of consecutive small fragments; others are skipped.
 
     Args:
-        handles: prepared.
+        handles: prepared fragments.
     """
     if any(below.is_blob_v2 for below in new.walk()):
         return
@@ -334,10 +337,12 @@ async def write_group(
     handles: Sequence[FragmentHandle],
     ahead_bytes: int,
 ) -> list[tuple[table_pb2.DataFile | None, FileAtOnce | None]]:
-    """The record of the new file of each fragment, and the file; None where it has no live rows.
+    """Write the new files of fragments together, and return the record and the file of each.
+
+    Both are None for a fragment without live rows.
 
     Raises:
-        InvalidInputError: values too many or too few, or that do not fit.
+        InvalidInputError: there are too many or too few values, or they do not fit.
         StoreError: the store failed; no file stays.
     """
     spreads = [Spread.of(handle) for handle in handles]
@@ -359,7 +364,7 @@ async def write_group(
 
 
 def _cut(batches: Sequence[pa.RecordBatch], spreads: Sequence[Spread]) -> list[pa.RecordBatch]:
-    """The rows of each fragment that has live ones, with the deleted ones; CPU work."""
+    """Return the physical rows of each fragment that has live rows; CPU work."""
     if not batches:
         return []
     rows = one_batch(batches)
@@ -375,7 +380,7 @@ def _cut(batches: Sequence[pa.RecordBatch], spreads: Sequence[Spread]) -> list[p
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Live rows to physical rows."""
+    """Expansion of the live rows of a fragment to its physical rows."""
 
     deleted: Int64s | None
     num_live: int
@@ -383,19 +388,20 @@ class Spread:
 
     @classmethod
     def of(cls, handle: FragmentHandle, *, keep: bool = False) -> Spread:
-        """Of a fragment that is prepared.
+        """Return the expansion for a prepared fragment.
 
         Args:
-            keep: deleted rows count as live.
+            keep: True to count deleted rows as live.
         """
         deleted = None if handle.deleted is None or keep else handle.deleted.rows
         count = handle.num_physical_rows
         return cls(deleted, count - (0 if deleted is None else len(deleted)), count)
 
     def sources(self, start: int, stop: int) -> Int64s | None:
-        """For some live rows and the deleted ones behind each: the live row, from 0; shape (n,).
+        """Return for the physical rows of a span of live rows the live row to copy, from 0; (n,).
 
-        The deleted rows before the first live one are with it. None: there are no deleted ones.
+        A deleted row copies the live row before it; at the start of the fragment, the one after it.
+        Returns None if no row of the span is deleted.
         """
         if self.deleted is None or not len(self.deleted):
             return None
@@ -409,7 +415,7 @@ class Spread:
         return np.maximum(np.cumsum(live) - 1, 0)
 
     async def batch(self, snapshot: Snapshot, batch: pa.RecordBatch, start: int) -> pa.RecordBatch:
-        """Values of live rows from `start` on, as those of physical rows."""
+        """Expand values of the live rows from `start` on to physical rows."""
         rows = self.sources(start, start + batch.num_rows)
         if rows is None:
             return batch

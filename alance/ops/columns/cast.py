@@ -1,4 +1,4 @@
-"""Values of columns under another type: cast batch by batch, with an error where one is lost."""
+"""Casts of columns to another type, batch by batch; a value that would be lost is an error."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _NONE = Schema((), {})
 
 @dataclass(slots=True)
 class Casts(OfLiveRows):
-    """The columns of one schema as those of another of the same names.
+    """The columns of a schema, cast to another schema of the same names.
 
     Attributes:
-        read: what is cast, with its parents.
+        read: fields to cast, with their parents.
         target: the same fields with other types.
-        names: what errors call the top-level columns.
+        names: names of the top-level columns in messages.
     """
 
     read: Schema = _NONE
@@ -50,8 +50,8 @@ class Casts(OfLiveRows):
 
     @property
     def is_physical(self) -> bool:
-        # Lists whose members lie in several files have the same lengths in all of them, in deleted
-        # rows as well.
+        # If the members of a list are in several files, its lengths must be equal in all of them,
+        # also for deleted rows.
         return True
 
     def reads(self, schema: Schema) -> frozenset[int] | None:
@@ -71,9 +71,9 @@ class Casts(OfLiveRows):
 
 
 def _whole_fragment(schema: Schema, handle: FragmentHandle, ahead_bytes: int | None) -> ScanPlan:
-    """A scan of all rows of a fragment, deleted ones too, that gives fields with their parents."""
+    """Return a scan of all rows of a fragment, also deleted ones, of fields with their parents."""
     projection = project(schema, None, flat=False)
-    # The flag of row ids only says that the caller can tell deleted rows.
+    # The flag of row ids only declares that the caller can recognize deleted rows.
     options = ScanOptions(with_row_id=True, include_deleted_rows=True, io_buffer_bytes=ahead_bytes)
     return ScanPlan(options, projection, None, schema, None, [handle], {}, frozenset())
 
@@ -84,14 +84,15 @@ def cast(
     live: Mask | None = None,
     names: Mapping[str, str] | None = None,
 ) -> pa.RecordBatch:
-    """A batch in another schema of the same names. CPU.
+    """Cast a batch to another schema of the same names. CPU work.
 
     Args:
-        live: the rows whose values matter; shape (n,). Others get any value. None: all.
-        names: what errors call columns.
+        live: mask of the rows whose values matter, shape (n,); other rows get arbitrary values.
+            None for all rows.
+        names: names of columns in messages.
 
     Raises:
-        InvalidInputError: a value that the new type cannot hold, or types that do not cast.
+        InvalidInputError: the new type cannot hold a value, or there is no such cast.
     """
     if live is not None:
         cast(batch.filter(to_arrow(live)), target, names=names)
@@ -123,11 +124,11 @@ def _clocks_in_zone(values: pa.Array, type_: pa.DataType) -> pa.Array:
 def overlaid(
     rows: pa.RecordBatch, places: npt.NDArray[np.integer[Any]], values: pa.RecordBatch
 ) -> pa.RecordBatch:
-    """Rows, some of them with other values. CPU.
+    """Return rows, some of which have new values. CPU work.
 
     Args:
-        places: the rows that have others; shape (rows of the values,).
-        values: theirs, with the columns of the rows at least.
+        places: places of the rows with new values; shape (number of values,).
+        values: the new values; they have at least the columns of the rows.
     """
     numbers = np.arange(rows.num_rows)
     numbers[places] = rows.num_rows + np.arange(values.num_rows)
@@ -140,7 +141,7 @@ def overlaid(
 
 
 def _loose(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """A batch in another schema; what does not fit is cut off."""
+    """Cast a batch to another schema; values that do not fit are truncated."""
     arrays = []
     for array, target_field in zip(batch.columns, target, strict=True):
         try:
@@ -154,7 +155,7 @@ def _loose(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
 
 
 def _num_infinite(array: pa.Array) -> int:
-    """Infinite floats at any depth: a narrower float turns large values into them."""
+    """Return the number of infinite floats at any depth: large values become such in a cast."""
     if pa.types.is_floating(array.type):
         return int(pc.is_inf(array).true_count)
     if pa.types.is_struct(array.type):

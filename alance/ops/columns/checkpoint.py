@@ -1,13 +1,13 @@
-"""The progress of a long backfill, in a SQLite file: a run after a crash goes on there.
+"""The progress of a long backfill in a SQLite file, which a run after a crash continues.
 
-Two tables: `fragments` has the record of the data file of each fragment that is done, `batches` the
-results of the others so far, as Arrow IPC streams. Rows are found by what they were computed for:
-`job`, a hash of the table's place, the new columns and the columns read; `source`, the data files
-of a fragment, of batches also its deletion file. So a row never serves another table, other
-columns, or a fragment that changed. The file is removed when the version is there.
+The file has two tables: `fragments` has the record of the data file of each finished fragment,
+`batches` the results of other fragments so far, as Arrow IPC streams. Rows are keyed by `job`, a
+hash of the table's location, the new columns and the columns read; and by `source`, the data files
+of the fragment, for batches also its deletion file. So a row never serves another table, other
+columns, or a fragment that changed. The file is removed when the version is made.
 
-The data files of fragments that are done stay in the table's folder after a failure; cleanup of old
-versions takes them after seven days, and a run after that computes them again.
+Data files of finished fragments stay in the table's folder after a failure. A cleanup removes them
+after seven days; a run after that computes them again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BUSY_S: Final = 30.0
+BUSY_S: Final = 30.0  # seconds to wait for a lock of another process
 _TABLES: Final = (
     "CREATE TABLE IF NOT EXISTS fragments (job TEXT, fragment_id INTEGER, source TEXT, "
     "file BLOB, PRIMARY KEY (job, fragment_id)) WITHOUT ROWID",
@@ -47,7 +47,7 @@ class Checkpoint:
     """A SQLite file on a local disk. Each call opens it in a thread.
 
     Attributes:
-        job: what is computed, for which table.
+        job: hash of the table's location, the new columns and the columns read.
     """
 
     path: str
@@ -58,10 +58,10 @@ class Checkpoint:
     async def open(
         cls, path: str, snapshot: Snapshot, output: pa.Schema, columns: Sequence[str] | None
     ) -> Checkpoint:
-        """Open a file, or make it.
+        """Open the file, or create it.
 
         Raises:
-            InvalidInputError: another kind of file, or no place for one.
+            InvalidInputError: the file is not a SQLite database, or cannot be created.
         """
         place = snapshot.table.new_data_file("")
         parts = [place.encode(), output.serialize().to_pybytes(), repr(columns).encode()]
@@ -74,7 +74,10 @@ class Checkpoint:
         return checkpoint
 
     async def find(self, fragment_id: int, source: str) -> table_pb2.DataFile | None:
-        """The file that was written before for a fragment, if it is still there."""
+        """Return the record of the file of a finished fragment. None if there is no such file.
+
+        Cost: a HEAD of the file, if there is a record.
+        """
         content = await self._value(
             "SELECT file FROM fragments WHERE job = ? AND fragment_id = ? AND source = ?",
             (self.job, fragment_id, source),
@@ -90,7 +93,7 @@ class Checkpoint:
         return None
 
     async def add(self, fragment_id: int, source: str, file: table_pb2.DataFile) -> None:
-        """A fragment is done; its batches are no longer needed."""
+        """Note that a fragment is finished, and drop its batches."""
         row = (self.job, fragment_id, source, file.SerializeToString())
 
         def store(database: sqlite3.Connection) -> None:
@@ -102,7 +105,7 @@ class Checkpoint:
     async def find_batch(
         self, fragment_id: int, source: str, start: int, num_rows: int
     ) -> pa.RecordBatch | None:
-        """The result for some live rows of a fragment."""
+        """Return the result for a span of live rows of a fragment. None if there is none."""
         content = await self._value(
             "SELECT result FROM batches WHERE job = ? AND fragment_id = ? AND source = ? "
             "AND start = ? AND num_rows = ?",
@@ -113,7 +116,7 @@ class Checkpoint:
     async def add_batch(
         self, fragment_id: int, source: str, start: int, result: pa.RecordBatch
     ) -> None:
-        """Remember the result for some live rows."""
+        """Store the result for a span of live rows."""
 
         def store(database: sqlite3.Connection) -> None:
             sink = pa.BufferOutputStream()
@@ -125,7 +128,7 @@ class Checkpoint:
         await self._run(store)
 
     async def remove(self) -> None:
-        """Remove the file: the version is there."""
+        """Remove the file, after the version was made."""
 
         def remove() -> None:
             with suppress(FileNotFoundError):
@@ -134,7 +137,7 @@ class Checkpoint:
         await asyncio.to_thread(remove)
 
     async def _value(self, query: str, values: tuple[str | int, ...]) -> bytes | None:
-        """The one column of the row that a query has, if there is one."""
+        """Return the only column of a query's first row. None if there is no row."""
         row = await self._run(lambda database: database.execute(query, values).fetchone())
         return None if row is None else row[0]
 

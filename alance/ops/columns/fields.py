@@ -1,4 +1,4 @@
-"""The schema after a change of columns: fields added, dropped, renamed, cast, with their ids. Pure.
+"""Schemas after changes of columns: fields added, dropped, renamed or cast, with their ids. Pure.
 
 Source: docs/format/table.md, "Schema evolution".
 """
@@ -28,7 +28,7 @@ BEFORE_2_2: Final = (FileVersion.V0_1, FileVersion.V2_0, FileVersion.V2_1)
 
 
 def next_field_id(manifest: Manifest) -> int:
-    """The first id for new fields: above those of the schema and of all files of its fragments."""
+    """Return the first id for new fields: above all ids of the schema and of fragments' files."""
     message = manifest.head
     highest = max([field.id for field in message.fields], default=-1)
     if message.HasField("max_allocated_field_id"):
@@ -40,16 +40,16 @@ def next_field_id(manifest: Manifest) -> int:
 
 
 def added(schema: Schema, new: pa.Schema, next_id: int) -> tuple[Schema, Schema]:
-    """The schema with new fields at its end, and the new fields alone, with their parents.
+    """Return the schema with new fields at its end, and the new fields alone with their parents.
 
-    A struct, or a list of structs, that is there gets those of its fields that it has not yet.
+    An existing struct, or list of structs, gets the fields that it does not have yet.
 
     Args:
-        new: names, types and nullability; its own metadata is left aside.
+        new: names, types and nullability of the new fields; metadata of the schema is ignored.
 
     Raises:
-        InvalidInputError: a field that is there already; a name with dots, reserved, or twice.
-        UnsupportedError: a type that the format has not.
+        InvalidInputError: a field exists already, or a name has dots, is reserved or is repeated.
+        UnsupportedError: the format does not have a type.
     """
     fresh = Schema.from_arrow(new.remove_metadata())
     if not fresh.fields:
@@ -77,11 +77,11 @@ def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
 
     Args:
         new: the new fields alone, with their parents.
-        is_null: they have no values.
+        is_null: True if the fields have no values.
 
     Raises:
-        InvalidInputError: fields inside of lists have values, which could disagree on the lists.
-        UnsupportedError: a table of files before 2.2.
+        InvalidInputError: fields inside lists have values, whose lists might have other lengths.
+        UnsupportedError: the table has files before 2.2.
     """
     ids_before = {head.id for head in manifest.head.fields}
     for root in new.fields:
@@ -101,7 +101,7 @@ def check_grown(manifest: Manifest, new: Schema, *, is_null: bool) -> None:
 
 
 def _grown(old: Field, new: Field, ids: Iterator[int], path: str) -> tuple[Field, Field]:
-    """A field with what a new one of its name has more; and that alone."""
+    """Return a field with the additional fields of a new one of its name; and these alone."""
     has_same_type = old.logical_type == new.logical_type
     special = old.is_packed or old.is_blob_v1 or old.is_blob_v2
     if not has_same_type or special or not is_nested(old.logical_type) or not new.children:
@@ -121,7 +121,7 @@ def _grown(old: Field, new: Field, ids: Iterator[int], path: str) -> tuple[Field
 
 
 def renumbered(field: Field, ids: Iterator[int], parent_id: int) -> Field:
-    """A field and all below it with new ids, depth-first."""
+    """Return a field with new ids for it and all its descendants, depth-first."""
     message = copied(field.message)
     message.id, message.parent_id = next(ids), parent_id
     children = tuple(renumbered(child, ids, message.id) for child in field.children)
@@ -133,10 +133,10 @@ def _rebuilt(schema: Schema, fields: Iterable[Field]) -> Schema:
 
 
 def dropped(schema: Schema, paths: Collection[str]) -> Schema:
-    """The schema without some fields; a parent goes with its last child.
+    """Return the schema without some fields; a parent is dropped with its last child.
 
     Raises:
-        InvalidInputError: no such field, or nothing would be left.
+        InvalidInputError: a field does not exist, or no field would remain.
     """
     if isinstance(paths, str) or not paths:
         raise InvalidInputError(f"columns {paths!r}: expected a list of names")
@@ -159,7 +159,7 @@ def _without(field: Field, gone: Collection[int]) -> Field | None:
 
 
 def _replaced(schema: Schema, field_id: int, make: Callable[[Field], Field]) -> Schema:
-    """The schema with another field in the place of one."""
+    """Return the schema with a field replaced by the result of `make`."""
 
     def visit(field: Field) -> Field:
         if field.id == field_id:
@@ -181,7 +181,7 @@ def changed(
     name: str | None = None,
     nullable: bool | None = None,
 ) -> Schema:
-    """The schema with another name or nullability of one field."""
+    """Return the schema with another name or nullability of a field; None keeps the old one."""
 
     if name is not None:
         check_text("column", name)
@@ -196,10 +196,10 @@ def changed(
 
 
 def recast(schema: Schema, field_id: int, arrow: pa.DataType, ids: Iterator[int]) -> Schema:
-    """The schema with another type, and a new id, of one field and of all below it.
+    """Return the schema with another type of a field, and new ids for it and its descendants.
 
     Raises:
-        UnsupportedError: a type that the format has not.
+        UnsupportedError: the format does not have the type, or it is an extension or dictionary.
     """
     import pyarrow as pa
 
@@ -214,10 +214,10 @@ def recast(schema: Schema, field_id: int, arrow: pa.DataType, ids: Iterator[int]
 
 
 def check_names(schema: Schema) -> None:
-    """Check that no two fields of one parent have one name.
+    """Check that the fields of a parent have different names.
 
     Raises:
-        InvalidInputError: they have, or a name is empty, or one at top level has dots.
+        InvalidInputError: a name is repeated or empty, or a name at top level has dots.
     """
 
     def check(fields: Sequence[Field], where: str) -> None:
@@ -236,5 +236,5 @@ def check_names(schema: Schema) -> None:
 
 
 def field_ids(schema: Schema) -> list[int]:
-    """The ids of all fields, parents included."""
+    """Return the ids of all fields, including parents."""
     return [field.id for field in schema.walk()]

@@ -1,4 +1,4 @@
-"""Columns by a join: rows of other data, found by a key column, give new columns or new values.
+"""Columns by a join: rows of other data, found by a key column, become new columns or new values.
 
 The other data is in memory.
 """
@@ -56,7 +56,7 @@ async def merge(
     *,
     options: CommitOptions,
 ) -> Snapshot:
-    """The version with the columns of other data, joined by a key. See `Dataset.merge`."""
+    """Return the version with the columns of other data, joined by a key. See `Dataset.merge`."""
     values = await Joined.of(snapshot, data, left_on, right_on or left_on)
     return await add_opened(snapshot, NewColumns(values, values.columns.schema), options)
 
@@ -68,7 +68,7 @@ async def merge_into_fragment(
     left_on: str,
     right_on: str | None = None,
 ) -> tuple[table_pb2.DataFragment, tuple[file_pb2.Field, ...]]:
-    """A fragment with the columns of other data. See `DatasetFragment.merge`."""
+    """Return a fragment with the columns of other data. See `DatasetFragment.merge`."""
     values = await Joined.of(snapshot, data, left_on, right_on or left_on)
     columns = NewColumns(values, values.columns.schema)
     return await add_opened_to_fragment(snapshot, handle, columns)
@@ -76,11 +76,12 @@ async def merge_into_fragment(
 
 @dataclass(frozen=True, slots=True)
 class Joined(OfLiveRows):
-    """Values by key.
+    """Values of other data, joined by a key.
 
     Attributes:
-        columns: the new columns of the other data.
-        keys: find their rows.
+        left_on: key column of the table.
+        columns: columns of the other data, without its key.
+        keys: look-up of the rows of the other data.
     """
 
     left_on: str
@@ -92,7 +93,7 @@ class Joined(OfLiveRows):
         """Read the other data.
 
         Raises:
-            InvalidInputError: a key column that is not there, keys of types that do not fit.
+            InvalidInputError: a key column does not exist, or the types of the keys do not fit.
         """
         key_type = _key_type(snapshot, left_on)
         pool = snapshot.engine.pool
@@ -132,7 +133,7 @@ class Joined(OfLiveRows):
             yield await pool.run(partial(self._rows, places[part], has_match[part]))
 
     def _rows(self, places: Int64s, has_match: Mask) -> pa.RecordBatch:
-        """Rows of the data; null where a key was not found."""
+        """Return rows of the other data; null if a key has no match."""
         missing = len(has_match) - int(np.count_nonzero(has_match))
         for column in self.columns.schema:
             if missing and not column.nullable:
@@ -149,11 +150,11 @@ class Joined(OfLiveRows):
 
 @dataclass(frozen=True, slots=True)
 class JoinKeys:
-    """Finds keys: the last row that has one. Nulls are equal to each other.
+    """Look-up of the last row that has a key. Nulls are equal.
 
     Attributes:
-        null: the last row whose key is null; -1: none.
-        last: the last row that has a key, by the keys' numbers in the table; shape (keys,).
+        null: last row whose key is null; -1 if no key is null.
+        last: last row of each distinct key, by its number in the hash table; shape (keys,).
     """
 
     null: int
@@ -162,11 +163,11 @@ class JoinKeys:
 
     @classmethod
     def of(cls, keys: pa.ChunkedArray, arrow: pa.DataType, name: str) -> JoinKeys:
-        """The keys of a column, cast to another type. CPU.
+        """Build the look-up of a column, cast to the type of the table's key. CPU work.
 
         Raises:
-            InvalidInputError: it does not cast.
-            UnsupportedError: a type that makes no key.
+            InvalidInputError: the column cannot be cast.
+            UnsupportedError: values of the type cannot be keys.
         """
         array = plain(_one_chunk(keys))
         try:
@@ -180,11 +181,11 @@ class JoinKeys:
         columns = KeyColumns.of([array.drop_null()])
         table = _kernels.KeyTable(columns.plain(), secrets.randbits(64))
         last = np.zeros(len(table), np.int64)
-        last[table.numbers()] = rows  # of rows with one number numpy keeps the last
+        last[table.numbers()] = rows  # numpy keeps the last of equal numbers
         return cls(int(nulls[-1]) if len(nulls) else -1, last, table)
 
     def find(self, parts: Sequence[pa.Array]) -> tuple[Int64s, Mask]:
-        """The places of keys, and which of them were found; shape (n,) each. CPU."""
+        """Return the row of each key, and the mask of keys that have a row; (n,) each. CPU work."""
         hits = [self._find(plain(part)) for part in parts]
         if not hits:
             return np.zeros(0, np.int64), np.zeros(0, np.bool_)
@@ -203,10 +204,10 @@ class JoinKeys:
 
 
 def _key_type(snapshot: Snapshot, left_on: str) -> pa.DataType:
-    """The type of the table's key column.
+    """Return the type of the table's key column.
 
     Raises:
-        InvalidInputError: no such column, or one of nested values.
+        InvalidInputError: the column does not exist, or has nested values.
     """
     if left_on in META:
         return pa.uint64()
@@ -231,10 +232,10 @@ async def update_in_fragment(
     left_on: str,
     right_on: str | None = None,
 ) -> tuple[table_pb2.DataFragment, tuple[int, ...], bytes]:
-    """A fragment with other values. See `DatasetFragment.update_columns`."""
+    """Return a fragment with other values. See `DatasetFragment.update_columns`."""
     joined = await Joined.of(snapshot, data, left_on, right_on or left_on)
     schema = whole_columns(snapshot, joined.columns.schema.names)
-    moved_blobs(snapshot, joined.columns.schema.names)  # refuses what cannot be
+    moved_blobs(snapshot, joined.columns.schema.names)  # refuses blobs that cannot be moved
     target = pa.schema([_target(root) for root in schema.fields])
     columns = pa.Table.from_batches(
         await snapshot.engine.pool.run(
@@ -253,7 +254,7 @@ async def update_in_fragment(
 
 
 def _target(field: Field) -> pa.Field:
-    """The field of new values and of those that are there, next to each other."""
+    """Return the field for both new and existing values."""
     arrow = field.logical_arrow()
     return arrow.with_type(moved_type(field)) if has_blobs(field) else arrow
 
@@ -268,10 +269,11 @@ def _conformed(batch: pa.RecordBatch, schema: Schema, target: pa.Schema) -> pa.R
 
 @dataclass(slots=True)
 class Updated(OfLiveRows):
-    """Values of other data where it has a row's key, else those that are there.
+    """Values of other data for rows whose key it has; existing values for other rows.
 
     Attributes:
-        hits: which live rows of the fragment were found, batch by batch.
+        joined: the values of the other data.
+        hits: masks of the live rows of the fragment whose key it has, batch by batch.
     """
 
     joined: Joined
@@ -301,7 +303,7 @@ class Updated(OfLiveRows):
                 yield await snapshot.engine.pool.run(partial(self._values, batch, names))
 
     def offsets(self, handle: FragmentHandle) -> bytes:
-        """The physical offsets of the rows that were found, as a roaring bitmap. CPU."""
+        """Return the physical offsets of the updated rows as a roaring bitmap. CPU work."""
         hits = np.concatenate(self.hits) if self.hits else np.zeros(0, np.bool_)
         return roaring_bytes(handle.physical(np.flatnonzero(hits)))
 

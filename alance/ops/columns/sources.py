@@ -1,4 +1,4 @@
-"""New columns as users give them, and the values that come of them."""
+"""Input for new columns, and the sources of their values."""
 
 from __future__ import annotations
 
@@ -39,44 +39,44 @@ if TYPE_CHECKING:
 
 
 class Values(Protocol):
-    """Where the values of new columns come from."""
+    """Source of the values of new columns."""
 
     @property
     def is_physical(self) -> bool:
-        """Whether batches have the deleted rows, too."""
+        """True if batches have the deleted rows as well."""
 
     @property
     def in_order(self) -> bool:
-        """Whether fragments must be asked for one after the other, in the table's order."""
+        """True if fragments must be read one after the other, in the table's order."""
 
     def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The new columns of the live rows of a fragment, in order; or of all rows.
+        """Yield the new columns of the live rows of a fragment, or of all rows if `is_physical`.
 
         Args:
-            ahead_bytes: fetched ahead at most.
+            ahead_bytes: most bytes that are read ahead.
         """
 
     async def end(self, snapshot: Snapshot) -> None:
-        """All fragments have their values: check that none is left."""
+        """Check that no values remain, after all fragments were read."""
 
     def reads(self, schema: Schema) -> frozenset[int] | None:
-        """The fields that the values depend on; None: all."""
+        """Return the ids of the fields on which the values depend; None for all fields."""
 
 
 @runtime_checkable
 class GroupedValues(Protocol):
-    """Values that several fragments can be asked for at once."""
+    """Source that can read several fragments at once."""
 
     def grouped(
         self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The new columns of the live rows of neighbouring fragments, in order."""
+        """Yield the new columns of the live rows of consecutive fragments."""
 
 
 def source_of(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
-    """Names what a fragment's new values were computed from: its files of some fields."""
+    """Return a text that identifies the files from which a fragment's values are computed."""
     fragment = handle.fragment
     files = [
         f"{file.path}@{file.base_id}"
@@ -87,16 +87,14 @@ def source_of(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
 
 
 def rows_source(handle: FragmentHandle, reads: frozenset[int] | None) -> str:
-    """Names what the values of the n-th live rows were computed from: as `source_of`, and the
-    deletion file.
-    """
+    """Return a text that identifies the live rows of a fragment: `source_of` and deletion file."""
     file = handle.fragment.deletion_file
     deleted = "" if file is None else file.name(handle.id)
     return f"{source_of(handle, reads)}|{deleted}"
 
 
 class OfLiveRows:
-    """Values of live rows, of fragments in any order; nothing is left at the end."""
+    """Base of sources that read live rows, of fragments in any order."""
 
     __slots__ = ()
 
@@ -120,12 +118,12 @@ Transforms: TypeAlias = (
 
 @dataclass(slots=True)
 class NewColumns:
-    """Columns as a user gave them.
+    """New columns of a caller.
 
     Attributes:
-        values: None: they are null.
-        fixed: names and types of the columns; None: computed from each version's schema.
-        checkpoint: of a user's function.
+        values: source of the values; None for columns of nulls.
+        fixed: names and types of the columns; None if they depend on the version's schema.
+        checkpoint: checkpoint of a caller's function; None for no checkpoint.
     """
 
     values: Values | None
@@ -133,18 +131,18 @@ class NewColumns:
     checkpoint: Checkpoint | None = None
 
     async def schema(self, snapshot: Snapshot) -> pa.Schema:
-        """The new columns, on top of a version."""
+        """Return the schema of the new columns, for a version."""
         if self.fixed is not None:
             return self.fixed
         values = self.values
         assert isinstance(values, Expressions)
         return await snapshot.engine.pool.run(lambda: values.schema(snapshot.schema))
 
-    def given_values(self) -> Values:
-        """The values of columns that must have some.
+    def required_values(self) -> Values:
+        """Return the source of the values.
 
         Raises:
-            InvalidInputError: they have none.
+            InvalidInputError: the columns have no values.
         """
         if self.values is None:
             raise InvalidInputError("replace_columns: fields without values")
@@ -157,10 +155,10 @@ async def opened(
     read_columns: Sequence[str] | None,
     batch_size: int | None,
 ) -> NewColumns:
-    """The new columns that a user gave.
+    """Check a caller's input for new columns, and open its source.
 
     Raises:
-        InvalidInputError: none of what is accepted.
+        InvalidInputError: the input has none of the accepted types, or is invalid.
     """
     nulls = _fields(transforms)
     if read_columns is not None and (nulls is not None or not callable(transforms)):
@@ -189,10 +187,10 @@ def _fields(transforms: Any) -> pa.Schema | None:
 
 
 def _all_null(arrow: pa.Schema) -> NewColumns:
-    """New columns of nulls.
+    """Return new columns of nulls.
 
     Raises:
-        InvalidInputError: one that is not nullable.
+        InvalidInputError: a column is not nullable.
     """
     for arrow_field in arrow:
         if not arrow_field.nullable:
@@ -225,13 +223,13 @@ class Stream:
     async def batches(
         self, snapshot: Snapshot, handle: FragmentHandle, ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        left = await snapshot.live_count(handle)
-        if self._is_ended and left:
+        num_missing = await snapshot.live_count(handle)
+        if self._is_ended and num_missing:
             raise CommitConflictError(
                 f"new columns: fragment {handle.id} was made by others meanwhile, and the data "
                 f"has no values for its rows; add the columns again to the latest version"
             )
-        while left:
+        while num_missing:
             batch = self._rest
             self._rest = None
             if batch is None:
@@ -239,12 +237,12 @@ class Stream:
             if batch is None:
                 raise InvalidInputError(
                     f"new columns: the data ends after {self.num_rows} rows, fragment {handle.id} "
-                    f"has {left} more"
+                    f"has {num_missing} more"
                 )
-            part = batch.slice(0, left)
+            part = batch.slice(0, num_missing)
             if part.num_rows < batch.num_rows:
-                self._rest = batch.slice(left)
-            left -= part.num_rows
+                self._rest = batch.slice(num_missing)
+            num_missing -= part.num_rows
             self.num_rows += part.num_rows
             if part.num_rows:
                 yield part
@@ -262,16 +260,16 @@ class Stream:
             self._rest, self._is_ended = None, batch is None
 
 
-WHOLE_BYTES: Final = 128 << 10  # of local files: to read one costs less than to look for columns
+WHOLE_FILE_BYTES: Final = 128 << 10  # local files up to this size are faster to read as a whole
 
 
 @dataclass(slots=True)
 class Expressions(OfLiveRows):
-    """Values by expression.
+    """Values of expressions.
 
     Attributes:
         texts: SQL text or a pyarrow expression for each new column.
-        batch_size: rows computed at once at most; None: what the pages make natural.
+        batch_size: most rows that are computed at once; None: as the pages suggest.
     """
 
     texts: Mapping[str, str | pc.Expression]
@@ -279,11 +277,11 @@ class Expressions(OfLiveRows):
     _parsed: tuple[Schema, Projection] | None = field(default=None, init=False)
 
     def projection(self, schema: Schema) -> Projection:
-        """The new columns over a version's; parsed once a schema.
+        """Return the projection of the new columns; parsed once for each schema.
 
         Raises:
-            InvalidInputError: bad SQL, an unknown column, no name or no text.
-            UnsupportedError: valid SQL that is not evaluated here.
+            InvalidInputError: SQL or a name is invalid, or a column is unknown.
+            UnsupportedError: the SQL is valid, but alance does not evaluate it.
         """
         parsed = self._parsed
         if parsed is not None and parsed[0] is schema:
@@ -305,11 +303,11 @@ class Expressions(OfLiveRows):
         return projection
 
     def schema(self, schema: Schema) -> pa.Schema:
-        """The new columns.
+        """Return the schema of the new columns.
 
         Raises:
-            InvalidInputError: bad SQL, an unknown column, no name or no text.
-            UnsupportedError: valid SQL that is not evaluated here.
+            InvalidInputError: SQL or a name is invalid, or a column is unknown.
+            UnsupportedError: the SQL is valid, but alance does not evaluate it.
         """
         projection = self.projection(schema)
         arrow = schema.project(projection.fields).to_arrow()
@@ -333,23 +331,23 @@ class Expressions(OfLiveRows):
     def grouped(
         self, snapshot: Snapshot, handles: Sequence[FragmentHandle], ahead_bytes: int
     ) -> AsyncGenerator[pa.RecordBatch, None]:
-        """The new columns of the live rows of neighbouring fragments, in order."""
+        """Yield the new columns of the live rows of consecutive fragments."""
         projection = self.projection(snapshot.schema)
         read = snapshot.schema.project(projection.fields)
         options = ScanOptions(batch_size=self.batch_size, io_buffer_bytes=ahead_bytes)
         plan = ScanPlan(options, projection, None, read, None, handles, {}, frozenset())
         if len(handles) > 1 and not snapshot.is_remote:
-            is_small = sum(map(file_bytes, handles)) <= WHOLE_BYTES * len(handles)
+            is_small = sum(map(file_bytes, handles)) <= WHOLE_FILE_BYTES * len(handles)
             plan = replace(plan, reads_files_whole=is_small)
         return scan(snapshot, plan)
 
 
 @dataclass(slots=True)
 class Computed(OfLiveRows):
-    """Values of a function.
+    """Values of a caller's function.
 
     Attributes:
-        columns: those that it gets; None: all.
+        columns: columns that the function gets; None for all.
         output: names and types of the new columns.
     """
 
@@ -371,10 +369,11 @@ class Computed(OfLiveRows):
         columns: Sequence[str] | None,
         batch_size: int | None,
     ) -> Computed:
-        """The values of a function; calls it with one row where it does not tell its schema.
+        """Prepare a function; calls it with one row if it does not have `output_schema`.
 
         Raises:
-            InvalidInputError: unknown columns; or no rows to find out the schema with.
+            InvalidInputError: a column is unknown; or the schema cannot be found, because the table
+                has no rows.
         """
         values = cls(udf, columns, batch_size, udf.output_schema or pa.schema([]))
         if udf.output_schema is None:
@@ -424,16 +423,16 @@ class Computed(OfLiveRows):
         source = ""
         if self.checkpoint is not None:
             source = rows_source(handle, self.reads(snapshot.schema))
-            kept = await self.checkpoint.find_batch(handle.id, source, start, batch.num_rows)
-            if kept is not None:
-                return kept
+            stored = await self.checkpoint.find_batch(handle.id, source, start, batch.num_rows)
+            if stored is not None:
+                return stored
         try:
             async with self._limit:
                 result = await self._called(snapshot, batch)
                 result = await snapshot.engine.pool.run(
                     partial(self._checked, result, batch.num_rows)
                 )
-                # Before the next call begins: a crash loses no more than the calls under way.
+                # Before the next call begins, so that a crash loses only the running calls.
                 if self.checkpoint is not None:
                     await self.checkpoint.add_batch(handle.id, source, start, result)
             return result
@@ -446,14 +445,14 @@ class Computed(OfLiveRows):
         if self.udf.is_async:
             result = await self.udf(batch)
         else:
-            # Not in the session's pool, which decodes for others: this may take long.
+            # Not in the session's decode pool, because the call may take long.
             result = await asyncio.to_thread(self.udf, batch)
             if inspect.isawaitable(result):
                 result = await result
         return _as_batch(result)
 
     def _checked(self, result: pa.RecordBatch, num_rows: int) -> pa.RecordBatch:
-        """A result in the shape of the output; casts what casts without loss."""
+        """Check a result, and return it in the schema of the output, cast without loss."""
         if result.num_rows != num_rows:
             raise InvalidInputError(
                 f"new columns: the function gave {result.num_rows} rows for {num_rows}"
@@ -479,7 +478,7 @@ class Computed(OfLiveRows):
 
 
 def _as_batch(result: Any) -> pa.RecordBatch:
-    """What a function gave as one batch: a RecordBatch, a Table, or a frame."""
+    """Return the result of a function, a RecordBatch, Table or frame, as one batch."""
     if isinstance(result, pa.RecordBatch):
         return result
     if isinstance(result, ArrowStream):
