@@ -1642,6 +1642,46 @@ def encode_postings(
     mean_length: float,
 ) -> StoredLists: ...
 
+# --- fm_index.cpp ---
+
+# The places of all suffixes in their order, of bytes that end with their only zero; shape (n,).
+def suffix_array(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]: ...
+
+# The hash FNV-1a of 64 bits.
+def fnv1a(data: npt.NDArray[np.uint8]) -> int: ...
+
+# The bits of a wavelet tree, node after node. `children`: left and right of each node: a node, or
+# -1 minus a symbol; shape (nodes, 2). `starts`: the first word of each node, and the number of all.
+def wavelet_words(
+    symbols: npt.NDArray[np.uint8],
+    children: npt.NDArray[np.int32],
+    starts: npt.NDArray[np.int64],
+) -> npt.NDArray[np.uint64]: ...
+
+# An FM index in memory: `lengths` of each node in bits, `totals` of the symbols below each of 257,
+# every `rate`th place of the suffix array of a text of `length` bytes. It holds the arrays.
+class FmIndex:
+    def __init__(
+        self,
+        words: npt.NDArray[np.uint64],
+        children: npt.NDArray[np.int32],
+        starts: npt.NDArray[np.int64],
+        lengths: npt.NDArray[np.int64],
+        totals: npt.NDArray[np.int64],
+        samples: npt.NDArray[np.uint64],
+        rate: int,
+        length: int,
+    ) -> None: ...
+
+    # Of suffixes that begin with a pattern the first, and behind the last; none of an empty one.
+    def find(self, pattern: npt.NDArray[np.uint8]) -> tuple[int, int]: ...
+    # Where these suffixes begin in the text; shape (high - low,).
+    def locate(self, low: int, high: int) -> npt.NDArray[np.int64]: ...
+    # The text that the index is of.
+    def text(self) -> npt.NDArray[np.uint8]: ...
+    @property
+    def num_bytes(self) -> int: ...
+
 # --- ngrams.cpp ---
 
 # The distinct characters of texts that are not ASCII, ascending.

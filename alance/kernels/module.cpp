@@ -82,6 +82,7 @@ void register_points(nb::module_& m);
 void register_clusters(nb::module_& m);
 void register_vector_encode(nb::module_& m);
 void register_vector_encode_bits(nb::module_& m);
+void register_fm_index(nb::module_& m);
 void register_ngrams(nb::module_& m);
 void register_text_split(nb::module_& m);
 void register_text_tokens(nb::module_& m);
@@ -161,6 +162,7 @@ NB_MODULE(_alance_kernels, m) {
   register_clusters(m);
   register_vector_encode(m);
   register_vector_encode_bits(m);
+  register_fm_index(m);
   register_ngrams(m);
   register_text_split(m);
   register_text_tokens(m);
