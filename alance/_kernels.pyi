@@ -1644,11 +1644,25 @@ def encode_postings(
 
 # --- fm_index.cpp ---
 
-# The places of all suffixes in their order, of bytes that end with their only zero; shape (n,).
-def suffix_array(text: npt.NDArray[np.uint8]) -> npt.NDArray[np.int32]: ...
+# Of bytes that end with their only zero: the Burrows-Wheeler transform, every `rate`th place of the
+# suffix array, and how often each byte is there; shapes (n,), (n / rate,), (256,).
+def burrows_wheeler(
+    text: npt.NDArray[np.uint8], rate: int
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint64], npt.NDArray[np.int64]]: ...
 
-# The hash FNV-1a of 64 bits.
-def fnv1a(data: npt.NDArray[np.uint8]) -> int: ...
+# Texts one behind the other, a byte FF behind each; bytes 00 and FF inside of them are blanks.
+def separated(
+    offsets: npt.NDArray[np.int64], content: npt.NDArray[np.uint8]
+) -> npt.NDArray[np.uint8]: ...
+
+# The hash FNV-1a of 64 bits: of `head`, then of each row its number, its text's length, and that.
+# `ends`: behind the separator of each text in `content`.
+def fnv1a_rows(
+    head: npt.NDArray[np.uint8],
+    rows: npt.NDArray[np.int64],
+    ends: npt.NDArray[np.int64],
+    content: npt.NDArray[np.uint8],
+) -> int: ...
 
 # The bits of a wavelet tree, node after node. `children`: left and right of each node: a node, or
 # -1 minus a symbol; shape (nodes, 2). `starts`: the first word of each node, and the number of all.

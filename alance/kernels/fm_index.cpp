@@ -115,32 +115,94 @@ void suffix_sort(const Symbol* text, int32_t n, int32_t num_symbols, int32_t* sa
   induce(text, is_s, n, sa, counts, places);
 }
 
-// The suffix array of bytes that end with a 0, which stands nowhere else.
-Numpy<int32_t> suffix_array(Bytes text) {
+using Numbers = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// The Burrows-Wheeler transform of bytes that end with a 0, which stands nowhere else; every
+// `rate`th entry of the suffix array; and how often each byte is there. The array is given back
+// before anything is made of the transform.
+nb::tuple burrows_wheeler(Bytes text, int64_t rate) {
   const auto n = static_cast<int64_t>(text.size());
   if (n == 0 || n >= kMaxText) throw std::invalid_argument("suffix array: no text, or over 2 GiB");
-  if (std::find(text.data(), text.data() + n, 0) != text.data() + n - 1)
-    throw std::invalid_argument("suffix array: text does not end with its only zero");
-  Owned<int32_t> out(n);
+  if (rate < 1) throw std::invalid_argument("suffix array: every entry at most");
+  Owned<uint8_t> transform(n);
+  Owned<uint64_t> samples((n + rate - 1) / rate);
+  Owned<int64_t> counts(256);
+  bool ends = true;
   {
     nb::gil_scoped_release release;
-    suffix_sort(text.data(), static_cast<int32_t>(n), 256, out.data());
+    const uint8_t* symbols = text.data();
+    ends = std::find(symbols, symbols + n, 0) == symbols + n - 1;
+    if (ends) {
+      std::fill(counts.data(), counts.data() + 256, 0);
+      for (int64_t i = 0; i < n; ++i) ++counts[symbols[i]];
+      std::vector<int32_t> suffixes(n);
+      suffix_sort(symbols, static_cast<int32_t>(n), 256, suffixes.data());
+      for (int64_t i = 0; i < n; ++i) transform[i] = symbols[suffixes[i] ? suffixes[i] - 1 : n - 1];
+      for (int64_t i = 0; i < n; i += rate) samples[i / rate] = static_cast<uint64_t>(suffixes[i]);
+    }
+  }
+  if (!ends) throw std::invalid_argument("suffix array: text does not end with its only zero");
+  return nb::make_tuple(transform.numpy(), samples.numpy(), counts.numpy());
+}
+
+// Texts one behind the other, a byte FF behind each; bytes 00 and FF inside of them are blanks.
+Numpy<uint8_t> separated(Numbers offsets, Bytes content) {
+  const auto count = static_cast<int64_t>(offsets.size()) - 1;
+  if (count < 0) throw std::invalid_argument("texts without offsets");
+  const int64_t* at = offsets.data();
+  const auto size = static_cast<int64_t>(content.size());
+  if (at[0] < 0 || at[count] > size) throw std::invalid_argument("offsets behind the texts");
+  for (int64_t i = 0; i < count; ++i)
+    if (at[i] > at[i + 1]) throw std::invalid_argument("offsets that descend");
+  Owned<uint8_t> out(at[count] - at[0] + count);
+  {
+    nb::gil_scoped_release release;
+    uint8_t* to = out.data();
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t place = at[i]; place < at[i + 1]; ++place) {
+        const uint8_t symbol = content.data()[place];
+        *to++ = symbol == 0 || symbol == 0xFF ? 0x20 : symbol;
+      }
+      *to++ = 0xFF;
+    }
   }
   return out.numpy();
 }
 
-// FNV-1a of 64 bits.
-uint64_t fnv1a(Bytes data) {
+// FNV-1a of 64 bits: of some bytes, then of each row its number, the length of its text, and that.
+// `ends`: behind the separator of each text.
+uint64_t fnv1a_rows(Bytes head, Numbers rows, Numbers ends, Bytes content) {
+  const auto count = static_cast<int64_t>(rows.size());
+  if (static_cast<int64_t>(ends.size()) != count) throw std::invalid_argument("other rows than texts");
+  int64_t last = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (ends.data()[i] <= last) throw std::invalid_argument("ends of texts that do not ascend");
+    last = ends.data()[i];
+  }
+  if (last > static_cast<int64_t>(content.size())) throw std::invalid_argument("ends behind the texts");
   uint64_t hash = 0xcbf29ce484222325;
   nb::gil_scoped_release release;
-  for (size_t i = 0; i < data.size(); ++i) hash = (hash ^ data.data()[i]) * 0x100000001b3;
+  const auto add = [&hash](const uint8_t* bytes, int64_t size) {
+    for (int64_t i = 0; i < size; ++i) hash = (hash ^ bytes[i]) * 0x100000001b3;
+  };
+  const auto add_number = [&hash](uint64_t number) {
+    for (int i = 0; i < 8; ++i) hash = (hash ^ (number >> 8 * i & 0xFF)) * 0x100000001b3;
+  };
+  add(head.data(), static_cast<int64_t>(head.size()));
+  int64_t start = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t length = ends.data()[i] - 1 - start;
+    add_number(static_cast<uint64_t>(rows.data()[i]));
+    add_number(static_cast<uint64_t>(length));
+    add(content.data() + start, length);
+    start = ends.data()[i];
+  }
   return hash;
 }
 
 // The children of a node: another node (0 or more), or -1 minus a symbol.
 using Children = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Words = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Numbers = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 struct Step {
   int32_t node;
@@ -186,7 +248,10 @@ Numpy<uint64_t> wavelet_words(Bytes symbols, Children children, Numbers starts) 
     throw std::invalid_argument("wavelet tree: starts of other nodes");
   std::vector<int64_t> sizes(count);
   std::array<int64_t, 256> counts{};
-  for (size_t i = 0; i < symbols.size(); ++i) ++counts[symbols.data()[i]];
+  {
+    nb::gil_scoped_release release;
+    for (size_t i = 0; i < symbols.size(); ++i) ++counts[symbols.data()[i]];
+  }
   for (int symbol = 0; symbol < 256; ++symbol) {
     if (counts[symbol] && paths[symbol].empty())
       throw std::invalid_argument("wavelet tree: a symbol is missing");
@@ -217,6 +282,7 @@ class FmIndex {
           Words samples, int64_t rate, int64_t length)
       : words_(words), starts_(starts), samples_(samples), rate_(rate), length_(length),
         children_(children), paths_(ways(children)) {
+    nb::gil_scoped_release release;
     const auto count = static_cast<int64_t>(children.shape(0));
     if (static_cast<int64_t>(starts.size()) != count || static_cast<int64_t>(lengths.size()) != count ||
         totals.size() != 257 || rate < 1 || length < 1)
@@ -265,10 +331,13 @@ class FmIndex {
   // The suffixes that begin with a pattern: the first, and behind the last.
   nb::tuple find(Bytes pattern) const {
     int64_t low = 0, high = pattern.size() ? length_ : 0;
-    for (size_t i = pattern.size(); i-- > 0 && low < high;) {
-      const uint8_t symbol = pattern.data()[i];
-      low = totals_[symbol] + occurrences(symbol, low);
-      high = totals_[symbol] + occurrences(symbol, high);
+    {
+      nb::gil_scoped_release release;
+      for (size_t i = pattern.size(); i-- > 0 && low < high;) {
+        const uint8_t symbol = pattern.data()[i];
+        low = totals_[symbol] + occurrences(symbol, low);
+        high = totals_[symbol] + occurrences(symbol, high);
+      }
     }
     return low < high ? nb::make_tuple(low, high) : nb::make_tuple(0, 0);
   }
@@ -366,8 +435,10 @@ class FmIndex {
 void register_fm_index(nanobind::module_& m) {
   namespace nb = nanobind;
   using namespace alance;
-  m.def("suffix_array", &suffix_array, nb::arg("text"));
-  m.def("fnv1a", &fnv1a, nb::arg("data"));
+  m.def("burrows_wheeler", &burrows_wheeler, nb::arg("text"), nb::arg("rate"));
+  m.def("separated", &separated, nb::arg("offsets"), nb::arg("content"));
+  m.def("fnv1a_rows", &fnv1a_rows, nb::arg("head"), nb::arg("rows"), nb::arg("ends"),
+        nb::arg("content"));
   m.def("wavelet_words", &wavelet_words, nb::arg("symbols"), nb::arg("children"), nb::arg("starts"));
   nb::class_<FmIndex>(m, "FmIndex")
       .def(nb::init<Words, Children, Numbers, Numbers, Numbers, Words, int64_t, int64_t>(),

@@ -28,7 +28,7 @@ def test_partitions_are_those_of_pylance(tmp_path: Path, name: str) -> None:
     theirs = lance.write_dataset(pa.table({"s": texts}), tmp_path / "t")
     # Text is no index type that pylance takes here; what it accepts is a configuration.
     theirs.create_scalar_index("s", IndexConfig(index_type="fm", parameters={}))
-    builder = PartitionBuilder()
+    builder = PartitionBuilder(256 << 20)
     built = builder.add(texts, pa.array(range(len(texts)), pa.uint64())) + builder.finish()
     (folder,) = (tmp_path / "t" / "_indices").iterdir()
     assert len(list(folder.iterdir())) == len(built)

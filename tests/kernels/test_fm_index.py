@@ -9,13 +9,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from alance import CorruptFileError, _kernels
+from alance.format.index import fm
 from alance.format.index.fm import SCHEMA, Partition, PartitionBuilder, metadata_of
 
 TEXTS = st.lists(st.one_of(st.none(), st.text("abé漢 ", max_size=9)), min_size=1, max_size=12)
 
 
 def partition_of(texts: list[str | None]) -> tuple[pa.RecordBatch, dict[str, str]]:
-    builder = PartitionBuilder()
+    builder = PartitionBuilder(1 << 20)
     rows = pa.array(range(7, 7 + len(texts)), pa.uint64())
     assert builder.add(pa.array(texts, pa.string()), rows) == []
     (batch,) = builder.finish()
@@ -28,7 +29,12 @@ def partition_of(texts: list[str | None]) -> tuple[pa.RecordBatch, dict[str, str
 def test_a_suffix_array_is_sorted(numbers: list[int], most: int) -> None:
     text = bytes([(number - 1) % most + 1 for number in numbers]) + b"\0"
     expected = sorted(range(len(text)), key=lambda place: text[place:])
-    assert _kernels.suffix_array(np.frombuffer(text, np.uint8)).tolist() == expected
+    symbols = np.frombuffer(text, np.uint8)
+    transform, places, counts = _kernels.burrows_wheeler(symbols, 1)
+    assert places.tolist() == expected
+    assert transform.tolist() == [text[place - 1] for place in expected]
+    assert counts.tolist() == np.bincount(symbols, minlength=256).tolist()
+    assert _kernels.burrows_wheeler(symbols, 7)[1].tolist() == expected[::7]
 
 
 @settings(deadline=None, max_examples=200)
@@ -40,13 +46,18 @@ def test_rows_with_a_pattern_are_those_of_plain_python(
     partition = Partition.parse(*partition_of(texts))
     expected = [row for row, text in enumerate(texts, 7) if text is not None and pattern in text]
     assert partition.rows_of(partition.find(pattern.encode())).tolist() == expected
-    rows, contents = partition.texts(np.ones(len(partition.rows), np.bool_))
     there = [(row, text.encode()) for row, text in enumerate(texts, 7) if text is not None]
-    assert list(zip(rows.tolist(), contents, strict=True)) == there
+    keep = np.arange(len(there)) % 3 != 1
+    kept = partition.texts(keep)
+    contents = kept.content.tobytes().split(b"\xff")[:-1]
+    expected_texts = [pair for pair, is_kept in zip(there, keep, strict=True) if is_kept]
+    assert list(zip(kept.rows.tolist(), contents, strict=True)) == expected_texts
+    lengths = [len(text) + 1 for _, text in expected_texts]
+    assert kept.ends.tolist() == np.cumsum(lengths).tolist()
 
 
 def test_zeros_and_separators_inside_of_texts_are_blanks() -> None:
-    builder = PartitionBuilder()
+    builder = PartitionBuilder(1 << 20)
     builder.add(pa.array([b"a\0b\xffc"], pa.binary()), pa.array([0], pa.uint64()))
     (batch,) = builder.finish()
     partition = Partition.parse(batch.select(SCHEMA.names), metadata_of(batch.column(5)[0].as_py()))
@@ -93,10 +104,45 @@ def test_damaged_bits_give_an_error_or_rows_of_the_index(data: st.DataObject) ->
         pass
 
 
+@pytest.mark.parametrize("memory", [1, 14 * 20, 1 << 20])
+def test_rows_are_cut_into_partitions_by_rows_and_by_bytes(
+    monkeypatch: pytest.MonkeyPatch, memory: int
+) -> None:
+    monkeypatch.setattr(fm, "PARTITION_ROWS", 7)
+    draw = np.random.default_rng(memory)
+    texts = [None if n % 5 == 1 else "x" * int(draw.integers(0, 9)) for n in range(60)]
+    expected: list[list[int]] = [[]]
+    num_bytes, most = 0, max(1, memory // fm.BUILD_BYTES)
+    for row, text in enumerate(texts):
+        if text is None:
+            continue
+        expected[-1].append(row)
+        num_bytes += len(text) + 1
+        if len(expected[-1]) == 7 or num_bytes >= most:
+            expected.append([])
+            num_bytes = 0
+    builder, built = PartitionBuilder(memory), []
+    for start in range(0, 60, 13):
+        rows = pa.array(range(start, min(60, start + 13)), pa.uint64())
+        built += builder.add(pa.array(texts[start : start + 13], pa.string()), rows)
+    built += builder.finish()
+    metadata = [metadata_of(batch.column(5)[0].as_py()) for batch in built]
+    rows_of = [np.frombuffer(bytes.fromhex(own["row_ids"]), np.int64).tolist() for own in metadata]
+    assert rows_of == [rows for rows in expected if rows]
+
+
 def test_arguments_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="only zero"):
-        _kernels.suffix_array(np.frombuffer(b"a\0b\0", np.uint8))
+        _kernels.burrows_wheeler(np.frombuffer(b"a\0b\0", np.uint8), 1)
     children, starts = np.array([[-98, -1]], np.int32), np.array([0, 2], np.int64)
     with pytest.raises(ValueError, match="starts do not fit"):
         _kernels.wavelet_words(np.frombuffer(b"a\0", np.uint8), children, starts)
-    assert _kernels.fnv1a(np.frombuffer(b"a", np.uint8)) == 0xAF63DC4C8601EC8C
+    empty, letter = np.empty(0, np.int64), np.frombuffer(b"a", np.uint8)
+    assert _kernels.fnv1a_rows(letter, empty, empty, letter) == 0xAF63DC4C8601EC8C
+    for ends in ([0], [3], [1, 1]):
+        rows = np.zeros(len(ends), np.int64)
+        with pytest.raises(ValueError, match="texts"):
+            _kernels.fnv1a_rows(letter, rows, np.array(ends), np.frombuffer(b"ab", np.uint8))
+    for offsets in ([], [0, 2], [-1, 1], [1, 0, 1]):
+        with pytest.raises(ValueError, match="offsets"):
+            _kernels.separated(np.array(offsets, np.int64), letter)

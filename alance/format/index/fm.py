@@ -24,8 +24,7 @@ from __future__ import annotations
 
 import heapq
 import struct
-from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from alance.arrays import Int64s, Mask, UInt64s
+    from alance.arrays import Bytes, Int64s, Mask, UInt64s
 
 VERSION: Final = 10
 ENDING: Final = "_fm.lance"
@@ -51,9 +50,12 @@ BLOCK_BYTES: Final = 32 << 10  # of bits, or of entries of the suffix array, in 
 RATE: Final = 32
 SAMPLES_NODE: Final = 0xFFFF_FFFF
 SEPARATOR: Final = 0xFF
-BLANK: Final = 0x20
+BLANK: Final = b" "
 MAX_NODES: Final = 255
 MAX_CODE: Final = 32  # bits of a code that the format holds
+# Memory that building a partition takes, for each byte of its text: twice the text, four bytes of a
+# suffix, as many for sorting in the worst case, and the pages being written.
+BUILD_BYTES: Final = 14
 PARTITION: Final = "partition"  # column of a run: metadata in the first row of a partition
 SCHEMA: Final = pa.schema(
     [
@@ -64,6 +66,9 @@ SCHEMA: Final = pa.schema(
         pa.field("bit_len", pa.uint64(), nullable=False),
     ]
 )
+RUN_SCHEMA: Final = SCHEMA.append(pa.field(PARTITION, pa.binary()))
+ROW_IDS: Final = "row_ids"
+FINGERPRINT: Final = "partition_fingerprint"
 
 
 def file_of(number: int) -> str:
@@ -107,7 +112,7 @@ class Partition:
 
     @classmethod
     def _parse(cls, batch: pa.RecordBatch, metadata: Mapping[str, str]) -> Partition:
-        rows, starts = (_numbers(metadata, key) for key in ("row_ids", "doc_start_positions"))
+        rows, starts = (_numbers(metadata, key) for key in (ROW_IDS, "doc_start_positions"))
         length, num_blocks = int(metadata["bwt_len"]), int(metadata["total_wavelet_rows"])
         is_ascending = len(starts) == 0 or (starts[0] == 0 and (np.diff(starts) > 0).all())
         if len(rows) != len(starts) or not is_ascending or (rows < 0).any():
@@ -126,7 +131,8 @@ class Partition:
         offsets, content = contents_of(batch.column(2))
         if not 0 < num_blocks <= len(nodes) or (offsets % 8 != offsets[0] % 8).any():
             raise ValueError(f"{num_blocks} blocks of bits of {len(nodes)}")
-        words = np.frombuffer(content[offsets[0] : offsets[-1]].tobytes(), np.uint64)
+        words = np.empty(int(offsets[-1] - offsets[0]) // 8, np.uint64)
+        words.view(np.uint8)[:] = content[offsets[0] : offsets[-1]]  # aligned
         places = (offsets - offsets[0]) // 8
         children = _children(bytes.fromhex(metadata["tree_topology"]))
         own = nodes[:num_blocks]
@@ -175,16 +181,71 @@ class Partition:
         numbers = np.searchsorted(self.starts, places, "right") - 1
         return self.rows[np.unique(numbers)]
 
-    def texts(self, keep: Mask) -> tuple[Int64s, list[bytes]]:
-        """Addresses and texts of some rows, from the index itself. CPU."""
+    def texts(self, keep: Mask) -> TextRows:
+        """Rows and their texts, from the index itself. CPU.
+
+        Raises:
+            CorruptFileError: texts that end elsewhere than it says.
+        """
         if self.index is None:
-            return self.rows, []
+            return TextRows.none()
         content = self.index.text()
-        stops = np.append(self.starts[1:], self.length - 1) - 1
-        if (content[stops] != SEPARATOR).any():
+        ends = np.append(self.starts[1:], self.length - 1)
+        if (content[ends - 1] != SEPARATOR).any():
             raise CorruptFileError("FM index: texts that end elsewhere than it says")
-        spans = zip(self.starts[keep].tolist(), stops[keep].tolist(), strict=True)
-        return self.rows[keep], [content[start:stop].tobytes() for start, stop in spans]
+        starts, ends = self.starts[keep], ends[keep]
+        spans = zip(starts.tolist(), ends.tolist(), strict=True)
+        parts = [content[start:end] for start, end in spans]
+        whole = np.concatenate(parts) if parts else content[:0]
+        return TextRows(self.rows[keep], np.cumsum(ends - starts), whole)
+
+
+class TextRows(NamedTuple):
+    """Rows and their texts.
+
+    Attributes:
+        rows: address of each; shape (n,).
+        ends: behind the separator of each text in `content`, which begins with the first.
+        content: texts without bytes 00 and FF, a separator behind each.
+    """
+
+    rows: Int64s
+    ends: Int64s
+    content: Bytes
+
+    @classmethod
+    def none(cls) -> TextRows:
+        """Return no rows."""
+        empty = np.empty(0, np.int64)
+        return cls(empty, empty, np.empty(0, np.uint8))
+
+    @classmethod
+    def of(cls, values: pa.Array, addresses: pa.Array) -> TextRows:
+        """Return the rows whose values are not null. CPU."""
+        values, rows = plain(values), as_numbers(addresses).astype(np.int64)
+        if values.null_count:
+            rows, values = rows[as_mask(values.is_valid())], values.drop_null()
+        offsets, content = contents_of(values)
+        lengths = np.arange(1, len(rows) + 1)
+        return cls(rows, offsets[1:] - offsets[0] + lengths, _kernels.separated(offsets, content))
+
+    @classmethod
+    def joined(cls, parts: Sequence[TextRows]) -> TextRows:
+        """Return the rows of several, one behind the other. CPU: they are copied."""
+        sizes = np.cumsum([0, *(len(part.content) for part in parts)]).tolist()
+        shifted = [part.ends + size for part, size in zip(parts, sizes, strict=False)]
+        return cls(
+            np.concatenate([part.rows for part in parts]),
+            np.concatenate(shifted),
+            np.concatenate([part.content for part in parts]),
+        )
+
+    def part(self, start: int, stop: int) -> TextRows:
+        """Return rows from `start` to `stop`; a view."""
+        first = int(self.ends[start - 1]) if start else 0
+        last = int(self.ends[stop - 1]) if stop else 0
+        ends = self.ends[start:stop]
+        return TextRows(self.rows[start:stop], ends - first, self.content[first:last])
 
 
 def _numbers(metadata: Mapping[str, str], key: str) -> Int64s:
@@ -207,82 +268,79 @@ class PartitionBuilder:
 
     Attributes:
         null_rows: stays empty: null rows are left out.
+
+    Args:
+        memory: budget in bytes, about, for all that building a partition takes. A text that alone
+            takes more is a partition of its own.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int) -> None:
         self.null_rows: list[Int64s] = []
-        self._rows: list[int] = []
-        self._texts: list[bytes] = []
-        self._num_bytes = 0
+        self._most = min(PARTITION_BYTES, max(1, memory // BUILD_BYTES))
+        self._waiting: list[TextRows] = []
+        self._num_rows = self._num_bytes = 0
 
     @property
     def run_schema(self) -> pa.Schema:
         """Rows of partitions, one behind the other, each with its metadata."""
-        return SCHEMA.append(pa.field(PARTITION, pa.binary()))
+        return RUN_SCHEMA
 
     def add(self, values: pa.Array, addresses: pa.Array) -> list[pa.RecordBatch]:
         """Note the next rows. Return the partitions that are ready. CPU."""
-        values, rows = plain(values), as_numbers(addresses).astype(np.int64)
-        rows, values = rows[as_mask(values.is_valid())], values.drop_null()
-        offsets, content = contents_of(values)
-        start = int(offsets[0])
-        content = np.array(content[start : offsets[-1]])
-        content[(content == 0) | (content == SEPARATOR)] = BLANK
-        whole, ends = content.tobytes(), (offsets - start).tolist()
-        texts = [whole[at:end] for at, end in pairwise(ends)]
-        return self.add_texts(rows, texts)
+        return self.add_texts(TextRows.of(values, addresses))
 
-    def add_texts(self, rows: Int64s, texts: Sequence[bytes]) -> list[pa.RecordBatch]:
-        """Note the next rows and their texts, which have no bytes 00 and FF."""
-        ready = []
-        for row, text in zip(rows.tolist(), texts, strict=True):
-            self._rows.append(row)
-            self._texts.append(text)
-            self._num_bytes += len(text) + 1
-            if len(self._rows) >= PARTITION_ROWS or self._num_bytes >= PARTITION_BYTES:
+    def add_texts(self, texts: TextRows) -> list[pa.RecordBatch]:
+        """Note the next rows. Return the partitions that are ready. CPU."""
+        ready: list[pa.RecordBatch] = []
+        start, num_rows = 0, len(texts.rows)
+        while start < num_rows:
+            before = int(texts.ends[start - 1]) if start else 0
+            room = before + self._most - self._num_bytes
+            full = int(np.searchsorted(texts.ends, room, "left")) + 1
+            stop = min(num_rows, full, start + PARTITION_ROWS - self._num_rows)
+            part = texts.part(start, stop)
+            self._waiting.append(part)
+            self._num_rows += stop - start
+            self._num_bytes += len(part.content)
+            if self._num_rows >= PARTITION_ROWS or self._num_bytes >= self._most:
                 ready.append(self._partition())
+            start = stop
+        # What waits does not hold the memory of its batch.
+        self._waiting = [TextRows.joined(self._waiting)] if self._waiting else []
         return ready
 
     def finish(self) -> list[pa.RecordBatch]:
         """Return the partition that is left. CPU."""
-        return [self._partition()] if self._rows else []
+        return [self._partition()] if self._waiting else []
 
     def _partition(self) -> pa.RecordBatch:
-        rows, texts = self._rows, self._texts
-        self._rows, self._texts, self._num_bytes = [], [], 0
-        return partition_rows(rows, texts)
+        waiting, self._waiting = self._waiting, []
+        self._num_rows = self._num_bytes = 0
+        return partition_rows(TextRows.joined(waiting))
 
 
-def partition_rows(rows: Sequence[int], texts: Sequence[bytes]) -> pa.RecordBatch:
+def partition_rows(texts: TextRows) -> pa.RecordBatch:
     """Build a partition: its rows, with its metadata in the first. CPU.
 
     Raises:
         UnsupportedError: a code of more bits than the format holds; 2 GiB of texts.
     """
-    joined = b"".join(text + b"\xff" for text in texts) + (b"\x00" if texts else b"")
-    length = len(joined)
-    if length >> 31:
-        raise UnsupportedError(f"FM index: {length} bytes of one text, at most 2 GiB")
-    starts = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
-    columns: list[list[object]] = [[], [], [], [], []]
-    symbols = np.frombuffer(joined, np.uint8)
-    counts = np.bincount(symbols, minlength=256)
-    tree = _Tree.of(counts) if length else _Tree([], {})
-    samples = np.empty(0, np.uint64)
-    if length:
-        suffixes = _kernels.suffix_array(symbols)
-        transform = symbols[suffixes - 1]  # of suffix 0 the last symbol
-        samples = suffixes[::RATE].astype(np.uint64)
+    nodes = np.empty(0, np.int64)  # bits of each
+    samples, words = np.empty(0, np.uint64), np.empty(0, np.uint64)
+    counts = np.zeros(256, np.int64)
+    tree, length = _Tree([], {}), 0
+    if len(texts.rows):
+        symbols = np.append(texts.content, np.uint8(0))
+        length = len(symbols)
+        if length >> 31:
+            raise UnsupportedError(f"FM index: {length} bytes of one text, at most 2 GiB")
+        transform, samples, counts = _kernels.burrows_wheeler(symbols, RATE)
+        tree = _Tree.of(counts)
+        nodes = tree.lengths(counts)
+        places = np.cumsum([0, *(-(-nodes // 64)).tolist()])
         children = np.array(tree.children, np.int32).reshape(-1, 2)
-        lengths = tree.lengths(counts)
-        words_of = -(-lengths // 64)
-        places = np.cumsum([0, *words_of.tolist()])
         words = _kernels.wavelet_words(transform, children, places)
-        for node, bits in enumerate(lengths.tolist()):
-            own = words[places[node] : places[node + 1]]
-            _add_blocks(columns, node, own, bits, has_ranks=True)
-    num_blocks = len(columns[0])
-    _add_blocks(columns, SAMPLES_NODE, samples, len(samples), has_ranks=False)
+    columns, num_blocks = _blocks(nodes, words, samples)
     numbers = {
         "num_bwt_nodes": len(tree.children),
         "bwt_len": length,
@@ -296,45 +354,56 @@ def partition_rows(rows: Sequence[int], texts: Sequence[bytes]) -> pa.RecordBatc
         "c_table": np.cumsum([0, *counts.tolist()]).astype("<u8").tobytes(),
         "huffman_codes": tree.codes_bytes(),
         "tree_topology": tree.topology_bytes(),
-        "row_ids": np.array(rows, "<u8").tobytes(),
-        "doc_start_positions": starts.astype("<u8").tobytes(),
+        ROW_IDS: texts.rows.astype("<u8").tobytes(),
+        "doc_start_positions": np.append(0, texts.ends)[:-1].astype("<u8").tobytes(),
     }
     metadata = {key: str(number) for key, number in numbers.items()}
-    metadata["partition_fingerprint"] = _fingerprint(rows, texts)
+    metadata[FINGERPRINT] = _fingerprint(texts)
     metadata |= {key: content.hex() for key, content in contents.items()}
-    return with_metadata(
-        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)],
-        metadata,
-    )
+    return with_metadata(columns, metadata)
+
+
+def _blocks(nodes: Int64s, words: UInt64s, samples: UInt64s) -> tuple[list[pa.Array], int]:
+    """Columns of the blocks of all nodes and of the samples; and how many are of nodes.
+
+    Args:
+        nodes: bits of each; their words stand one behind the other.
+    """
+    step = BLOCK_BYTES // 8
+    sizes = [*(-(-nodes // 64)).tolist(), len(samples)]
+    bits = [*nodes.tolist(), len(samples)]
+    rows: list[tuple[int, int, int, int]] = []
+    offsets, at = [0], 0
+    for node, (size, length) in enumerate(zip(sizes, bits, strict=True)):
+        is_node = node < len(nodes)
+        rank = 0
+        for block, start in enumerate(range(0, size, step)):
+            stop = min(size, start + step)
+            rows.append((node if is_node else SAMPLES_NODE, block, rank, length))
+            offsets.append(8 * (at + stop))
+            if is_node:
+                rank += int(np.bitwise_count(words[at + start : at + stop]).sum())
+        at += size
+    numbers = np.array(rows, np.uint64).reshape(-1, 4)
+    content = [None, pa.py_buffer(np.array(offsets)), pa.py_buffer(np.append(words, samples))]
+    blocks = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(rows), content)
+    node_ids, block_ids = (pa.array(numbers[:, column].astype(np.uint32)) for column in (0, 1))
+    ranks, lengths = (pa.array(np.ascontiguousarray(numbers[:, column])) for column in (2, 3))
+    num_blocks = int(np.count_nonzero(numbers[:, 0] != SAMPLES_NODE))
+    return [node_ids, block_ids, blocks, ranks, lengths], num_blocks
 
 
 def with_metadata(columns: Sequence[pa.Array], metadata: Mapping[str, str]) -> pa.RecordBatch:
-    """Rows of a partition as a run has them."""
+    """Rows of a partition as a run has them; of an empty partition none, and no metadata."""
     packed = b"\0".join(f"{key}={value}".encode() for key, value in metadata.items())
-    num_rows = len(columns[0])
-    if not num_rows:  # a partition without texts
-        raise ValueError("FM index: a partition without rows")
-    marks = pa.array([packed, *[None] * (num_rows - 1)], pa.binary())
-    schema = SCHEMA.append(pa.field(PARTITION, pa.binary()))
-    return pa.RecordBatch.from_arrays([*columns, marks], schema=schema)
+    marks = pa.array([packed, *[None] * (len(columns[0]) - 1)][: len(columns[0])], pa.binary())
+    return pa.RecordBatch.from_arrays([*columns, marks], schema=RUN_SCHEMA)
 
 
 def metadata_of(packed: bytes) -> dict[str, str]:
     """The metadata that the first row of a partition has in a run."""
     pairs = (pair.decode().partition("=") for pair in packed.split(b"\0"))
     return {key: value for key, _, value in pairs}
-
-
-def _add_blocks(
-    columns: list[list[object]], node: int, words: UInt64s, length: int, *, has_ranks: bool
-) -> None:
-    step, rank = BLOCK_BYTES // 8, 0
-    for block, at in enumerate(range(0, len(words), step)):
-        part = words[at : at + step]
-        for column, value in zip(columns, (node, block, part.tobytes(), rank, length), strict=True):
-            column.append(value)
-        if has_ranks:
-            rank += int(np.bitwise_count(part).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,9 +470,8 @@ class _Tree:
         return struct.pack("<I", len(self.children)) + b"".join(entries)
 
 
-def _fingerprint(rows: Sequence[int], texts: Sequence[bytes]) -> str:
+def _fingerprint(texts: TextRows) -> str:
     """Hash of the rows, FNV-1a of 64 bits: pylance resumes a killed build by it."""
-    parts = [b"lance-fmindex-partition-v1", struct.pack("<Q", len(rows))]
-    for row, text in zip(rows, texts, strict=True):
-        parts += [struct.pack("<QQ", row, len(text)), text]
-    return f"{_kernels.fnv1a(np.frombuffer(b''.join(parts), np.uint8)):016x}"
+    head = b"lance-fmindex-partition-v1" + struct.pack("<Q", len(texts.rows))
+    hashed = _kernels.fnv1a_rows(np.frombuffer(head, np.uint8), *texts)
+    return f"{hashed:016x}"
