@@ -16,6 +16,7 @@ namespace alance {
 namespace {
 
 constexpr int64_t kBlockWords = 8;  // words between two counts of ones: 512 bits
+constexpr int kWalks = 16;  // through the text at once
 constexpr int64_t kMaxText = int64_t{1} << 31;
 constexpr int64_t kMaxDepth = 256;  // of a tree of 256 leaves
 
@@ -204,6 +205,11 @@ uint64_t fnv1a_rows(Bytes head, Numbers rows, Numbers ends, Bytes content) {
 using Children = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using Words = nb::ndarray<const uint64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
+// Ones before a block of words, and before each of its words but the first: 9 bits each.
+struct Count {
+  uint64_t before, inside;
+};
+
 struct Step {
   int32_t node;
   bool right;
@@ -300,11 +306,15 @@ class FmIndex {
       first_.push_back(static_cast<int64_t>(ones_.size()));
       int64_t sum = 0;
       const int64_t size = (bits + 63) / 64;
-      for (int64_t word = 0; word < size; ++word) {
-        if (word % kBlockWords == 0) ones_.push_back(sum);
-        sum += std::popcount(words.data()[start + word]);
+      for (int64_t word = 0; word < size; word += kBlockWords) {
+        Count count{static_cast<uint64_t>(sum), 0};
+        for (int64_t at = 0; at < kBlockWords && word + at <= size; ++at) {
+          if (at) count.inside |= (static_cast<uint64_t>(sum) - count.before) << (9 * (at - 1));
+          if (word + at < size) sum += std::popcount(words.data()[start + word + at]);
+        }
+        ones_.push_back(count);
       }
-      ones_.push_back(sum);
+      if (size % kBlockWords == 0) ones_.push_back({static_cast<uint64_t>(sum), 0});
       lengths_.push_back(bits);
     }
     // The bits of a node are those that its parent's send to it: then no rank leaves a node.
@@ -342,54 +352,93 @@ class FmIndex {
     return low < high ? nb::make_tuple(low, high) : nb::make_tuple(0, 0);
   }
 
-  // The places in the text of some suffixes.
+  // The places in the text of some suffixes. Several go at once: each step waits for memory.
   Numpy<int64_t> locate(int64_t low, int64_t high) const {
     if (low < 0 || high < low || high > length_) throw std::invalid_argument("FM index: suffixes out of range");
     Owned<int64_t> out(high - low);
     bool is_lost = false;
     {
       nb::gil_scoped_release release;
-      for (int64_t i = low; i < high && !is_lost; ++i) {
-        int64_t at = i, steps = 0;
-        while (at % rate_ != 0 && steps < length_) {
-          at = before(at).second;
-          ++steps;
+      Walks walks;
+      int64_t steps[kWalks], of[kWalks];
+      int64_t waiting = low;
+      while (!is_lost) {
+        // Walks that are at a sample end, and others begin.
+        for (int i = walks.count; i-- > 0;) {
+          if (walks.at[i] % rate_ != 0) continue;
+          out[of[i] - low] =
+              (static_cast<int64_t>(samples_.data()[walks.at[i] / rate_]) + steps[i]) % length_;
+          const int last = --walks.count;
+          walks.at[i] = walks.at[last], steps[i] = steps[last], of[i] = of[last];
         }
-        is_lost = at % rate_ != 0;
-        if (!is_lost) out.data()[i - low] = (static_cast<int64_t>(samples_.data()[at / rate_]) + steps) % length_;
+        for (; walks.count < kWalks && waiting < high; ++waiting) {
+          if (waiting % rate_ == 0) {
+            out[waiting - low] = static_cast<int64_t>(samples_.data()[waiting / rate_]);
+            continue;
+          }
+          walks.at[walks.count] = of[walks.count] = waiting;
+          steps[walks.count++] = 0;
+        }
+        if (walks.count == 0) break;
+        step(walks);
+        for (int i = 0; i < walks.count; ++i) is_lost |= ++steps[i] > length_;
       }
     }
     if (is_lost) throw std::invalid_argument("FM index: a suffix without a sample");
     return out.numpy();
   }
 
-  // The text, from its end to its begin: its last symbol is the terminator of suffix 0.
+  // The text, from its end to its begin: its last symbol is the terminator of suffix 0. It is cut
+  // into pieces that end at samples, and several of these go at once.
   Numpy<uint8_t> text() const {
     Owned<uint8_t> out(length_);
     {
       nb::gil_scoped_release release;
-      out.data()[length_ - 1] = 0;
-      int64_t at = 0;
-      for (int64_t i = length_ - 2; i >= 0; --i) {
-        const auto [symbol, next] = before(at);
-        out.data()[i] = symbol;
-        at = next;
+      std::fill(out.data(), out.data() + length_, 0);
+      std::vector<std::pair<int64_t, int64_t>> ends;  // place of a piece's end, and its suffix
+      const int64_t piece = length_ / kWalks + 1;
+      std::vector<std::pair<int64_t, int64_t>> nearest(kWalks, {length_, 0});
+      for (size_t i = 0; i < samples_.size(); ++i) {
+        const auto place = static_cast<int64_t>(samples_.data()[i]);
+        auto& end = nearest[place / piece];
+        if (place > 0 && place < end.first) end = {place, static_cast<int64_t>(i) * rate_};
+      }
+      for (const auto& end : nearest)
+        if (end.first < length_ - 1) ends.push_back(end);
+      ends.emplace_back(length_ - 1, 0);
+      Walks walks;
+      int64_t place[kWalks + 1], stop[kWalks + 1];
+      for (size_t i = 0; i < ends.size(); ++i) {
+        place[i] = ends[i].first, stop[i] = i ? ends[i - 1].first : 0;
+        walks.at[walks.count++] = ends[i].second;
+      }
+      while (walks.count) {
+        step(walks);
+        for (int i = walks.count; i-- > 0;) {
+          out[--place[i]] = walks.symbols[i];
+          if (place[i] > stop[i]) continue;
+          const int last = --walks.count;
+          walks.at[i] = walks.at[last], place[i] = place[last], stop[i] = stop[last];
+        }
       }
     }
     return out.numpy();
   }
 
   int64_t num_bytes() const {
-    return static_cast<int64_t>(words_.size() + samples_.size() + ones_.size()) * 8;
+    return static_cast<int64_t>(words_.size() + samples_.size() + 2 * ones_.size()) * 8;
   }
 
  private:
   int64_t rank(int64_t node, int64_t bit) const {
-    const int64_t word = bit / 64, block = word / kBlockWords;
-    int64_t ones = ones_[first_[node] + block];
-    const uint64_t* words = words_.data() + starts_.data()[node];
-    for (int64_t at = block * kBlockWords; at < word; ++at) ones += std::popcount(words[at]);
-    if (bit % 64) ones += std::popcount(words[word] & ((uint64_t{1} << (bit % 64)) - 1));
+    const int64_t word = bit / 64, inside = word % kBlockWords;
+    const Count& count = ones_[first_[node] + word / kBlockWords];
+    auto ones = static_cast<int64_t>(count.before);
+    if (inside) ones += static_cast<int64_t>(count.inside >> (9 * (inside - 1)) & 0x1FF);
+    if (bit % 64) {
+      const uint64_t bits = words_.data()[starts_.data()[node] + word];
+      ones += std::popcount(bits & ((uint64_t{1} << (bit % 64)) - 1));
+    }
     return ones;
   }
 
@@ -402,20 +451,40 @@ class FmIndex {
     return at;
   }
 
-  // The symbol before a suffix, and the place of the suffix that begins there.
-  std::pair<uint8_t, int64_t> before(int64_t at) const {
-    int32_t node = 0;
-    for (;;) {
-      const uint64_t word = words_.data()[starts_.data()[node] + at / 64];
-      const bool right = word >> (at % 64) & 1;
-      const int64_t ones = rank(node, at);
-      at = right ? ones : at - ones;
-      const int32_t child = children_.data()[2 * node + right];
-      if (child < 0) {
-        const auto symbol = static_cast<uint8_t>(-1 - child);
-        return {symbol, totals_[symbol] + at};
+  // Suffixes that go back through the text, and the symbols before them.
+  struct Walks {
+    int64_t at[kWalks + 1];
+    uint8_t symbols[kWalks + 1];
+    int count = 0;
+  };
+
+  // Moves each walk to the suffix that begins a symbol before.
+  void step(Walks& walks) const {
+    int open[kWalks + 1];
+    int32_t nodes[kWalks + 1];
+    int count = walks.count;
+    for (int i = 0; i < count; ++i) open[i] = i, nodes[i] = 0;
+    while (count) {
+      int remaining = 0;
+      for (int j = 0; j < count; ++j) {
+        const int i = open[j];
+        const int32_t node = nodes[i];
+        const int64_t at = walks.at[i], ones = rank(node, at);
+        const bool right = words_.data()[starts_.data()[node] + at / 64] >> (at % 64) & 1;
+        const int64_t next = right ? ones : at - ones;
+        const int32_t child = children_.data()[2 * node + right];
+        if (child < 0) {
+          walks.symbols[i] = static_cast<uint8_t>(-1 - child);
+          walks.at[i] = totals_[walks.symbols[i]] + next;
+        } else {
+          walks.at[i] = next;
+          nodes[i] = child;
+          open[remaining++] = i;
+          __builtin_prefetch(&ones_[first_[child] + next / 64 / kBlockWords]);
+          __builtin_prefetch(words_.data() + starts_.data()[child] + next / 64);
+        }
       }
-      node = child;
+      count = remaining;
     }
   }
 
@@ -425,7 +494,8 @@ class FmIndex {
   int64_t rate_, length_;
   Children children_;
   std::array<std::vector<Step>, 256> paths_;
-  std::vector<int64_t> ones_, first_, lengths_;
+  std::vector<Count> ones_;
+  std::vector<int64_t> first_, lengths_;
   std::array<int64_t, 257> totals_{};
 };
 
