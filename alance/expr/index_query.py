@@ -8,6 +8,7 @@ the condition is then evaluated on these rows.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -145,6 +146,16 @@ class Ask:
         """
         return _texts(self.condition)
 
+    @cached_property
+    def cased_texts(self) -> Ways:
+        """The same, of parts that are there as they are written."""
+        return _texts(self.condition, is_cased=True)
+
+    @cached_property
+    def is_contains(self) -> bool:
+        """Whether it is true of every text that has all parts of a way of `cased_texts`."""
+        return _is_contains(self.condition)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AllOf:
@@ -263,7 +274,7 @@ def _of_json(node: Node, values: dict[Steps, Column]) -> Node | None:
         meant = Membership(value, meant.items) if value else None
     elif isinstance(meant, Pattern):
         value = _of_json(meant.node, values)
-        meant = Pattern(value, meant.prefix, meant.parts) if value else None
+        meant = replace(meant, node=value) if value else None
     else:
         meant = None
     return Call(node.name, node.function, whole, node.type, meant)
@@ -279,9 +290,9 @@ def _of_item(node: Node) -> Node | None:
     )
 
 
-def _texts(node: Node) -> Ways:
+def _texts(node: Node, *, is_cased: bool = False) -> Ways:
     if isinstance(node, Junction):
-        ways = [_texts(arg) for arg in node.args]
+        ways = [_texts(arg, is_cased=is_cased) for arg in node.args]
         if not node.is_and:
             return tuple(way for alternatives in ways for way in alternatives)[: MAX_WAYS + 1]
         single = tuple(
@@ -291,7 +302,7 @@ def _texts(node: Node) -> Ways:
         return (single,) if single or not others else min(others, key=len)
     meant = node.meaning if isinstance(node, Call) else None
     if isinstance(meant, Pattern) and isinstance(meant.node, Column):
-        return meant.parts
+        return meant.parts if meant.is_cased or not is_cased else NO_PARTS
     if isinstance(meant, Comparison) and meant.op == "=":
         literal, column = meant.right, meant.left
         if isinstance(literal, Column):
@@ -306,6 +317,14 @@ def _texts(node: Node) -> Ways:
             items = tuple(map(Literal, items))
         return tuple(way for item in items for way in _equals(item))
     return NO_PARTS
+
+
+def _is_contains(node: Node) -> bool:
+    if isinstance(node, Junction):
+        is_single = all(len(_texts(arg)) == 1 for arg in node.args) or not node.is_and
+        return is_single and all(map(_is_contains, node.args))
+    meant = node.meaning if isinstance(node, Call) else None
+    return isinstance(meant, Pattern) and isinstance(meant.node, Column) and meant.is_contains
 
 
 def _equals(literal: Literal) -> Ways:

@@ -63,7 +63,9 @@ def regexp_like(name: str, args: list[Node]) -> Node:
         return pc.match_substring_regex(values, regex)
 
     matches = call(name, match, node)
-    return meaning(matches, Pattern(node, parts=regex_parts(literal_text(name, args[1]))))
+    parts = regex_parts(literal_text(name, args[1]))
+    is_cased = len(args) < 3 or "i" not in literal_text(name, args[2])
+    return meaning(matches, Pattern(node, parts=parts, is_cased=is_cased))
 
 
 def regexp_match(name: str, args: list[Node]) -> Node:

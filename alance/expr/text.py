@@ -20,6 +20,7 @@ from alance.expr.arithmetic import whole_argument
 from alance.expr.casts import convert, is_bytes, is_text, text_of
 from alance.expr.compare import NULL, is_nothing
 from alance.expr.text_parts import (
+    ANY_TEXT,
     like_bytes,
     like_parts,
     like_pieces,
@@ -70,7 +71,14 @@ def _matching(name: str, node: Node, pieces: Sequence[str]) -> Node:
         answers = _kernels.like(*contents_of(values), pattern)
         return to_arrow(answers.view(np.bool_), validity_of(values))
 
-    meant = Pattern(node, like_prefix(pieces), (like_parts(pieces),))
+    parts = like_parts(pieces)
+    meant = Pattern(
+        node,
+        like_prefix(pieces),
+        (parts,),
+        is_cased=True,
+        is_contains=[*pieces] == [ANY_TEXT, *"".join(parts), ANY_TEXT],
+    )
     return meaning(call(name, match, node), meant)
 
 

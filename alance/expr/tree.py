@@ -361,11 +361,15 @@ class Pattern:
     Attributes:
         prefix: text at the start of every match.
         parts: for each alternative of the pattern, texts that its matches contain in any case.
+        is_cased: matches contain `parts` as they are written.
+        is_contains: and whatever contains all parts of an alternative is a match.
     """
 
     node: Node
     prefix: str = ""
     parts: tuple[tuple[str, ...], ...] = ()
+    is_cased: bool = False
+    is_contains: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Plan
 
 SHARED_FIELDS: Final = 16  # of schemas that files share: some kilobytes each
+SHARED_BYTES: Final = 4 << 10  # of their metadata, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,8 @@ def open_plain(
     schema = _schema_of(descriptor.schema)
     columns = yield from columns_of(container, schema, states)
     file = PlainFile(FileSource(path, file_bytes, columns), container, schema, descriptor.length)
-    states.put(("plain file", path), file, 1000 + 500 * len(columns))
+    metadata_bytes = sum(map(len, schema.metadata.values()))
+    states.put(("plain file", path), file, 1000 + 500 * len(columns) + metadata_bytes)
     return file
 
 
@@ -84,9 +86,10 @@ def _in_order(schema: Schema) -> tuple[int, dict[int, int]]:
 
 
 def _schema_of(message: file_pb2.Schema) -> Schema:
-    """The schema of a file; files of few columns that say the same share one, and what is made of
-    it: those of the indices of a kind do."""
-    if len(message.fields) > SHARED_FIELDS:
+    """The schema of a file; files of few columns and little metadata that say the same share one,
+    and what is made of it: those of the indices of a kind do."""
+    is_large = sum(map(len, message.metadata.values())) > SHARED_BYTES
+    if is_large or len(message.fields) > SHARED_FIELDS:
         return Schema.from_protobuf(message.fields, message.metadata)
     return _shared_schema(message.SerializeToString(deterministic=True))
 

@@ -72,6 +72,7 @@ class IndexVerbs(Handle):
           `array_has_all`).
         - "NGRAM" does so for each three letters or digits of texts (`contains`, `LIKE`,
           `regexp_like`).
+        - "FM" finds each part of a text by itself, whatever its length (`contains`, `LIKE`).
         - "ZONEMAP" and "BLOOMFILTER" are small and rule out zones of 8192 rows: by their least and
           greatest value, or by a bloom filter of their values (`=`, `IN`).
         - "JSON" is an index of one of these kinds over the values at a `path` of JSON documents
@@ -254,8 +255,8 @@ class IndexVerbs(Handle):
         indexed.
 
         `indices` has an entry per segment: `num_pages`, `min` and `max` of B-trees, `num_bitmaps`
-        of bitmap and label indices, `num_ngrams` of n-gram indices, `num_zones` and `rows_per_zone`
-        of zone maps, `num_blocks`, `number_of_items` and `probability` of bloom filters,
+        of bitmap and label indices, `num_ngrams` of n-gram indices, `num_partitions`, `total_docs`
+        and `total_bwt_len` of FM indices, `num_zones` and `rows_per_zone` of zone maps, `num_blocks`, `number_of_items` and `probability` of bloom filters,
         `index_type` and `uuid` of others. Vector indices add `metric_type`, `num_partitions` and
         `partitions`, each with its `size` in rows, deleted rows included.
 

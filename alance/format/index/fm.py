@@ -309,6 +309,10 @@ class PartitionBuilder:
         self._waiting = [TextRows.joined(self._waiting)] if self._waiting else []
         return ready
 
+    def is_half_full(self, num_rows: int, num_bytes: int) -> bool:
+        """Return True if a partition of another segment need not be joined with others."""
+        return 2 * num_rows >= PARTITION_ROWS or 2 * num_bytes >= self._most
+
     def finish(self) -> list[pa.RecordBatch]:
         """Return the partition that is left. CPU."""
         return [self._partition()] if self._waiting else []
@@ -316,11 +320,11 @@ class PartitionBuilder:
     def _partition(self) -> pa.RecordBatch:
         waiting, self._waiting = self._waiting, []
         self._num_rows = self._num_bytes = 0
-        return partition_rows(TextRows.joined(waiting))
+        return run_rows(*partition_of(TextRows.joined(waiting)))
 
 
-def partition_rows(texts: TextRows) -> pa.RecordBatch:
-    """Build a partition: its rows, with its metadata in the first. CPU.
+def partition_of(texts: TextRows) -> tuple[pa.RecordBatch, dict[str, str]]:
+    """Build a partition: the rows of its file, and the metadata. CPU.
 
     Raises:
         UnsupportedError: a code of more bits than the format holds; 2 GiB of texts.
@@ -360,7 +364,7 @@ def partition_rows(texts: TextRows) -> pa.RecordBatch:
     metadata = {key: str(number) for key, number in numbers.items()}
     metadata[FINGERPRINT] = _fingerprint(texts)
     metadata |= {key: content.hex() for key, content in contents.items()}
-    return with_metadata(columns, metadata)
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA), metadata
 
 
 def _blocks(nodes: Int64s, words: UInt64s, samples: UInt64s) -> tuple[list[pa.Array], int]:
@@ -393,11 +397,20 @@ def _blocks(nodes: Int64s, words: UInt64s, samples: UInt64s) -> tuple[list[pa.Ar
     return [node_ids, block_ids, blocks, ranks, lengths], num_blocks
 
 
-def with_metadata(columns: Sequence[pa.Array], metadata: Mapping[str, str]) -> pa.RecordBatch:
-    """Rows of a partition as a run has them; of an empty partition none, and no metadata."""
+def run_rows(batch: pa.RecordBatch, metadata: Mapping[str, str]) -> pa.RecordBatch:
+    """Return the rows of a partition, one at least, as a run has them."""
     packed = b"\0".join(f"{key}={value}".encode() for key, value in metadata.items())
-    marks = pa.array([packed, *[None] * (len(columns[0]) - 1)][: len(columns[0])], pa.binary())
-    return pa.RecordBatch.from_arrays([*columns, marks], schema=RUN_SCHEMA)
+    marks = pa.array([packed, *[None] * (batch.num_rows - 1)], pa.binary())
+    return pa.RecordBatch.from_arrays([*batch.columns, marks], schema=RUN_SCHEMA)
+
+
+def with_rows(metadata: Mapping[str, str], rows: Int64s) -> dict[str, str]:
+    """Return the metadata of a partition whose rows have other addresses.
+
+    The fingerprint is left out: pylance looks for it only where it resumes a build of its own.
+    """
+    changed = {key: value for key, value in metadata.items() if key != FINGERPRINT}
+    return changed | {ROW_IDS: rows.astype("<u8").tobytes().hex()}
 
 
 def metadata_of(packed: bytes) -> dict[str, str]:

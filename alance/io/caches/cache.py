@@ -149,6 +149,11 @@ class SearchCache(Memo[Hashable, Any]):
         self._hits = self._misses = 0
 
     @property
+    def max_bytes(self) -> int:
+        """The budget."""
+        return self._max_bytes
+
+    @property
     def stats(self) -> CacheStats:
         """Hits, misses, evictions, entries and bytes."""
         return CacheStats(

@@ -57,8 +57,8 @@ class SegmentBuilder(NewSegment):
         return self.of_files(fragment_ids)
 
     async def _build_of(self, fragment_ids: Collection[int], values: ColumnValues) -> None:
-        source = self.kind.source(values.type, self.options.zones)
         memory = self.options.memory_bytes
+        source = self.kind.source(values.type, self.options.zones, memory)
         rows = source_rows(self.snapshot, self.kind, values, source, fragment_ids, memory)
         async with aclosing(rows):
             await self.kind.write(self.files, source, rows)

@@ -116,7 +116,7 @@ class CarryingBuilder(SegmentBuilder):
         """
         covered = frozenset[int]().union(*(values.covered for values in self.carried))
         others = [number for number in fragment_ids if number not in covered]
-        source = self.kind.source(self.type, self.options.zones)
+        source = self.kind.source(self.type, self.options.zones, MEMORY)
         is_wide = self.type == pa.float64()  # whole numbers are among them
         values = ColumnValues(self.column, self.type, self.options.path, is_told=is_wide)
         streams = [segment.rows(self.snapshot, source) for segment in self.carried]
@@ -169,7 +169,8 @@ async def carrying(
             type_ = kind.value_type(stored)
         if type_ is None:
             continue
-        if kind.source(type_, options.zones).run_schema.field(0).type == stored:
+        source = kind.source(type_, options.zones, MEMORY)
+        if source.run_schema.field(0).type == stored:
             carried.append(values)
     if not carried:
         return builder

@@ -236,7 +236,7 @@ async def _value_part(
     kind = VALUE_KINDS[task.kind]
 
     async def attempt(values: ColumnValues) -> IndexPart:
-        source = kind.source(values.type, task.options.zones)
+        source = kind.source(values.type, task.options.zones, task.memory_bytes)
         rows = run_rows(snapshot, kind, values, source, ids, task.memory_bytes)
         async with aclosing(rows):
             part = await _run_part(snapshot, task, rows)
@@ -418,7 +418,7 @@ async def merge(
         builder.files = await join_pages(base, pages, type_)
         return IndexSegment(builder.of_files(ids), tuple(all_parts))
     try:
-        source = new.kind.source(type_, new.options.zones)
+        source = new.kind.source(type_, new.options.zones, memory_bytes)
         schema = source.run_schema
         source.null_rows += await base.engine.pool.run(lambda: _null_rows(all_parts))
         is_sorted = new.kind.is_sorted

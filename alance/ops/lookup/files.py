@@ -45,14 +45,15 @@ class IndexFiles:
 
     Attributes:
         where: one of them.
+        index: its record.
         name: of the index.
     """
 
-    __slots__ = ("_index", "_snapshot", "name", "where")
+    __slots__ = ("_snapshot", "index", "name", "where")
 
     def __init__(self, snapshot: Snapshot, index: Index) -> None:
         self._snapshot = snapshot
-        self._index = index
+        self.index = index
         self.name = index.name
         self.where = snapshot.table.index_file(snapshot.manifest, index, bitmap.FILE)
 
@@ -64,7 +65,7 @@ class IndexFiles:
         """
 
         async def load() -> PageTable:
-            told = [file.path for file in self._index.message.files]
+            told = [file.path for file in self.index.message.files]
             names = [name for name in told if name.endswith(btree.DATA_FILE)] or [btree.DATA_FILE]
             lookup, *data = await self._open(btree.LOOKUP_FILE, *names)
             num_rows = {name: file.num_rows for name, file in zip(names, data, strict=True)}
@@ -209,6 +210,20 @@ class IndexFiles:
             raise CorruptFileError(f"{name}: no columns {sorted(missing)}")
         return await self._rows(file, [(0, file.num_rows)], lambda batch: batch, columns)
 
+    async def parsed(self, name: str, parse: Callable[[pa.RecordBatch, Mapping[str, str]], T]) -> T:
+        """Return what `parse` makes of all rows of a file and of its metadata.
+
+        Cost: one GET of a small file; two rounds of a larger one.
+
+        Args:
+            parse: CPU work.
+        """
+        (file,) = await self._open(name)
+        metadata = file.schema.metadata
+        if not file.num_rows:
+            return parse(pa.RecordBatch.from_pylist([], file.schema.to_arrow()), metadata)
+        return await self._rows(file, [(0, file.num_rows)], lambda batch: parse(batch, metadata))
+
     async def head(self, name: str) -> tuple[int, Mapping[str, str]]:
         """The number of rows of a file, and the metadata of its schema. Cost: one GET, once."""
         (file,) = await self._open(name)
@@ -227,7 +242,7 @@ class IndexFiles:
         )
 
     async def _open(self, *names: str) -> list[PlainFile]:
-        return await opened_files(self._snapshot, self._index, names)
+        return await opened_files(self._snapshot, self.index, names)
 
     async def _rows(
         self,

@@ -44,6 +44,7 @@ else:
 
 USEFUL_ROWS: Final = 16 << 10  # so many rows are worth a lookup whatever the table has
 USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
+SCAN_WORK: Final = 4  # of a row that is scanned, as rows of a B-tree
 MAX_ROWS: Final = 8 << 20  # whose numbers are held in memory
 KEPT_BYTES: Final = 300  # of a set that is kept, beside its rows
 SET_BYTES: Final = 2  # of a row in a set, at most
@@ -271,6 +272,10 @@ class _Lookup:
             self.lines.append(f"{what} not used: it may give {estimate:,} of {total:,} rows")
             return None
         work = sum(part.work for part in asked)
+        if work > max(MAX_ROWS, SCAN_WORK * total):
+            counted = ", ".join(part.told for part in asked)
+            self.lines.append(f"{what} not used: {counted}; a scan of {total:,} rows costs less")
+            return None
         told = ask.condition if asked[0].is_exact else None
         return _Prepared(estimate, work, asked=tuple(asked), told=told, what=what)
 

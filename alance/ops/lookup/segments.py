@@ -154,4 +154,4 @@ def _json_refusal(manifest: Manifest, index: Index, kind: IndexKind | None) -> s
 def _order(segments: Sequence[Segment]) -> tuple[int, int]:
     """What covers more is first."""
     covered = sum(len(segment.covered) for segment in segments)
-    return -covered, list(KINDS).index(segments[0].kind.name)
+    return -covered, list(KINDS.values()).index(segments[0].kind)

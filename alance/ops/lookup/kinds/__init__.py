@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from alance.ops.lookup.kinds.bitmap import Bitmap
 from alance.ops.lookup.kinds.bloom_filter import BloomFilter
 from alance.ops.lookup.kinds.btree import BTree
+from alance.ops.lookup.kinds.fm import FM
 from alance.ops.lookup.kinds.label_list import LabelList
 from alance.ops.lookup.kinds.ngram import NGram
 from alance.ops.lookup.kinds.zone_map import ZoneMap
@@ -31,6 +32,7 @@ KINDS: Final[Mapping[str, IndexKind]] = MappingProxyType(
         "BTree": BTree(),
         "LabelList": LabelList(),
         "NGram": NGram(),
+        "FM": FM(),
         "BloomFilter": BloomFilter(),
         "ZoneMap": ZoneMap(),
     }

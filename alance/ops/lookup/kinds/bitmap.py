@@ -59,7 +59,7 @@ class Bitmap(RowSetsKind):
         places = np.flatnonzero(mask).tolist()
         return AskedBitmap(segment, files, places, len(keys))
 
-    def source(self, type_: pa.DataType, options: ZoneOptions) -> RowKeys:
+    def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> RowKeys:
         return RowKeys(type_, ROW_SETS)
 
 

@@ -106,7 +106,7 @@ class BTree(IndexKind):
     async def stored_type(self, snapshot: Snapshot, index: Index) -> pa.DataType:
         return (await IndexFiles(snapshot, index).page_table()).low.type
 
-    def source(self, type_: pa.DataType, options: ZoneOptions) -> RowKeys:
+    def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> RowKeys:
         return RowKeys(type_)
 
     async def write(

@@ -96,6 +96,7 @@ class IndexKind(ABC):
     Attributes:
         name: the type of its details without `IndexDetails`.
         index_type: the name that users give.
+        listed_name: the name in lists of indices, as pylance spells it; empty: `name`.
         type_url: of the message of its details.
         versions: those that are read; `version` is written.
         columns: the values that it takes, for error messages.
@@ -116,6 +117,7 @@ class IndexKind(ABC):
 
     name: ClassVar[str]
     index_type: ClassVar[str]
+    listed_name: ClassVar[str] = ""
     type_url: ClassVar[str]
     versions: ClassVar[tuple[int, ...]] = (0,)
     version: ClassVar[int] = 0
@@ -199,8 +201,12 @@ class IndexKind(ABC):
     # How it is made.
 
     @abstractmethod
-    def source(self, type_: pa.DataType, options: ZoneOptions) -> Any:
-        """Return the `Source` of an index of values of a type."""
+    def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> Any:
+        """Return the `Source` of an index of values of a type.
+
+        Args:
+            memory: budget in bytes of what it makes of rows.
+        """
 
     def run_rows(self, pool: DecodePool, source: Any, rows: Batches) -> Batches:
         """Turn sorted rows into rows of a run."""

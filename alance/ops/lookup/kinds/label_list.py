@@ -44,5 +44,5 @@ class LabelList(Bitmap):
         assert ask.of_item is not None
         return await super().ask(snapshot, segment, ask.of_item)
 
-    def source(self, type_: pa.DataType, options: ZoneOptions) -> LabelKeys:
+    def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> LabelKeys:
         return LabelKeys.of(type_, ROW_SETS)

@@ -69,7 +69,7 @@ class NGram(RowSetsKind):
                 ways.append(places.tolist())
         return AskedNgrams(segment, files, ways, len(keys))
 
-    def source(self, type_: pa.DataType, options: ZoneOptions) -> TokenKeys:
+    def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> TokenKeys:
         return TokenKeys(pa.uint32(), POSTING_LISTS)
 
 

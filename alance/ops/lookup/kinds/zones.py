@@ -73,7 +73,7 @@ class ZonesKind(IndexKind):
             raise CorruptFileError(f"index {name}: zones of {rows} rows, wrong by {wrong}")
         return options
 
-    def source(self, type_: pa.DataType, options: ZoneOptions) -> ZoneBuilder:
+    def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> ZoneBuilder:
         return ZoneBuilder(type_, options, has_filters=self.has_filters)
 
     async def write(

@@ -1,0 +1,391 @@
+"""FM indices: texts, compressed so that any part of them is found, in partitions of rows."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from functools import partial, reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from alance.errors import CorruptFileError, UnsupportedError
+from alance.expr.index_query import MAX_WAYS
+from alance.format.index import fm
+from alance.format.index.fm import Partition, PartitionBuilder, TextRows
+from alance.format.numbers import as_mask, is_text
+from alance.format.row_set import RowSet
+from alance.io.loop.readahead import Job, readahead
+from alance.io.loop.tasks import all_of
+from alance.ops.lookup.kinds.kind import IndexKind
+from alance.ops.lookup.stored import SegmentEnd, StoredFile
+from alance.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+
+    from alance.arrays import Int64s, Mask
+    from alance.expr.index_query import Ask
+    from alance.format.index.remap import Moves
+    from alance.format.index.zones import ZoneOptions
+    from alance.format.table.indices import Index
+    from alance.ops.index.segment_files import SegmentFiles
+    from alance.ops.lookup.files import IndexFiles
+    from alance.ops.lookup.kinds.kind import Asked, Batches, Part
+    from alance.ops.lookup.segments import Segment
+    from alance.ops.version.snapshot import Snapshot
+
+    Span = tuple[int, int]
+
+PLACE_WORK: Final = 256  # of finding where a part is, as rows of a B-tree: some 5 us
+SYMBOL_WORK: Final = 1 << 10  # of a byte that is looked for in a partition, as bytes to decode
+# Beside the rarest part of a way, one that is there so much more often is not worth its cost.
+FEW_PLACES: Final = 256
+OFTEN: Final = 8
+PARTITIONS_AT_ONCE: Final = 16
+MOVED_BYTES: Final = fm.PARTITION_BYTES * fm.BUILD_BYTES
+LIVE_SHARE: Final = 4  # of a partition: with more deleted rows than one in so many it is built anew
+
+
+class FM(IndexKind):
+    """Texts of which any part is found."""
+
+    name = "FM"
+    index_type = "FM"
+    listed_name = "Fm"
+    type_url = "/lance.index.pb.FMIndexDetails"
+    versions = (fm.VERSION,)
+    version = fm.VERSION
+    columns = "text or bytes"
+    file = fm.file_of(0)
+    is_sorted = False
+    has_addresses = True
+
+    def suits(self, type_: pa.DataType) -> bool:
+        return is_text(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_)
+
+    def takes(self, ask: Ask) -> bool:
+        return bool(_ways_of(ask))
+
+    async def ask(self, snapshot: Snapshot, segment: Segment, ask: Ask) -> Asked:
+        """Find in which partitions, and how often, the parts of a question are.
+
+        Cost: all files of the segment, once, in a few rounds.
+
+        Raises:
+            UnsupportedError: the search cache does not hold the segment.
+        """
+        num_bytes = sum(file.size_bytes for file in segment.index.message.files)
+        most = snapshot.engine.cache.max_bytes
+        if num_bytes > most:
+            raise UnsupportedError(f"its {num_bytes:,} bytes are more than cache_bytes={most:,}")
+        ways = _ways_of(ask)
+        partitions = await _partitions(snapshot, segment.files(snapshot), segment.index)
+        length = sum(len(part) for way in ways for part in way)
+        hits = await snapshot.engine.decode(
+            lambda: [hit for partition in partitions for hit in _hits(partition, ways)],
+            SYMBOL_WORK * length * len(partitions),
+        )
+        is_exact = ask.is_contains and not any(fm.BLANK in part for way in ways for part in way)
+        is_exact &= all(hit.is_whole for hit in hits)
+        return AskedParts(snapshot, segment, hits, len(partitions), is_exact)
+
+    async def parts(self, snapshot: Snapshot, files: IndexFiles) -> list[Part]:
+        return [partial(_load, snapshot, files, name) for name in _names(files.index)]
+
+    async def statistics(self, snapshot: Snapshot, files: IndexFiles) -> dict[str, Any]:
+        names = _names(files.index)
+        heads = await all_of(files.head(name) for name in names)
+        try:
+            length = sum(int(metadata["bwt_len"]) for _, metadata in heads)
+            rows = sum(len(metadata[fm.ROW_IDS]) // 16 for _, metadata in heads)
+        except (KeyError, ValueError) as error:
+            raise CorruptFileError(f"index {files.name}: {error!r}") from error
+        return {
+            "type": self.listed_name,
+            "num_partitions": len(names),
+            "total_bwt_len": length,
+            "total_docs": rows,
+        }
+
+    async def stored_type(self, snapshot: Snapshot, index: Index) -> pa.DataType:
+        return fm.SCHEMA.field(0).type
+
+    def source(self, type_: pa.DataType, options: ZoneOptions, memory: int) -> PartitionBuilder:
+        return PartitionBuilder(memory)
+
+    async def write(
+        self, files: SegmentFiles, source: PartitionBuilder, rows: Batches, *, of_runs: bool = False
+    ) -> None:
+        number = 0
+        async with aclosing(_whole(rows)) as partitions:
+            async for metadata, batches in partitions:
+                await _write(files, number, metadata, batches)
+                number += 1
+        if not number:
+            _, metadata = fm.partition_of(TextRows.none())
+            await _write(files, 0, metadata, [])
+
+    async def move(
+        self, snapshot: Snapshot, index: Index, moves: Moves, files: SegmentFiles
+    ) -> None:
+        builder = PartitionBuilder(MOVED_BYTES)
+
+        async def moved() -> Batches:
+            stored = _stored(snapshot, index)
+            async with aclosing(stored):
+                async for batch, metadata in stored:
+                    change = partial(_moved, batch, metadata, moves, builder)
+                    for ready in await snapshot.engine.pool.run(change):
+                        yield ready
+            for ready in await snapshot.engine.pool.run(builder.finish):
+                yield ready
+
+        async with aclosing(moved()) as rows:
+            await self.write(files, builder, rows)
+
+    async def live_rows(
+        self,
+        snapshot: Snapshot,
+        index: Index,
+        source: PartitionBuilder,
+        live: RowSet,
+        covered: frozenset[int],
+    ) -> Batches:
+        """Read the partitions of `covered`; some deleted rows stay in.
+
+        Rows of partitions with many deleted rows, with rows of other fragments, or with few rows
+        go through the source, which has some of them until it is finished.
+        """
+        ids = np.array(sorted(covered), np.int64)
+        stored = _stored(snapshot, index)
+        async with aclosing(stored):
+            async for batch, metadata in stored:
+                change = partial(_remaining, batch, metadata, source, live, ids)
+                for ready in await snapshot.engine.pool.run(change):
+                    yield ready
+
+
+def _ways_of(ask: Ask) -> list[list[bytes]]:
+    """Parts of each way that texts may match, as an index has them; empty if a way has none."""
+    texts = ask.cased_texts[: MAX_WAYS + 1]
+    # What is no text in UTF-8 is in no text.
+    ways = [[part.encode("utf-8", "surrogatepass") for part in way if part] for way in texts]
+    if len(ways) > MAX_WAYS or not all(ways):
+        return []
+    return [[part.replace(b"\0", fm.BLANK) for part in way] for way in ways]
+
+
+def _names(index: Index) -> list[str]:
+    """The files of a segment, by the number of their partitions.
+
+    Raises:
+        UnsupportedError: its record does not list its files.
+        CorruptFileError: a partition is not listed, or something else is.
+    """
+    names = [file.path for file in index.message.files]
+    if not names:
+        raise UnsupportedError(f"FM index {index.name}: a record that does not list its files")
+    expected = [fm.file_of(number) for number in range(len(names))]
+    if sorted(names) != sorted(expected):
+        raise CorruptFileError(f"FM index {index.name}: files {sorted(names)[:8]} of {len(names)}")
+    return expected
+
+
+async def _partitions(snapshot: Snapshot, files: IndexFiles, index: Index) -> list[Partition]:
+    """All partitions of a segment, through the search cache."""
+    cache, names = snapshot.engine.cache, _names(index)
+    partitions: list[Partition | None] = cache.peek_all([_key(files, name) for name in names])
+    sizes = {file.path: file.size_bytes for file in index.message.files}
+    missing = [name for name, own in zip(names, partitions, strict=True) if own is None]
+    jobs = [Job(2 * sizes[name], partial(_load, snapshot, files, name)) for name in missing]
+    budget = snapshot.read_ahead_bytes
+    loading = readahead(jobs, budget_bytes=budget, max_jobs=PARTITIONS_AT_ONCE)
+    async with aclosing(loading) as results:
+        loaded = [partition async for partition in results]
+    rest = iter(loaded)
+    return [own if own is not None else next(rest) for own in partitions]
+
+
+def _key(files: IndexFiles, name: str) -> Hashable:
+    return "fm partition", files.where, name
+
+
+async def _load(snapshot: Snapshot, files: IndexFiles, name: str) -> Partition:
+    """A partition; kept in memory. Cost: two rounds, once.
+
+    Raises:
+        CorruptFileError: a file that is none.
+    """
+
+    async def load() -> Partition:
+        return await files.parsed(name, Partition.parse)
+
+    return await snapshot.engine.cache.get(
+        _key(files, name), load, lambda partition: partition.num_bytes
+    )
+
+
+class PartHits(NamedTuple):
+    """A way to match in a partition.
+
+    Attributes:
+        spans: of its parts, the rarest first, where in the order of suffixes they are.
+        is_whole: no part is left out.
+    """
+
+    partition: Partition
+    spans: Sequence[Span]
+    is_whole: bool
+
+    @property
+    def num_places(self) -> int:
+        """Number of places to find."""
+        return sum(stop - start for start, stop in self.spans)
+
+    @property
+    def estimate(self) -> int:
+        """Upper bound of the number of rows."""
+        start, stop = self.spans[0]
+        return min(stop - start, len(self.partition.rows))
+
+    def rows(self) -> Int64s:
+        """Addresses of the rows that have the parts. CPU."""
+        sets = [self.partition.rows_of(span) for span in self.spans]
+        return reduce(partial(np.intersect1d, assume_unique=True), sets)
+
+
+def _hits(partition: Partition, ways: Sequence[Sequence[bytes]]) -> list[PartHits]:
+    """The ways that some rows of a partition may match. CPU."""
+    hits = []
+    for way in ways:
+        spans = sorted((partition.find(part) for part in way), key=lambda span: span[1] - span[0])
+        fewest = spans[0][1] - spans[0][0]
+        if fewest:
+            most = FEW_PLACES + OFTEN * fewest
+            rare = [span for span in spans if span[1] - span[0] <= most]
+            hits.append(PartHits(partition, rare, len(rare) == len(spans)))
+    return hits
+
+
+@dataclass(frozen=True, slots=True)
+class AskedParts:
+    """A question to an FM index, of which it is known how often its parts are there.
+
+    Attributes:
+        is_exact: a text that has the parts is one for which the question is true.
+    """
+
+    snapshot: Snapshot
+    segment: Segment
+    hits: list[PartHits]
+    num_partitions: int
+    is_exact: bool
+
+    @property
+    def estimate(self) -> int:
+        return sum(hit.estimate for hit in self.hits)
+
+    @property
+    def work(self) -> int:
+        return PLACE_WORK * self.num_compared
+
+    @property
+    def told(self) -> str:
+        return f"{self.num_compared:,} places in {self.num_partitions:,} partitions"
+
+    @property
+    def num_compared(self) -> int:
+        return sum(hit.num_places for hit in self.hits)
+
+    kept_as = None
+    is_at_hand = is_counted = False
+
+    async def row_numbers(self) -> RowSet:
+        decode = self.snapshot.engine.decode
+
+        async def rows(hits: Sequence[PartHits]) -> RowSet:
+            work = PLACE_WORK * sum(hit.num_places for hit in hits)
+            return await decode(lambda: RowSet.union(RowSet(hit.rows()) for hit in hits), work)
+
+        step = max(1, -(-len(self.hits) // PARTITIONS_AT_ONCE))
+        groups = [self.hits[at : at + step] for at in range(0, len(self.hits), step)]
+        return RowSet.union(await all_of(rows(group) for group in groups))
+
+
+async def _whole(
+    rows: Batches,
+) -> AsyncGenerator[tuple[dict[str, str], list[pa.RecordBatch]], None]:
+    """Yield the rows of each partition with its metadata. Memory: a partition."""
+    metadata: dict[str, str] | None = None
+    batches: list[pa.RecordBatch] = []
+    async for batch in rows:
+        marks = batch.column(len(fm.SCHEMA))
+        firsts = np.flatnonzero(as_mask(marks.is_valid())).tolist()
+        own = batch.select(fm.SCHEMA.names)
+        batches.append(own.slice(0, firsts[0] if firsts else None))
+        for start, stop in pairwise([*firsts, batch.num_rows]):
+            if metadata is not None:
+                yield metadata, batches
+            metadata = fm.metadata_of(marks[start].as_py())
+            batches = [own.slice(start, stop - start)]
+    if metadata is not None:
+        yield metadata, batches
+
+
+async def _write(
+    files: SegmentFiles, number: int, metadata: Mapping[str, str], batches: list[pa.RecordBatch]
+) -> None:
+    async def rows() -> Batches:
+        for batch in batches:
+            yield batch
+
+    await files.write(fm.file_of(number), fm.SCHEMA, rows(), lambda: SegmentEnd(metadata))
+
+
+async def _stored(
+    snapshot: Snapshot, index: Index
+) -> AsyncGenerator[tuple[pa.RecordBatch, Mapping[str, str]], None]:
+    """Yield the partitions of a segment that have rows, as their files have them.
+
+    Raises:
+        CorruptFileError, NotFoundError, UnsupportedError: files that cannot be read.
+    """
+    for name in _names(index):
+        stored = await StoredFile.open(snapshot, index, name)
+        if stored.num_rows:
+            async with aclosing(stored.batches([(0, stored.num_rows)])) as batches:
+                async for batch in batches:
+                    yield batch, stored.metadata
+
+
+def _moved(
+    batch: pa.RecordBatch, metadata: Mapping[str, str], moves: Moves, builder: PartitionBuilder
+) -> list[pa.RecordBatch]:
+    """A partition with the addresses that its rows have now; rows of one that lost some go through
+    the builder. CPU.
+    """
+    partition = Partition.parse(batch, metadata)
+    rows, is_kept = moves.moved(partition.rows)
+    if is_kept.all():
+        return [fm.run_rows(batch, fm.with_rows(metadata, rows))]
+    return builder.add_texts(partition.texts(is_kept)._replace(rows=rows))
+
+
+def _remaining(
+    batch: pa.RecordBatch,
+    metadata: Mapping[str, str],
+    builder: PartitionBuilder,
+    live: RowSet,
+    covered: Int64s,
+) -> list[pa.RecordBatch]:
+    """A partition as it is, if it may be; else its live rows go through the builder. CPU."""
+    partition = Partition.parse(batch, metadata)
+    is_live: Mask = live.mask_of(partition.rows)
+    is_full = builder.is_half_full(len(partition.rows), partition.length)
+    num_dead = len(is_live) - int(np.count_nonzero(is_live))
+    is_covered = np.isin(partition.rows >> 32, covered).all()
+    if is_full and is_covered and num_dead * LIVE_SHARE <= len(is_live):
+        return [fm.run_rows(batch, metadata)]
+    return builder.add_texts(partition.texts(is_live))
