@@ -256,9 +256,10 @@ class IndexVerbs(Handle):
 
         `indices` has an entry per segment: `num_pages`, `min` and `max` of B-trees, `num_bitmaps`
         of bitmap and label indices, `num_ngrams` of n-gram indices, `num_partitions`, `total_docs`
-        and `total_bwt_len` of FM indices, `num_zones` and `rows_per_zone` of zone maps, `num_blocks`, `number_of_items` and `probability` of bloom filters,
-        `index_type` and `uuid` of others. Vector indices add `metric_type`, `num_partitions` and
-        `partitions`, each with its `size` in rows, deleted rows included.
+        and `total_bwt_len` of FM indices, `num_zones` and `rows_per_zone` of zone maps,
+        `num_blocks`, `number_of_items` and `probability` of bloom filters, `index_type` and `uuid`
+        of others. Vector indices add `metric_type`, `num_partitions` and `partitions`, each with
+        its `size` in rows, deleted rows included.
 
         Cost: the heads of the index's files, once, but none for texts; a GET for each deletion file
         of unknown count.

@@ -37,6 +37,7 @@ SCALARS: Final[dict[str, tuple[str, Any, tuple[str, ...]]]] = {
     "BITMAP": ("kind", "BITMAP", ("kind = 'k3'", "kind in ('k1', 'k9')", "kind is null")),
     "LABEL_LIST": ("tags", "LABEL_LIST", ("array_has(tags, 't5')", "array_has(tags, 't410')")),
     "NGRAM": ("text", "NGRAM", ("contains(text, 'iver')", "contains(text, 'w411')")),
+    "FM": ("text", IndexConfig("fm", {}), ("contains(text, 'iver')", "contains(text, 'x w4')")),
     "ZONEMAP": ("key", "ZONEMAP", ("key = 7", "key > 400", "key is null")),
     "BLOOMFILTER": ("key", "BLOOMFILTER", ("key = 7", "key in (410, 3)")),
     "JSON": (

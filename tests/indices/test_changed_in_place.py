@@ -32,6 +32,7 @@ KINDS: Final[dict[str, tuple[str, str, dict[str, Any]]]] = {
     "graphs": ("vector", "IVF_HNSW_SQ", {"num_partitions": 2}),
     "words": ("text", "INVERTED", {}),
     "n-grams": ("text", "NGRAM", {}),
+    "parts of texts": ("text", "FM", {}),
     "tree": ("text", "BTREE", {}),
     "sets": ("text", "BITMAP", {}),
     "zones": ("text", "ZONEMAP", {}),

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance.indices import IndexConfig
 
 import alance
 from alance.expr.compare import total_order
@@ -33,7 +34,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any], list[str]]] = {
         ["''", "'ab'", "'zz'", "'xABC'"],
     ),
 }
-KINDS = st.sampled_from(["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "NGRAM", None])
+KINDS = st.sampled_from(["BTREE", "BITMAP", "ZONEMAP", "BLOOMFILTER", "NGRAM", "FM", None])
 OTHERS = [
     "id = 3",
     "isnan(f)",
@@ -42,6 +43,7 @@ OTHERS = [
     "i = id",
     "contains(s, 'zzz')",
     "contains(s, 'ABC')",
+    "contains(s, 'b')",
     "s ilike '%abc%'",
     "regexp_like(s, 'Abc1|zz')",
     "array_has(l, 3)",
@@ -119,13 +121,14 @@ def test_filters_give_the_same(
             indexed = {
                 name: kind
                 for name, kind in zip(VALUES, kinds, strict=True)
-                if kind is not None and (kind != "NGRAM" or name == "s")
+                if kind is not None and (kind not in ("NGRAM", "FM") or name == "s")
             }
             if kinds[0] is not None:
                 indexed["l"] = "LABEL_LIST"
             if is_theirs:
                 for name, kind in indexed.items():
-                    theirs.create_scalar_index(name, kind)  # type: ignore[arg-type]
+                    config = IndexConfig(kind.lower(), {})
+                    theirs.create_scalar_index(name, config if kind == "FM" else kind)  # type: ignore[arg-type]
             dataset = await alance.dataset(path, session=session)
             if not is_theirs:
                 for name, kind in indexed.items():

@@ -50,6 +50,8 @@ def values_for(kind: str) -> pa.Array:
         return pa.array(keys % 1000)
     if kind == "NGRAM":
         return pa.array([f"{n:07}abcdefgh{n % 997}" for n in keys[: ROWS // 5].tolist()])
+    if kind == "FM":
+        return pa.array([f"{n:07}abcdefgh{n % 997}" * 90 for n in keys[: ROWS // 400].tolist()])
     if kind == "JSON":
         texts = [f'{{"a": "{n:07}", "b": [{n}, {n}]}}' for n in keys[: ROWS // 5].tolist()]
         return pa.array(texts, pa.json_())
@@ -59,7 +61,7 @@ def values_for(kind: str) -> pa.Array:
     return pa.array(keys)
 
 
-@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "JSON"])
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "FM", "JSON"])
 def test_a_build_stays_within_its_memory_budget(tmp_path: Path, kind: str) -> None:
     values = values_for(kind)
     paths = [tmp_path / "small", tmp_path / "large"]
@@ -74,7 +76,7 @@ def test_a_build_stays_within_its_memory_budget(tmp_path: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize(
-    "kind", ["BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "ZONEMAP", "BLOOMFILTER"]
+    "kind", ["BTREE", "BITMAP", "LABEL_LIST", "NGRAM", "FM", "ZONEMAP", "BLOOMFILTER"]
 )
 def test_each_kind_of_index_takes_a_memory_budget(tmp_path: Path, kind: str) -> None:
     values = [["a"], ["b"]] if kind == "LABEL_LIST" else ["abcd", "bcde"]
