@@ -219,7 +219,8 @@ async def test_rows_of_fragments_that_an_index_lost_do_not_come_back(
     few_rows_a_partition(monkeypatch, 100)
     monkeypatch.setattr("alance.ops.index.carried_values.FEW_ROWS", 0)
     path = tmp_path / "t"
-    lance.write_dataset(rows(800), path, max_rows_per_file=200)
+    table = rows(800).append_column("other", pa.array(range(800)))
+    lance.write_dataset(table, path, max_rows_per_file=200)
     await create(path, "pylance")
     dataset = await alance.dataset(path)
     changed = pa.table({"id": range(200, 400), "s": ["new text"] * 200})
