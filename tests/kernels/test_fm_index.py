@@ -100,6 +100,8 @@ def test_damaged_bits_give_an_error_or_rows_of_the_index(data: st.DataObject) ->
     try:
         partition = Partition.parse(damaged, metadata)
         assert set(partition.rows_of(partition.find(b"an")).tolist()) <= {7, 8, 9, 10}
+        texts = partition.texts(np.ones(4, np.bool_))
+        fm.partition_of(texts)
     except CorruptFileError:
         pass
 

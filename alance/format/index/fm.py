@@ -191,7 +191,8 @@ class Partition:
             return TextRows.none()
         content = self.index.text()
         ends = np.append(self.starts[1:], self.length - 1)
-        if (content[ends - 1] != SEPARATOR).any():
+        separators = np.flatnonzero(content == SEPARATOR)
+        if not np.array_equal(separators, ends - 1) or not content[:-1].all():
             raise CorruptFileError("FM index: texts that end elsewhere than it says")
         starts, ends = self.starts[keep], ends[keep]
         spans = zip(starts.tolist(), ends.tolist(), strict=True)

@@ -44,7 +44,7 @@ else:
 
 USEFUL_ROWS: Final = 16 << 10  # so many rows are worth a lookup whatever the table has
 USEFUL_SHARE: Final = 4  # more than one row in so many: a scan is no slower
-SCAN_WORK: Final = 4  # of a row that is scanned, as rows of a B-tree
+SCAN_WORK: Final = 4  # of a row that is scanned, as rows of a B-tree: some 20 ns each
 MAX_ROWS: Final = 8 << 20  # whose numbers are held in memory
 KEPT_BYTES: Final = 300  # of a set that is kept, beside its rows
 SET_BYTES: Final = 2  # of a row in a set, at most

@@ -45,7 +45,7 @@ FEW_PLACES: Final = 256
 OFTEN: Final = 8
 PARTITIONS_AT_ONCE: Final = 16
 MOVED_BYTES: Final = fm.PARTITION_BYTES * fm.BUILD_BYTES
-LIVE_SHARE: Final = 4  # of a partition: with more deleted rows than one in so many it is built anew
+DEAD_SHARE: Final = 4  # of a partition: with more deleted rows than one in so many it is built anew
 
 
 class FM(IndexKind):
@@ -64,6 +64,9 @@ class FM(IndexKind):
 
     def suits(self, type_: pa.DataType) -> bool:
         return is_text(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_)
+
+    def json_refusal(self, *, has_stable_row_ids: bool) -> str | None:
+        return "FM indices of JSON values are not asked"
 
     def takes(self, ask: Ask) -> bool:
         return bool(_ways_of(ask))
@@ -386,6 +389,6 @@ def _remaining(
     is_full = builder.is_half_full(len(partition.rows), partition.length)
     num_dead = len(is_live) - int(np.count_nonzero(is_live))
     is_covered = np.isin(partition.rows >> 32, covered).all()
-    if is_full and is_covered and num_dead * LIVE_SHARE <= len(is_live):
+    if is_full and is_covered and num_dead * DEAD_SHARE <= len(is_live):
         return [fm.run_rows(batch, metadata)]
     return builder.add_texts(partition.texts(is_live))
