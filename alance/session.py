@@ -240,7 +240,7 @@ class Session:
         yield from engine.scheduler.readings()
         yield from engine.cache.readings()
         yield Reading("decodes_waiting", "", engine.pool.num_waiting)
-        yield Reading("cleanups_under_way", "", engine.background.num_left)
+        yield Reading("cleanups_under_way", "", engine.background.num_pending)
         waiting = sum([queue.num_waiting for queue in list(self._commit_queues.values())])
         yield Reading("appends_waiting", "", waiting)
 

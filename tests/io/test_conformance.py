@@ -151,7 +151,7 @@ async def test_who_is_cancelled_while_a_server_is_asked_is_free(lab: Lab) -> Non
     async with asyncio.timeout(30):
         with pytest.raises(asyncio.CancelledError):
             await asking
-    assert background.num_left == 1  # the removal of what may come to be written
+    assert background.num_pending == 1  # the removal of what may come to be written
     await background.aclose(0.0)
 
 

@@ -32,23 +32,23 @@ _log: Final = logging.getLogger(__name__)
 GRACE_S: Final = 0.4  # a caller that was cancelled is to be free within a second
 # A file that is being synced and named cannot be called back; a busy disk may take seconds.
 LOCAL_GRACE_S: Final = 30.0
-DISCARD_S: Final = 120.0  # for the removal of what nobody needs; what stays, cleanup finds
-MAX_CLEANUPS: Final = 64  # of what goes on at once; the oldest is dropped for one more
-CLOSE_S: Final = 2.0  # for what goes on when the session ends
+DISCARD_S: Final = 120.0  # to remove unneeded objects; a later cleanup finds the others
+MAX_CLEANUPS: Final = 64  # works under way; one more cancels the oldest
+CLOSE_S: Final = 2.0  # for pending works when the session ends
 
-# When the cancelled tasks of all loops began to wait for what they leave.
+# Loop time at which each cancelled task, of any loop, began to wait for its cleanups.
 _since: Final[WeakKeyDictionary[asyncio.Task[Any], float]] = WeakKeyDictionary()
 
 
 class Background:
-    """What the cancelled calls of one session have left. For one event loop."""
+    """The cleanups that cancelled calls of one session left unfinished. For one event loop."""
 
     def __init__(self) -> None:
-        self._left: dict[asyncio.Task[Any], None] = {}  # oldest first
+        self._pending: dict[asyncio.Task[Any], None] = {}  # oldest first
         self._is_closed = False
 
     def __len__(self) -> int:
-        return len(self._left)
+        return len(self._pending)
 
     async def to_the_end(
         self,
@@ -57,17 +57,19 @@ class Background:
         grace_s: float = GRACE_S,
         what: str = "the work",
     ) -> T:
-        """The result of `work`. When this task is cancelled, `work` goes on for a moment.
+        """Return the result of `work`, which may go on for a moment after a cancellation.
 
         Args:
             limit_s: seconds after which `work` is cancelled.
             grace_s: seconds after the cancellation of this task in which `work` may end by
-                itself; it is cancelled then, and awaited for as long again.
-            what: it is, and where, for the message.
+                itself. Then `work` is cancelled, and awaited for `grace_s` more. If it has still
+                not ended, it stays here as a pending work.
+            what: the subject of the error message, such as a location.
 
         Raises:
             CancelledError: this task was cancelled meanwhile.
             StoreError: the limit was reached.
+            Exception: the failure of `work`.
         """
         task = _begun(work, limit_s)
         cancelled = None
@@ -91,17 +93,17 @@ class Background:
         grace_s: float = GRACE_S,
         what: str = "the work",
     ) -> None:
-        """Clean up: `work` goes on here where a task that was cancelled waits for it too long.
+        """Run a cleanup; if this task is cancelled, `work` may go on here without it.
 
         Args:
             limit_s: seconds after which `work` is cancelled.
-            grace_s: seconds for which a cancelled task waits, for all that it leaves together.
-            what: it is, and where, for the message.
+            grace_s: seconds for which a cancelled task waits, in all its cleanups together.
+            what: the subject of the error message, such as a location.
 
         Raises:
             CancelledError: this task was cancelled meanwhile.
             StoreError: the limit was reached.
-            Exception: what `work` raises, unless it goes on here; then it is logged.
+            Exception: the failure of `work`. It is logged instead if `work` goes on here.
         """
         task = _begun(work, limit_s)
         cancelled = await ended_in_time(task, grace_s)
@@ -113,48 +115,51 @@ class Background:
             raise cancelled
 
     async def discard(self, work: Coroutine[object, object, object], store: Store) -> None:
-        """Remove what nobody needs from a store, as `finish`; what fails is left to a cleanup."""
+        """Remove unneeded objects from a store, like `finish`, but ignore errors of alance.
+
+        A later cleanup of old versions finds objects that could not be removed.
+        """
         with suppress(AlanceError):
             await self.finish(work, DISCARD_S, grace_of(store))
 
     @property
-    def num_left(self) -> int:
-        """What goes on of calls that were cancelled."""
-        return len(self._left)
+    def num_pending(self) -> int:
+        """Number of cleanups that go on after their calls were cancelled."""
+        return len(self._pending)
 
     def _leave(self, task: asyncio.Task[Any]) -> None:
-        if len(self._left) >= MAX_CLEANUPS:
-            oldest = next(iter(self._left))
-            del self._left[oldest]
+        if len(self._pending) >= MAX_CLEANUPS:
+            oldest = next(iter(self._pending))
+            del self._pending[oldest]
             oldest.cancel()
-        self._left[task] = None
+        self._pending[task] = None
         task.add_done_callback(self._ended)
         if self._is_closed:
             task.cancel()
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._left.pop(task, None)
+        self._pending.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            _log.warning("what a cancelled call left to be done has failed: %s", error)
+            _log.warning("the cleanup of a cancelled call has failed: %s", error)
 
     async def settled(self, timeout_s: float) -> int:
-        """Wait for what goes on, so long at most; gives how much of it still does."""
-        if self._left:
-            await asyncio.wait([*self._left], timeout=timeout_s)
-        return len(self._left)
+        """Wait at most `timeout_s` for pending works; return the number that still go on."""
+        if self._pending:
+            await asyncio.wait([*self._pending], timeout=timeout_s)
+        return len(self._pending)
 
     async def aclose(self, limit_s: float = CLOSE_S) -> None:
-        """Wait for what goes on, so long at most, and drop the rest."""
+        """Wait at most `limit_s` for pending works, and cancel the others."""
         self._is_closed = True
         if await self.settled(limit_s):
-            _log.warning("%d calls that were cancelled could not clean up", len(self._left))
-            for task in self._left:
+            _log.warning("%d calls that were cancelled could not clean up", len(self._pending))
+            for task in self._pending:
                 task.cancel()
-            await asyncio.wait([*self._left], timeout=GRACE_S)
+            await asyncio.wait([*self._pending], timeout=GRACE_S)
 
 
 def grace_of(store: Store) -> float:
-    """Seconds for which a cancelled call waits for what it has begun on a store."""
+    """Seconds for which a cancelled call waits for its requests to a store."""
     return GRACE_S if store.profile.is_remote else LOCAL_GRACE_S
 
 
@@ -162,8 +167,10 @@ _NO_LIMIT: Final = float("inf")
 
 
 async def ended_in_time(task: asyncio.Future[Any], grace_s: float) -> asyncio.CancelledError | None:
-    """Wait for the end of a task; where this one is cancelled, `grace_s` more at most. Gives the
-    last cancellation meanwhile.
+    """Wait for the end of `task`; at most `grace_s` more once the current task is cancelled.
+
+    Returns:
+        The last cancellation of the current task meanwhile; None if there was none.
     """
     cancelled: asyncio.CancelledError | None = None
     while not task.done() and (patience := _patience(grace_s)):
@@ -175,7 +182,7 @@ async def ended_in_time(task: asyncio.Future[Any], grace_s: float) -> asyncio.Ca
 
 
 def _patience(grace_s: float) -> float:
-    """Seconds for which this task still waits; 0: it was cancelled, and has waited enough."""
+    """Seconds for which the current task still waits: infinite until it is cancelled."""
     task = asyncio.current_task()
     assert task is not None
     if not task.cancelling():
@@ -186,7 +193,7 @@ def _patience(grace_s: float) -> float:
 
 
 def _begun(work: Coroutine[object, object, T], limit_s: float) -> asyncio.Task[T]:
-    """A task of `work` that is cancelled after so many seconds."""
+    """Start `work` in a task that is cancelled after `limit_s`."""
     loop = asyncio.get_running_loop()
     task = loop.create_task(work)
     timer = loop.call_later(limit_s, task.cancel)
@@ -195,17 +202,17 @@ def _begun(work: Coroutine[object, object, T], limit_s: float) -> asyncio.Task[T
 
 
 async def _ended(task: asyncio.Task[Any], timeout_s: float) -> None:
-    """Wait for a task that was cancelled; further cancellations of this one change nothing."""
+    """Wait for a cancelled task; cancellations of the current task are ignored meanwhile."""
     deadline = asyncio.get_running_loop().time() + timeout_s
-    while not task.done() and (left := deadline - asyncio.get_running_loop().time()) > 0:
+    while not task.done() and (remaining_s := deadline - asyncio.get_running_loop().time()) > 0:
         try:
-            await asyncio.wait([task], timeout=left)
+            await asyncio.wait([task], timeout=remaining_s)
         except asyncio.CancelledError:
             continue
 
 
 def _result(task: asyncio.Task[T], cancelled: asyncio.CancelledError | None, what: str) -> T:
-    """The result of a task that has ended; raises the cancellation instead, if there was one."""
+    """The result of an ended task; raises `cancelled` instead if there was a cancellation."""
     if cancelled is None:
         if task.cancelled():
             raise StoreError(f"{what}: did not end in time", retryable=True)

@@ -1,9 +1,9 @@
-"""obstore in a process that was forked from one that had loaded it.
+"""Reload obstore in a child that was forked from a process with obstore loaded.
 
-The threads of obstore's runtime are not in the child, its locks may be held there for ever, and it
-makes no other runtime. So a child loads the library a second time, from a copy that the loader
-takes for another one: nothing of the parent's is touched. That costs 12 ms of processor time and
-15 MB, at the first request of a child.
+A child has no threads of obstore's runtime, the runtime's locks may be held there for ever, and the
+library makes no second runtime. So a child loads the library again, from a copy that the loader
+takes for another library. The parent's objects are not touched. That costs 12 ms of processor time
+and 15 MB, at the first request of a child.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _NATIVE: Final = "obstore._obstore"
-_file: Final[str] = sys.modules[_NATIVE].__file__ or ""  # of the library, in this and all children
+_file: Final[str] = sys.modules[_NATIVE].__file__ or ""  # the library, here and in all children
 
 
 def load_again() -> None:
-    """Load the library anew, and fill the modules of obstore with what is in the new one.
+    """Load the library again, and fill the existing modules of obstore with the new contents.
 
     Raises:
-        OSError, ImportError: the system does not let it be loaded from a copy.
+        OSError, ImportError: the library cannot be loaded from a copy on this system.
     """
     names = [name for name in sys.modules if name == "obstore" or name.startswith("obstore.")]
     old = {name: sys.modules.pop(name) for name in names}
     try:
-        with _copy(_file) as path, _Found(path):
+        with _copy(_file) as path, _NativeFinder(path):
             new = {name: importlib.import_module(name) for name in names}
     finally:
-        sys.modules.update(old)  # whoever imported the modules before has these objects
+        sys.modules.update(old)  # earlier imports of the modules hold these objects
     inner = {new[name]: old[name] for name in names}
     for name in names:
         for key, value in vars(new[name]).items():
@@ -54,10 +54,10 @@ def load_again() -> None:
 
 
 def of_this_process(objects: T) -> T:
-    """A store object, made again where it is one of obstore as it was before the fork.
+    """Return a store object, rebuilt if it belongs to the library that was loaded before the fork.
 
     Raises:
-        ForkedError: it is one that cannot be made again, such as a `MemoryStore`.
+        ForkedError: the object cannot be rebuilt, such as a `MemoryStore` of obstore.
     """
     kind: Any = getattr(obstore.store, type(objects).__name__, None)
     if (
@@ -75,8 +75,8 @@ def of_this_process(objects: T) -> T:
     return cast("T", kind(*args, **named))
 
 
-class _Found:
-    """While it is entered, the native module is found at a path."""
+class _NativeFinder:
+    """Context manager in which imports load obstore's native module from `path`."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -99,10 +99,10 @@ class _Found:
 
 @contextmanager
 def _copy(path: str) -> Iterator[str]:
-    """A name for the bytes of a file that no file has that this process or a parent loaded."""
+    """Copy a file; yield a path of the copy that neither this process nor a parent has loaded."""
     with open(path, "rb") as source:
         content = source.read()
-    if hasattr(os, "memfd_create"):  # Linux; programs are not allowed in every folder
+    if hasattr(os, "memfd_create"):  # Linux, where some folders are mounted without execution
         with os.fdopen(os.memfd_create("obstore"), "wb") as memory:
             memory.write(content)
             memory.flush()

@@ -1,7 +1,7 @@
-"""Futures that stand for requests: repeated on failure, or joined. No tasks, only callbacks.
+"""Futures of requests, retried or joined, and of jobs in threads. Callbacks instead of tasks.
 
-A task costs 6 to 13 microseconds and a tick of the loop; these cost one callback. Cancelling
-drops the requests underneath at once, not in the next tick.
+A task costs 6 to 13 microseconds and a tick of the loop; these futures cost one callback. To cancel
+them drops the requests underneath at once, not in the next tick.
 """
 
 from __future__ import annotations
@@ -29,20 +29,23 @@ R = TypeVar("R")
 
 
 def failed(error: Exception, loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
-    """A future that has failed already."""
+    """Return a future that has already failed."""
     future: asyncio.Future[T] = loop.create_future()
     future.set_exception(error)
     return future
 
 
 def seen(ended: asyncio.Future[Any]) -> None:
-    """Look at the failure of a future whose caller may be gone, so that the loop reports none."""
+    """Mark the failure of `ended` as retrieved, so that the loop does not report it.
+
+    For futures whose caller may be gone.
+    """
     if not ended.cancelled():
         ended.exception()
 
 
 def done(result: T, loop: asyncio.AbstractEventLoop) -> asyncio.Future[T]:
-    """A future that has its result already."""
+    """Return a future that already has its result."""
     future: asyncio.Future[T] = loop.create_future()
     future.set_result(result)
     return future
@@ -52,11 +55,11 @@ class Retried(asyncio.Future[T], Generic[T, R]):
     """The outcome of a call that is repeated while its failures are transient.
 
     Args:
-        start: begins one attempt.
-        finish: makes the result out of what the attempt gave; may raise.
-        translate: a failure of the attempt, as it is shown to the caller.
-        retries: the rule.
-        limit_s: seconds after which the call fails, whatever it is doing.
+        start: begins one attempt; may raise.
+        finish: turns the value of an attempt into the result; may raise.
+        translate: turns the failure of an attempt into the error for the caller.
+        retries: decides after each failure about another attempt, and the pause before it.
+        limit_s: seconds after which the call fails, also during an attempt or a pause.
     """
 
     def __init__(
@@ -98,13 +101,13 @@ class Retried(asyncio.Future[T], Generic[T, R]):
 
     def _fail(self, error: Exception) -> None:
         if not self.done():
-            # First: an attempt that is cancelled at once would cancel this future.
+            # Set first: `_drop` cancels the attempt, whose callback would cancel this future.
             self.set_exception(error)
             self._drop()
 
     @property
     def retries(self) -> int:
-        """Attempts after the first one."""
+        """Number of attempts after the first."""
         return self._count
 
     def _begin(self) -> None:
@@ -147,7 +150,7 @@ class Retried(asyncio.Future[T], Generic[T, R]):
 
 
 class Joined(asyncio.Future["Sequence[T]"], Generic[T]):
-    """The items of several futures, in their order. The first failure drops the rest."""
+    """The items of several futures, in order. The first failure cancels the other futures."""
 
     def __init__(
         self, parts: Sequence[asyncio.Future[Sequence[T]]], loop: asyncio.AbstractEventLoop
@@ -161,7 +164,7 @@ class Joined(asyncio.Future["Sequence[T]"], Generic[T]):
             part.add_done_callback(self._ended)
 
     def cancel(self, msg: object = None) -> bool:
-        """Drop all parts."""
+        """Cancel all parts."""
         if self.done():
             return False
         self._drop()
@@ -190,27 +193,27 @@ class Joined(asyncio.Future["Sequence[T]"], Generic[T]):
 
 
 class Job(asyncio.Future[T]):
-    """The result of a job of an executor. Cancelling drops a job that has not begun."""
+    """The result of an executor's job. `cancel` drops a job that has not begun."""
 
     work: concurrent.futures.Future[None]
 
     def cancel(self, msg: object = None) -> bool:
-        """Do not wait for the job; drop it, if it has not begun."""
+        """Stop waiting for the job, and drop the job if it has not begun."""
         self.work.cancel()
         return super().cancel(msg)
 
     def withdraw(self) -> bool:
-        """Drop the job and cancel this, if it has not begun; tells whether that was so."""
+        """Cancel the job and this future if the job has not begun; return True if so."""
         return self.work.cancel() and super().cancel()
 
 
 def in_thread(executor: Executor, job: Callable[[], T], loop: asyncio.AbstractEventLoop) -> Job[T]:
     """Run a job in an executor, and return a future of its result.
 
-    Unlike `loop.run_in_executor`, it makes no reference cycle that holds the result until garbage
-    is collected. A job that calls `check_cancelled` ends soon after the future was cancelled. After
-    the end of the main thread executors accept no jobs: then the job runs in the calling thread,
-    which may be another thread that goes on, or an object's `__del__`.
+    Unlike `loop.run_in_executor`, this makes no reference cycle that holds the result until garbage
+    is collected. A job that calls `check_cancelled` ends soon after its future is cancelled.
+    Executors accept no jobs after the main thread has ended. Then the job runs in the calling
+    thread, before this function returns: another thread may still be running, or a `__del__`.
     """
     future: Job[T] = Job(loop=loop)
 
@@ -243,22 +246,22 @@ def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | Non
         future.set_result(result)
 
 
-THREADS: Final = 16  # 32 read no faster
+THREADS: Final = 16  # of local reads and writes; 32 read no faster
 
 
 class _Threads:
-    """The threads of all local stores of this process: to start one holds the loop up."""
+    """The pool of threads of all local stores of this process: starting threads blocks the loop."""
 
     def __init__(self) -> None:
         self.after_fork()
 
     def after_fork(self) -> None:
-        """Begin anew: a parent's threads are not in its child."""
+        """Forget the pool: a parent's threads are not in its child."""
         self._executor: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
 
     def executor(self) -> ThreadPoolExecutor:
-        """The pool, made when first needed."""
+        """The pool, created at the first call."""
         with self._lock:
             if self._executor is None:
                 lifecycle.on_fork(self)

@@ -1,9 +1,9 @@
-"""Async generators that callers hold, and what they are made of.
+"""Stacks of async generators, of which the event loop knows the outermost alone.
 
-An event loop remembers each async generator that starts in it. At its end (`asyncio.run`) it closes
-all of them at once, in any order. If one of them reads from another, it may find that one already
-closing, which prints an error. So if generators are stacked, the loop only learns of the outermost
-one, and this closes the others in order.
+An event loop remembers each async generator that starts in it. At the loop's end (`asyncio.run`) it
+closes all of them at once, in any order. A generator that reads from another may then find that
+generator already closing, which prints an error. So the loop learns of the outermost generator of a
+stack alone, and the outermost closes the others in order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 def outermost(
     function: Callable[P, AsyncIterator[T]],
 ) -> Callable[P, AsyncGenerator[T, None]]:
-    """Make an async generator function one whose generators alone are listed with the loop."""
+    """Decorate an async generator function so that the loop does not learn of inner generators."""
 
     @wraps(function)
     async def generate(*args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T, None]:
@@ -42,7 +42,7 @@ def outermost(
 
 
 class _Unlisted(Generic[T]):
-    """An awaitable during whose steps no async generator is listed with the loop."""
+    """An awaitable in whose steps newly started async generators are hidden from the loop."""
 
     def __init__(self, start: Callable[[], Awaitable[T]]) -> None:
         self._start = start
@@ -58,7 +58,7 @@ class _Unlisted(Generic[T]):
         return self.send(None)
 
     def send(self, value: Any) -> Any:
-        """Go on to the next pause."""
+        """Run to the next pause."""
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=None)
         try:
@@ -69,7 +69,7 @@ class _Unlisted(Generic[T]):
             sys.set_asyncgen_hooks(firstiter=hooks.firstiter)
 
     def throw(self, *error: Any) -> Any:
-        """Go on with an error."""
+        """Raise an error at the pause, and run to the next one."""
         hooks = sys.get_asyncgen_hooks()
         sys.set_asyncgen_hooks(firstiter=None)
         try:
@@ -79,6 +79,6 @@ class _Unlisted(Generic[T]):
             sys.set_asyncgen_hooks(firstiter=hooks.firstiter)
 
     def close(self) -> None:
-        """End it where it pauses."""
+        """End the awaitable where it pauses."""
         if self._steps is not None:
             self._steps.close()

@@ -1,20 +1,19 @@
-"""The beginning and end of what runs beside the program: obstore's runtime, loops in threads.
+"""Start, fork and exit of obstore's runtime and of loops that run in threads.
 
-The runtime is one a process and never stops by itself. Three rules, each for a way in which
+Each process has one runtime, which never stops by itself. Three rules, each for a way in which
 processes were seen to die or hang:
 
 1. A runtime thread that hands over a result while the interpreter shuts down aborts the process
-   (SIGABRT; 5 to 68 % of short programs). So at exit what is under way is cancelled, and the
+   (SIGABRT; 5 to 68 % of short programs). So at exit pending requests are cancelled, and the
    threads get a moment to finish.
 2. The runtime's threads do not survive a fork: any call in the child would hang for ever. So a
-   child loads the library anew (`io.loop.forked`), and lets go of nothing that was made by its
-   parent.
-3. A loop that is closed while requests are pending makes the runtime print errors. So whoever
-   owns requests cancels and awaits them (`Scheduler.aclose`).
+   child loads the library anew (`io.loop.forked`), and never frees objects that its parent made.
+3. A loop that is closed while requests are pending makes the runtime print errors. So the owner of
+   requests cancels and awaits them (`Scheduler.aclose`).
 
-Before rule 1, at exit, come the loops that run in threads (`at_exit`): they end what they do.
+At exit, the loops in threads end first (`at_exit`), then rule 1 applies.
 
-Nothing is started by importing this.
+To import this module starts nothing.
 """
 
 from __future__ import annotations
@@ -40,19 +39,19 @@ EXIT_DRAIN_S: Final = 1.0  # for loops that still run in other threads at exit
 
 
 class Forkable(Protocol):
-    """What holds threads or locks, and makes them anew in a forked child."""
+    """An object with threads or locks, which it creates anew in a forked child."""
 
     def after_fork(self) -> None: ...
 
 
 class _Process:
-    """What this process has done so far."""
+    """State of the runtime in this process."""
 
     def __init__(self) -> None:
-        self.used = False
-        self.was_used = False  # by a parent
-        self.forked = False  # and the library was not loaded anew
-        self.inherited: list[object] = []  # their ends would have to do with the parent's threads
+        self.used = False  # this process has sent requests
+        self.was_used = False  # a parent has sent requests
+        self.forked = False  # and the library is not yet loaded anew
+        self.inherited: list[object] = []  # never freed: that would wait for the parent's threads
         self.lock = threading.Lock()
         self.live: WeakSet[asyncio.Future[object]] = WeakSet()
         self.forkables: WeakSet[Forkable] = WeakSet()
@@ -65,11 +64,11 @@ _process: Final = _Process()
 
 
 def enter() -> None:
-    """To be called before every call of obstore that does I/O.
+    """Prepare for a call of obstore that does I/O. Needed before each such call.
 
     Raises:
         ForkedError: this process was forked, and the library cannot be loaded anew.
-        StoreError: the process has ended but for its last objects.
+        StoreError: the interpreter shuts down.
     """
     revive()
     if _process.ended:
@@ -81,7 +80,7 @@ def enter() -> None:
 
 
 def revive() -> None:
-    """To be called before a store object of obstore is made.
+    """Load the library anew if this process was forked. Needed before a store object is made.
 
     Raises:
         ForkedError: this process was forked, and the library cannot be loaded anew.
@@ -91,12 +90,12 @@ def revive() -> None:
 
 
 def inherit(value: object) -> None:
-    """Keep what the parent of a forked child made, to the child's end."""
+    """Keep an object that the parent made alive until this forked child ends."""
     _process.inherited.append(value)
 
 
 def at_exit(ending: Callable[[], None]) -> None:
-    """Have something called when the program has ended, before the runtime is given up."""
+    """Have `ending` called when the program exits, before pending requests are cancelled."""
     with _process.lock:
         _process.endings.append(ending)
         _exit_hook()
@@ -109,13 +108,13 @@ def _exit_hook() -> None:
 
 
 def watch(future: asyncio.Future[T]) -> asyncio.Future[T]:
-    """Remember a future of obstore, so that it is cancelled if the process exits before it."""
+    """Register a future of obstore to be cancelled if the process exits first; return it."""
     _process.live.add(cast("asyncio.Future[object]", future))
     return future
 
 
 def on_fork(holder: Forkable) -> None:
-    """Have `holder.after_fork()` called in forked children, as long as it lives."""
+    """Have `holder.after_fork()` called in forked children as long as `holder` lives."""
     _process.forkables.add(holder)
 
 

@@ -1,9 +1,9 @@
-"""How long a request may take, and how slow a store may be.
+"""Time limits of requests, and the slowest rate at which a store may send or take bytes.
 
 A request ends within `timeout_s`, plus a second for each `MIN_RATE` bytes that it carries in
 either direction. This includes all attempts, pauses and connecting. So two numbers bound small and
 large requests, and a server that sends single bytes is treated like a silent one. The client gets
-shorter limits for one attempt, which leave time for another.
+shorter limits for each attempt, which leave time for a second attempt.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from alance.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TIMEOUT_S: Final = (
-    60.0  # an outage of a minute is told; a store that throttles has answered by then
-)
-CONNECT_S: Final = 5.0  # two lost packets of the beginning are sent again within it
-# Bytes a second of one request. A line of 2 MB/s gives 32 scans' requests at once as much each.
+# An outage of a minute becomes an error; a store that throttles has answered by then.
+TIMEOUT_S: Final = 60.0
+CONNECT_S: Final = 5.0  # TCP sends two lost packets of a handshake again within it
+# Bytes a second of one request. A line of 2 MB/s gives each of a scan's 32 requests this much.
 MIN_RATE: Final = 64 << 10
-SILENCE_S: Final = 5.0  # a store that has not sent a byte for so long is asked again
-ATTEMPT_S: Final = 30.0  # a body that took so long goes on in another request
-PUT_S: Final = 10.0  # of a PUT, besides its bytes, before it is sent again
+SILENCE_S: Final = 5.0  # without a byte from the store, before the request is sent again
+ATTEMPT_S: Final = 30.0  # of reading a body, before another request reads on
+PUT_S: Final = 10.0  # of a PUT, besides the time for its bytes, before it is sent again
 
 _UNIT_SECONDS: Final[Mapping[str, float]] = {
     "ms": 0.001,
@@ -43,19 +42,19 @@ class TimeLimits:
     """Limits of the requests to a store.
 
     Attributes:
-        timeout_s: of a request without bytes, with all its attempts.
-        connect_s: of making one connection.
+        timeout_s: seconds for all attempts of a request without bytes.
+        connect_s: seconds for making one connection.
     """
 
     timeout_s: float = TIMEOUT_S
     connect_s: float = CONNECT_S
 
     def whole(self, num_bytes: int = 0) -> float:
-        """Seconds of a request with all its attempts."""
+        """Seconds for all attempts of a request that carries `num_bytes`."""
         return self.timeout_s + num_bytes / MIN_RATE
 
     def put(self, num_bytes: int) -> float:
-        """Seconds of one attempt to write so many bytes."""
+        """Seconds for one attempt to write `num_bytes`."""
         return self._share(PUT_S) + num_bytes / MIN_RATE
 
     def reading(self) -> dict[str, str]:
@@ -63,15 +62,15 @@ class TimeLimits:
         return self._options(read=self._share(SILENCE_S), attempt=self._share(ATTEMPT_S))
 
     def writing(self, part_bytes: int) -> dict[str, str]:
-        """Client options for writes of up to so many bytes.
+        """Client options for writes of up to `part_bytes`.
 
-        The client's limit of reads counts the sending of a body as silence.
+        The client's read timeout counts the sending of a body as silence, so both limits are equal.
         """
         attempt = self._share(ATTEMPT_S) + part_bytes / MIN_RATE
         return self._options(read=attempt, attempt=attempt)
 
     def _share(self, usual_s: float) -> float:
-        """A part of the whole time; small limits leave no time for a second attempt."""
+        """Scale `usual_s` to the whole time; a short limit leaves no time for a second attempt."""
         return max(usual_s * self.timeout_s / TIMEOUT_S, min(usual_s, self.timeout_s))
 
     def _options(self, *, read: float, attempt: float) -> dict[str, str]:
@@ -80,11 +79,11 @@ class TimeLimits:
 
 
 class Limit:
-    """The time of one request, from now on; its work is the block `async with limit.clock`.
+    """Time limit of one request, counted from now; the request is made in `async with clock`.
 
     Attributes:
-        seconds: that it may take.
-        clock: raises TimeoutError when they are over.
+        seconds: the limit.
+        clock: context manager that raises TimeoutError when the limit is reached.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -93,23 +92,26 @@ class Limit:
         self.clock = asyncio.timeout_at(self._begun + seconds)
 
     def become(self, seconds: float) -> None:
-        """Change the time, counted from the beginning."""
+        """Change the limit, which is counted from the creation of this object."""
         self.seconds = seconds
         self.clock.reschedule(self._begun + seconds)
 
 
 def outlasted(limit_s: float, last: BaseException | None) -> TimeoutError:
-    """What a request ends with whose time is over.
+    """The error of a request that reached its time limit.
 
     Args:
-        last: why the attempt before the last one failed, if one did.
+        last: failure of the last attempt that ended; None if no attempt has ended.
     """
-    told = "" if last is None else f"; the last attempt that ended said: {last}"
-    return TimeoutError(f"no complete answer within {limit_s:.3g} s{told}")
+    cause = "" if last is None else f"; the last attempt that ended said: {last}"
+    return TimeoutError(f"no complete answer within {limit_s:.3g} s{cause}")
 
 
 def seconds_of(value: object) -> float | None:
-    """The seconds of a duration as client options have it: `500ms`, `1m 30s`; None: it is none."""
+    """Parse a duration of client options, such as `500ms` or `1m 30s`, to seconds.
+
+    Returns None if the value is not a duration.
+    """
     if isinstance(value, timedelta):
         return value.total_seconds()
     amounts = _CLIENT_DURATION.findall(str(value))

@@ -1,7 +1,7 @@
-"""Work started ahead of the consumer, under a budget of bytes.
+"""Read-ahead: work started ahead of the consumer, under a budget of bytes.
 
-Whole jobs are admitted, in their order, and never single requests. So an admitted job has all the
-memory that it needs and can finish: jobs that wait for each other's memory would never end.
+Whole jobs are admitted, in order, and never single requests. So an admitted job has all the memory
+that it needs and can finish. Jobs admitted in part could wait for each other's memory for ever.
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[T]):
-    """Something to fetch: the memory it will hold, and how to begin."""
+    """A unit of read-ahead."""
 
-    num_bytes: int
+    num_bytes: int  # of memory that the job will hold
     start: Callable[[], Awaitable[T]]
 
 
 def grouped(
     items: Iterable[T], size: Callable[[T], int], most: int, count: int = sys.maxsize
 ) -> Iterator[list[T]]:
-    """Neighbours that are together up to so large, and up to so many; or one that is larger."""
+    """Group neighbours up to a size of `most` and a number of `count`.
+
+    An item larger than `most` is a group of its own.
+    """
     group: list[T] = []
     filled = 0
     for item in items:
@@ -48,17 +51,18 @@ def grouped(
 async def readahead(
     jobs: Iterable[Job[T]], *, budget_bytes: int, max_jobs: int, ordered: bool = True
 ) -> AsyncGenerator[T, None]:
-    """The results of jobs, which are begun before they are asked for.
+    """Yield the results of jobs that are begun ahead of the consumer.
 
-    Jobs are admitted whole and in their order, one at least, so that admission cannot deadlock. A
-    result is charged to the budget until the consumer asks for the one after it. Closing the
-    generator, or a failure, cancels what was begun and waits for it.
+    Jobs are admitted whole and in order, at least one at a time, so that admission cannot deadlock.
+    A result counts against the budget until the consumer requests the next result. If the
+    generator is closed or a job fails, the jobs under way are cancelled and awaited.
 
     Args:
-        jobs: consumed as they are admitted.
-        budget_bytes: sum of `num_bytes` of the jobs begun and not yet consumed.
-        max_jobs: jobs begun and not yet consumed.
-        ordered: False gives results as they are ready.
+        jobs: iterated as jobs are admitted.
+        budget_bytes: upper bound of the sum of `num_bytes` of jobs begun and not yet consumed; a
+            job that is larger runs alone.
+        max_jobs: upper bound of jobs begun and not yet consumed.
+        ordered: True yields results in the order of `jobs`, False as they are ready.
     """
     source = iter(jobs)
     first = [*islice(source, 2)]
@@ -94,14 +98,14 @@ async def readahead(
 
 
 async def in_turn(works: AsyncGenerator[Awaitable[T], None], ahead: int) -> AsyncGenerator[T, None]:
-    """The results of works, in their order; so many more are begun before one is asked for.
+    """Yield the results of works in order, with up to `ahead` more works begun in advance.
 
-    A work that is a future and done already is not waited behind: nothing of it is to be begun.
-
-    Closing the generator, or a failure, cancels what was begun and waits for it.
+    When a work is already done as it comes, the oldest result is yielded at once: no more works
+    need to begin first. If the generator is closed or a work fails, the works under way are
+    cancelled and awaited.
 
     Args:
-        works: consumed as they are begun, and closed.
+        works: iterated as works are begun, and closed at the end.
     """
     begun: deque[asyncio.Future[T]] = deque()
     try:

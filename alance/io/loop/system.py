@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Not to wait for a writer, should the path be a pipe; and bytes as they are, on Windows.
+# O_NONBLOCK: opening a pipe does not wait for a writer. O_BINARY: Windows translates no line ends.
 READ_FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 WRITE_NEW_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-USUAL_OPEN_FILES: Final = 512  # of a process on Windows
+USUAL_OPEN_FILES: Final = 512  # limit of a process on Windows
 
-_seeking: Final = threading.Lock()  # a descriptor has one position
+_seeking: Final = threading.Lock()  # all threads share the one position of a descriptor
 
 
 def read_at(fd: int, buffer: memoryview, start: int, flags: int = 0) -> int:
-    """Read from a position of a file into a buffer; gives how much was read.
+    """Read from position `start` of a file into a buffer; return the number of bytes read.
 
     Args:
-        flags: of `os.preadv`; 0 where there is no such call.
+        flags: of `os.preadv`; ignored on systems without that call.
 
     Raises:
-        OSError: the system refuses.
+        OSError: the read fails.
     """
     if hasattr(os, "preadv"):
         return os.preadv(fd, [buffer], start, flags)
@@ -40,7 +40,7 @@ def read_at(fd: int, buffer: memoryview, start: int, flags: int = 0) -> int:
 
 
 def max_open_files() -> int:
-    """How many files a process may have open."""
+    """Number of files that this process may have open."""
     try:
         import resource
     except ImportError:
@@ -49,11 +49,11 @@ def max_open_files() -> int:
 
 
 class Held(NamedTuple):
-    """What this thread has taken so far.
+    """Processor use of a thread so far.
 
     Attributes:
-        seconds: of its processor, those that others had in between left out.
-        waits: how often it let the processor go, to wait for a disk or a lock.
+        seconds: processor time of the thread alone; a clock's time if the system has no such count.
+        waits: voluntary context switches, as for a disk or a lock; 0 if the system does not count.
     """
 
     seconds: float
@@ -61,7 +61,7 @@ class Held(NamedTuple):
 
 
 def held() -> Held:
-    """What this thread has taken so far; where the system does not tell, the time of a clock."""
+    """Return the processor use of the calling thread so far."""
     try:
         import resource
 
@@ -77,7 +77,7 @@ def at_fork(
     after_in_parent: Callable[[], object] | None = None,
     after_in_child: Callable[[], object] | None = None,
 ) -> None:
-    """Have functions called when the process is forked; nothing where there is no fork."""
+    """Register functions to call when the process forks; does nothing on systems without fork."""
     calls = {
         "before": before,
         "after_in_parent": after_in_parent,
@@ -88,10 +88,10 @@ def at_fork(
 
 
 def sync_folder(folder: str) -> None:
-    """Bring the names in a folder to the disk; where folders cannot be opened, the system does.
+    """Sync the names in a folder to the disk. Does nothing on systems that cannot open folders.
 
     Raises:
-        OSError: the disk fails.
+        OSError: the folder cannot be opened or synced.
     """
     if not hasattr(os, "O_DIRECTORY"):
         return

@@ -1,4 +1,4 @@
-"""Several awaitables as one, jobs that a cancellation does not stop, and work begun at once."""
+"""Several awaitables as one, jobs that a cancellation does not stop, coroutines begun at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = TypeVar("X")
 
 
 async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
-    """The results of all, in order; at the first failure the others are cancelled and awaited."""
+    """Return all results in order; after the first failure, cancel and await the other works."""
     waiting = list(awaitables)
     if len(waiting) == 1:  # a task would only cost turns of the loop
         return [await waiting[0]]
@@ -33,7 +33,7 @@ async def all_of(awaitables: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def each(work: Callable[[X], Awaitable[T]], items: Iterable[X], *, at_once: int) -> list[T]:
-    """The results of a work on each of some items, of which so many are done at once; in order."""
+    """Return the results of `work` on each item, in order, with up to `at_once` under way."""
     limit = asyncio.Semaphore(at_once)
 
     async def limited(item: X) -> T:
@@ -44,8 +44,11 @@ async def each(work: Callable[[X], Awaitable[T]], items: Iterable[X], *, at_once
 
 
 async def whole(job: Job[T]) -> T:
-    """The result of a thread's job. Cancellations follow at its end, when all is there; a job that
-    has not begun is dropped.
+    """Return the result of a thread's job, and let a job that has begun finish.
+
+    Raises:
+        CancelledError: the current task was cancelled; raised when the job has ended. A job that
+            has not begun is dropped.
     """
     cancelled: asyncio.CancelledError | None = None
     while not job.done():
@@ -61,29 +64,30 @@ async def whole(job: Job[T]) -> T:
 
 
 class Begun(Coroutine[Any, Any, T]):
-    """A coroutine whose first step is done at once: one that waits for nothing needs no task.
+    """A coroutine that begins when this object is created: if it never waits, it needs no task.
 
-    A task goes on with one that waits. Until then nothing that it waits for may be cancelled.
+    A task continues a coroutine that waits. Until the task begins, the future that the coroutine
+    waits for must not be cancelled.
 
     Attributes:
-        ended: its end, with the result in `value`; None: it waits.
+        ended: the end of the coroutine, with the result in `value`; None if the coroutine waits.
     """
 
     def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
         self._coroutine = coroutine
-        self._first: list[Any] = []  # what it waits for, until a task knows
+        self._first: list[Any] = []  # the future it waits for, until a task has received it
         self.ended: StopIteration | None = None
         try:
             self._first.append(coroutine.send(None))
         except StopIteration as end:
-            self.ended = end.with_traceback(None)  # whose frames know this: garbage in a cycle
+            self.ended = end.with_traceback(None)  # its frames refer to this object: a cycle
 
     def send(self, value: Any) -> Any:
-        """Go on."""
+        """Run the next step."""
         return self._first.pop() if self._first else self._coroutine.send(value)
 
     def throw(self, *error: Any) -> Any:
-        """Go on with an error; a task that is cancelled before its first step throws one."""
+        """Raise an error in the coroutine: a task does so if cancelled before its first step."""
         if self._first and (waits := self._first[0]) is not None:
             waits.cancel()
             return self._first.pop()
@@ -91,7 +95,7 @@ class Begun(Coroutine[Any, Any, T]):
         return self._coroutine.throw(*error)
 
     def close(self) -> None:
-        """End it where it waits."""
+        """End the coroutine where it waits."""
         self._coroutine.close()
 
     def __await__(self) -> Generator[Any, Any, T]:
