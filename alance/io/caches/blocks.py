@@ -1,10 +1,10 @@
-"""The block cache: bytes that takes of a remote store have read, kept for later takes.
+"""The block cache: bytes that takes from a remote store have read, kept for later takes.
 
-Callers often ask for rows that others read, and for rows near these. So the bytes of a take's
-requests are kept as they came. A request costs as much as 80 to 150 KiB of body. Therefore a block
-of 64 KiB is read whole if a part of it is in the cache, or if many takes run at once. Objects never
-change, so entries never become stale. Scans do not use the cache. The least recently used bytes are
-dropped first.
+Callers often take rows that others took, and rows near these. So the buffers of a take's requests
+are kept as they came. A request costs as much as 80 to 150 KiB of body. Therefore a block of 64 KiB
+is read whole if a part of it is in the cache, or if many takes run at once. Objects never change,
+so entries never become stale. Scans do not use the cache. The least recently used bytes are dropped
+first.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from alance.io.reading.reads import Read
 
 CACHED_BLOCK_BYTES: Final = 64 << 10
-MAX_ENDS: Final = 1 << 16  # of objects; some 10 MB
-# Fewer bytes are copied: they may lie in a larger buffer of a connection.
+MAX_ENDS: Final = 1 << 16  # objects whose ends are remembered; some 10 MB
+# A smaller buffer is copied: it may be a view that keeps a larger buffer of a connection alive.
 COPIED_BYTES: Final = 16 << 10
-BLOCK_ENTRY_BYTES: Final = 1 << 10  # of objects of Python for each buffer that is kept
+BLOCK_ENTRY_BYTES: Final = 1 << 10  # Python objects of an entry, besides its buffer
 
 
-class _Kept(NamedTuple):
-    """Bytes of an object."""
+class _CachedBytes(NamedTuple):
+    """A buffer with bytes of an object, from `begin` on."""
 
     location: str
     begin: int
@@ -50,31 +50,31 @@ class _Kept(NamedTuple):
 
     @property
     def numbers(self) -> range:
-        """The blocks that it has bytes of."""
+        """Numbers of the blocks that the buffer overlaps."""
         return range(self.begin // CACHED_BLOCK_BYTES, -(-self.stop // CACHED_BLOCK_BYTES))
 
 
 class BlockCache:
-    """Bytes of objects, found by blocks, within a budget.
+    """A cache of bytes of objects, looked up by blocks; the least recently used are dropped.
 
     Args:
-        max_bytes: budget; 0 keeps nothing.
+        max_bytes: upper bound of the cached bytes; 0 keeps nothing.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        self._blocks: dict[str, dict[int, list[_Kept]]] = {}  # by object and number
-        self._kept: OrderedDict[tuple[str, int, int], _Kept] = OrderedDict()
+        self._blocks: dict[str, dict[int, list[_CachedBytes]]] = {}  # by object and number
+        self._entries: OrderedDict[tuple[str, int, int], _CachedBytes] = OrderedDict()
         self._num_bytes = 0
-        self._ends: dict[str, int] = {}  # how far each object is known to reach
-        self.num_puts = 0  # so far
+        self._ends: dict[str, int] = {}  # lower bound of each object's size
+        self.num_puts = 0
         self.hits = 0
         self.misses = 0
 
     def view(self) -> BlockCache:
-        """The same bytes; what is put there is not kept."""
+        """Return a view of this cache that ignores `put`."""
         view = _View(self.max_bytes)
-        view._blocks, view._kept, view._ends = self._blocks, self._kept, self._ends
+        view._blocks, view._entries, view._ends = self._blocks, self._entries, self._ends
         return view
 
     @property
@@ -83,7 +83,7 @@ class BlockCache:
         return self._num_bytes
 
     def note_end(self, location: str, stop: int) -> None:
-        """Remember that an object has bytes up to `stop`, of the objects that were read last."""
+        """Note that an object has at least `stop` bytes; the oldest notes are forgotten."""
         if stop > self._ends.get(location, 0):
             self._ends.pop(location, None)
             self._ends[location] = stop
@@ -93,10 +93,10 @@ class BlockCache:
     def widened(
         self, location: str, starts: Int64s, stops: Int64s, *, everywhere: bool
     ) -> tuple[Int64s, Int64s]:
-        """Ranges of an object, widened to whole blocks as far as the object is known to reach.
+        """Widen ranges of an object to whole blocks, but not beyond the known end of the object.
 
         Args:
-            everywhere: not only where something of a block is here.
+            everywhere: widen all ranges, not only into blocks with bytes in the cache.
         """
         blocks = self._blocks.get(location, {})
         if not (blocks or everywhere):
@@ -113,10 +113,10 @@ class BlockCache:
         return np.where(is_begun, begins, starts), np.where(is_ended, reach, stops)
 
     def answer(self, location: str, starts: Int64s, stops: Int64s, read: Read) -> Mask | None:
-        """Give a read what is here of some ranges of an object, none empty.
+        """Give a read the cached bytes of ranges of an object; no range is empty.
 
         Returns:
-            Which of them are not here; None: all of them.
+            A mask of the ranges that are not wholly cached; None if no range is.
         """
         blocks = self._blocks.get(location)
         if not blocks:
@@ -126,12 +126,12 @@ class BlockCache:
         counts = lasts - firsts + 1
         steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         numbers, _ = distinct(np.repeat(firsts, counts) + steps)
-        near = {kept.key: kept for number in numbers.tolist() for kept in blocks.get(number, ())}
-        here = sorted(near.values(), key=lambda kept: kept.begin)
+        near = {entry.key: entry for number in numbers.tolist() for entry in blocks.get(number, ())}
+        here = sorted(near.values(), key=lambda entry: entry.begin)
         if not here:
             self.misses += len(starts)
             return None
-        islands = np.array(coalesce([(kept.begin, kept.stop) for kept in here], 0).spans)
+        islands = np.array(coalesce([(entry.begin, entry.stop) for entry in here], 0).spans)
         places = np.searchsorted(islands[:, 0], starts, "right") - 1
         is_missing: Mask = (places < 0) | (stops > islands[places, 1])
         self._give(location, here, starts[~is_missing], stops[~is_missing], read)
@@ -141,57 +141,57 @@ class BlockCache:
         return is_missing
 
     def _give(
-        self, location: str, here: list[_Kept], starts: Int64s, stops: Int64s, read: Read
+        self, location: str, here: list[_CachedBytes], starts: Int64s, stops: Int64s, read: Read
     ) -> None:
-        """Give a read the buffers that have bytes of ranges."""
+        """Give a read the buffers that overlap the ranges."""
         spans = coalesce(np.array((starts, stops)).T, 0).spans
-        for kept in here:
-            last = bisect_left(spans, (kept.stop,)) - 1  # that begins before the buffer ends
-            if last >= 0 and spans[last][1] > kept.begin:
-                self._kept.move_to_end(kept.key)
-                read.bring(location, kept.begin, kept.buffer)
+        for entry in here:
+            last = bisect_left(spans, (entry.stop,)) - 1  # last span that begins before its end
+            if last >= 0 and spans[last][1] > entry.begin:
+                self._entries.move_to_end(entry.key)
+                read.bring(location, entry.begin, entry.buffer)
 
     def put(self, location: str, begin: int, buffer: memoryview) -> None:
-        """Keep bytes of an object, in the place of those that lie inside of them."""
+        """Keep bytes of an object, and drop entries that lie inside them."""
         if len(buffer) + BLOCK_ENTRY_BYTES > self.max_bytes:
             return
         if len(buffer) < COPIED_BYTES:
             buffer = memoryview(bytes(buffer))
-        kept = _Kept(location, begin, buffer)
+        entry = _CachedBytes(location, begin, buffer)
         self.num_puts += 1
         if location in self._blocks:
-            self._drop_inside(kept)
+            self._drop_inside(entry)
         blocks = self._blocks.setdefault(location, {})
-        for number in kept.numbers:
-            blocks.setdefault(number, []).append(kept)
-        self._kept[kept.key] = kept
-        self._num_bytes += kept.num_bytes
+        for number in entry.numbers:
+            blocks.setdefault(number, []).append(entry)
+        self._entries[entry.key] = entry
+        self._num_bytes += entry.num_bytes
         while self._num_bytes > self.max_bytes:
-            self._drop(next(iter(self._kept.values())))
+            self._drop(next(iter(self._entries.values())))
 
-    def _drop_inside(self, kept: _Kept) -> None:
-        blocks = self._blocks[kept.location]
-        near = {old.key: old for number in kept.numbers for old in blocks.get(number, ())}
+    def _drop_inside(self, entry: _CachedBytes) -> None:
+        blocks = self._blocks[entry.location]
+        near = {old.key: old for number in entry.numbers for old in blocks.get(number, ())}
         for old in near.values():
-            if kept.begin <= old.begin and old.stop <= kept.stop:
+            if entry.begin <= old.begin and old.stop <= entry.stop:
                 self._drop(old)
 
-    def _drop(self, kept: _Kept) -> None:
-        del self._kept[kept.key]
-        self._num_bytes -= kept.num_bytes
-        blocks = self._blocks[kept.location]
-        for number in kept.numbers:
-            others = [other for other in blocks[number] if other is not kept]
+    def _drop(self, entry: _CachedBytes) -> None:
+        del self._entries[entry.key]
+        self._num_bytes -= entry.num_bytes
+        blocks = self._blocks[entry.location]
+        for number in entry.numbers:
+            others = [other for other in blocks[number] if other is not entry]
             if others:
                 blocks[number] = others
             else:
                 del blocks[number]
         if not blocks:
-            del self._blocks[kept.location]
+            del self._blocks[entry.location]
 
 
 class _View(BlockCache):
-    """Bytes of another cache, to which it adds nothing."""
+    """A view of another cache that adds nothing to it."""
 
     def put(self, location: str, begin: int, buffer: memoryview) -> None:
-        """Nothing."""
+        """Do nothing."""

@@ -121,11 +121,11 @@ class CacheStats:
 
 @dataclass(slots=True, eq=False)
 class _Load:
-    """A load of some keys, and how many wait for it.
+    """A load of some keys, and the number of callers that wait for it.
 
     Attributes:
-        values: what it gave, where it did not have to wait for anything.
-        task: of one that has to.
+        values: the loaded values, if the load ended without waiting.
+        task: the task of a load that waits; not set if `values` is.
     """
 
     keys: Sequence[Hashable]
@@ -138,8 +138,8 @@ class SearchCache(Memo[Hashable, Any]):
     """A memo for one event loop that loads each missing value once, and counts hits and misses.
 
     Args:
-        max_bytes: budget; 0 keeps nothing. An entry of more than a quarter of it is not kept.
-        kept: where those who learn something look before, and leave its bytes.
+        max_bytes: upper bound; 0 keeps nothing. An entry over a quarter of it is not kept.
+        kept: the disk cache that loaders try before a read, and fill after it.
     """
 
     def __init__(self, max_bytes: int, kept: DiskCache | None = None) -> None:
@@ -161,7 +161,7 @@ class SearchCache(Memo[Hashable, Any]):
         )
 
     def readings(self) -> Iterator[Reading]:
-        """The same for observers."""
+        """Yield the counters for observers."""
         yield Reading("cache_hits_total", "", self._hits)
         yield Reading("cache_misses_total", "", self._misses)
         yield Reading("cache_evictions_total", "", self._evictions)
@@ -180,7 +180,7 @@ class SearchCache(Memo[Hashable, Any]):
         return value
 
     def peek_all(self, keys: Sequence[Hashable]) -> list[Any | None]:
-        """The values of keys; None for one that is not there."""
+        """Return the values of keys; None for each key that is not cached."""
         values = [*map(self._entries.get, keys)]
         missing = values.count(None)
         self._hits += len(keys) - missing
@@ -211,18 +211,18 @@ class SearchCache(Memo[Hashable, Any]):
         *,
         is_near: bool = False,
     ) -> V:
-        """The value of a key, loaded where it is not there: once, however many ask meanwhile.
+        """Return the value of a key; load it if needed, once for all concurrent callers.
 
-        A cancelled asker leaves the load to the others; the last one cancels it. A failed load
-        reaches all who wait for it, and is not kept.
+        If a caller is cancelled, the load goes on for the others; the last caller cancels it. The
+        failure of a load is raised in all callers that wait for it, and is not cached.
 
         Args:
-            is_near: the load most likely waits for nothing, as of local files: it begins at once,
-                and no task is made for one that ends so.
+            is_near: the load probably waits for nothing, as of local files. It begins at once, and
+                needs no task if it ends without waiting.
         """
-        kept: V | None = self.peek(key)
-        if kept is not None:
-            return kept
+        cached: V | None = self.peek(key)
+        if cached is not None:
+            return cached
         under_way = self._loads.get(key)
         if under_way is None:
 
@@ -247,15 +247,15 @@ class SearchCache(Memo[Hashable, Any]):
         load: Callable[[Sequence[Hashable]], Awaitable[Sequence[V]]],
         num_bytes: Callable[[V], int],
     ) -> list[V]:
-        """The values of keys; those that are not there are loaded by one call, or by that of others
-        that is under way.
+        """Return the values of keys; load the missing keys by one call, or join loads under way.
 
-        A cancelled asker leaves loads to the others; the last one cancels them, and waits for their
-        end. A failed load reaches who began it; others load for themselves.
+        If a caller is cancelled, loads go on for the other callers; the last caller cancels them
+        and waits for their end. The failure of a load is raised in the caller that began it; the
+        others load for themselves.
 
         Args:
-            keys: each once.
-            load: gives a value for each of some keys.
+            keys: keys without duplicates.
+            load: returns the values of a sequence of keys, in order.
         """
         values: dict[Hashable, V] = {}
         missing = []
@@ -267,8 +267,8 @@ class SearchCache(Memo[Hashable, Any]):
                 values[key] = value
         while missing:
             others = {self._loads[key] for key in missing if key in self._loads}
-            unasked = [key for key in missing if key not in self._loads]
-            own = self._begin(unasked, partial(load, unasked), num_bytes) if unasked else None
+            unloaded = [key for key in missing if key not in self._loads]
+            own = self._begin(unloaded, partial(load, unloaded), num_bytes) if unloaded else None
             for loaded in await self._all_of(own, others):
                 values.update((key, loaded[key]) for key in missing if key in loaded)
             missing = [key for key in missing if key not in values]
@@ -277,7 +277,7 @@ class SearchCache(Memo[Hashable, Any]):
     async def _all_of(
         self, own: _Load | None, others: Collection[_Load]
     ) -> list[Mapping[Hashable, Any]]:
-        """What loads give; nothing where that of another failed."""
+        """Return the values of loads; leave out loads of other callers that failed."""
         loads = [*others, *([] if own is None else [own])]
         for under_way in loads:
             under_way.askers += 1
@@ -291,9 +291,9 @@ class SearchCache(Memo[Hashable, Any]):
                         raise
             return loaded
         finally:
-            left = [under_way.task for under_way in loads if self._leave(under_way)]
-            if left:
-                await asyncio.wait(left)
+            cancelled = [under_way.task for under_way in loads if self._leave(under_way)]
+            if cancelled:
+                await asyncio.wait(cancelled)
 
     def _begin(
         self,
@@ -303,12 +303,12 @@ class SearchCache(Memo[Hashable, Any]):
         *,
         is_near: bool = False,
     ) -> _Load:
-        """Load keys, none of which is under way, for all who ask meanwhile."""
+        """Begin to load keys for all callers; no load of any of them is under way."""
 
         async def run() -> Mapping[Hashable, V]:
             try:
                 values = dict(zip(keys, await work(), strict=True))
-            finally:  # not in a callback of the task: who asks before that would find a failure
+            finally:  # a callback would come too late: callers before it would join a failed load
                 self._forget(under_way)
             for key, value in values.items():
                 self.put(key, value, num_bytes(value))
@@ -327,15 +327,18 @@ class SearchCache(Memo[Hashable, Any]):
         return under_way
 
     def _leave(self, load: _Load) -> bool:
-        """Wait no more for a load. Where nobody else does, it ends; true if it had not yet."""
+        """Stop waiting for a load, and cancel it if nobody else waits.
+
+        Returns True if the load was cancelled before its end.
+        """
         load.askers -= 1
         if load.askers:
             return False
-        self._forget(load)  # a task that is cancelled before its first step does not do it
+        self._forget(load)  # a task that is cancelled before its first step runs no `finally`
         return load.task.cancel()
 
     def _forget(self, load: _Load) -> None:
-        """Let those who ask from now on load for themselves."""
+        """Remove a load, so that later callers load for themselves."""
         for key in load.keys:
             if self._loads.get(key) is load:
                 del self._loads[key]

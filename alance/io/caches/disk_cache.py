@@ -1,12 +1,12 @@
 """The disk cache of a session: bytes of remote metadata that outlive the process.
 
-Plans are pure and cannot wait for a disk. So before they run, `recall` brings what the cache has of
-their objects into memory. What is learned is written later, in threads and in no particular order.
-If a write is lost, a later read costs a request more, and nothing else.
+Plans are pure and cannot wait for a disk. So before a plan runs, `recall` loads the cached ranges
+of its files into memory. New ranges are written later, in threads and in no particular order. A
+lost write costs a later read one more request, and nothing else.
 
-Two kinds of bytes are kept. Ranges of data files are known by the file's name alone, because names
-are unique and files never change. Whole objects (manifests, deletion files) can be replaced, so
-they are kept under the entity that was read.
+Two kinds of bytes are cached. Ranges of data files have the file's name and size as their key,
+because names are unique and files never change. Whole objects (manifests, deletion files) can be
+replaced, so the entity that was read is part of their key.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from alance.io.opening.registry import StoreRegistry
     from alance.io.stores.store import Store
 
-RECALLED_BYTES: Final = 32 << 20  # of recalled objects in memory, besides those of the latest call
-MAX_PENDING_BYTES: Final = 16 << 20  # are written at once
+RECALLED_BYTES: Final = 32 << 20  # of recalled files in memory, besides those of the latest call
+MAX_PENDING_BYTES: Final = 16 << 20  # more pending bytes are written immediately
 FIRST_WRITE_S: Final = 0.1  # a cold take ends within it: one write instead of one a round
-NEXT_WRITE_S: Final = 1.0  # between writes of a process that goes on learning
-FILES_PER_LOAD: Final = 32  # a thread's: 32 files take a millisecond or two from the page cache
+NEXT_WRITE_S: Final = 1.0  # between the writes of a busy process
+FILES_PER_LOAD: Final = 32  # a job's: 32 files take a millisecond or two from the page cache
 
 
 @dataclass(slots=True)
 class _Held:
-    """What is known of one data file, in memory."""
+    """The cached ranges of one data file, in memory."""
 
     key: bytes
     file_bytes: int
@@ -52,12 +52,12 @@ class _Held:
 
 
 class DiskCache:
-    """What sessions of many processes share through a folder. For one event loop.
+    """A cache that sessions of many processes share through a folder. For one event loop.
 
     Args:
         store: the folder.
-        registry: finds the stores of locations. Of remote ones only anything is kept.
-        trusts_versions: manifests of versions asked for by number need no confirmation.
+        registry: finds the stores of locations. Only objects of remote stores are cached.
+        trusts_versions: manifests of versions opened by number need no confirmation.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class DiskCache:
         weakref.finalize(self, _save_all, store, self._pending)  # at exit too
 
     async def recall(self, files: Iterable[tuple[str, int]]) -> None:
-        """Bring what is kept of data files into memory, for `get` and `put`. Costs no request.
+        """Load the cached ranges of data files into memory, for `get` and `put`. Costs no request.
 
         Args:
             files: locations and exact sizes.
@@ -115,13 +115,13 @@ class DiskCache:
             self.forget(next(iter(self._held)))
 
     def get(self, location: str, start: int, stop: int) -> memoryview | None:
-        """A range of a recalled file, as an own copy; None where it is not kept."""
+        """Return a copy of a range of a recalled file; None if it is not cached."""
         held = self._held.get(location)
         content = None if held is None else held.ranges.get((start, stop))
         return None if content is None else memoryview(bytes(content))
 
     def tail(self, location: str) -> memoryview | None:
-        """The longest kept range that ends with a recalled file, as an own copy."""
+        """Return a copy of the longest cached range at the end of a recalled file, or None."""
         held = self._held.get(location)
         if held is None:
             return None
@@ -129,7 +129,7 @@ class DiskCache:
         return self.get(location, min(starts), held.file_bytes) if starts else None
 
     def put(self, location: str, start: int, stop: int, content: memoryview) -> None:
-        """Keep a range of a recalled file; of others nothing is kept."""
+        """Keep a range of a recalled file; does nothing for other files."""
         held = self._held.get(location)
         if held is None or (start, stop) in held.ranges or stop - start != len(content):
             return
@@ -145,7 +145,7 @@ class DiskCache:
             self._held_bytes -= held.num_bytes
 
     def discard(self, location: str) -> None:
-        """Drop a recalled file from memory and from disk, as it turned out to be wrong."""
+        """Drop a recalled file from memory and from disk, because its bytes proved wrong."""
         held = self._held.get(location)
         self.forget(location)
         if held is not None:
@@ -153,14 +153,14 @@ class DiskCache:
             self._store.discard(held.key)
 
     def covers(self, location: str) -> bool:
-        """Whether anything is kept of the object's store."""
+        """Return True if objects of this object's store are cached."""
         return self._key(location, "") is not None
 
     async def read(self, location: str, entity: str) -> memoryview | None:
-        """A whole object; None where it is not kept. Costs no request.
+        """Return a whole object; None if it is not cached. Costs no request.
 
         Args:
-            entity: what the object is: another one for other bytes.
+            entity: identifies the object's content; other bytes have another entity.
         """
         key = self._key(location, entity)
         if key is None:
@@ -177,29 +177,29 @@ class DiskCache:
             self._keep(key, (0, len(content)), content)
 
     def drop(self, location: str, entity: str) -> None:
-        """Drop a whole object, as it turned out to be wrong."""
+        """Drop a whole object, because its bytes proved wrong."""
         key = self._key(location, entity)
         if key is not None:
             self._pending.pop(key, None)
             self._store.discard(key)
 
     async def clear(self) -> None:
-        """Forget everything, on disk too, for all processes."""
+        """Drop all entries in memory and on disk, for all processes."""
         self._held.clear()
         self._pending.clear()
         self._held_bytes = self._pending_bytes = 0
         await _clear(self._store, executor=threads.executor())
 
     async def flush(self) -> None:
-        """Write what is still to be written."""
+        """Write all pending ranges, and wait for it."""
         while self._saving is not None or self._pending:
             saving = self._saving or self._save()
-            # Not `await saving`: of one that is done that gives no turn to `_saved`, which is due.
+            # `await` of a done future would not let its callback `_saved` run, `wait` does.
             await asyncio.wait([saving])
             saving.result()
 
     def _key(self, location: str, entity: str) -> bytes | None:
-        """The hash of what an object is; None for those of local stores."""
+        """Return the key of an object, a hash of 32 bytes; None if its store is not cached."""
         store, path = self._registry.resolve(location)
         if store not in self._places:
             name = store.lasting_name()
@@ -227,7 +227,7 @@ class DiskCache:
             )
 
     def _save(self) -> asyncio.Future[None]:
-        """Begin to write what is pending."""
+        """Begin to write the pending ranges."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -246,7 +246,7 @@ class DiskCache:
             self._timer = loop.call_later(NEXT_WRITE_S, self._save)
 
 
-# One hop for all that a job does with files: `aiofiles.open` takes one for each call of a file.
+# One hop to a thread for all files of a job: `aiofiles.open` takes a hop for each call.
 @wrap
 def _load_all(store: DiskStore, keys: Sequence[bytes]) -> list[Ranges]:
     return [store.load(key) for key in keys]

@@ -1,6 +1,6 @@
-"""A bounded folder of byte ranges, shared by processes that know nothing of each other.
+"""A folder of byte ranges with a bounded size, shared by independent processes.
 
-One file an object, named by a hash of what the object is; it holds all ranges that are kept of it:
+There is one file for each object, named by the object's key. It holds all cached ranges of it:
 
       0  8   `ALKEPT1\\n`
       8  32  the object's key
@@ -9,9 +9,10 @@ One file an object, named by a hash of what the object is; it holds all ranges t
      48  n times 24 bytes: start u64, stop u64, CRC-32 of the content u32, 4 zero bytes
          the contents, in the order of the table, to the end of the file
 
-Files are written beside their place and moved there, so that readers need no lock: they see an
-old file, a new one, or none. What fails a checksum is removed, and was never there. A file's time
-of modification is that of its last use, to the minute; the oldest go first.
+Files are written under a temporary name and renamed, so that readers need no lock: they see the old
+file, the new file, or none. A file that fails a checksum is removed and counts as missing. The time
+of modification of a file is that of its last use, to the minute; the least recently used files are
+removed first.
 """
 
 from __future__ import annotations
@@ -36,48 +37,50 @@ if TYPE_CHECKING:
 
 Ranges: TypeAlias = "dict[tuple[int, int], memoryview]"  # content by (start, stop)
 
-STORE_FORMAT: Final = "v1"  # of files; another one gets a folder of its own
+STORE_FORMAT: Final = "v1"  # each format of files has a folder of its own
 ENTRY_MAGIC: Final = b"ALKEPT1\n"
 ENTRY_HEAD: Final = struct.Struct("<8s32sI")
 ENTRY_CRC: Final = struct.Struct("<I")
 RANGE_RECORD: Final = struct.Struct("<QQII")
-DISK_BLOCK_BYTES: Final = 4096  # what a file's size is rounded up to by most file systems
-TOUCH_EVERY_S: Final = 60.0  # a use is noted at most so often
-STALE_TEMPORARY_S: Final = 3600.0  # a temporary file as old belongs to a process that died
+DISK_BLOCK_BYTES: Final = 4096  # most file systems round the size of a file up to these
+TOUCH_EVERY_S: Final = 60.0  # shortest time between two notes of a file's use
+STALE_TEMPORARY_S: Final = 3600.0  # an older temporary file belongs to a process that died
 _log: Final = logging.getLogger(__name__)
 
 
 class DiskStore:
     """Ranges of objects in a folder. Safe to use from many threads and processes; all calls block.
 
-    Where the folder cannot be used, a warning is logged once, and nothing is kept or found.
+    If the folder cannot be used, a warning is logged once, and the store stays empty.
 
     Args:
-        folder: made with rights for its owner only. One that others may write to is not used.
-        max_bytes: bound of all files together. Processes that write at the same moment may exceed
-            it by a 32nd each, until one of them writes again.
+        folder: created with rights for its owner alone; not used if others may write to it.
+        max_bytes: upper bound of all files together. Processes that write at the same moment may
+            exceed it by a 32nd each, until one of them writes again.
     """
 
     def __init__(self, folder: str | os.PathLike[str], max_bytes: int) -> None:
         self._folder = Path(folder).expanduser().absolute() / STORE_FORMAT
         self._max_bytes = max_bytes
         self._lock = threading.Lock()
-        self._used: int | None = None  # bytes, when last counted and what was added; None: unknown
-        self._added = 0  # since then
+        self._used: int | None = None  # bytes: the last count plus `_added`; None if not counted
+        self._added = 0  # bytes written since the last count
         self._is_checked = False
         self.can_read = self.can_write = max_bytes > 0
 
     @property
     def max_object_bytes(self) -> int:
-        """The ranges of one object may take so much; larger ones are not kept."""
+        """Upper bound of the bytes of one object's ranges; more are not kept."""
         return self._max_bytes // 8
 
     def after_fork(self) -> None:
-        """Make the lock anew: another thread may have held it."""
+        """Replace the lock: another thread may have held it at the fork."""
         self._lock = threading.Lock()
 
     def load(self, key: bytes) -> Ranges:
-        """What is kept of an object: read-only views of one buffer; empty where there is nothing.
+        """Return the cached ranges of an object, as read-only views of one buffer.
+
+        Empty if nothing of the object is cached.
 
         Args:
             key: 32 bytes.
@@ -88,15 +91,18 @@ class DiskStore:
         return {} if ranges is None else ranges
 
     def save(self, key: bytes, ranges: Mapping[tuple[int, int], memoryview]) -> None:
-        """Keep ranges of an object, beside those that are kept already."""
+        """Keep ranges of an object, besides its cached ranges.
+
+        If all of them together exceed `max_object_bytes`, the new ranges replace the cached ones.
+        """
         if not self._check() or not self.can_write or not ranges:
             return
         path = self._path(key)
-        kept = self._read(key, path) or {}
-        if all(span in kept for span in ranges):
+        stored = self._read(key, path) or {}
+        if all(span in stored for span in ranges):
             return
         try:
-            merged = {**kept, **ranges}
+            merged = {**stored, **ranges}
             if _file_bytes(merged) > self.max_object_bytes:
                 merged = dict(ranges)
             if _file_bytes(merged) <= self.max_object_bytes:
@@ -108,17 +114,17 @@ class DiskStore:
             self._switch_off("written", error)
 
     def discard(self, key: bytes) -> None:
-        """Forget an object."""
+        """Remove an object."""
         _remove(self._path(key))
 
     def clear(self) -> None:
-        """Forget everything, other processes' entries too."""
+        """Remove all objects, those of other processes too."""
         shutil.rmtree(self._folder, ignore_errors=True)
         with self._lock:
             self._used, self._is_checked = None, False
 
     def num_bytes(self) -> int:
-        """Bytes of all files, rounded up to blocks of the disk. Looks at each."""
+        """Bytes of all files, rounded up to disk blocks. Costs a stat for each file."""
         return sum(size for _, size, _ in self._files())
 
     def _path(self, key: bytes) -> Path:
@@ -126,7 +132,7 @@ class DiskStore:
         return self._folder / name[:2] / name[2:34]
 
     def _check(self) -> bool:
-        """Make the folder, and see that it is our own; once."""
+        """Create the folder and check, once, that it belongs to this user; return True if so."""
         if self._is_checked:
             return True
         with self._lock:
@@ -182,7 +188,7 @@ class DiskStore:
             raise
 
     def _make_room(self, num_bytes: int) -> None:
-        """Count what is there where that is not known well, and remove the oldest if need be."""
+        """Count the used bytes if the last count is too old, and remove files if needed."""
         with self._lock:
             if (
                 self._used is None
@@ -194,12 +200,12 @@ class DiskStore:
             self._added += num_bytes
 
     def _evict(self, num_bytes: int) -> int:
-        """Remove the files used longest ago until there is room; gives the bytes that are left."""
+        """Remove the least recently used files until there is room; return the bytes then used."""
         files = sorted(self._files())
         used = sum(size for _, size, _ in files)
         if used + num_bytes <= self._max_bytes:
             return used
-        allowed = self._max_bytes * 7 // 8 - num_bytes  # not for every file anew
+        allowed = self._max_bytes * 7 // 8 - num_bytes  # an eighth free: not again for each file
         for _, size, path in files:
             if used <= allowed:
                 break
@@ -208,7 +214,7 @@ class DiskStore:
         return used
 
     def _files(self) -> Iterator[tuple[float, int, str]]:
-        """(last use, bytes, path) of all files; what processes that died left is removed."""
+        """Yield (last use, bytes, path) of all files; remove stale temporary files."""
         folders = [str(self._folder)]
         while folders:
             try:
@@ -249,7 +255,7 @@ def _file_bytes(ranges: Mapping[tuple[int, int], memoryview]) -> int:
 
 
 def _pack(key: bytes, ranges: Mapping[tuple[int, int], memoryview]) -> list[bytes | memoryview]:
-    """The parts of a file, to be written one behind the other."""
+    """Return the parts of a file, in order."""
     head = ENTRY_HEAD.pack(ENTRY_MAGIC, key, len(ranges))
     table = b"".join(
         RANGE_RECORD.pack(start, stop, zlib.crc32(content), 0)
@@ -259,13 +265,13 @@ def _pack(key: bytes, ranges: Mapping[tuple[int, int], memoryview]) -> list[byte
 
 
 def _unpack(key: bytes, content: bytes) -> Ranges | None:
-    """The ranges of a file; None where it is not whole and right."""
+    """Parse a file to its ranges; return None if it is damaged or has another key."""
     table_start = ENTRY_HEAD.size + ENTRY_CRC.size
     if len(content) < table_start:
         return None
-    magic, found_key, count = ENTRY_HEAD.unpack_from(content)
+    magic, stored_key, count = ENTRY_HEAD.unpack_from(content)
     table_stop = table_start + count * RANGE_RECORD.size
-    if magic != ENTRY_MAGIC or found_key != key or table_stop > len(content):
+    if magic != ENTRY_MAGIC or stored_key != key or table_stop > len(content):
         return None
     view = memoryview(content)
     table = view[table_start:table_stop]

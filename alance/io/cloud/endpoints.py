@@ -1,5 +1,6 @@
-"""Who answers for a store: the cloud itself, or another server that speaks its protocol; and a name
-that says which one is meant, in later processes too.
+"""Endpoints of stores: the cloud itself, or another server that speaks its protocol.
+
+From the endpoint comes the lasting name of a store, which is the same in every process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from alance.io.stores.profile import Kind, StoreProfile
 
-# obstore's names of the option, and of the variables of the environment that stand in for it.
+# obstore's names of the endpoint option, and of the environment variables that replace it.
 _ENDPOINT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "s3": ("endpoint_url_s3", "endpoint"),
     "gcs": ("base_url",),
@@ -39,7 +40,7 @@ _CLOUD_HOSTS: Final[Mapping[str, tuple[str, ...]]] = {
         ".fabric.microsoft.com",
     ),
 }
-# Options that say which server and container is meant, in the words of object_store.
+# Options that identify the server and the container, by their names in object_store.
 _NAMING_OPTIONS: Final = (
     "account_name",
     "base_url",
@@ -56,10 +57,10 @@ EMULATOR: Final = "http://127.0.0.1:10000"
 
 
 def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
-    """The server that a store object names in the place of its cloud; None: the cloud.
+    """Return the URL of the server that stands in for a store's cloud; None if it is the cloud.
 
     Args:
-        config: of a store object of obstore.
+        config: configuration of a store object of obstore.
     """
     for _, server in _named(kind, config):
         if not (urlsplit(server).hostname or "").endswith(_CLOUD_HOSTS.get(kind, ())):
@@ -69,14 +70,14 @@ def endpoint_of(kind: Kind, config: Mapping[str, object]) -> str | None:
 
 
 def check_endpoint(kind: Kind, config: Mapping[str, object]) -> None:
-    """Make sure that a server is named by a URL: obstore panics where a request has none.
+    """Check that an endpoint is a URL: obstore panics at a request without one.
 
     Args:
-        config: as of `StoreOptions`.
+        config: as in `StoreOptions`.
 
     Raises:
-        InvalidInputError: it is none; names the option or variable and not its value, which may
-            have a password in it.
+        InvalidInputError: the endpoint is not a URL. The message names the option or variable, but
+            not its value, which may contain a password.
     """
     plain = {name.removeprefix("aws_"): value for name, value in config.items()}
     for name, server in _named(kind, plain):
@@ -89,14 +90,14 @@ def _is_url(server: str) -> bool:
     try:
         parts = urlsplit(server)
         has_port = parts.port is None or parts.port > 0
-    except ValueError:  # of the port, or of an address in brackets
+    except ValueError:  # a bad port, or a bad address in brackets
         return False
     is_web = parts.scheme in ("http", "https") and bool(parts.hostname)
     return is_web and has_port and not any(map(str.isspace, server))
 
 
 def _named(kind: Kind, config: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Servers, the one that counts first, by the option or variable that names them."""
+    """Yield the servers with the option or variable that names each; the first is used."""
     if kind == "azure" and _is_true(
         config.get("use_emulator", os.environ.get("AZURE_STORAGE_USE_EMULATOR", ""))
     ):
@@ -116,7 +117,7 @@ def _is_true(value: object) -> bool:
 
 
 def _in_key(config: Mapping[str, object]) -> str:
-    """The server that a service account's key names, as those of emulators do; else empty."""
+    """Return the server in a service account's key, as for emulators; empty if there is none."""
     try:
         key = json.loads(str(config.get("service_account_key")))
     except ValueError:
@@ -125,14 +126,14 @@ def _in_key(config: Mapping[str, object]) -> str:
 
 
 def lasting_name(root: str, profile: StoreProfile, objects: object) -> str | None:
-    """The name of a remote store that is the same in every process, for what is kept of it on disk:
-    its root and what names its server; None for any other.
+    """Return the name of a remote store in the disk cache: its root and what identifies its server.
 
-    A location does not do: its root has a number where a bucket was opened with several options,
-    and the endpoint is not in it. Nothing secret is part of a name, and names are only used hashed.
+    The name is the same in every process. A location is not: its root has a number if a bucket was
+    opened with several sets of options, and does not contain the endpoint. A name has no secrets,
+    and is only used hashed. Returns None if the store is not remote.
 
     Args:
-        objects: its store object of obstore.
+        objects: the store object of obstore.
     """
     if not profile.is_remote:
         return None

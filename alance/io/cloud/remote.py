@@ -1,8 +1,8 @@
-"""Object stores over the network, through obstore.
+"""The store of objects over the network, through obstore.
 
-The functions of obstore (not the methods of its stores) return futures that have started: no
-task is needed for a request, and cancelling the future closes its connection. Each crossing
-costs 65 to 135 us whatever it carries, so small ranges cross in groups of ten.
+The functions of obstore (not the methods of its stores) return futures that have started. So a
+request needs no task, and cancelling the future closes its connection. Each call into the library
+costs 65 to 135 us, whatever it carries, so one call takes a group of ten small ranges.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SINGLE_PUT_BYTES: Final = 64 << 20  # a larger body goes in parts
-DELETE_BYTES: Final = 4096  # a deletion may take as long as so many bytes: 16 in a second
+SINGLE_PUT_BYTES: Final = 64 << 20  # a larger body is uploaded in parts
+DELETE_BYTES: Final = 4096  # time limit of one deletion, as bytes: 16 deletions a second
 
 
 class RemoteStore:
@@ -66,12 +66,12 @@ class RemoteStore:
 
     Args:
         root: the store's root, unique in the process.
-        objects: the store object; its own retries come first.
-        profile: what suits the kind of store.
-        retries: on top of the store object's.
-        limits: of the time that a request takes, its retries included.
-        uploads: makes the store object for writes without a condition; None: the same one.
-        is_given: a user gave the store object.
+        objects: the store object of obstore, which first retries by itself.
+        profile: numbers by which reads are planned.
+        retries: rule for retries beyond those of the store object.
+        limits: time limits of a request, with all its retries.
+        uploads: makes the store object for writes without a condition; None uses `objects`.
+        is_of_user: the user made the store object.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class RemoteStore:
         limits: TimeLimits | None = None,
         uploads: Callable[[], ObjectStore] | None = None,
         *,
-        is_given: bool = False,
+        is_of_user: bool = False,
     ) -> None:
         self.root = root
         self.uri = without_number(root)  # for messages
         self.profile = profile
-        self.is_given = is_given
-        self._made: ObjectStore | None = objects
+        self.is_of_user = is_of_user
+        self._current: ObjectStore | None = objects
         self._inherited = objects
         self._make_uploads = uploads  # no closure over self: a store goes with its last user
         self._uploads: ObjectStore | None = None
@@ -101,22 +101,22 @@ class RemoteStore:
         return f"RemoteStore({self.root!r})"
 
     def after_fork(self) -> None:
-        """Let the store objects be made again: those of a parent do not work in its child."""
-        lifecycle.inherit((self._made, self._uploads))
-        self._inherited = self._made or self._inherited
-        self._made = self._uploads = None
+        """Have the store objects rebuilt when needed: the parent's do not work in its child."""
+        lifecycle.inherit((self._current, self._uploads))
+        self._inherited = self._current or self._inherited
+        self._current = self._uploads = None
 
     @property
     def objects(self) -> ObjectStore:
-        """The store object of obstore, of this process."""
-        if self._made is None:
+        """The store object of obstore, rebuilt in a forked child."""
+        if self._current is None:
             lifecycle.revive()
-            self._made = forked.of_this_process(self._inherited)
-        return self._made
+            self._current = forked.of_this_process(self._inherited)
+        return self._current
 
     @property
     def _upload_objects(self) -> ObjectStore:
-        """The store object for writes without a condition, of this process."""
+        """The store object for writes without a condition, made at the first such write."""
         if self._make_uploads is None:
             return self.objects
         if self._uploads is None:
@@ -125,13 +125,13 @@ class RemoteStore:
 
     @property
     def pieces(self) -> None:
-        """None: a request has one range."""
+        """Always None: a request of the protocols has one range."""
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> None:
-        """None: a network always waits."""
+        """Return None: reading over a network always waits."""
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
-        """The ranges; small ones that follow each other cross to the runtime together."""
+        """Start reading ranges; one call of obstore reads a group of consecutive small ranges."""
         loop = asyncio.get_running_loop()
         try:
             check_spans(self.uri + path, ranges)
@@ -156,44 +156,35 @@ class RemoteStore:
         self, path: str, ranges: Sequence[Span], loop: asyncio.AbstractEventLoop
     ) -> asyncio.Future[Sequence[memoryview]]:
         where = self.uri + path
-        asked = [span for span in ranges if span[0] != span[1]]  # HTTP knows no empty range
+        requested = [span for span in ranges if span[0] != span[1]]  # HTTP has no empty range
 
-        def start_one() -> asyncio.Future[obstore.Bytes]:
+        def start_single() -> asyncio.Future[obstore.Bytes]:
             lifecycle.enter()
-            begin, end = asked[0]
+            begin, end = requested[0]
             return _watch(obstore.get_range_async(self.objects, path, start=begin, end=end))
 
         def start_all() -> asyncio.Future[Sequence[obstore.Bytes]]:
             lifecycle.enter()
-            begins, ends = [span[0] for span in asked], [span[1] for span in asked]
+            begins, ends = [span[0] for span in requested], [span[1] for span in requested]
             return _watch(
                 obstore.get_ranges_async(self.objects, path, starts=begins, ends=ends, coalesce=0)
             )
 
-        def finish(bodies: Sequence[obstore.Bytes]) -> Sequence[memoryview]:
-            views = [memoryview(body) for body in bodies]
-            for span, view in zip(asked, views, strict=True):
-                if len(view) != span[1] - span[0]:
-                    raise short_read(where, span, len(view))
-            if len(asked) == len(ranges):
-                return views
-            remaining = iter(views)
-            return [next(remaining) if start != stop else memoryview(b"") for start, stop in ranges]
-
+        finish = partial(_buffers, where, ranges, requested)
         failure = partial(translate, where=where)
-        num_bytes = sum([stop - start for start, stop in asked])
+        num_bytes = sum([stop - start for start, stop in requested])
         limit_s = self.limits.whole(num_bytes)
-        if not asked:
+        if not requested:
             return Joined([], loop) if not ranges else done([memoryview(b"")] * len(ranges), loop)
         call: asyncio.Future[Sequence[memoryview]]
-        if len(asked) == 1:
+        if len(requested) == 1:
             call = Retried(
-                start_one, lambda body: finish([body]), failure, self._retries, limit_s, loop
+                start_single, lambda body: finish([body]), failure, self._retries, limit_s, loop
             )
         else:
             call = Retried(start_all, finish, failure, self._retries, limit_s, loop)
         if observing.is_on():
-            observing.Request("get", self.uri, path, len(asked)).watch(call, num_bytes)
+            observing.Request("get", self.uri, path, len(requested)).watch(call, num_bytes)
         return call
 
     async def _run(
@@ -205,7 +196,7 @@ class RemoteStore:
         received: Callable[[T], int] = lambda _: 0,
         sent: int = 0,
     ) -> T:
-        """The result of a request, with its retries, within its time; told to observers."""
+        """Return the result of a request, with retries, within its limit; observers see it."""
         with observing.Request(kind, self.uri, path) as request:
             request.sent = sent
             result = await self._tried(path, attempt, limit, request)
@@ -242,10 +233,10 @@ class RemoteStore:
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None
     ) -> tuple[memoryview, int]:
-        """The last `num_bytes`, and the object's size.
+        """Return the last `num_bytes`, and the object's size.
 
-        Costs one GET; before it a HEAD where the size is not known and the store has no suffix
-        ranges (Azure).
+        Costs one GET. If the size is unknown and the store has no suffix ranges (Azure), a HEAD
+        comes before it.
         """
         if size is None and self.profile.has_suffix_ranges:
             try:
@@ -277,10 +268,10 @@ class RemoteStore:
         return tail, size
 
     def open_file(self, path: str) -> None:
-        """None: there are no files here."""
+        """Return None: objects of a remote store are not files."""
 
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
-        """The whole object."""
+        """Return the whole object. Costs a GET."""
         limit = Limit(self.limits.whole())
 
         async def attempt() -> memoryview:
@@ -294,13 +285,15 @@ class RemoteStore:
         return await self._run("get", path, attempt, limit, len)
 
     async def size(self, path: str) -> int:
-        """Bytes of the object; costs a HEAD."""
+        """Size of the object in bytes. Costs a HEAD."""
         meta = await self._run("head", path, lambda: _watch(obstore.head_async(self.objects, path)))
         return meta["size"]
 
     async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
-        """Write an object. Tried again on transient failures, but not with `if_absent`: whether
-        the first try landed must be known before a second one.
+        """Write an object, and retry after transient failures, but never with `if_absent`.
+
+        A conditional put must not be repeated before the caller knows if the first put took effect.
+        A body over 64 MiB without a condition is uploaded in parts.
         """
         content = memoryview(body).cast("B")
         if not if_absent and len(content) > SINGLE_PUT_BYTES:
@@ -338,21 +331,21 @@ class RemoteStore:
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
     ) -> None:
-        """Write objects, a PUT each, one after the other."""
+        """Write objects one after the other, by a PUT each."""
         await put_each(self, objects, if_absent=if_absent)
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
-        """Write objects, a PUT each."""
+        """Write objects by a PUT each, up to `MAX_PUTS` at once."""
         await each(lambda pair: self.put(*pair), objects, at_once=MAX_PUTS)
 
     def open_upload(
         self, path: str, *, size_hint: int | None = None, durable: bool = True
     ) -> RemoteUpload:
-        """Begin an object."""
+        """Begin an object that is written piece by piece."""
         return RemoteUpload(self, self._upload_objects, path, size_hint)
 
     async def delete(self, paths: Sequence[str]) -> None:
-        """Delete objects; those missing are no error."""
+        """Delete objects; a missing object is no error."""
         names = [*paths]
         if not names:
             return
@@ -365,39 +358,39 @@ class RemoteStore:
                 limit,
             )
         except NotFoundError:
-            # One was missing: the rest may or may not have been reached.
+            # An object was missing: the others may or may not be deleted.
             if len(names) > 1:
                 for name in names:
                     await self.delete([name])
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy an object over `target`, without its bytes coming here."""
+        """Copy an object over `target` inside the store, without downloading it."""
         await self._run(
             "copy", source, lambda: _watch(obstore.copy_async(self.objects, source, target))
         )
 
     async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
-        """None: the parts of an upload are not listed."""
+        """Return an empty sequence: listings do not show the parts of an upload."""
         return ()
 
     async def remove_folders(self, prefix: str) -> None:
-        """Nothing: there are no folders."""
+        """Do nothing: object stores have no folders."""
 
     def uri_of(self, path: str) -> str | None:
-        """None where the store object has a prefix, which no URI tells."""
+        """Return the URI of an object; None if the store object has a prefix, unknown to URIs."""
         return None if getattr(self.objects, "prefix", None) else self.uri + path
 
     def lasting_name(self) -> str | None:
-        """Its root and what names its server."""
+        """Return the store's name in the disk cache: its root and what identifies its server."""
         return lasting_name(self.root, self.profile, self.objects)
 
     def heeds_conditions(self) -> bool:
-        """Where a cloud that always had them answers itself."""
+        """Return True if the store is a cloud itself, and always had conditional puts."""
         config = getattr(self.objects, "config", None) or {}
         return self.profile.heeds_conditions and endpoint_of(self.profile.kind, config) is None
 
     async def list_level(self, prefix: str) -> tuple[Names, Names]:
-        """Paths of the folders directly under `prefix`, and of the objects; sorted."""
+        """Return the sorted paths of the folders and of the objects directly under `prefix`."""
         folder = prefix.strip("/")
 
         async def attempt() -> obstore.ListResult[Sequence[obstore.ObjectMeta]]:
@@ -415,7 +408,7 @@ class RemoteStore:
         return sorted(listing["common_prefixes"]), sorted(objects)
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
-        """Objects under the folder `prefix`. A page that fails is asked for again."""
+        """Yield the objects under the folder `prefix`. A page that fails is requested again."""
         return self._objects_below(prefix, start_after)
 
     def _objects_below(
@@ -426,5 +419,22 @@ class RemoteStore:
 
 
 def _watch(call: Coroutine[object, object, T]) -> asyncio.Future[T]:
-    """The future that a function of obstore gives (its stubs call it a coroutine)."""
+    """Return the started future of a function of obstore (its stubs call it a coroutine)."""
     return lifecycle.watch(asyncio.ensure_future(call))
+
+
+def _buffers(
+    where: str,
+    ranges: Sequence[Span],
+    requested: Sequence[Span],
+    bodies: Sequence[obstore.Bytes],
+) -> Sequence[memoryview]:
+    """Return a buffer for each range; only the ranges that are not empty were requested."""
+    views = [memoryview(body) for body in bodies]
+    for span, view in zip(requested, views, strict=True):
+        if len(view) != span[1] - span[0]:
+            raise short_read(where, span, len(view))
+    if len(requested) == len(ranges):
+        return views
+    remaining = iter(views)
+    return [next(remaining) if start != stop else memoryview(b"") for start, stop in ranges]

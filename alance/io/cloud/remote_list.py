@@ -1,4 +1,4 @@
-"""Listings of object stores, also of servers that never come to the end of one."""
+"""Listings of object stores, with protection against servers whose listings never end."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     Chunk = Sequence[obstore.ObjectMeta]
     Run = Callable[[str, Callable[[], Awaitable[Chunk]]], Awaitable[Chunk]]
 
-LIST_CHUNK: Final = 100  # objects a crossing; the page behind it has up to 1000
-LOOK_S: Final = 5.0  # names of a folder that take longer are looked at; a page takes 0.05
-MAX_FOLDER_NAMES: Final = 2_000_000  # of a folder: half a gigabyte
-_NO_LISTING: Final = frozenset({400, 405, 501})  # plain HTTP servers say so to PROPFIND
+LIST_CHUNK: Final = 100  # objects a call of obstore; a page of the server has up to 1000
+LOOK_S: Final = 5.0  # before the names of a folder are checked to end; a page takes 0.05 s
+MAX_FOLDER_NAMES: Final = 2_000_000  # of one folder: half a gigabyte
+_NO_LISTING: Final = frozenset({400, 405, 501})  # answers of plain HTTP servers to PROPFIND
 
 
 async def list_objects(
@@ -35,39 +35,22 @@ async def list_objects(
     prefix: str,
     start_after: str | None,
 ) -> AsyncGenerator[ObjectMeta]:
-    """Objects under the folder `prefix`, as for `Store.list`. A page that fails is asked for again.
+    """Yield the objects under a folder, as `Store.list` does. A failed page is requested again.
 
     Args:
-        root: of the store, for messages.
-        run: repeats an attempt while its failures are transient and there is time; pages that say
-            that others follow, without an object, come to no end but by this.
+        root: root of the store, for messages.
+        run: repeats an attempt while its failures are transient and its time limit is not reached;
+            this limit also ends an endless series of empty pages.
 
     Raises:
         StoreError: the store failed, or the listing does not end.
+        UnsupportedError: the server has no listings.
     """
-    folder = prefix.strip("/") or None
-    ordered = profile.lists_in_order
-    last = start_after
-    seen: set[str] = set()  # where a listing that failed can only start again
-    stream, rounds = None, _Rounds()
-
-    async def attempt() -> Sequence[obstore.ObjectMeta]:
-        nonlocal stream, rounds
-        if stream is None:
-            after = last if ordered else None
-            stream = obstore.list(objects, folder, offset=after, chunk_size=LIST_CHUNK)
-            rounds = _Rounds()
-        try:
-            return await lifecycle.watch(asyncio.ensure_future(stream.__anext__()))
-        except StopAsyncIteration:
-            return ()
-        except BaseException:  # also where its time is over
-            stream = None
-            raise
-
+    pages = _Pages(objects, prefix.strip("/") or None, start_after, profile.lists_in_order)
+    seen: set[str] = set()  # without an order, a failed listing starts again from the beginning
     while True:
         try:
-            chunk = await run(prefix, attempt)
+            chunk = await run(prefix, pages.next)
         except StoreError as error:
             if profile.is_plain_server and error.status in _NO_LISTING:
                 raise UnsupportedError(
@@ -78,32 +61,67 @@ async def list_objects(
             return
         for meta in chunk:
             path = meta["path"]
-            if rounds.is_again(path):
+            if pages.loop.is_again(path):
                 raise StoreError(
                     f"{root}{prefix}: the listing has {path!r} again and again, and does not end"
                 )
             if path in seen or (start_after is not None and path <= start_after):
                 continue
-            if not ordered:
+            if not profile.lists_in_order:
                 seen.add(path)
             yield ObjectMeta(path, meta["size"], meta["last_modified"], meta["e_tag"])
-        last = chunk[-1]["path"]
+        pages.last = chunk[-1]["path"]
+
+
+class _Pages:
+    """The pages of one listing.
+
+    After a failure, an ordered listing continues behind `last`; another starts again.
+
+    Attributes:
+        last: path of the last listed object.
+        loop: detects keys that repeat in the present listing.
+    """
+
+    def __init__(
+        self, objects: ObjectStore, folder: str | None, start_after: str | None, is_ordered: bool
+    ) -> None:
+        self._objects, self._folder, self._is_ordered = objects, folder, is_ordered
+        self._stream: obstore.ListStream[Chunk] | None = None
+        self.last = start_after
+        self.loop = _Rounds()
+
+    async def next(self) -> Chunk:
+        """Return the next objects; empty at the end."""
+        if self._stream is None:
+            after = self.last if self._is_ordered else None
+            self._stream = obstore.list(
+                self._objects, self._folder, offset=after, chunk_size=LIST_CHUNK
+            )
+            self.loop = _Rounds()
+        try:
+            return await lifecycle.watch(asyncio.ensure_future(self._stream.__anext__()))
+        except StopAsyncIteration:
+            return ()
+        except BaseException:  # also at the time limit
+            self._stream = None
+            raise
 
 
 async def check_level(
     call: asyncio.Future[Any], listing: AsyncGenerator[ObjectMeta], prefix: str, where: str
 ) -> None:
-    """Look whether the names of a folder come to an end, until they do or `call` is done.
+    """Check that the names of a folder end, until the listing ends or `call` is done.
 
-    obstore collects the names of all pages before it gives one: those of a server that always
-    says that more follows would fill the memory. So where that takes long, the objects below the
-    folder are listed beside it, page by page.
+    obstore collects the names of all pages before it returns: a server that always announces
+    another page would fill the memory. So if `call` takes long, the objects below the folder are
+    listed beside it, page by page.
 
     Args:
-        call: collects the names.
-        listing: the objects.
-        prefix: the folder, in the store.
-        where: its location, for messages.
+        call: the call that collects the names.
+        listing: the objects below the folder.
+        prefix: path of the folder in the store.
+        where: location of the folder, for messages.
 
     Raises:
         StoreError: the listing does not end, or there are too many names.
@@ -121,20 +139,21 @@ async def check_level(
 
 
 class _Rounds:
-    """Tells a listing that goes round in circles, in which a key comes again. In little memory:
-    of the keys only one is kept, the last whose number is a power of two.
+    """Detects a listing that goes round in circles, in constant memory (Brent's algorithm).
+
+    Only one key is remembered: the last key whose number is a power of two.
     """
 
     def __init__(self) -> None:
         self._count = 0
-        self._kept: str | None = None
-        self._keep_at = 1
+        self._sample: str | None = None
+        self._sample_at = 1
 
     def is_again(self, key: str) -> bool:
-        """Whether the key that comes next is the one that was kept."""
-        if key == self._kept:
+        """Take the next key of the listing; return True if it is the remembered key."""
+        if key == self._sample:
             return True
         self._count += 1
-        if self._count == self._keep_at:
-            self._kept, self._keep_at = key, 2 * self._keep_at
+        if self._count == self._sample_at:
+            self._sample, self._sample_at = key, 2 * self._sample_at
         return False

@@ -1,8 +1,8 @@
-"""Retries: which failures are tried again, when, and how many at most.
+"""Retry policy: the failures that are retried, the pauses, and the budget of retries.
 
 Pauses are drawn evenly between zero and an exponential bound (full jitter), so that many clients
 that failed together do not return together. Retries are paid from a budget that successes fill:
-one failing request is tried again, a failing store is not flooded.
+a single failing request is retried, but a failing store is not flooded.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class RetryBudget:
-    """A bucket of tokens; a retry takes one.
+    """A token bucket; each retry takes a token.
 
     Several threads may use it at once: a token lost to a race between them does no harm.
     """
 
-    capacity: float = 20.0  # a burst of resets (a server restarts) is survived
+    capacity: float = 20.0  # enough for a burst of resets, as when a server restarts
     per_success: float = 0.1  # in the long run a tenth of the requests may be retries
     per_second: float = 0.5  # a process that was idle after an outage may try again
     clock: Callable[[], float] = time.monotonic
@@ -43,19 +43,19 @@ class RetryBudget:
 
     @property
     def tokens(self) -> float:
-        """Tokens at this moment."""
+        """Number of tokens now, with those gained since the last look."""
         now = self.clock()
         grown = self._tokens + (now - self._filled) * self.per_second
         self._tokens, self._filled = min(self.capacity, grown), now
         return self._tokens
 
     def succeeded(self) -> None:
-        """Count a success."""
+        """Add `per_success` tokens for a successful request."""
         if self._tokens < self.capacity:
             self._tokens = min(self.capacity, self._tokens + self.per_success)
 
     def spend(self) -> bool:
-        """Take a token; False where there is none."""
+        """Take a token; return False if there is none."""
         if self.tokens < 1.0:
             return False
         self._tokens -= 1.0
@@ -64,10 +64,10 @@ class RetryBudget:
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """The rule of one store.
+    """The retry policy of one store.
 
-    obstore retries each request by itself first and resumes broken bodies; these come on top,
-    for what outlives it.
+    obstore first retries each request by itself and resumes broken bodies. These retries follow
+    when obstore gives up.
     """
 
     max_retries: int = 3
@@ -79,11 +79,14 @@ class Retries:
     store: str = ""  # its URI, for messages
 
     def pause(self, failure: BaseException, retries: int) -> float | None:
-        """Seconds to wait before the next attempt, paid for; None: give up.
+        """Pay for a retry and return the seconds to wait before it.
+
+        Returns None if there is no retry: the failure is not transient, `max_retries` is reached,
+        or the budget is empty.
 
         Args:
-            failure: why the attempt failed, translated.
-            retries: attempts made after the first one.
+            failure: the translated failure of the last attempt.
+            retries: number of attempts after the first.
         """
         if not isinstance(failure, StoreError) or not failure.retryable:
             return None
@@ -96,7 +99,7 @@ class Retries:
         return pause
 
     def succeeded(self) -> None:
-        """Count a success."""
+        """Report a successful request to the budget."""
         self.budget.succeeded()
 
     async def run(
@@ -104,10 +107,10 @@ class Retries:
         attempt: Callable[[], Awaitable[T]],
         translate: Callable[[BaseException], Exception],
     ) -> T:
-        """Await `attempt()` until it succeeds or fails for good.
+        """Await `attempt()` until it succeeds, or no retry is left.
 
         Raises:
-            Exception: the last failure, as `translate` gives it.
+            Exception: the last failure, translated.
         """
         retries = 0
         while True:

@@ -1,12 +1,13 @@
-"""Uploads to object stores: one PUT for small objects, else parts, several at once.
+"""Uploads to object stores: one PUT for a small object, else parts, several at once.
 
-obstore's writer divides what it gets into parts of one size, without copying, and retries each part
-by itself. If it is dropped, or cancelled at the wrong moment, its upload stays unfinished on the
-store. So its calls are never cancelled at such moments, and it is always closed or aborted.
+obstore's writer divides the bytes into parts of one size, without copying, and retries each part by
+itself. If the writer is dropped, or cancelled at the wrong moment, its upload stays unfinished on
+the store. So its calls are never cancelled at such moments, and it is always closed or aborted.
 
 Two kinds of unfinished uploads cannot be avoided. If the answer to the request that begins an
-upload is lost, nobody knows its name. And if GCS does not answer an abort, it is not sent again,
-because obstore's writer can be dropped only once. A lifecycle rule of the bucket can remove both.
+upload is lost, the upload's name is unknown. And if GCS does not answer an abort, the abort is not
+sent again, because obstore's writer can be aborted only once. A lifecycle rule of the bucket can
+remove both.
 """
 
 from __future__ import annotations
@@ -37,13 +38,13 @@ if TYPE_CHECKING:
 
     from alance.io.cloud.remote import ObjectStore, RemoteStore
 
-MAX_BEGINNINGS: Final = 3  # of an upload; obstore does not send that request again by itself
+MAX_BEGINNINGS: Final = 3  # attempts to begin an upload: obstore does not retry this request
 MAX_PARTS: Final = 10_000  # of S3 and GCS; Azure takes 50 000 blocks
 MIB: Final = 1 << 20
 
 
 def part_size(usual: int, size_hint: int | None) -> int:
-    """Bytes of a part, so that the parts suffice for an object of about `size_hint` bytes."""
+    """Return the bytes of a part such that an object of about `size_hint` fits in `MAX_PARTS`."""
     needed = -(-(size_hint or 0) * 11 // 10 // MAX_PARTS)  # the hint may be a tenth too low
     return usual if needed <= usual else -(-needed // MIB) * MIB
 
@@ -51,14 +52,14 @@ def part_size(usual: int, size_hint: int | None) -> int:
 class RemoteUpload(Upload):
     """An object of a bucket being written.
 
-    `write` returns once all that it got is buffered or under way: at most the profile's
-    `upload_buffer_bytes`, but always one part under way and one that is filled.
+    `write` returns once its bytes are buffered or under way. Together these are at most the
+    profile's `upload_buffer_bytes`, but always a part under way and a part being filled.
 
     Args:
         store: the store.
-        objects: the store object that uploads go through.
-        path: inside the store.
-        size_hint: about the bytes to come.
+        objects: the store object for uploads.
+        path: path inside the store.
+        size_hint: approximate size of the object.
     """
 
     def __init__(
@@ -67,13 +68,13 @@ class RemoteUpload(Upload):
         super().__init__(store.root + path)
         profile = store.profile
         self.part_bytes = part_size(profile.part_bytes, size_hint)
-        # One part is being filled, and one waits for its turn.
+        # Besides these, a part is being filled, and a part waits for its turn.
         self.max_parts = max(1, profile.upload_buffer_bytes // self.part_bytes - 2)
         self._store = store
         self._objects = objects
         self._path = path
         self._writer: AsyncWritableFile | None = None
-        self._first: list[memoryview] = []  # what was sent before an upload had surely begun
+        self._first: list[memoryview] = []  # pieces sent before the upload has surely begun
         self._is_closed = False
         self._call: asyncio.Future[object] | None = None
         self._has_landed = False
@@ -103,7 +104,7 @@ class RemoteUpload(Upload):
         )
 
     async def _send(self, piece: memoryview) -> None:
-        """Hand a piece over. It waits there while the most parts are under way."""
+        """Hand a piece to the writer; waits while `max_parts` parts are under way."""
         assert self._writer is not None
         if self._num_sent + len(piece) > MAX_PARTS * self.part_bytes:
             raise UnsupportedError(
@@ -122,7 +123,7 @@ class RemoteUpload(Upload):
         self._hold(self._surely_held() - before - len(piece))
 
     async def _send_first(self) -> None:
-        """Hand over a piece by which the upload may begin; begin it again where that fails."""
+        """Hand over a piece with which the upload may begin; if that fails, begin it again."""
         pieces = self._first[-1:]
         until = asyncio.get_running_loop().time() + self._store.limits.whole()
         for attempt in range(1, MAX_BEGINNINGS + 1):
@@ -140,14 +141,14 @@ class RemoteUpload(Upload):
             self._begin()
 
     def _surely_held(self) -> int:
-        """Bytes with the writer at most: parts under way, and the one that is filled."""
+        """Upper bound of the writer's bytes: parts under way, and the part being filled."""
         full, rest = divmod(self._num_sent, self.part_bytes)
         return min(full, self.max_parts) * self.part_bytes + rest
 
     async def _await(self, call: Awaitable[object], sent: int = 0) -> None:
-        """Await a call that goes on when this task is cancelled, or its time is over.
+        """Await a call that goes on if this task is cancelled or the time limit is reached.
 
-        It waits for the slowest of the parts under way at most, and for one small request.
+        The limit allows for the slowest part under way and for a small request.
         """
         self._call = lifecycle.watch(asyncio.ensure_future(call))
         limits = self._store.limits
@@ -174,11 +175,11 @@ class RemoteUpload(Upload):
                 await self._store.put(self._path, whole)
             else:
                 self._is_closed = True
-                await self._await(self._writer.close())  # where it fails, it aborts, too
+                await self._await(self._writer.close())  # aborts the upload if it fails
         except AccessError:
             raise
         except (StoreError, NotFoundError):
-            # Perhaps only the answer got lost; then a second try finds no such upload.
+            # If only the answer got lost, the writer's retry finds no such upload.
             if not await self._is_there():
                 raise
         self._has_landed = True
@@ -199,10 +200,10 @@ class RemoteUpload(Upload):
             try:
                 await asyncio.wait([call], timeout=self._store.limits.whole())
             finally:
-                call.cancel()  # where there is no more time for it; its parts may be left behind
+                call.cancel()  # at the time limit; its parts may stay on the store
             if not call.done():
                 await asyncio.wait([call])
-        # Whoever waited for the last call may have been cancelled in the turn in which it ended.
+        # The task may have been cancelled in the same tick of the loop in which its call ended.
         if call is not None and self._is_closed:
             self._has_landed |= not call.cancelled() and call.exception() is None
         if self._has_landed:
@@ -210,6 +211,6 @@ class RemoteUpload(Upload):
         elif self._writer is not None and not self._is_closed:
             self._is_closed = True
             lifecycle.enter()
-            # A second try, after an answer that got lost, finds no such upload.
+            # If the answer got lost, the retry of the abort finds no such upload.
             with suppress(NotFoundError):
                 await self._await(self._writer.__aexit__(AlanceError, None, None))

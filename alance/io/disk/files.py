@@ -1,7 +1,7 @@
-"""Reading local files: kept descriptors, aligned buffers, reads that never block.
+"""Reading local files: a cache of descriptors, aligned buffers, reads that never block.
 
-A read of what the page cache holds takes 3 microseconds with `preadv` and RWF_NOWAIT, a hop to a
-thread 50 to 150: so reads are tried inline first, and only what would block goes to a thread.
+A read from the page cache takes 3 microseconds with `preadv` and RWF_NOWAIT, a hop to a thread 50
+to 150. So reads are tried inline first, and only a read that would block goes to a thread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from alance.format.plans import Pieces
     from alance.io.stores.store import Span
 
-BUFFER_ALIGNMENT: Final = 64  # of buffers in Lance files, and of the arrays that Arrow allocates
+BUFFER_ALIGNMENT: Final = 64  # bytes, in Lance files and in the arrays that Arrow allocates
 ARENA_RANGE_BYTES: Final = 16 << 10  # smaller ranges share an allocation, which costs 1 us
 
 _NOWAIT: Final[int | None] = getattr(os, "RWF_NOWAIT", None)
@@ -33,7 +33,7 @@ _NO_NOWAIT: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
 class OpenFile:
-    """A descriptor that closes itself when the last user lets go of it."""
+    """A file descriptor that is closed when its last reference is gone."""
 
     __slots__ = ("fd", "identity", "name", "nowait")
 
@@ -46,7 +46,7 @@ class OpenFile:
 
     @property
     def num_bytes(self) -> int:
-        """Its size as it is."""
+        """Present size of the file. Costs an fstat."""
         return os.fstat(self.fd).st_size
 
     def __del__(self) -> None:
@@ -55,16 +55,14 @@ class OpenFile:
             os.close(fd)
 
 
-FileNow: TypeAlias = tuple[OpenFile, int]  # an open file and its size, as it was just now
+FileNow: TypeAlias = tuple[OpenFile, int]  # an open file, and its size a moment ago
 
 
 class FileCache:
-    """Open files by their paths in the store, the least recently used closed first.
+    """An LRU cache of open files by path in the store. Safe to use from several threads.
 
-    For use by several threads.
-
-    A file that was replaced under its path is opened anew. An open descriptor keeps its inode
-    from being given to another file, so the inode number tells for sure.
+    A file that was replaced under its path is opened anew. The inode number shows it reliably: no
+    other file can get the inode of an open descriptor.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -76,14 +74,15 @@ class FileCache:
         return len(self._files)
 
     def peek(self, path: str) -> OpenFile | None:
-        """The open file, if there is one and it is still what the path names. Costs a stat."""
+        """Return the open file; None if it is not open, or the path names another. Costs a stat."""
         opened = self.peek_all((path,))
         return None if opened is None else opened[path][0]
 
     def peek_all(self, paths: Collection[str]) -> dict[str, FileNow] | None:
-        """Open files by path, if there are all of them and each is still what its path names.
+        """Return the open files and their sizes by path.
 
-        Costs a stat a file, and one call for all.
+        Returns None if a file is not open, or its path names another file. Costs one kernel call,
+        and a stat for each file.
         """
         with self._lock:
             files = [*map(self._files.get, paths)]
@@ -105,12 +104,12 @@ class FileCache:
         return dict(zip(paths, zip(opened, sizes, strict=True), strict=True))
 
     def might_answer(self, paths: Iterable[str]) -> bool:
-        """Whether an inline read is worth trying: the files are open and know RWF_NOWAIT."""
+        """Return True if an inline read can succeed: all files are open and know RWF_NOWAIT."""
         files = [*map(self._files.get, paths)]
         return None not in files and all(map(_NOWAITS, files))
 
     def open(self, path: str) -> OpenFile:
-        """The open file; may block."""
+        """Return the open file, and open it if needed. May block."""
         file = self.peek(path)
         if file is None:
             file = OpenFile("/" + path)
@@ -124,23 +123,24 @@ class FileCache:
         return file
 
     def _forget(self, replaced: Iterable[tuple[str, OpenFile]]) -> None:
-        """Close files that their paths do not name any more."""
+        """Drop files whose paths now name other files."""
         with self._lock:
             for path, file in replaced:
                 if self._files.get(path) is file:
                     del self._files[path]
 
 
-MAX_FILES_PER_READ: Final = 128  # that one read holds open
-PIECES_GAP: Final = 4 << 10  # bytes that are copied as fast as another call is made
-PIECES_DONE: Final = 0
+MAX_FILES_PER_READ: Final = 128  # files that one read holds open
+PIECES_GAP: Final = 4 << 10  # bytes; to copy them takes as long as one more system call
+PIECES_DONE: Final = 0  # statuses of kernels/pieces.cpp; positive ones are errno
 PIECES_SHORT: Final = -2
 
 
 def allocate(ranges: Sequence[Span]) -> list[memoryview]:
-    """Writable buffers for ranges of a file, at addresses congruent to their offsets.
+    """Allocate writable buffers for ranges of a file, at addresses congruent to their offsets.
 
-    What is aligned in the file is so in memory: typed views of it need no copy.
+    Values that are aligned in the file are aligned in memory, so typed views need no copy. Ranges
+    of up to `ARENA_RANGE_BYTES` share one allocation.
     """
     if len(ranges) == 1:
         ((start, stop),) = ranges
@@ -179,14 +179,15 @@ def _allocate(num_bytes: int) -> tuple[memoryview, int]:
 
 
 def read(file: OpenFile, where: str, ranges: Sequence[Span]) -> list[memoryview]:
-    """Read ranges; blocks.
+    """Read ranges into read-only buffers. Blocks.
 
     Raises:
-        CorruptFileError: the file ends before a range does.
-        StoreError: more than fits in memory, as of a sparse file.
+        CorruptFileError: the file ends before the end of a range.
+        StoreError: the ranges do not fit in memory, as of a sparse file.
+        OSError: a read fails.
     """
     size = os.fstat(file.fd).st_size
-    for start, stop in ranges:  # before memory is allocated for what cannot be there
+    for start, stop in ranges:  # before memory is allocated for bytes that do not exist
         if stop > size:
             raise short_read(where, (start, stop), max(0, size - start))
     try:
@@ -205,7 +206,7 @@ def read(file: OpenFile, where: str, ranges: Sequence[Span]) -> list[memoryview]
 
 
 def read_now(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
-    """Read ranges from the page cache; None where one of them would block or is cut short."""
+    """Read ranges from the page cache; return None if a read fails, would block or is short."""
     if not file.nowait or _NOWAIT is None:
         return None
     buffers = allocate(ranges)
@@ -223,10 +224,11 @@ def read_now(file: OpenFile, ranges: Sequence[Span]) -> list[memoryview] | None:
 
 
 def read_held(file: OpenFile, span: Span) -> tuple[memoryview | None, bool]:
-    """A range that the page cache most likely has; what it lacks is waited for.
+    """Read a range that is probably in the page cache; wait for the bytes that are not.
 
-    Returns the bytes and whether nothing had to be waited for. None instead of bytes: the file
-    ends before the range does, or the system does not tell what it would wait for.
+    Returns:
+        The bytes, and True if nothing had to be waited for. The bytes are None if the file ends
+        before the end of the range, a read fails, or the system has no RWF_NOWAIT.
     """
     start, stop = span
     if not file.nowait or _NOWAIT is None or stop > os.fstat(file.fd).st_size:
@@ -253,16 +255,20 @@ def read_held(file: OpenFile, span: Span) -> tuple[memoryview | None, bool]:
 def read_pieces(
     opened: Mapping[str, FileNow], root: str, pieces: Pieces, *, wait: bool = False
 ) -> memoryview | None:
-    """Pieces of files, one behind the other, in one call that holds no GIL.
+    """Read pieces of files into one read-only buffer, by one call that releases the GIL.
 
     Args:
         opened: the files of the pieces by path.
-        root: what stands before a path in errors.
-        wait: block where the page cache has not all; else the answer is None then.
+        root: prefix of the paths in error messages.
+        wait: block if a byte is not in the page cache.
+
+    Returns:
+        The pieces one after the other. Without `wait`, None if the pieces cannot be read from the
+        page cache alone.
 
     Raises:
-        CorruptFileError: a file ends before a piece does.
-        OSError: of the system.
+        CorruptFileError: with `wait`, a file ends before the end of a piece.
+        OSError: with `wait`, a read fails.
     """
     paths, ends, starts, stops, _ = pieces
     held = [*map(opened.__getitem__, paths)]
@@ -283,9 +289,9 @@ def read_pieces(
 
 
 def source(opened: Sequence[OpenFile], *, patience: int) -> _kernels.FileSource:
-    """What brings bytes of open files, by their numbers, to the kernel that decodes them.
+    """Return a source by which a decoding kernel reads open files, numbered as in `opened`.
 
     Args:
-        patience: having waited for the disk more often it fails.
+        patience: number of waits for the disk after which the source fails.
     """
     return _kernels.FileSource([file.fd for file in opened], PIECES_GAP, patience)

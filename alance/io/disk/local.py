@@ -1,4 +1,4 @@
-"""Local files as a store. They do not go through obstore, which takes 90 to 280 us a read."""
+"""The store of local files. It does not use obstore, which takes 90 to 280 us a read."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-INLINE_READ_BYTES: Final = 512 << 10  # 80 us of copying; by a thread it takes 200 us more of Python
-INLINE_TICK_BYTES: Final = 12 << 20  # about a millisecond a tick of the loop
-PIECE_COST_BYTES: Final = 8 << 10  # what a call for a piece costs, in bytes copied meanwhile
-GROUP_JOB_BYTES: Final = 4 << 20  # larger groups are shared among the threads
+INLINE_READ_BYTES: Final = 512 << 10  # 80 us of copying; a thread would cost 200 us more of Python
+INLINE_TICK_BYTES: Final = 12 << 20  # about a millisecond of each tick of the loop
+PIECE_COST_BYTES: Final = 8 << 10  # cost of the call for a piece, as bytes copied in that time
+GROUP_JOB_BYTES: Final = 4 << 20  # larger groups are divided among the threads
 MAX_OPEN_FILES: Final = 512
-FILES_PER_SYNC: Final = 32  # files that are written with one sync of their folder; all are open
-MAX_SYNCS: Final = 8  # of them; what they wait for is done once for all
-FIRST_LIST_PAGE: Final = 3  # of a listing: the latest version is mostly the first name
-LIST_PAGE: Final = 1000
-QUICK_LIST_S: Final = 0.0002  # of a processor, what a hop to a thread that has slept takes
-MAX_QUICK_FOLDERS: Final = 1 << 10  # folders that are known to be listed as fast
+FILES_PER_SYNC: Final = 32  # files open at once, and written with one sync of their folder
+MAX_SYNCS: Final = 8  # threads that sync them: file systems do concurrent syncs together
+FIRST_LIST_PAGE: Final = 3  # names of a listing: the latest version is mostly the first
+LIST_PAGE: Final = 1000  # names
+QUICK_LIST_S: Final = 0.0002  # processor time, as much as a hop to a sleeping thread takes
+MAX_QUICK_FOLDERS: Final = 1 << 10  # folders known to be listed within `QUICK_LIST_S`
 
 
 class LocalSource:
-    """Files whose bytes the kernel reads while it decodes them, in one thread.
+    """Local files whose bytes a kernel reads while it decodes them, in one thread.
 
     Args:
-        root: what stands before a path in errors.
-        paths: of the files, as the kernel numbers them.
-        opened: the files, kept open as long as this.
+        root: prefix of the paths in error messages.
+        paths: paths of the files, in the order of the kernel's file numbers.
+        opened: the files by path; they stay open as long as this object lives.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class LocalSource:
 
     @contextmanager
     def reading(self) -> Iterator[_kernels.Source]:
-        """The kernel's source.
+        """Yield the kernel's source, and translate its failures.
 
         Raises:
-            CorruptFileError: a file ends before what was to be read of it.
-            StoreError: the system refuses.
+            CorruptFileError: a file ends before the end of a piece.
+            StoreError: a read fails.
         """
         source = self._source
         try:
@@ -92,20 +92,20 @@ class LocalSource:
 class LocalStore:
     """All files of this machine; the path inside the store is the absolute path without its `/`.
 
-    The loop never waits for a disk: reads inline take only what the page cache holds, the rest
-    is done in a pool of threads that starts with the first use.
+    The loop never waits for a disk: inline reads take bytes of the page cache alone, all other
+    work is done in a pool of threads that starts with the first use.
     """
 
     def __init__(self, root: str = "file:///", profile: StoreProfile = LOCAL) -> None:
         self.root = root
         self.profile = profile
         self._tick = _Tick()
-        self._quick: set[str] = set()  # folders
+        self._quick: set[str] = set()  # folders listed fast enough to be listed inline
         self.after_fork()
         lifecycle.on_fork(self)
 
     def after_fork(self) -> None:
-        """Begin without descriptors and threads: those of a parent do not work in its child."""
+        """Forget the open files of the parent."""
         most = system.max_open_files() // 4
         self._files = files.FileCache(max(8, min(MAX_OPEN_FILES, most)))
 
@@ -117,30 +117,33 @@ class LocalStore:
             return job() if inline else await self._start(asyncio.get_running_loop(), job)
 
     async def _change(self, path: str, job: Callable[[], T]) -> T:
-        """The result of a job that changes files: one that has begun has ended when this has."""
+        """Return the result of a job that changes files; wait for it even if cancelled."""
         with system_errors(self.root + path):
             return await whole(self._start(asyncio.get_running_loop(), job))
 
     def _note_speed(self, folder: str, *, is_quick: bool) -> None:
-        """A folder that was listed in less time than a hop to a thread takes is listed here the
-        next time: the system has it in memory. On a network file system few are, and the next time
-        may take longer.
+        """Note if the system has a folder in memory: then the loop lists it inline the next time.
+
+        A listing is quick if it takes less time than a hop to a thread. Few are on a network file
+        system, and the next listing may take longer.
         """
         if not is_quick:
             self._quick.discard(folder)
         elif folder not in self._quick:
             if len(self._quick) == MAX_QUICK_FOLDERS:
-                self._quick.clear()  # those in use come again
+                self._quick.clear()  # folders in use are soon noted again
             self._quick.add(folder)
 
     @property
     def pieces(self) -> LocalStore:
-        """Itself."""
+        """The store itself."""
         return self
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview] | None:
-        """The ranges from the page cache; None if a byte is not there, or the tick has had its
-        share of inline reads.
+        """Read ranges from the page cache.
+
+        Returns None if a byte is not there, or if this tick of the loop has used up its inline
+        bytes.
         """
         if not self._files.might_answer([path]):
             return None
@@ -156,11 +159,11 @@ class LocalStore:
         return None if file is None else files.read_now(file, ranges)
 
     def open_file(self, path: str) -> files.OpenFile | None:
-        """The file, if it is open already and still what the path names. Costs a stat."""
+        """Return the open file; None if it is not open, or the path names another. Costs a stat."""
         return self._files.peek(path)
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
-        """The ranges, read in the pool: up to 64 small ones a job."""
+        """Read ranges in the pool; a job reads up to 4 MiB, in up to `group_size` ranges."""
         loop = asyncio.get_running_loop()
         jobs = [
             self._start(loop, partial(self._read, path, group))
@@ -168,24 +171,26 @@ class LocalStore:
         ]
         return jobs[0] if len(jobs) == 1 else Joined(jobs, loop)
 
-    def pieces_now(self, asked: Sequence[Pieces]) -> Sequence[memoryview] | None:
-        """Pieces of files from the page cache, one buffer each; None if a byte is not there, or
-        the tick has had its share of inline reads.
+    def pieces_now(self, requests: Sequence[Pieces]) -> Sequence[memoryview] | None:
+        """Read pieces of files from the page cache, into one buffer for each request.
+
+        Returns None if a byte is not there, or if this tick of the loop has used up its inline
+        bytes.
 
         Args:
-            asked: their paths are inside of the store.
+            requests: pieces whose paths are inside the store.
         """
-        paths = {path for pieces in asked for path in pieces.paths}
+        paths = {path for pieces in requests for path in pieces.paths}
         if not self._files.might_answer(paths):
             return None
-        cost = sum([pieces.num_bytes + PIECE_COST_BYTES * len(pieces.starts) for pieces in asked])
+        cost = sum([ask.num_bytes + PIECE_COST_BYTES * len(ask.starts) for ask in requests])
         if not self._tick.has(cost):
             return None
         opened = self._files.peek_all(paths)
         if opened is None:
             return None
         buffers = []
-        for pieces in asked:
+        for pieces in requests:
             content = files.read_pieces(opened, self.root, pieces)
             if content is None:
                 return None
@@ -193,10 +198,10 @@ class LocalStore:
         return buffers
 
     def get_pieces(self, pieces: Pieces) -> asyncio.Future[memoryview]:
-        """Pieces of files: one job of the pool. Arguments: those of `pieces_now`.
+        """Read pieces of files into one buffer, by one job of the pool.
 
         Raises:
-            CorruptFileError: (in the future) a file ends before a piece does.
+            CorruptFileError: (in the future) a file ends before the end of a piece.
         """
 
         def job() -> memoryview:
@@ -213,14 +218,14 @@ class LocalStore:
         return self._start(asyncio.get_running_loop(), job)
 
     def get_many(
-        self, asked: Sequence[tuple[str, Sequence[Span]]]
+        self, requests: Sequence[tuple[str, Sequence[Span]]]
     ) -> asyncio.Future[Sequence[Sequence[memoryview]]]:
-        """Ranges of several files: one job of the pool."""
-        job = partial(_read_each, self._read, asked)
+        """Read ranges of several files by one job of the pool."""
+        job = partial(_read_each, self._read, requests)
         return self._start(asyncio.get_running_loop(), job)
 
     def source(self, paths: Sequence[str]) -> LocalSource:
-        """What brings bytes of files to the kernel that decodes them; blocks. For one thread.
+        """Return a source by which a decoding kernel reads files. Blocks; for one thread.
 
         Raises:
             NotFoundError, StoreError: a file cannot be opened.
@@ -230,7 +235,7 @@ class LocalStore:
     def _open(self, paths: Sequence[str]) -> dict[str, files.OpenFile]:
         opened: dict[str, files.OpenFile] = {}
         for path in dict.fromkeys(paths):
-            try:  # a context takes half as long as this
+            try:  # `system_errors` would take half as long again as opening a cached file
                 opened[path] = self._files.open(path)
             except OSError as error:
                 failure = translate(error, self.root + path)
@@ -246,7 +251,7 @@ class LocalStore:
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None
     ) -> tuple[memoryview, int]:
-        """The last `num_bytes`, and the file's size as it is."""
+        """Return the last `num_bytes`, and the present size of the file."""
 
         def job() -> tuple[memoryview, int]:
             file = self._files.open(path)
@@ -257,7 +262,7 @@ class LocalStore:
         return await self._run(path, job)
 
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
-        """The whole file."""
+        """Return the whole file."""
 
         def job() -> memoryview:
             file = self._files.open(path)
@@ -270,29 +275,29 @@ class LocalStore:
         return await self._run(path, job)
 
     async def size(self, path: str) -> int:
-        """Bytes of the file."""
+        """Size of the file in bytes."""
 
         def job() -> int:
             about = os.stat("/" + path)
             if stat.S_ISDIR(about.st_mode):
                 raise IsADirectoryError
-            if not stat.S_ISREG(about.st_mode):  # a pipe, a device: how much it gives is not known
+            if not stat.S_ISREG(about.st_mode):  # the size of a pipe or device is unknown
                 raise InvalidInputError(f"{self.root}{path}: a pipe or a device, expected a file")
             return about.st_size
 
         return await self._run(path, job)
 
     async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
-        """Write a file: synced to the disk, with its folder, when this returns.
+        """Write a file; it and its folder are synced to the disk when this returns.
 
-        A cancelled call waits for what its thread has begun: nothing appears after its end.
+        A cancelled call waits for its thread: no file appears after the call has ended.
         """
         await self.put_in_order([(path, body)], if_absent=if_absent)
 
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
     ) -> None:
-        """Write files in one job, each as by `put`."""
+        """Write files in order, each as `put` does, by one job."""
 
         def job() -> None:
             for number, (path, body) in enumerate(objects, 1):
@@ -313,7 +318,7 @@ class LocalStore:
         new_files = [publish.NewFile("/" + path) for path, _ in files]
         bodies = [body for _, body in files]
         try:
-            if len(files) == 1:  # nothing that several threads could wait for at once
+            if len(files) == 1:  # one job is cheaper: there is nothing to sync in parallel
                 await whole(start(partial(publish.write_together, new_files, bodies)))
                 return
             await whole(start(partial(publish.write_apart, new_files, bodies)))
@@ -332,7 +337,7 @@ class LocalStore:
         return LocalUpload(self.root + path, "/" + path, start, durable)
 
     async def delete(self, paths: Sequence[str]) -> None:
-        """Remove files; those missing are no error."""
+        """Remove files; a missing file is no error."""
         for path in paths:
             await self._change(path, partial(publish.remove, "/" + path))
 
@@ -341,7 +346,7 @@ class LocalStore:
         await self._change(source, lambda: publish.copy("/" + source, "/" + target))
 
     async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
-        """Hidden files, of ours and of the Rust writers."""
+        """Return the hidden files of unfinished writes, by alance and by the Rust writers."""
         folder = prefix.strip("/")
         return await self._run(folder, lambda: list(publish.unfinished("/" + folder, folder + "/")))
 
@@ -350,18 +355,18 @@ class LocalStore:
         await self._change(prefix, lambda: publish.remove_folders("/" + prefix.strip("/")))
 
     def uri_of(self, path: str) -> str:
-        """The absolute path."""
+        """Return the absolute path."""
         return "/" + path
 
     def lasting_name(self) -> None:
-        """None: the files are at hand."""
+        """Return None: a copy on disk of local files would gain nothing."""
 
     def heeds_conditions(self) -> bool:
-        """The system does."""
+        """Return True: the system creates files exclusively."""
         return True
 
     async def list_level(self, prefix: str) -> tuple[Names, Names]:
-        """Paths of the folders directly under `prefix`, and of the files; sorted."""
+        """Return the sorted paths of the folders and of the files directly under `prefix`."""
         folder = prefix.strip("/")
         folders, files = await self._run(folder, lambda: publish.level("/" + folder))
         return [join(folder, name) for name in folders], [join(folder, name) for name in files]
@@ -369,7 +374,7 @@ class LocalStore:
     async def list(
         self, prefix: str, *, start_after: str | None = None
     ) -> AsyncIterator[ObjectMeta]:
-        """Files under the folder `prefix`, sorted; unfinished ones are left out."""
+        """Yield the finished files under the folder `prefix`, sorted by path."""
         folder = prefix.strip("/")
         metas = publish.walk("/" + folder, folder + "/" if folder else "", start_after)
         for page_size in itertools.chain([FIRST_LIST_PAGE], itertools.repeat(LIST_PAGE)):
@@ -383,18 +388,18 @@ class LocalStore:
 
 
 class _Tick(threading.local):
-    """Bytes that were read inline in this tick of this thread's loop."""
+    """Number of bytes read inline in this tick of this thread's loop."""
 
     num_bytes = 0
 
     def has(self, num_bytes: int) -> bool:
-        """Whether so many more may be read; counts them."""
+        """Count `num_bytes` and return True; return False if the tick allows no more."""
         if self.num_bytes + num_bytes > INLINE_TICK_BYTES:
             return False
         if not self.num_bytes and num_bytes:
             try:
                 asyncio.get_running_loop().call_soon(self._begin)
-            except RuntimeError:  # no loop here that could be held up
+            except RuntimeError:  # no loop runs in this thread
                 return True
         self.num_bytes += num_bytes
         return True
@@ -404,8 +409,9 @@ class _Tick(threading.local):
 
 
 def _timed_page(metas: Iterator[ObjectMeta], page_size: int) -> tuple[tuple[ObjectMeta, ...], bool]:
-    """The next objects of a listing, and whether they were at hand: what others had of the
-    processor meanwhile, on a machine with much to do, does not count.
+    """Return the next page of a listing, and True if it was quick: nothing had to be waited for.
+
+    Processor time of other threads and programs does not count.
     """
     begun = system.held()
     page = tuple(itertools.islice(metas, page_size))
@@ -415,9 +421,9 @@ def _timed_page(metas: Iterator[ObjectMeta], page_size: int) -> tuple[tuple[Obje
 
 def _read_each(
     read: Callable[[str, Sequence[Span]], Sequence[memoryview]],
-    asked: Sequence[tuple[str, Sequence[Span]]],
+    requests: Sequence[tuple[str, Sequence[Span]]],
 ) -> Sequence[Sequence[memoryview]]:
-    return [read(path, ranges) for path, ranges in asked]
+    return [read(path, ranges) for path, ranges in requests]
 
 
 def _size(span: Span) -> int:

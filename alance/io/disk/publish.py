@@ -1,7 +1,7 @@
-"""Local files written at once and for good: after a crash they are whole or not there.
+"""Atomic, durable writes of local files, and listings of folders. All functions block.
 
-The content goes to a temporary file in the same folder, is synced, and gets its name by one
-atomic step; then the folder is synced. All functions block.
+The content goes to a temporary file in the same folder, is synced, and gets its name by one atomic
+step. Then the folder is synced. After a crash a file is whole or does not exist.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 TEMPORARY_PREFIX: Final = ".tmp-"
-FIRST_KEYS: Final = 8  # of a folder; who looks for the latest version needs two of many
-# Temporary files of ours, and those of the Rust writers (name#1).
+FIRST_KEYS: Final = 8  # names of a folder to sort first; to find the latest version takes two
+# Temporary files of alance, and of the Rust writers (name#1).
 _UNFINISHED: Final = re.compile(r"\A\.tmp-|#\d+\Z")
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 _NO_RENAME: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
@@ -42,7 +42,7 @@ class NewFile:
     """A file that is written piece by piece, under a hidden name until it is published.
 
     Args:
-        path: its name at last; there may be another file of that name until then.
+        path: the final path; publishing replaces a file that exists there.
         is_durable: sync the file, its name and new folders to the disk.
     """
 
@@ -54,7 +54,7 @@ class NewFile:
         )
         self._fd: int | None = None
         self._is_published = False
-        self._is_synced = False  # all that was written
+        self._is_synced = False  # all written bytes are on the disk
 
     def _open(self) -> int:
         if self._fd is None:
@@ -69,23 +69,23 @@ class NewFile:
         return os.open(self._temporary, system.WRITE_NEW_FLAGS, 0o666)
 
     def append(self, piece: memoryview) -> None:
-        """Write a piece behind the others."""
+        """Append a piece to the file."""
         self._is_synced = False
         _write_all(self._open(), piece)
 
     def begin_sync(self) -> None:
-        """Have what was written brought to the disk while more is written; waits for nothing."""
+        """Start to write the appended bytes to the disk, without waiting for it."""
         if self._is_durable:
             _kernels.begin_sync(self._open())
 
     def sync(self) -> None:
-        """Bring what was written to the disk; nothing, if the file was dropped meanwhile."""
+        """Sync the appended bytes to the disk; does nothing if the file was dropped meanwhile."""
         if self._fd is not None:
             os.fsync(self._fd)
             self._is_synced = True
 
     def publish(self, *, with_folder: bool = True) -> None:
-        """Give the file its name, which lasts once the folder is synced, too."""
+        """Give the file its final name, which survives a crash once the folder is synced, too."""
         fd = self._open()
         if self._is_durable and not self._is_synced:
             os.fsync(fd)
@@ -96,7 +96,7 @@ class NewFile:
             _sync_folder(os.path.dirname(self.path))
 
     def drop(self) -> None:
-        """Remove the file, under whichever name it is there."""
+        """Remove the file, published or not."""
         self._close()
         remove(self.path if self._is_published else self._temporary)
 
@@ -107,10 +107,10 @@ class NewFile:
 
 
 def write(path: str, body: Body, *, if_absent: bool) -> None:
-    """Write a file.
+    """Write a whole file, durable when this returns.
 
     Raises:
-        FileExistsError: `if_absent`, and there is one.
+        FileExistsError: `if_absent` is set, and the file exists.
     """
     content = memoryview(body).cast("B")
 
@@ -121,19 +121,19 @@ def write(path: str, body: Body, *, if_absent: bool) -> None:
 
 
 def write_apart(files: Sequence[NewFile], bodies: Sequence[Body]) -> None:
-    """Write files under hidden names; they are then synced, and named together."""
+    """Write files under their hidden names, for `sync_all` and `name_together`."""
     for file, body in zip(files, bodies, strict=True):
         file.append(memoryview(body).cast("B"))
 
 
 def sync_all(files: Sequence[NewFile]) -> None:
-    """Sync what was written; what several threads sync at once costs little more than one."""
+    """Sync files to the disk; syncs by several threads at once cost little more than one sync."""
     for file in files:
         file.sync()
 
 
 def name_together(files: Sequence[NewFile]) -> None:
-    """Give synced files their names; each folder is synced once, at the end."""
+    """Give synced files their final names; sync each folder once, at the end."""
     for file in files:
         file.publish(with_folder=False)
     for folder in dict.fromkeys(os.path.dirname(file.path) for file in files):
@@ -148,7 +148,7 @@ def write_together(files: Sequence[NewFile], bodies: Sequence[Body]) -> None:
 
 
 def drop_all(files: Sequence[NewFile]) -> None:
-    """Remove files, under whichever names they are there."""
+    """Remove files, published or not."""
     for file in files:
         file.drop()
 
@@ -156,7 +156,7 @@ def drop_all(files: Sequence[NewFile]) -> None:
 def copy(source: str, target: str) -> None:
     """Copy a file over `target`."""
 
-    import shutil  # and with it all that compresses: not for those who copy nothing
+    import shutil  # late: it imports all compression modules
 
     def fill(fd: int) -> None:
         with open(source, "rb") as reader, open(fd, "wb", closefd=False) as writer:
@@ -166,18 +166,18 @@ def copy(source: str, target: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file; a missing file is no error."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         os.unlink(path)
 
 
 def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]:
-    """The finished files under a folder, at any depth, sorted as object stores sort keys.
+    """Yield the finished files under a folder, at any depth, sorted as object stores sort keys.
 
     Args:
         top: the folder.
-        prefix: its path inside the store, empty or ending in "/".
-        start_after: leave out paths that are not greater.
+        prefix: the folder's path inside the store, empty or ending in "/".
+        start_after: leave out files whose path in the store is not greater.
     """
     for name in _keys(top):
         key, path = prefix + name, os.path.join(top, name)
@@ -194,8 +194,10 @@ def walk(top: str, prefix: str, start_after: str | None) -> Iterator[ObjectMeta]
 
 
 def _keys(top: str) -> Iterator[str]:
-    """The names in a folder as keys sort: of folders with the "/" that follows in the keys under
-    them. The first ones are told before all others are sorted; none of a folder that is missing.
+    """Yield the names in a folder as keys sort: names of folders end in "/", as keys in them do.
+
+    The first `FIRST_KEYS` names are yielded before the others are sorted. Empty if the folder is
+    missing.
     """
     last = b""
     for most in (FIRST_KEYS, sys.maxsize):
@@ -212,7 +214,7 @@ def _keys(top: str) -> Iterator[str]:
 
 
 def unfinished(top: str, prefix: str) -> Iterator[ObjectMeta]:
-    """The files under a folder, at any depth, that have no name yet; arguments as in `walk`."""
+    """Yield the unpublished files under a folder, at any depth; arguments as in `walk`."""
     for folder, _, names in os.walk(top):
         for name in filter(_UNFINISHED.search, names):
             path = os.path.join(folder, name)
@@ -221,7 +223,7 @@ def unfinished(top: str, prefix: str) -> Iterator[ObjectMeta]:
 
 
 def level(top: str) -> tuple[list[str], list[str]]:
-    """Names of the folders and of the finished files in a folder, sorted; none if it is missing."""
+    """Return the sorted names of folders and of finished files in `top`; empty if it is missing."""
     try:
         with os.scandir(top) as entries:
             named = [entry for entry in entries if not _UNFINISHED.search(entry.name)]
@@ -232,14 +234,14 @@ def level(top: str) -> tuple[list[str], list[str]]:
 
 
 def remove_folders(top: str) -> None:
-    """Remove a folder and those in it that are empty, the innermost first."""
+    """Remove a folder and the folders in it as far as they are empty, the innermost first."""
     for folder, _, _ in os.walk(top, topdown=False):
         with contextlib.suppress(OSError):
             os.rmdir(folder)
 
 
 def tag_of(about: os.stat_result) -> str:
-    """What changes with a file's content, as the tags of object stores do."""
+    """Entity tag of a file, which changes with its content, from inode, time and size."""
     return f'"{about.st_ino:x}-{about.st_mtime_ns:x}-{about.st_size:x}"'
 
 
@@ -284,11 +286,11 @@ def _write_new(path: str, fill: Callable[[int], None]) -> None:
 
 
 def _link_new(temporary: str, path: str) -> bool:
-    """Give the file a second name; False where the file system has no hard links."""
+    """Give the file a second name; return False if the file system has no hard links."""
     try:
         os.link(temporary, path)
     except FileExistsError:
-        # A network file system may have lost the answer to a first try of its own.
+        # A network file system may send its request again after it lost the first answer.
         if not os.path.samestat(os.stat(temporary), os.stat(path)):
             raise
     except OSError as error:
@@ -299,7 +301,7 @@ def _link_new(temporary: str, path: str) -> bool:
 
 
 def _rename_new(temporary: str, path: str) -> bool:
-    """Rename without replacing; False where the system cannot."""
+    """Rename without replacing; return False if the system cannot."""
     if not sys.platform.startswith("linux"):
         return False
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -315,7 +317,7 @@ def _rename_new(temporary: str, path: str) -> bool:
 
 
 def _make_folders(folder: str, *, is_durable: bool = True) -> None:
-    """Make a folder and those above it, each synced into the one above if it is to last."""
+    """Make a folder and its missing parents; if durable, sync each name into the parent folder."""
     missing = []
     while folder and not os.path.isdir(folder):
         missing.append(folder)

@@ -1,4 +1,4 @@
-"""Uploads to local files: a hidden file in the same folder, renamed when it is whole."""
+"""Uploads to local files: a hidden file in the same folder, renamed when it is complete."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from alance.io.stores.upload import Upload
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-WRITE_JOB_BYTES: Final = 2 << 20  # a hop to the pool costs 100 us, the writing of 2 MiB 2 ms
+WRITE_JOB_BYTES: Final = 2 << 20  # a hop to the pool costs 100 us, to write 2 MiB takes 2 ms
 
 
 class LocalUpload(Upload):
-    """A file being written, in jobs of some MiB, while the next one is collected.
+    """A file being written by jobs of some MiB; one job writes while the next is collected.
 
     Args:
         where: location of the file.
-        path: its absolute path.
+        path: absolute path of the file.
         start: runs a job in the pool.
         is_durable: sync the file and its folder to the disk before `finish` returns.
     """
@@ -56,7 +56,7 @@ class LocalUpload(Upload):
         self._job = self._start(partial(_append, self._file, pieces, then))
 
     async def _ended(self) -> None:
-        """Wait for the job that is under way; a cancellation does not stop it."""
+        """Wait for the job under way; a cancellation does not stop the job."""
         if self._job is not None:
             with system_errors(self.where):
                 await asyncio.shield(self._job)

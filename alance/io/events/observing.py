@@ -1,11 +1,11 @@
-"""What happens while a service runs: told to observers, and to the log `alance.io`.
+"""Events and readings of a running service, for observers and for the log `alance.io`.
 
-Observers are called when an event ends: a request, a retry, a commit. A *reading* is the state of a
-queue, a cache or a lag at one moment. Readings are collected only when somebody looks, so they cost
+Observers are called when a request, a retry or a commit ends. A *reading* is the state of a queue,
+a cache or a lag at one moment. Readings are collected only when they are requested, and cost
 nothing otherwise. Without observers, and if the log is not at DEBUG, an event costs a comparison.
 
-Only requests to remote stores count, not reads of local files. What obstore retries by itself is
-part of one request.
+Requests to remote stores are events, reads of local files are not. Retries inside obstore are part
+of one request.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("alance.io")
 
-WARN_EVERY_S: Final = 60.0  # of one budget at one place
-WARNED_PLACES: Final = 1024
-THROTTLED: Final = frozenset({429, 503})
+WARN_EVERY_S: Final = 60.0  # between warnings of one budget at one place
+WARNED_PLACES: Final = 1024  # remembered (budget, place) pairs
+THROTTLED: Final = frozenset({429, 503})  # HTTP status
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,15 @@ class RequestEnded:
 
     Attributes:
         store: URI of the bucket, without credentials.
-        path: of the object or folder inside it.
-        kind: what was asked; the parts of an upload are one `put` each time some are handed over.
-        num_requests: ranges that went as one call.
-        received_bytes, sent_bytes: of bodies.
-        seconds: from its beginning to the last byte.
-        retries: attempts after the first.
+        path: path of the object or folder inside the bucket.
+        kind: kind of the request; each hand-over of parts of an upload is one `put`.
+        num_requests: number of ranges that one call carried.
+        received_bytes: received bytes of bodies.
+        sent_bytes: sent bytes of bodies.
+        seconds: time from the beginning to the last byte.
+        retries: number of attempts after the first.
         outcome: `ok`, `cancelled`, or the name of an error's class.
-        ended_at: Unix time, seconds.
+        ended_at: Unix time in seconds.
     """
 
     store: str
@@ -67,13 +68,13 @@ class RequestEnded:
 
 @dataclass(frozen=True, slots=True)
 class RetryDecided:
-    """An attempt has failed for the time being.
+    """An attempt has failed with a transient error.
 
     Attributes:
         store: URI of the bucket.
-        status: of the HTTP answer, where there was one; 429 and 503 are throttling.
-        pause_s: seconds until the next attempt; None: there is none, since the store's budget of
-            retries is spent.
+        status: HTTP status, 429 and 503 mean throttling; None if there was no answer.
+        pause_s: seconds until the next attempt; None if the store's budget of retries is spent and
+            there is no next attempt.
     """
 
     store: str
@@ -82,24 +83,24 @@ class RetryDecided:
 
     @property
     def is_throttled(self) -> bool:
-        """Whether the store asks for fewer requests."""
+        """True if the store asks for fewer requests."""
         return self.status in THROTTLED
 
 
 @dataclass(frozen=True, slots=True)
 class CommitEnded:
-    """An attempt to make a version has ended.
+    """A call that commits a version has ended.
 
     Attributes:
-        uri: of the table.
+        uri: URI of the table.
         operation: `Append`, `Update`, ...
-        version: that was made; None: none.
-        num_appends: of callers that share the version.
-        seconds: with uploads that it waited for.
-        retries: attempts lost to other committers.
+        version: number of the new version; None if there is none.
+        num_appends: number of callers whose appends share the version.
+        seconds: duration, with the uploads that the commit waited for.
+        retries: number of attempts lost to other committers.
         outcome: `ok`, `cancelled`, or the name of an error's class: `CommitConflictError`,
             `RetryableConflictError`, `CommitStateUnknownError`, ...
-        ended_at: Unix time, seconds.
+        ended_at: Unix time in seconds.
     """
 
     uri: str
@@ -113,9 +114,10 @@ class CommitEnded:
 
 
 class Observer:
-    """What is told of events, in the thread of the loop where they happen; override what you need.
+    """Base class of observers: override the methods of the events that you need.
 
-    A method has to be quick, and may not wait. What it raises is logged, and changes nothing.
+    A method is called in the thread of the event's loop. It must be quick and must not wait. An
+    error that it raises is logged and otherwise ignored.
     """
 
     def on_request(self, event: RequestEnded) -> None:
@@ -141,11 +143,11 @@ class Observer:
 
 
 class Reading(NamedTuple):
-    """A number that is so at this moment.
+    """A measured value of this moment.
 
     Attributes:
-        name: `requests_waiting`, ...; those that end in `_total` only grow.
-        where: the store or table; "" where it is of a session.
+        name: `requests_waiting`, ...; values whose name ends in `_total` only grow.
+        where: the store or table; empty if the value is of a session.
     """
 
     name: str
@@ -154,7 +156,7 @@ class Reading(NamedTuple):
 
 
 class Readable(Protocol):
-    """What has readings."""
+    """An object that has readings."""
 
     def readings(self) -> Iterable[Reading]: ...
 
@@ -166,7 +168,7 @@ _warned: Final[dict[tuple[str, str], float]] = {}
 
 
 def is_on() -> bool:
-    """Whether anybody wants to know."""
+    """Return True if there is an observer, or the log is at DEBUG."""
     return bool(_observers) or _log.isEnabledFor(logging.DEBUG)
 
 
@@ -196,13 +198,16 @@ def remove(observer: Observer) -> None:
 
 
 def show(readable: Readable) -> None:
-    """Have something asked for its readings, as long as it lives."""
+    """Include the readings of an object in `readings()`, as long as the object lives."""
     with _lock:
         _readable.add(readable)
 
 
 def readings() -> list[Reading]:
-    """All readings of this process; those of one name and place are added up, lags the largest."""
+    """Return all readings of this process, sorted by name and place.
+
+    Readings of the same name and place are added; of lags the largest counts.
+    """
     with _lock:
         shown = list(_readable)
     values: dict[tuple[str, str], float] = {}
@@ -214,7 +219,7 @@ def readings() -> list[Reading]:
 
 
 class Request:
-    """A request under way, of which something is told when it ends: behind a block, or a future.
+    """A request under way, reported to observers at the end of its block or future.
 
     with Request("head", store, path) as request:
         ...
@@ -245,7 +250,7 @@ class Request:
         self.ended(error)
 
     def ended(self, error: BaseException | None) -> None:
-        """Tell of it."""
+        """Report the end of the request."""
         if not is_on():
             return
         event = RequestEnded(
@@ -275,7 +280,7 @@ class Request:
         _tell(lambda observer: observer.on_request(event))
 
     def watch(self, call: asyncio.Future[Any], num_bytes: int) -> None:
-        """Tell of it when a future ends, which is its outcome; of so many bytes if it succeeds."""
+        """Report the request when `call` ends, with `num_bytes` received if it succeeds."""
 
         def ended(done: asyncio.Future[Any]) -> None:
             self.retries = getattr(done, "retries", 0)
@@ -287,7 +292,7 @@ class Request:
 
 
 def retry_decided(store: str, failure: StoreError, pause_s: float | None) -> None:
-    """A failed attempt is tried again, or not since the budget of the store's retries is spent."""
+    """Report a failed attempt; `pause_s` is None if the budget of the store's retries is spent."""
     if pause_s is None:
         warn_rarely("retries", store, "%s: too many requests fail, and are not tried again", store)
     if not is_on():
@@ -303,8 +308,8 @@ class Commit:
     """A commit under way.
 
     Attributes:
-        version: that it made.
-        retries: attempts lost to others.
+        version: number of the new version; None until there is one.
+        retries: number of attempts lost to other committers.
     """
 
     __slots__ = ("retries", "version")
@@ -316,7 +321,7 @@ class Commit:
 
 @contextmanager
 def commit(uri: str, operation: str, num_appends: int) -> Iterator[Commit]:
-    """A version of a table is made in this block."""
+    """Report the commit of a version, which this block makes, at the end of the block."""
     event, begun = Commit(), time.perf_counter()
     error: BaseException | None = None
     try:
@@ -327,8 +332,8 @@ def commit(uri: str, operation: str, num_appends: int) -> Iterator[Commit]:
     finally:
         if is_on():
             seconds = time.perf_counter() - begun
-            told = uri, operation, event.version, num_appends, seconds, event.retries
-            _commit_ended(CommitEnded(*told, _outcome(error), time.time()))
+            facts = uri, operation, event.version, num_appends, seconds, event.retries
+            _commit_ended(CommitEnded(*facts, _outcome(error), time.time()))
 
 
 def _commit_ended(event: CommitEnded) -> None:
@@ -346,7 +351,7 @@ def _commit_ended(event: CommitEnded) -> None:
 
 
 def warn_rarely(budget: str, where: str, message: str, *arguments: object) -> None:
-    """Tell the log that a budget bounds what is done: once a minute for one place."""
+    """Log a warning that a budget limits work, at most once a minute for each place."""
     now = time.monotonic()
     last = _warned.get((budget, where))
     if last is not None and now - last < WARN_EVERY_S:
@@ -364,10 +369,10 @@ def _outcome(error: BaseException | None) -> str:
 
 
 def _tell(call: Callable[[Observer], None]) -> None:
-    for observer in tuple(_observers):  # which may remove themselves, and add others
+    for observer in tuple(_observers):  # a copy: observers may add and remove observers
         try:
             call(observer)
         except KeyboardInterrupt:
             raise
-        except BaseException:  # also one that would end the loop, or seem to cancel the caller
+        except BaseException:  # also SystemExit and CancelledError, which would end the caller
             _log.exception("observer %s", type(observer).__qualname__)

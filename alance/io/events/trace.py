@@ -1,12 +1,12 @@
-"""Every request of a piece of code: what it was for, when it began and ended.
+"""Traces: a record of each request of a piece of code, with its purpose and times.
 
     with alance.trace() as recorder:
         await dataset.take([7])
     print(recorder.waterfall())
 
-Only requests are recorded that were asked for inside of the `with` block, by its tasks and those
-they started. A request that serves many callers is recorded by each of their recorders, and by
-those of the blocks around theirs. Without a block nothing is noted.
+A recorder gets the requests that the code inside its `with` block causes, also in tasks that this
+code starts. A request that serves many callers is recorded by the recorder of each caller, and by
+the recorders of the enclosing blocks. Without a block nothing is recorded.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-op
 
 
 class Places:
-    """Named spans of objects, worked out when they are first asked for."""
+    """Named spans of objects, computed at the first look-up."""
 
     def __init__(self) -> None:
-        self._told: dict[str, dict[str, Callable[[], Iterable[Span]]]] = {}
+        self._spans: dict[str, dict[str, Callable[[], Iterable[Span]]]] = {}
         self._sorted: dict[str, tuple[list[int], list[int], list[str]]] = {}
 
     def add(self, location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:
-        """Tell the spans of a name; the first one to tell counts."""
-        names = self._told.setdefault(location, {})
+        """Set the spans of a name in an object; does nothing if the name is set already."""
+        names = self._spans.setdefault(location, {})
         if name not in names:
             names[name] = spans
             self._sorted.pop(location, None)
 
     def of(self, location: str, spans: Sequence[Span]) -> tuple[str, ...]:
-        """The names whose spans overlap some of these, in the order of the object's bytes.
+        """Return the names whose spans overlap any of `spans`, in the order of the object's bytes.
 
-        None of bytes that go beyond all spans: those are the end of the file.
+        Empty if `spans` go beyond all named spans: then they are the end of the file.
         """
-        if location not in self._told or self.is_behind(location, spans[-1][1]):
+        if location not in self._spans or self.is_behind(location, spans[-1][1]):
             return ()
         starts, reach, names = self._index(location)
         ordered: dict[str, None] = {}
@@ -63,23 +63,23 @@ class Places:
         return tuple(ordered)
 
     def is_behind(self, location: str, stop: int) -> bool:
-        """Whether bytes up to `stop` go beyond all that was told of an object."""
-        reach = self._index(location)[1] if location in self._told else []
+        """Return True if `stop` is behind all named spans of an object."""
+        reach = self._index(location)[1] if location in self._spans else []
         return bool(reach) and stop > reach[-1]
 
     def _index(self, location: str) -> tuple[list[int], list[int], list[str]]:
         index = self._sorted.get(location)
         if index is None:
-            told = sorted(
+            ordered = sorted(
                 (start, stop, name)
-                for name, spans in self._told[location].items()
+                for name, spans in self._spans[location].items()
                 for start, stop in spans()
                 if start < stop
             )
             index = self._sorted[location] = (
-                [start for start, _, _ in told],
-                list(accumulate((stop for _, stop, _ in told), max)),
-                [name for _, _, name in told],
+                [start for start, _, _ in ordered],
+                list(accumulate((stop for _, stop, _ in ordered), max)),
+                [name for _, _, name in ordered],
             )
         return index
 
@@ -93,18 +93,18 @@ class RequestEvent:
 
     kind: Kind
     location: str
-    start: int  # first byte; of whole objects and listings 0
+    start: int  # first byte; 0 for whole objects and listings
     stop: int  # exclusive
-    reasons: tuple[str, ...]  # of those who asked, each once
-    begun: float  # sent
-    ended: float  # the last byte was there
-    num_bytes: int  # received
+    reasons: tuple[str, ...]  # purposes of the callers, without duplicates
+    begun: float  # time at which the request was sent
+    ended: float  # time at which the last byte arrived
+    num_bytes: int  # received bytes
     ok: bool
-    queued: float | None = None  # asked for; None: not known, or sent at once
-    first_byte: float | None = None  # where the store tells
-    asked: tuple[Span, ...] = ()  # what was asked for of it, merged; none: all of it
-    callers: tuple[str, ...] = ()  # names of the tasks that it serves
-    retries: int = 0  # attempts that failed before; the store client's own are not seen
+    queued: float | None = None  # time of the caller's request; None if unknown or sent at once
+    first_byte: float | None = None  # time; None if the store does not report it
+    asked: tuple[Span, ...] = ()  # the ranges that callers requested, merged; empty: all of it
+    callers: tuple[str, ...] = ()  # names of the tasks that the request serves
+    retries: int = 0  # failed attempts before; retries inside the store's client are not counted
 
     @property
     def num_used(self) -> int:
@@ -121,13 +121,13 @@ class RequestEvent:
 
 @dataclass(frozen=True, slots=True)
 class HopEvent:
-    """One piece of CPU work: in a thread of the decode pool, or small and done in the loop."""
+    """One piece of CPU work, in a thread of the decode pool or, if small, in the loop."""
 
     what: str
     queued: float
     begun: float
     ended: float
-    thread: str  # "" in the loop
+    thread: str  # empty in the loop
     ok: bool
 
 
@@ -145,7 +145,7 @@ class Totals:
     num_hops: int
     seconds: float  # from the first request to the last byte
     hop_seconds: float  # CPU work, summed over threads
-    hit_rates: dict[str, tuple[int, int]]  # cache: looks that found, all looks
+    hit_rates: dict[str, tuple[int, int]]  # by cache: hits and all look-ups
 
 
 __all__ = ["HopEvent", "Kind", "Notes", "Recorder", "RequestEvent", "Totals", "trace"]
@@ -156,13 +156,13 @@ R = TypeVar("R", bound="Recorder")
 _current: ContextVar[Recorder | None] = ContextVar("alance_recorder", default=None)
 _together: ContextVar[tuple[str, ...]] = ContextVar("alance_callers", default=())
 _notes: ContextVar[Notes | None] = ContextVar("alance_notes", default=None)
-# Recorders of the blocks that run now, in any task: what is only for traces asks this first.
+# Ids of the recorders of all running blocks. Code that only serves traces checks this set first.
 active: Final[set[int]] = set()
 
 
 @dataclass(slots=True)
 class Notes:
-    """A call to a store: who made it, and what the store tells of it while it runs."""
+    """A call to a store under way: its recorder, and the facts that the store reports."""
 
     begun: float = field(default_factory=time.perf_counter)
     recorder: Recorder | None = field(default_factory=lambda: _current.get())
@@ -170,7 +170,7 @@ class Notes:
     retries: int = 0
 
     def record(self, kind: Kind, location: str, reason: str, num_bytes: int, *, ok: bool) -> None:
-        """Note the request, which ends now."""
+        """Record the request, which ends now."""
         if self.recorder is not None:
             record(
                 [self.recorder],
@@ -193,37 +193,37 @@ class Recorder:
 
     events: list[RequestEvent] = field(default_factory=list)
     hops: list[HopEvent] = field(default_factory=list)
-    looks: Counter[tuple[str, bool]] = field(default_factory=Counter)  # (cache, found)
+    looks: Counter[tuple[str, bool]] = field(default_factory=Counter)  # by (cache, is hit)
     places: Places = field(default_factory=Places)
-    outer: Recorder | None = None  # of the block around this one
+    outer: Recorder | None = None  # recorder of the enclosing block
 
     def _looked_for(self, key: Hashable, *, hit: bool) -> None:
-        """Told of each key that a cache was asked for; others than this one may want to know."""
+        """Receive each key that is looked up in a cache. For subclasses; does nothing here."""
 
     def _compared(self, num_values: int) -> None:
-        """Told of the values of an index that a question was compared with."""
+        """Receive the number of index values that a query is compared with. For subclasses."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.num_requests} requests, {self.num_bytes} bytes)"
 
     @property
     def num_requests(self) -> int:
-        """How many requests there were."""
+        """Number of recorded requests."""
         return len(self.events)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes received."""
+        """Number of received bytes."""
         return sum(event.num_bytes for event in self.events)
 
     @property
     def waves(self) -> list[tuple[float, float]]:
-        """Begin and end of each wave: a request begins a new one if all before had ended."""
+        """Begin and end of each wave: a request begins a wave if no other is under way."""
         return waves(self.events)
 
     @property
     def rounds(self) -> int:
-        """Waves of requests."""
+        """Number of waves of requests."""
         return len(self.waves)
 
     @property
@@ -291,17 +291,17 @@ class Recorder:
 
 @contextmanager
 def trace() -> Iterator[Recorder]:
-    """Record the requests that this block asks for."""
+    """Record the requests that the code in this block causes."""
     with recording(Recorder()) as recorder:
         yield recorder
 
 
 @contextmanager
 def recording(recorder: R, *, alone: bool = False) -> Iterator[R]:
-    """Record in this recorder what the block asks for; the block around it records it too.
+    """Record the requests of the block in `recorder`, and in the recorders of enclosing blocks.
 
     Args:
-        alone: the block around it does not.
+        alone: hide the requests from enclosing blocks.
     """
     recorder.outer = None if alone else _current.get()
     token = _current.set(recorder)
@@ -314,12 +314,12 @@ def recording(recorder: R, *, alone: bool = False) -> Iterator[R]:
 
 
 def current() -> Recorder | None:
-    """The recorder of the code that runs now."""
+    """The recorder of the running code; None outside of all blocks."""
     return _current.get()
 
 
 def callers() -> tuple[str, ...]:
-    """The names of the tasks that the running code works for: its own, or several together."""
+    """Names of the tasks that the running code works for: those of `work_for`, or its own task."""
     if together := _together.get():
         return together
     try:
@@ -330,7 +330,7 @@ def callers() -> tuple[str, ...]:
 
 
 def work_for(names: Iterable[str]) -> None:
-    """Say for whom the running code, and the tasks that it starts, work."""
+    """Set the names of the tasks that the running code, and the tasks it starts, work for."""
     _together.set(tuple(names))
 
 
@@ -350,7 +350,7 @@ def record(
     callers: Iterable[str] = (),
     retries: int = 0,
 ) -> None:
-    """Note a request that ends now in the recorders of those who asked for it."""
+    """Add a request, which ends now, to the recorders of its callers."""
     receivers = _with_outer(recorders)
     if not receivers:
         return
@@ -375,7 +375,7 @@ def record(
 
 
 def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Callable[[], T]:
-    """The same work, noting how long it waited for a thread and how long it ran."""
+    """Wrap work so that a recorder gets the times it waited for a thread and ran."""
     queued = time.perf_counter()
 
     def run() -> T:
@@ -395,28 +395,28 @@ def timed(work: Callable[[], T], recorder: Recorder, what: str = "decode") -> Ca
 
 
 def look(cache: str, *, hit: bool, key: Hashable = None, recorder: Recorder | None = None) -> None:
-    """Count a look into a cache; ask `active` before, as looks are many."""
+    """Count a look-up in a cache. Check `active` before a call, as look-ups are many."""
     for receiver in _with_outer([recorder or _current.get()]):
         receiver.looks[cache, hit] += 1
         receiver._looked_for(key, hit=hit)
 
 
 def compare(num_values: int) -> None:
-    """Note that a question is compared with so many values of an index."""
+    """Record that a query is compared with `num_values` values of an index."""
     if active:
         for receiver in _with_outer([_current.get()]):
             receiver._compared(num_values)
 
 
 def describe(location: str, name: str, spans: Callable[[], Iterable[Span]]) -> None:
-    """Tell what is where in an object: the bytes of a column, worked out when asked for."""
+    """Name spans of an object, as those of a column; `spans` is called when they are needed."""
     for receiver in _with_outer([_current.get()]):
         receiver.places.add(without_number(location), name, spans)
 
 
 @contextmanager
 def noting() -> Iterator[Notes]:
-    """Collect what the store tells of calls that are begun in this block."""
+    """Collect the facts that the store reports of calls that begin in this block."""
     notes = Notes()
     token = _notes.set(notes)
     try:
@@ -426,21 +426,21 @@ def noting() -> Iterator[Notes]:
 
 
 def note_first_byte() -> None:
-    """The head of an answer is there."""
+    """Record that the head of an answer has arrived."""
     notes = _notes.get()
     if notes is not None:
         notes.first_byte = time.perf_counter()
 
 
 def note_retry() -> None:
-    """An attempt failed, another follows."""
+    """Record that an attempt failed and another follows."""
     notes = _notes.get()
     if notes is not None:
         notes.retries += 1
 
 
 def _with_outer(recorders: Iterable[Recorder | None]) -> list[Recorder]:
-    """The recorders and those of the blocks around, each once."""
+    """Return the recorders and those of enclosing blocks, without duplicates."""
     by_id: dict[int, Recorder] = {}
     for recorder in recorders:
         while recorder is not None and id(recorder) not in by_id:

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 
 def span_of(events: Iterable[RequestEvent]) -> float:
-    """Seconds from the first beginning to the last end."""
+    """Seconds from the first beginning to the last end; 0 without events."""
     times = [(event.begun, event.ended) for event in events]
     return max(end for _, end in times) - min(begin for begin, _ in times) if times else 0.0
 
 
 def waves(events: Iterable[RequestEvent]) -> list[tuple[float, float]]:
-    """Begin and end of each wave: a request begins one if all of the wave before had ended."""
+    """Return the begin and end of each wave: a request begins a wave if no other is under way."""
     spans: list[tuple[float, float]] = []
     for event in sorted(events, key=lambda event: event.begun):
         if not spans or event.begun >= spans[-1][1]:
@@ -30,7 +30,7 @@ def waves(events: Iterable[RequestEvent]) -> list[tuple[float, float]]:
 
 
 def table(events: Sequence[RequestEvent], totals: Totals) -> str:
-    """Requests, bytes and time by kind and reason; then rounds, waste, hit rates."""
+    """Format requests, bytes and time by kind and reason; then rounds, waste and hit rates."""
     rows: dict[tuple[str, str], list[RequestEvent]] = defaultdict(list)
     for event in events:
         rows[event.kind, " + ".join(event.reasons) or "-"].append(event)
@@ -56,7 +56,7 @@ def table(events: Sequence[RequestEvent], totals: Totals) -> str:
 
 
 def waterfall(events: Sequence[RequestEvent], width: int) -> str:
-    """A bar for each request over time, for a terminal of `width` columns."""
+    """Draw a bar for each request over time, for a terminal of `width` columns."""
     if not events:
         return "no requests"
     first = min(event.begun for event in events)
@@ -64,9 +64,9 @@ def waterfall(events: Sequence[RequestEvent], width: int) -> str:
     room = max(10, width - 49)
     lines = []
     for event in sorted(events, key=lambda event: (event.begun, event.location, event.start)):
-        left = int((event.begun - first) / total * (room - 1))
+        indent = int((event.begun - first) / total * (room - 1))
         length = max(1, round((event.ended - event.begun) / total * room))
-        bar = " " * left + "█" * min(length, room - left)
+        bar = " " * indent + "█" * min(length, room - indent)
         name = event.location.rsplit("/", 1)[-1][-14:]
         label = f"{event.kind:<5}{' + '.join(event.reasons)[:15]:<16}{name:<15}"
         lines.append(f"{label}{event.num_bytes:>10,} |{bar:<{room}}|")
@@ -76,8 +76,16 @@ def waterfall(events: Sequence[RequestEvent], width: int) -> str:
 
 def chrome(events: Sequence[RequestEvent], hops: Sequence[HopEvent], path: str | Path) -> None:
     """Write JSON for `chrome://tracing` and Perfetto: requests in lanes, hops by thread."""
+    import json
+    from pathlib import Path
+
     first = min([event.begun for event in events] + [hop.begun for hop in hops], default=0.0)
-    lanes: list[float] = []
+    records = [*_request_records(events, first), *_hop_records(hops, first)]
+    Path(path).write_text(json.dumps({"traceEvents": records}))
+
+
+def _request_records(events: Sequence[RequestEvent], first: float) -> list[dict[str, object]]:
+    lanes: list[float] = []  # end of the last request of each lane
     records: list[dict[str, object]] = []
     for event in sorted(events, key=lambda event: event.begun):
         lane = next((n for n, free in enumerate(lanes) if free <= event.begun), len(lanes))
@@ -102,8 +110,12 @@ def chrome(events: Sequence[RequestEvent], hops: Sequence[HopEvent], path: str |
                 },
             }
         )
+    return records
+
+
+def _hop_records(hops: Sequence[HopEvent], first: float) -> list[dict[str, object]]:
     threads = {name: n for n, name in enumerate(sorted({hop.thread for hop in hops}))}
-    records += [
+    return [
         {
             "name": hop.what,
             "cat": "cpu",
@@ -116,7 +128,3 @@ def chrome(events: Sequence[RequestEvent], hops: Sequence[HopEvent], path: str |
         }
         for hop in hops
     ]
-    import json
-    from pathlib import Path
-
-    Path(path).write_text(json.dumps({"traceEvents": records}))

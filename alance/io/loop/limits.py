@@ -79,7 +79,8 @@ class TimeLimits:
 
 
 class Limit:
-    """Time limit of one request, counted from now; the request is made in `async with clock`.
+    """Time limit of one request, counted from now; the request is made in
+    `async with limit.clock`.
 
     Attributes:
         seconds: the limit.

@@ -1,7 +1,7 @@
-"""Which storage options go to the places that a table names: its base paths, blobs elsewhere.
+"""Storage options for the places that a table names: its base paths, and blobs elsewhere.
 
-Whoever can write to a table decides what its manifests and rows name. So the options that a table
-was opened with go no further than what they were given for, its *scope*:
+Anybody who can write to a table decides which places its manifests and rows name. So the options of
+a table are used only within their *scope*:
 
 | table on | scope |
 |---|---|
@@ -10,9 +10,9 @@ was opened with go no further than what they were given for, its *scope*:
 | HTTP | the same scheme, host and port |
 | local disk, memory | this machine: neither needs credentials |
 
-Any other place needs an entry of its own among the options, by URI: `base:<uri>`, for all that is
-at or below it. The caller names the place, never the table: ids and names of base paths are the
-manifest's choice, and so are no keys.
+Any other place needs an entry of its own among the options, `base:<uri>`, which applies at and
+below the URI. The caller names the place, never the table: ids and names of base paths come from
+the manifest, so they cannot be keys.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from alance.io.stores.profile import Kind
     from alance.io.stores.store import Store
 
-# Names that are a part of a path or of a host, wherever a store puts them.
+# Names without a character that could change the host or path of a URL.
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9$][A-Za-z0-9._-]*")
 _LOCAL_KINDS: Final = frozenset({"local", "memory"})
 
@@ -44,10 +44,10 @@ class Access:
     """The options that a table was opened with, sorted by the places that they are for.
 
     Attributes:
-        kind: of the table's store.
-        home: where the table is; None: in a store object, whose credentials nobody else gets.
-        storage_options: all options, as the caller gave them.
-        own: those of the table's own store; None: none.
+        kind: kind of the table's store.
+        home: address of the table; None if it is in a store object, which has no scope.
+        storage_options: all options of the caller.
+        own: options of the table's own store; None if there are none.
     """
 
     kind: Kind
@@ -61,10 +61,10 @@ class Access:
     def of(
         cls, kind: Kind, home: Address | None, storage_options: Mapping[str, object] | None
     ) -> Access:
-        """Sort the options.
+        """Sort the options by place.
 
         Raises:
-            InvalidInputError: an entry for another place that is none.
+            InvalidInputError: an entry for another place is malformed.
         """
         entries = []
         choose: Callable[[str], object] | None = None
@@ -87,17 +87,17 @@ class Access:
     def to(
         cls, store: Store, home: Address | None, storage_options: Mapping[str, object] | None
     ) -> Access:
-        """Sort the options of a table on a store; errors like those of `of`."""
+        """Sort the options of a table on `store`; see `of` for errors."""
         return cls.of(store.profile.kind, home, storage_options)
 
     def others(self) -> dict[str, object] | None:
-        """The entries for other places alone; None: none."""
+        """Return the entries for other places; None if there are none."""
         return {
             key: value for key, value in (self.storage_options or {}).items() if is_for_base(key)
         } or None
 
     def covers(self, address: Address) -> bool:
-        """Whether a place is in the scope of the table's own options; see the module."""
+        """Return True if a place is in the scope of the table's own options; see the module."""
         if self.kind in _LOCAL_KINDS:
             return address.kind in _LOCAL_KINDS
         if self.home is None or address.kind != self.kind:
@@ -111,16 +111,17 @@ class Access:
     def options(
         self, uri: str, address: Address, what: str, *, is_callers: bool = False
     ) -> Mapping[str, object] | None:
-        """The options for a place.
+        """Return the options for a place; None uses the environment alone.
 
         Args:
-            uri: as it is named.
-            what: names it, for the error: the base path or object, and the table.
-            is_callers: the caller named it, not the table: what the environment has may go there.
+            uri: the place as it was named.
+            what: description of the place for the error message: base path or object, and table.
+            is_callers: the caller named the place, not the table: credentials of the environment
+                may be sent there.
 
         Raises:
-            AccessError: outside of the scope, and without an entry.
-            InvalidInputError: the function of the caller gives no options.
+            AccessError: the place is outside of the scope, and has no entry.
+            InvalidInputError: the caller's function does not return options.
         """
         entry = self._entry(uri, address)
         if entry is not None:
@@ -145,7 +146,10 @@ class Access:
         )
 
     def _entry(self, uri: str, address: Address) -> Mapping[str, object] | None:
-        """What the caller gave for a place: the entry that names most of it, else the function."""
+        """Return the caller's options for a place: the longest matching entry, else the function's.
+
+        Returns None if no entry matches and there is no function, or the function returns None.
+        """
         fitting = [
             (len(place.path), options)
             for place, options in self._entries
@@ -159,13 +163,13 @@ class Access:
         return None if chosen is None else _checked(CHOOSER, address, chosen)
 
     def _account(self) -> str:
-        """Of Azure: the account that the table's own options open."""
+        """Azure account from the table's own options, its URI or the environment; may be empty."""
         named = dict(parse_options("azure", self.own).config).get("account_name")
         assert self.home is not None
         return named or self.home.account or os.environ.get("AZURE_STORAGE_ACCOUNT_NAME", "")
 
     def _is_of_environment(self, address: Address) -> bool:
-        """Whether the environment's credentials, if any, are for the server of a place."""
+        """Return True if credentials of the environment may be sent to the server of a place."""
         if address.kind != "azure":
             return address.kind in {*_LOCAL_KINDS, "http"} or bool(
                 _PLAIN_NAME.fullmatch(address.container)
@@ -196,7 +200,7 @@ def is_for_base(key: object) -> bool:
 
 
 def own_options(storage_options: Mapping[str, object] | None) -> Mapping[str, object] | None:
-    """The options of a table's own store alone; None: none."""
+    """Return the options of a table's own store; None if there are none."""
     return {
         key: value for key, value in (storage_options or {}).items() if not is_for_base(key)
     } or None
@@ -216,10 +220,13 @@ def _is_below(path: str, top: str) -> bool:
 
 
 def _checked(key: str, place: Address, value: object) -> Mapping[str, object]:
-    """Options of a place: a mapping, a provider, or JSON text, for engines that pass text.
+    """Convert the options of a place to a mapping, and check them.
+
+    They are a mapping, a provider, or JSON text for engines that pass only text.
 
     Raises:
-        InvalidInputError: neither, or wrong options for its kind of store. No value is shown.
+        InvalidInputError: the value is none of these, or has an option that is wrong for the kind
+            of store. The message shows no value.
     """
     options = value
     if isinstance(value, str):

@@ -1,10 +1,10 @@
 """Credentials of AWS's shared files, `~/.aws/credentials` and `~/.aws/config`.
 
-They are used as the command of AWS uses them: where neither the options of a store nor the
-variables of the environment have any. `AWS_PROFILE` names the profile, else it is `default`;
-`AWS_SHARED_CREDENTIALS_FILE` and `AWS_CONFIG_FILE` name other files. Keys and the output of a
-`credential_process` are read here. What has to ask a service for keys (roles, single sign-on) is
-botocore's job, and botocore is imported only then.
+As in AWS's command line, they are used if neither the options of a store nor the environment have
+credentials. `AWS_PROFILE` names the profile, else it is `default`; `AWS_SHARED_CREDENTIALS_FILE`
+and `AWS_CONFIG_FILE` name other files. Keys and the output of a `credential_process` are read here.
+Keys that come from a service (roles, single sign-on) are left to botocore, which is imported only
+then.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from alance.io.opening.options import StoreOptions
 
-PROFILE_LIFETIME: Final = timedelta(minutes=15)  # files change where a login is renewed
+PROFILE_LIFETIME: Final = timedelta(minutes=15)  # then files are read again: a login changes them
 
-# Options, and variables, with which a store has credentials or needs none.
+# With any of these options or variables, a store has credentials or needs none.
 _CREDENTIAL_OPTIONS: Final = frozenset(
     {
         "access_key_id",
@@ -42,13 +42,13 @@ _CREDENTIAL_OPTIONS: Final = frozenset(
     }
 )
 _KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SKIP_SIGNATURE")
-# What a platform sets for its processes: before the profile that nobody has named.
+# Set by a platform for its processes; they come before the default profile.
 _PLATFORM_VARIABLES: Final = (
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
 )
-# Keys of a profile whose credentials a service gives.
+# Keys of a profile whose credentials come from a service.
 _SERVICE_KEYS: Final = frozenset(
     {"role_arn", "sso_session", "sso_start_url", "web_identity_token_file", "login_session"}
 )
@@ -57,11 +57,11 @@ _REGION_VARIABLES: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 class ProfileCredentials:
-    """A provider of the credentials of a profile; equal to others of the same profile."""
+    """A provider of a profile's credentials; providers of the same profile are equal."""
 
     def __init__(self, name: str, files: tuple[Path, Path]) -> None:
         self._key = name, files
-        self._chain: Any = None  # of botocore, which renews what expires by itself
+        self._chain: Any = None  # credentials of botocore, which renews them by itself
 
     def __hash__(self) -> int:
         return hash(self._key)
@@ -70,10 +70,11 @@ class ProfileCredentials:
         return isinstance(other, ProfileCredentials) and self._key == other._key
 
     def __call__(self) -> Mapping[str, Any]:
-        """Credentials as `io.opening.credentials` takes them, read or asked for anew.
+        """Return present credentials in the form of `io.opening.credentials`. Blocks.
 
         Raises:
-            ProviderError: there are none, or not by this machine's means.
+            ProviderError: the profile has no credentials now, or they need a tool that fails or is
+                not installed.
         """
         name, files = self._key
         profile = _profiles(files).get(name, {})
@@ -105,11 +106,13 @@ class ProfileCredentials:
 
 
 def with_profile(options: StoreOptions) -> StoreOptions:
-    """Options of a store of S3, with the credentials and the region of the profile where neither
-    they nor the environment say any. Reads two small files where they have changed.
+    """Add the credentials and the region of the AWS profile to the options of an S3 store.
+
+    Options and environment come first: their credentials replace the profile, their region that of
+    the profile. Reads two small files again if they have changed.
 
     Raises:
-        AccessError: a file that is none, or `AWS_PROFILE` names a profile that is not there.
+        AccessError: a file is malformed, or `AWS_PROFILE` names a profile that does not exist.
     """
     own_config = dict(options.config)
     named = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
@@ -141,7 +144,7 @@ def _has(variables: tuple[str, ...]) -> bool:
 
 
 def _files() -> tuple[Path, Path]:
-    """The files of credentials and of configuration."""
+    """Paths of the files of credentials and of configuration."""
     folder = Path("~/.aws")
     names = ("AWS_SHARED_CREDENTIALS_FILE", "credentials"), ("AWS_CONFIG_FILE", "config")
     credentials, config = (
@@ -157,13 +160,13 @@ def _at_home(path: Path) -> Path:
 
 
 def _profiles(files: tuple[Path, Path]) -> Mapping[str, Mapping[str, str]]:
-    """The profiles of both files, by name; credentials come before configuration."""
+    """Return the profiles of both files by name; credentials override configuration."""
     stamps = []
     for path in files:
         try:
             status = path.stat()
             stamps.append((str(path), status.st_mtime_ns, status.st_size))
-        except OSError:  # not there, not for us, or a name that no file has
+        except OSError:  # missing, not permitted, or not a possible name
             stamps.append((str(path), -1, 0))
     return _parsed(*stamps)
 
@@ -181,7 +184,7 @@ def _parsed(
         parser = ConfigParser(interpolation=None, strict=False, default_section="")
         try:
             parser.read_string(Path(path).read_text("utf-8"))
-        except (Error, UnicodeDecodeError, OSError) as error:  # its text quotes lines
+        except (Error, UnicodeDecodeError, OSError) as error:  # its text may quote secrets
             raise AccessError(
                 f"{path}: expected profiles of AWS ({type(error).__name__})"
             ) from None
@@ -193,7 +196,11 @@ def _parsed(
 
 
 def _of_process(command: str) -> Mapping[str, Any]:
-    """What a program prints, in the form that AWS documents for a `credential_process`."""
+    """Run a `credential_process` and parse its output, in the form that AWS documents.
+
+    Raises:
+        ProviderError: the program fails or takes too long, or its output is malformed.
+    """
     import shlex
 
     try:

@@ -1,11 +1,11 @@
-"""Credentials that expire: a provider gives them, and is asked again before they do.
+"""Credentials that expire, renewed by a provider.
 
-A provider is one of the storage options, `credentials`, or replaces them all. obstore asks the
-store's `Renewed` for credentials, and that asks the provider: once for all tasks, threads and event
-loops, and for all stores that share it. Renewal begins before the old credentials expire. If it
-fails, the old ones are used as long as they are valid.
+A provider is the storage option `credentials`, or stands in place of all options. obstore gets the
+credentials from the store's `Renewed`. This calls the provider once for all tasks, threads and
+event loops, and for all stores that share the provider. Renewal begins before the old credentials
+expire. If it fails, the old credentials are used as long as they are valid.
 
-What a provider returns or raises appears in no message, log or pickle.
+Values and errors of a provider appear in no message, log or pickle.
 """
 
 from __future__ import annotations
@@ -30,19 +30,18 @@ from alance.io.loop.futures import seen
 if TYPE_CHECKING:
     from alance.io.stores.profile import Kind
 
-CREDENTIALS: Final = "credentials"  # the option
-RENEW_BEFORE_S: Final = (
-    300.0  # before they expire, a quarter of their time at most, others are asked for
-)
-PROVIDER_ANSWER_S: Final = 60.0  # for a provider to answer
-PROVIDER_RETRY_S: Final = 10.0  # after a provider failed whose last answer is still good
+CREDENTIALS: Final = "credentials"  # name of the storage option
+# Renewal begins so long before the expiry, but at most a quarter of the lifetime before it.
+RENEW_BEFORE_S: Final = 300.0
+PROVIDER_ANSWER_S: Final = 60.0  # time limit of a provider
+PROVIDER_RETRY_S: Final = 10.0  # after a failure of a provider whose last answer is still valid
 
 Answer: TypeAlias = Mapping[str, Any]
 _log: Final = logging.getLogger("alance.io")
 
 
 class OptionsProvider(Protocol):
-    """An object that gives options, as those of Lance do."""
+    """A provider of options with the method of Lance's providers."""
 
     def fetch_storage_options(self) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]: ...
 
@@ -50,8 +49,8 @@ class OptionsProvider(Protocol):
 Provider: TypeAlias = Callable[[], Answer | Awaitable[Answer]] | OptionsProvider
 StorageOptions: TypeAlias = Mapping[str, Any] | Provider
 
-# By kind of store: what obstore calls the parts of credentials, by the names of options. Of
-# alternatives the first that is there counts; the first name of each is needed.
+# By kind of store: obstore's name for each option that is a part of credentials. Of several
+# alternatives the first complete one is used; only `session_token` may be missing.
 _CREDENTIAL_PARTS: Final[Mapping[str, tuple[Mapping[str, str], ...]]] = {
     "s3": (
         {
@@ -67,19 +66,19 @@ _EXPIRY: Final = ("expires_at", "expires_at_millis")
 
 
 def as_mapping(options: StorageOptions | None) -> Mapping[str, Any] | None:
-    """Storage options as a mapping: a provider in their place is one of them."""
+    """Return storage options as a mapping; a provider becomes the option `credentials`."""
     if options is None or isinstance(options, Mapping):
         return options
     return {CREDENTIALS: options}
 
 
 def is_provider(value: object) -> TypeGuard[Provider]:
-    """Whether a value can be asked for credentials."""
+    """Return True if a value is a function or has `fetch_storage_options`."""
     return callable(value) or hasattr(value, "fetch_storage_options")
 
 
 def goes_by_name(provider: object) -> bool:
-    """Whether another process finds a provider where this one has it: a function of a module."""
+    """Return True if a provider can be pickled by name, such as a function of a module."""
     place: object = sys.modules.get(getattr(provider, "__module__", None) or "")
     for name in getattr(provider, "__qualname__", "?").split("."):
         place = getattr(place, name, None)
@@ -87,11 +86,11 @@ def goes_by_name(provider: object) -> bool:
 
 
 class ProviderError(Exception):
-    """What obstore is told of a failed provider; has the text of no other error."""
+    """Failure of a provider, as obstore sees it. Its text never quotes another error."""
 
 
 class Renewed:
-    """The credentials of a provider, for stores of a kind. For any number of threads and loops."""
+    """The renewed credentials of a provider, for one kind of store. For all threads and loops."""
 
     _shared: Final[WeakValueDictionary[tuple[str, object], Renewed]] = WeakValueDictionary()
 
@@ -102,16 +101,17 @@ class Renewed:
         self._last: dict[str, Any] | None = None
         self._fresh_until = self._good_until = 0.0  # Unix time
         self._under_way: concurrent.futures.Future[None] | None = None
-        self._call: concurrent.futures.Future[object] | None = None  # of a function that waits
+        self._call: concurrent.futures.Future[object] | None = None  # of a blocking function
         self._tasks: set[asyncio.Task[None]] = set()
         lifecycle.on_fork(self)
 
     @classmethod
     def of(cls, kind: Kind, provider: object) -> Renewed:
-        """That of a provider, the same one as long as a store uses it.
+        """Return the credentials of a provider: the same object as long as a store uses it.
 
         Raises:
-            InvalidInputError: it cannot be asked, or the kind of store has no such credentials.
+            InvalidInputError: the value is not a provider, or the kind of store has no credentials
+                that expire.
         """
         if not is_provider(provider):
             raise InvalidInputError(
@@ -126,7 +126,7 @@ class Renewed:
         try:
             key: tuple[str, object] = kind, provider
             hash(key)
-        except TypeError:  # as long as the value lives, so does the provider
+        except TypeError:  # the id is unique: the cached value keeps the provider alive
             key = kind, id(provider)
         renewed = cls._shared.get(key)
         if renewed is None:
@@ -134,12 +134,16 @@ class Renewed:
         return renewed
 
     def after_fork(self) -> None:
-        """Make the lock anew; what another thread was asking is not answered here."""
+        """Replace the lock, and forget calls under way: their threads are in the parent."""
         self._lock = threading.Lock()
         self._under_way = self._call = None
 
     async def __call__(self) -> dict[str, Any]:
-        """Credentials as obstore takes them; asks the provider where it is time for that."""
+        """Return credentials in obstore's form, renewed if it is time.
+
+        Raises:
+            ProviderError: the provider failed, and there are no valid old credentials.
+        """
         while (good := self._good(fresh=True)) is None:
             under_way = self._ask()
             answered = asyncio.wrap_future(under_way)
@@ -166,13 +170,13 @@ class Renewed:
             until = self._fresh_until if fresh else self._good_until
             if self._last is None or now >= until:
                 return None
-            # obstore asks again then.
+            # At the time in `expires_at` obstore calls again.
             until = self._fresh_until if fresh else min(now + PROVIDER_RETRY_S, self._good_until)
             expiry = None if until == float("inf") else datetime.fromtimestamp(until, UTC)
             return {**self._last, "expires_at": expiry}
 
     def _ask(self) -> concurrent.futures.Future[None]:
-        """The answer that is under way; asks for it where there is none."""
+        """Return the renewal under way, or begin it."""
         with self._lock:
             if self._under_way is not None:
                 return self._under_way
@@ -230,10 +234,10 @@ class Renewed:
         return await answer if inspect.isawaitable(answer) else answer
 
     def _called(self, ask: Callable[[], object]) -> concurrent.futures.Future[object]:
-        """The answer of a function that may wait; of the call before, where nobody had it yet.
+        """Call a function that may block in a thread; join the last call if it was not consumed.
 
-        A daemon thread waits: one that is never answered keeps no other work from a thread, and
-        no program from its end.
+        The thread is a daemon of its own: a call that never returns blocks no pool, and does not
+        keep the program from ending.
         """
         with self._lock:
             if self._call is None:
@@ -244,40 +248,14 @@ class Renewed:
             return self._call
 
     def _take(self, answer: object) -> None:
-        """Remember an answer.
+        """Check and remember the answer of a provider.
 
         Raises:
-            ProviderError: it is none.
+            ProviderError: the answer is malformed or has expired.
         """
-        from alance.io.opening.options import NOT_ONE_LINE, canonical, is_one_line
-
         if not isinstance(answer, Mapping):
             raise ProviderError(f"it gave {type(answer).__name__}; expected a mapping")
-        parameters = {
-            canonical(self._kind, str(key)): value
-            for key, value in answer.items()
-            if key not in _EXPIRY and value is not None
-        }
-        for parts in _CREDENTIAL_PARTS[self._kind]:
-            needed = [name for name in parts if name != "session_token"]
-            if all(name in parameters for name in needed):
-                break
-        else:
-            choices = " or ".join(", ".join(parts) for parts in _CREDENTIAL_PARTS[self._kind])
-            raise ProviderError(f"it did not give {choices}")
-        if other := sorted(set(parameters) - set(parts)):
-            raise ProviderError(
-                f"it gave {', '.join(other)} besides {', '.join(parts)}: what does not change "
-                f"stands beside it, among the storage options"
-            )
-        for name, value in parameters.items():
-            if not isinstance(value, str):
-                raise ProviderError(f"{name} is a {type(value).__name__}: expected a text")
-            if not is_one_line(value):
-                raise ProviderError(f"{name} {NOT_ONE_LINE}")
-        credential = {parts[name]: value for name, value in parameters.items()}
-        if self._kind == "s3":
-            credential.setdefault("token", None)
+        credential = _credential(self._kind, answer)
         now, expiry = time.time(), _expiry(answer)
         if expiry <= now:
             raise ProviderError("what it gave had expired already")
@@ -287,8 +265,44 @@ class Renewed:
             self._fresh_until = expiry - min(RENEW_BEFORE_S, (expiry - now) / 4)
 
 
+def _credential(kind: Kind, answer: Answer) -> dict[str, Any]:
+    """Convert the answer of a provider to credentials in obstore's form.
+
+    Raises:
+        ProviderError: the answer is malformed.
+    """
+    from alance.io.opening.options import NOT_HEADER_TEXT, canonical, is_header_text
+
+    parameters = {
+        canonical(kind, str(key)): value
+        for key, value in answer.items()
+        if key not in _EXPIRY and value is not None
+    }
+    for parts in _CREDENTIAL_PARTS[kind]:
+        needed = [name for name in parts if name != "session_token"]
+        if all(name in parameters for name in needed):
+            break
+    else:
+        choices = " or ".join(", ".join(parts) for parts in _CREDENTIAL_PARTS[kind])
+        raise ProviderError(f"it did not give {choices}")
+    if other := sorted(set(parameters) - set(parts)):
+        raise ProviderError(
+            f"it gave {', '.join(other)} besides {', '.join(parts)}: what does not change "
+            f"stands beside it, among the storage options"
+        )
+    for name, value in parameters.items():
+        if not isinstance(value, str):
+            raise ProviderError(f"{name} is a {type(value).__name__}: expected a text")
+        if not is_header_text(value):
+            raise ProviderError(f"{name} {NOT_HEADER_TEXT}")
+    credential = {parts[name]: value for name, value in parameters.items()}
+    if kind == "s3":
+        credential.setdefault("token", None)
+    return credential
+
+
 def _run(call: concurrent.futures.Future[object], ask: Callable[[], object]) -> None:
-    call.set_running_or_notify_cancel()  # nobody can cancel it any more
+    call.set_running_or_notify_cancel()  # from now on it cannot be cancelled
     try:
         answer = ask()
     except BaseException as error:
@@ -302,7 +316,7 @@ def _no_answer() -> ProviderError:
 
 
 def _expiry(answer: Answer) -> float:
-    """Unix time at which an answer expires; infinite: never."""
+    """Unix time at which an answer expires; infinite if it never does."""
     millis, moment = answer.get("expires_at_millis"), answer.get("expires_at")
     if millis is not None:
         try:
@@ -319,9 +333,9 @@ def _expiry(answer: Answer) -> float:
 
 
 def apart(kind: Kind, options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Options that stay, and the credentials among them with what tells when they expire.
+    """Split options into constant ones, and credentials with their expiry.
 
-    For providers that are answered both at once, as catalogs do.
+    For sources that return both together, as catalogs do.
     """
     from alance.io.opening.options import canonical
 

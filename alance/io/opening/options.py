@@ -1,8 +1,8 @@
-"""Storage options: the strings that Lance, object_store and obstore users know, sorted out.
+"""Parsing of storage options, with the names of Lance, object_store and obstore.
 
-One flat mapping holds the store's configuration, the HTTP client's and the retries'. Keys are
-taken in any case, with or without the provider's prefix: `aws_region`, `AWS_REGION`, `region`.
-Options of other places (`base:<uri>`) are none of a store's own; see `io.opening.access`.
+One flat mapping has the configuration of the store, of the HTTP client and of retries. Keys may be
+in any case, with or without the provider's prefix: `aws_region`, `AWS_REGION`, `region`. Options of
+other places (`base:<uri>`) are not options of the store itself; see `io.opening.access`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from alance.io.stores.profile import Kind
 
 BASE_PREFIX: Final = "base:"
-CHOOSER: Final = BASE_PREFIX + "*"  # an option: a function of the URI
-WITH_SECRETS: Final = "pickle_secrets"  # an option: pickles of datasets have them all
+CHOOSER: Final = BASE_PREFIX + "*"  # option: a function from the URI of a place to its options
+WITH_SECRETS: Final = "pickle_secrets"  # option: pickles of datasets contain secrets
 
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Options of one store, in canonical names; hashable, and printed without any value."""
+    """Options of one store by canonical names; hashable. Their `repr` shows no values."""
 
     config: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     client: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    max_retries: int | None = None  # of obstore, a request
-    retry_timeout_s: float | None = None  # of obstore, a request with its retries
-    outer_retries: int | None = None  # of alance, on top
+    max_retries: int | None = None  # retries of a request by obstore
+    retry_timeout_s: float | None = None  # of obstore, for a request with its retries
+    outer_retries: int | None = None  # retries of a request by alance, after those of obstore
     renewed: Renewed | None = field(default=None, repr=False)  # credentials of a provider
 
     @property
@@ -47,13 +47,13 @@ class StoreOptions:
 
 
 def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOptions:
-    """Sort out the storage options for a kind of store.
+    """Parse the storage options for a kind of store.
 
-    Local files, memory and plain HTTP servers have no configuration of their own: options that
-    any other kind knows are accepted and ignored there, so that one mapping serves all URIs.
+    Local files, memory and plain HTTP servers have no configuration. They accept and ignore
+    options of the other kinds, so that the same mapping serves all URIs.
 
     Raises:
-        InvalidInputError: a key that is not known, or a value that is none.
+        InvalidInputError: a key is unknown, or a value is malformed.
     """
     config: dict[str, str] = {}
     client: dict[str, str] = {}
@@ -77,14 +77,6 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
             canonical(other, key) in names for other, names in _CONFIG_OPTIONS.items()
         ):
             raise InvalidInputError(f"storage option {key!r} is not known for {kind} stores")
-    provider = (options or {}).get(CREDENTIALS)
-    renewed = None
-    if provider is not None and kind not in ("local", "memory"):
-        renewed = Renewed.of(kind, provider)
-        if secrets := sorted(SECRETS.intersection(config)):
-            raise InvalidInputError(
-                f"storage options {', '.join(secrets)} and {CREDENTIALS!r}: expected one of them"
-            )
     outer = retries.get("download_retry_count")
     inner = retries.get("client_max_retries")
     return StoreOptions(
@@ -94,17 +86,29 @@ def parse_options(kind: Kind, options: Mapping[str, object] | None) -> StoreOpti
         max_retries=None if inner is None else int(inner),
         retry_timeout_s=retries.get("client_retry_timeout"),
         outer_retries=None if outer is None else int(outer),
-        renewed=renewed,
+        renewed=_renewed(kind, (options or {}).get(CREDENTIALS), config),
     )
 
 
+def _renewed(kind: Kind, provider: object, config: Mapping[str, str]) -> Renewed | None:
+    """Return the credentials of a provider; None if there is none or the kind needs none."""
+    if provider is None or kind in ("local", "memory"):
+        return None
+    renewed = Renewed.of(kind, provider)
+    if secrets := sorted(SECRETS.intersection(config)):
+        raise InvalidInputError(
+            f"storage options {', '.join(secrets)} and {CREDENTIALS!r}: expected one of them"
+        )
+    return renewed
+
+
 def canonical_names(key: str) -> set[str]:
-    """The names that a key may stand for, whatever the kind of store."""
+    """Return the canonical names of a key for all kinds of stores."""
     return {canonical(kind, key) for kind in _CONFIG_OPTIONS}
 
 
 def canonical(kind: Kind, key: str) -> str:
-    """The name of an option that a key stands for, for a kind of store."""
+    """Return the canonical name of a key for a kind of store."""
     key = key.lower()
     for prefix in _PREFIXES.get(kind, ()):
         if key.startswith(prefix):
@@ -114,13 +118,14 @@ def canonical(kind: Kind, key: str) -> str:
 
 
 def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
-    """The options, with what the environment says of the client where they say nothing.
+    """Add options of the client and of retries from the environment; `options` come first.
 
-    obstore reads what the environment says of the store itself (`AWS_REGION`); of its client
-    (`AWS_PROXY_URL`) it does not where it is told anything else of that.
+    obstore reads the variables of the store itself (`AWS_REGION`). It ignores those of the client
+    (`AWS_PROXY_URL`) if it is passed any client option.
 
     Raises:
-        InvalidInputError: a variable that is no number of retries, or has lines.
+        InvalidInputError: a variable for retries is not a number, or a variable that goes into a
+            header has a control character.
     """
     names = _client_variables(kind)
     if not names:
@@ -128,21 +133,25 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
     own_config = dict(options.config)
     for variable in os.environ:
         name = canonical(kind, variable) if variable.startswith(_VARIABLE_PREFIXES[kind]) else ""
-        is_used = name in ONE_LINE_OPTIONS and name not in own_config
-        if is_used and not is_one_line(os.environ.get(variable, "")):
-            raise InvalidInputError(f"environment variable {variable}: {NOT_ONE_LINE}")
-    told = {
+        is_used = name in HEADER_OPTIONS and name not in own_config
+        if is_used and not is_header_text(os.environ.get(variable, "")):
+            raise InvalidInputError(f"environment variable {variable}: {NOT_HEADER_TEXT}")
+    from_variables = {
         names[variable]: (variable, value)
         for variable, value in (
             (name, os.environ.get(name)) for name in os.environ if name in names
         )
         if value
     }
-    if not told:
+    if not from_variables:
         return options
-    retries = {name: _number(*told.pop(name)) for name in _RETRY_OPTIONS if name in told}
+    retries = {
+        name: _number(*from_variables.pop(name))
+        for name in _RETRY_OPTIONS
+        if name in from_variables
+    }
     client = dict(options.client)
-    for name, (variable, value) in told.items():
+    for name, (variable, value) in from_variables.items():
         if name not in client:
             _enter(client, name, variable, value)
     limit = retries.get("client_retry_timeout")
@@ -157,7 +166,7 @@ def with_environment(kind: Kind, options: StoreOptions) -> StoreOptions:
 
 @cache
 def _client_variables(kind: Kind) -> Mapping[str, str]:
-    """The option of each variable of the environment that tells of a kind of store's client."""
+    """Return the options of clients and retries by environment variable, for a kind of store."""
     if kind not in _VARIABLE_PREFIXES:
         return {}
     spelled = {name: name for name in (*_CLIENT_OPTIONS, *_RETRY_OPTIONS)} | _COMMON_ALIASES
@@ -168,12 +177,12 @@ def _client_variables(kind: Kind) -> Mapping[str, str]:
     }
 
 
-def _first(number: int | None, told: float | None) -> int | None:
-    return number if number is not None or told is None else int(told)
+def _first(number: int | None, default: float | None) -> int | None:
+    return number if number is not None or default is None else int(default)
 
 
 def _enter(into: dict[str, str], name: str, key: str, value: object) -> None:
-    """Store an option's value as text; numbers of seconds get their unit."""
+    """Store an option's value as text; numbers of seconds get a unit."""
     if isinstance(value, bool):
         text = "true" if value else "false"
     elif isinstance(value, timedelta):
@@ -188,14 +197,14 @@ def _enter(into: dict[str, str], name: str, key: str, value: object) -> None:
         raise InvalidInputError(
             f"storage option {key!r}: expected a text, found {type(value).__name__}"
         )
-    if name in ONE_LINE_OPTIONS and not is_one_line(text):
-        raise InvalidInputError(f"storage option {key!r}: {NOT_ONE_LINE}")
+    if name in HEADER_OPTIONS and not is_header_text(text):
+        raise InvalidInputError(f"storage option {key!r}: {NOT_HEADER_TEXT}")
     if into.setdefault(name, text) != text:
         raise InvalidInputError(f"storage option {key!r}: given twice, with different values")
 
 
-def is_one_line(text: str) -> bool:
-    """Whether a header can have a text: no line break, as at the end of a file, no control."""
+def is_header_text(text: str) -> bool:
+    """Return True if a header can contain a text: it has no line break or control character."""
     return _CONTROLS.search(text) is None
 
 
@@ -214,8 +223,8 @@ def _headers(key: str, value: object) -> dict[str, str]:
         isinstance(item, str) for pair in value.items() for item in pair
     ):
         raise InvalidInputError(f"storage option {key!r}: expected a dict of texts")
-    if not all(is_one_line(item) for pair in value.items() for item in pair):
-        raise InvalidInputError(f"storage option {key!r}: {NOT_ONE_LINE}")
+    if not all(is_header_text(item) for pair in value.items() for item in pair):
+        raise InvalidInputError(f"storage option {key!r}: {NOT_HEADER_TEXT}")
     return value
 
 
@@ -225,21 +234,21 @@ _PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "azure": ("azure_storage_", "azure_"),
 }
 
-# What begins the variables of the environment for a kind of store.
+# Prefixes of the environment variables for a kind of store.
 _VARIABLE_PREFIXES: Final[Mapping[Kind, tuple[str, ...]]] = {
     "s3": ("AWS_",),
     "gcs": ("GOOGLE_",),
     "azure": ("AZURE_STORAGE_", "AZURE_"),
 }
-_LANCE_VARIABLES: Final[dict[str, str]] = {  # as Lance has them, for all clouds
+_LANCE_VARIABLES: Final[dict[str, str]] = {  # variables of Lance, for all clouds
     "OBJECT_STORE_CLIENT_MAX_RETRIES": "client_max_retries",
     "OBJECT_STORE_CLIENT_RETRY_TIMEOUT": "client_retry_timeout",
 }
 
-# What is secret, and stays in this process; see `io.opening.secrets`.
+# Secret options, which are not pickled; see `io.opening.secrets`.
 SECRETS: Final = frozenset(
     {
-        "access_key_id",  # no secret, but nothing without one
+        "access_key_id",  # not secret, but useless without its secret
         "account_key",
         "bearer_token",
         "client_secret",
@@ -254,12 +263,12 @@ SECRETS: Final = frozenset(
     }
 )
 
-# Those that requests carry in headers or sign with; of others, keys of certificates have lines.
-ONE_LINE_OPTIONS: Final = (SECRETS - {"default_headers", "service_account_key"}) | {
+# Options that go into headers or signatures. Others, such as certificates, may have several lines.
+HEADER_OPTIONS: Final = (SECRETS - {"default_headers", "service_account_key"}) | {
     "account_name",
     "region",
 }
-NOT_ONE_LINE: Final = "has a line break, or another control character, in its value"
+NOT_HEADER_TEXT: Final = "has a line break, or another control character, in its value"
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 _COMMON_ALIASES: Final[dict[str, str]] = {

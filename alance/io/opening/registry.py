@@ -1,10 +1,11 @@
-"""The stores of this process: one for each place and set of options.
+"""The registry of open stores: one store for each place and set of options.
 
-A location is the root of a store and the path inside it; whoever has a location finds the store
-here. The same bucket with other options is another store with a root of its own (`s3://bucket#2/`).
+A location is the root of a store followed by a path inside it; the registry finds the store of a
+location. The same bucket with other options is another store, with a root of its own
+(`s3://bucket#2/`).
 
-A registry is a session's. Sessions share what is open with the same options and limits, and a store
-goes with the last that uses it: a registry keeps what was opened lately, each table its own.
+Each session has a registry. Sessions share open stores with the same options and limits. A store
+lives as long as it is used: a registry holds recently opened stores, each table holds its own.
 """
 
 from __future__ import annotations
@@ -48,31 +49,31 @@ if TYPE_CHECKING:
 
     Config: TypeAlias = dict[str, object]
 
-# obstore's own retries: short, so that throttling is seen soon; they resume broken bodies.
+# Retries inside obstore, which also resume broken bodies: few, so that alance sees throttling soon.
 INNER_RETRIES: Final = 3
 INNER_RETRY_S: Final = 60.0
 FIRST_PAUSE: Final = timedelta(milliseconds=50)
 MAX_PAUSE: Final = timedelta(seconds=2)
-# Writes: a part is tried again by obstore alone, and a slow line may take a minute for it.
+# Of writes: obstore alone retries a part, and a slow line may take a minute for a part.
 WRITE_RETRIES: Final = 6
 WRITE_RETRY_S: Final = 180.0
 
-# What a session keeps open for tables that it may open again; connections are most of its cost.
+# Stores that a session holds for tables opened again; connections are most of their cost.
 MAX_OPEN_STORES: Final = 32
 STORE_IDLE_S: Final = 600.0
 
-_NUMBERED: Final = re.compile(r"(.*?)(?:#(\d+))?/")  # a root: without its number, its number
+_NUMBERED: Final = re.compile(r"(.*?)(?:#(\d+))?/")  # groups: root without number, number
 
 
 class _Open:
-    """The stores that are open in a process. Holds none but those that cannot be opened again."""
+    """The open stores of a process. Keeps only stores alive that cannot be opened again."""
 
     _process: _Open | None = None
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.users: WeakSet[StoreRegistry] = WeakSet()
-        self._lasting: dict[str, Store] = {}  # local files, and memory, which is its own content
+        self._lasting: dict[str, Store] = {}  # local files, and memory, whose content is the store
         self._passing: WeakValueDictionary[str, Store] = WeakValueDictionary()  # by root
         self._alike: WeakValueDictionary[object, Store] = WeakValueDictionary()
         lifecycle.on_fork(self)
@@ -84,37 +85,37 @@ class _Open:
         return cls._process
 
     def after_fork(self) -> None:
-        """Make the lock anew: another thread may have held it."""
+        """Replace the lock: another thread may have held it at the fork."""
         self.lock = threading.Lock()
 
     def get(self, root: str) -> Store | None:
-        """The store with a root."""
+        """Return the store with a root; None if it is not open."""
         return self._lasting.get(root) or self._passing.get(root)
 
     def shared(self, key: object, make: Callable[[], Store]) -> Store:
-        """The store that was made for a key, as long as it is used; else a new one."""
+        """Return the store of a key if it is still in use; else make and add a store."""
         store = self._alike.get(key)
         if store is None:
             store = self._alike[key] = self.add(make())
         return store
 
     def add(self, store: Store) -> Store:
-        """Let a store be found by its root."""
+        """Add a store, to be found by its root; return it."""
         lasts = isinstance(store, LocalStore | MemoryStore)
         (self._lasting if lasts else self._passing)[store.root] = store
         return store
 
     def around(self, objects: object, limits: TimeLimits) -> Store | None:
-        """The store of a store object that a user gave before."""
+        """Return the open store around an equal store object of the user; None if there is none."""
         for store in list(self._passing.values()):
-            if isinstance(store, RemoteStore) and store.is_given and store.limits == limits:
+            if isinstance(store, RemoteStore) and store.is_of_user and store.limits == limits:
                 is_same = store.objects is objects
                 if is_same or (type(store.objects) is type(objects) and store.objects == objects):
                     return store
         return None
 
     def free_root(self, root: str) -> str:
-        """The root, or with a number where another store has it or a session may remember it."""
+        """Return the root, with a number if another store has it or a session may remember it."""
         plain, _ = _taken_apart(root)
         numbers = [user.numbers.get(plain, 0) for user in self.users]
         numbers += [
@@ -127,34 +128,34 @@ class _Open:
 
 
 def _taken_apart(root: str) -> tuple[str, int]:
-    """A root without its number and `/`, and the number, which is 1 where it shows none."""
+    """Split a root into the part without number and `/`, and the number (1 if it has none)."""
     match = _NUMBERED.fullmatch(root)
     assert match is not None, root
     return match[1], int(match[2] or 1)
 
 
 class StoreRegistry:
-    """Stores by root, as one session uses them. Safe to use from several threads and event loops.
+    """The stores of one session, by root. Safe to use from several threads and event loops.
 
     Attributes:
-        numbers: by root without its number, the highest number of a store that was opened here.
+        numbers: highest number of a store opened here, by root without number.
 
     Args:
-        limits: of requests to the stores that are opened.
-        stores: those of the process; None: of this registry alone.
+        limits: time limits of requests to the opened stores.
+        stores: the open stores of the process; None makes a set for this registry alone.
     """
 
     def __init__(self, limits: TimeLimits | None = None, stores: _Open | None = None) -> None:
         self._limits = limits or TimeLimits()
         self._open = stores or _Open()
-        self._kept: OrderedDict[str, tuple[Store, float]] = OrderedDict()  # with the time of use
+        self._recent: OrderedDict[str, tuple[Store, float]] = OrderedDict()  # with time of use
         self.numbers: dict[str, int] = {}
         with self._open.lock:
             self._open.users.add(self)
 
     @classmethod
     def shared(cls, limits: TimeLimits | None = None) -> StoreRegistry:
-        """A registry of a session, over the stores of this process."""
+        """Return a registry that shares the open stores of this process."""
         return cls(limits, _Open.of_process())
 
     def open(
@@ -164,21 +165,22 @@ class StoreRegistry:
         storage_options: StorageOptions | None = None,
         store: object | None = None,
     ) -> tuple[Store, str]:
-        """The store of a URI, and the path inside it. Sends no request.
+        """Return the store of a URI, and the path inside it. Sends no request.
 
-        Whoever goes on using its root keeps the store, too: `resolve` finds it no longer than that.
+        The caller must hold the store while it uses locations in it: `resolve` finds only stores
+        that are in use.
 
         Args:
-            uri: URI or local path, taken apart or not; with `store`, a path inside that store.
-            storage_options: configuration of store, client and retries; what is not given is
-                taken from the environment, as obstore does, and from AWS's profiles. Or a provider;
-                see `io.opening.credentials`.
+            uri: URI or local path, or its parsed form; with `store`, a path inside that store.
+            storage_options: configuration of store, client and retries, or a provider of
+                credentials (`io.opening.credentials`). The environment, as in obstore, and AWS's
+                profiles complete it.
             store: a store object of obstore, or a `Store`.
 
         Raises:
-            InvalidInputError: a wrong URI, option, or object.
-            UnsupportedError: a scheme that is not supported.
-            AccessError: a profile of AWS that is not there, or files of profiles that are none.
+            InvalidInputError: the URI, an option or the store object is not valid.
+            UnsupportedError: the scheme is not supported.
+            AccessError: the AWS profile does not exist, or its files are malformed.
         """
         if store is not None:
             if storage_options:
@@ -203,7 +205,7 @@ class StoreRegistry:
             return self._keep(opened), address.path
 
     def resolve(self, location: str) -> tuple[Store, str]:
-        """The store of a location, and the path inside it.
+        """Return the store of a location, and the path inside it.
 
         Raises:
             InvalidInputError: no store with this root is open.
@@ -215,10 +217,12 @@ class StoreRegistry:
         return store, location[end:]
 
     def piece_reader(self, locations: Sequence[str]) -> tuple[PieceReader | None, list[str]]:
-        """What reads pieces of objects of one store that has such a thing, and the paths inside it.
+        """Return the reader of pieces for objects of one store, and the paths inside the store.
+
+        The reader is None if the store has none, or the objects are in several stores.
 
         Raises:
-            InvalidInputError: no store with the first one's root is open.
+            InvalidInputError: the store of the first object is not open.
         """
         store, _ = self.resolve(locations[0])
         reader, root = store.pieces, store.root
@@ -227,23 +231,23 @@ class StoreRegistry:
         return reader, [location[len(root) :] for location in locations]
 
     def close(self) -> None:
-        """Keep no store any more; those that tables hold go with them."""
+        """Release all stores; a store lives on while a table holds it."""
         with self._open.lock:
-            self._kept.clear()
+            self._recent.clear()
             self.numbers.clear()
 
     def _keep(self, store: Store) -> Store:
-        """Keep a store for a while, and drop those that were not opened for long."""
+        """Hold a store for a while, and release stores that were not opened recently."""
         now = time.monotonic()
         plain, number = _taken_apart(store.root)
         self.numbers[plain] = max(number, self.numbers.get(plain, 0))
-        self._kept.pop(store.root, None)
-        self._kept[store.root] = (store, now)
+        self._recent.pop(store.root, None)
+        self._recent[store.root] = (store, now)
         while (
-            len(self._kept) > MAX_OPEN_STORES
-            or now - next(iter(self._kept.values()))[1] > STORE_IDLE_S
+            len(self._recent) > MAX_OPEN_STORES
+            or now - next(iter(self._recent.values()))[1] > STORE_IDLE_S
         ):
-            self._kept.popitem(last=False)
+            self._recent.popitem(last=False)
         return store
 
     def _adopt(self, store: object, path: str) -> tuple[Store, str]:
@@ -266,7 +270,7 @@ class StoreRegistry:
                 name = config.get("bucket") or config.get("container_name") or "store"
                 root = self._open.free_root(f"{scheme}://{name}/")
                 objects = cast("ObjectStore", store)
-                wrapped = RemoteStore(root, objects, suited, limits=limits, is_given=True)
+                wrapped = RemoteStore(root, objects, suited, limits=limits, is_of_user=True)
                 return self._open.add(wrapped)
         if all(hasattr(store, name) for name in ("root", "profile", "get_ranges", "read_now")):
             own = cast("Store", store)
@@ -283,12 +287,12 @@ class StoreRegistry:
 def _of_client(
     limits: TimeLimits, client: Mapping[str, object], retries: int = INNER_RETRIES
 ) -> TimeLimits:
-    """The limits of a store whose client has a time limit of its own, which is an attempt's."""
+    """Return the time limits of a store whose client may have a time limit for each attempt."""
     seconds = seconds_of(client["timeout"]) if "timeout" in client else None
     return limits if seconds is None else replace(limits, timeout_s=seconds * (1 + retries))
 
 
-# The root's scheme, and the profile, of store objects that users give.
+# Scheme of the root, and profile, for each class of the user's store objects.
 _ADOPTED_KINDS: Final[Mapping[str, tuple[str, StoreProfile]]] = {
     "S3Store": ("s3", profile.S3),
     "GCSStore": ("gs", profile.GCS),
@@ -312,7 +316,7 @@ def _make(address: Address, options: StoreOptions, limits: TimeLimits) -> Store:
         lifecycle.revive()
         objects, suited = _objects(address, options, limits)
     except (obstore_errors.BaseError, ValueError) as error:
-        # The text may quote a value, and so a secret: the names of the options must do.
+        # The text may quote a value, and so a secret: name the options without values.
         raise InvalidInputError(
             f"{address.root}: the storage options ({', '.join(options.keys) or 'none'}) or the "
             f"environment do not make a store: {_reason(error, options)}"
@@ -381,10 +385,10 @@ def _objects(
 
 
 def _cheaper(objects: ObjectStore) -> Config:
-    """Options for writes to S3 without a SHA-256 of each body, two thirds of the work of sending.
+    """Return options for writes to S3 that avoid a SHA-256 of each body, two thirds of the work.
 
-    TLS protects the body on its way, so it need not be signed. AWS itself also compares a
-    checksum, which not every other server knows.
+    TLS protects the body on its way, so it need not be signed. AWS itself also verifies a CRC,
+    which not every other server supports. Empty for other stores and for servers without TLS.
     """
     if not isinstance(objects, obstore_stores.S3Store):
         return {}

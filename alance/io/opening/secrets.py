@@ -1,8 +1,8 @@
-"""Storage options that may leave the process, in a pickle: all but those that hold secrets.
+"""Storage options that a pickle may contain: all options without secrets.
 
-Whoever unpickles a dataset uses its own credentials, from the environment. Secrets are pickled only
-if the option `pickle_secrets` says so. Functions that return credentials are pickled by their
-names.
+A process that unpickles a dataset uses its own credentials, from the environment. Secrets are
+pickled only with the option `pickle_secrets`. Functions that return credentials are pickled by
+name.
 """
 
 from __future__ import annotations
@@ -23,25 +23,28 @@ if TYPE_CHECKING:
 
 
 def portable(options: Mapping[str, object] | None) -> dict[str, object] | None:
-    """The options without secrets, also in entries for other places; all where they say so."""
+    """Remove secrets from options, also from entries for other places.
+
+    With the option `pickle_secrets` all options are returned. Returns None for None.
+    """
     if options is None:
         return None
     if _is_true(options.get(WITH_SECRETS)):
         return dict(options)
-    kept: dict[str, object] = {}
+    safe: dict[str, object] = {}
     for key, value in options.items():
         if key.startswith(BASE_PREFIX):
-            kept[key] = value if key == CHOOSER else _of_base(value)
+            safe[key] = value if key == CHOOSER else _of_base(value)
         elif key == CREDENTIALS:
             if goes_by_name(value):
-                kept[key] = value
+                safe[key] = value
         elif not _is_secret(key, value):
-            kept[key] = value
-    return kept
+            safe[key] = value
+    return safe
 
 
 def _of_base(value: object) -> object:
-    """An entry for another place: a mapping, or the text of one, or a function."""
+    """Remove secrets from an entry for another place: a mapping, its JSON text, or a function."""
     if isinstance(value, str):
         value = json.loads(value or "{}")
     if is_provider(value):
@@ -61,10 +64,12 @@ def _is_true(value: object) -> bool:
 
 
 def portable_store(store: Store) -> tuple[Callable[..., object], tuple[Any, ...]] | None:
-    """How a store object that a user gave is made again; None: it has no secrets known here.
+    """Return a function and arguments that rebuild a user's store object, without secrets.
+
+    Returns None if the store is not an object of obstore.
 
     Raises:
-        InvalidInputError: its content is in this process alone.
+        InvalidInputError: the store object cannot be pickled, such as one in memory.
     """
     if not isinstance(store, RemoteStore):
         return None

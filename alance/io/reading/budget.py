@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 class Budget:
     """A budget of bytes in one event loop: first come, first served.
 
-    A caller asks once for all that it will hold. If callers asked for more while they hold some,
-    two of them could wait for each other for ever.
+    A caller must request all its bytes at once. If callers that hold bytes requested more, two of
+    them could wait for each other for ever.
 
     Args:
-        num_bytes: the budget; one caller alone gets in whatever it needs.
+        num_bytes: the budget; a caller that is alone may exceed it.
 
     Attributes:
-        num_taken: bytes that are held.
+        num_taken: bytes that are held now.
     """
 
     def __init__(self, num_bytes: int) -> None:
@@ -31,7 +31,7 @@ class Budget:
 
     @asynccontextmanager
     async def taken(self, num_bytes: int) -> AsyncIterator[None]:
-        """Hold some bytes, as soon as there is room."""
+        """Wait for room, then hold `num_bytes` in the block."""
         entered = asyncio.get_running_loop().create_future()
         self._waiting.append((num_bytes, entered))
         self._let_in()

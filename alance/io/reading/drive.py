@@ -1,4 +1,4 @@
-"""Drives a plan over a store: asks for the bytes of each round and sends them in."""
+"""Drivers of plans: they read the bytes of each round and send them to the plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from alance.format.plans import Extent, Plan, T
 
-PLAN_TURN_S: Final = 0.004  # of work that the loop does for one caller at a time
+PLAN_TURN_S: Final = 0.004  # of work on the loop for one caller, before other callers may run
 
 
 async def drive(
@@ -21,28 +21,29 @@ async def drive(
     read: Callable[[Sequence[Extent]], Awaitable[Sequence[memoryview]]],
     at_hand: Callable[[Sequence[Extent]], Sequence[memoryview] | None] = lambda _: None,
 ) -> T:
-    """Run a plan to its end; one `read` a round, none for a round that asks for nothing.
+    """Run a plan to its end, and return its result.
 
-    What a plan of many parts does with their bytes does not hold the loop up: at its turns others
-    run. The plan is closed however this ends.
+    Each round that requests bytes costs one `read`. A plan of many parts does not block the loop
+    for long: other callers run at its turns. The plan is always closed.
 
     Args:
-        at_hand: asked first: the bytes of a round that need not be waited for, or None.
+        at_hand: tried before `read`; returns the bytes of a round, or None if reading them would
+            have to wait.
     """
     begun = monotonic()
     try:
-        asked = step(plan)
-        while not isinstance(asked, Done):
-            if asked:
-                buffers = at_hand(asked)
+        outcome = step(plan)
+        while not isinstance(outcome, Done):
+            if outcome:
+                buffers = at_hand(outcome)
                 if buffers is None:
-                    buffers = await read(asked)
+                    buffers = await read(outcome)
                 begun = monotonic()
-                asked = step(plan, buffers)
+                outcome = step(plan, buffers)
             else:
                 begun = await _pause(begun)
-                asked = step(plan, ())
-        return asked.result
+                outcome = step(plan, ())
+        return outcome.result
     finally:
         plan.close()
 
@@ -50,18 +51,20 @@ async def drive(
 async def drive_all(
     plans: Sequence[Plan[T]], read: Callable[[Sequence[Extent]], Awaitable[Sequence[memoryview]]]
 ) -> list[T]:
-    """Run plans to their ends in lockstep, as `together` does; results in the order of the plans.
+    """Run plans in lockstep, as `together` does; return their results in order.
 
-    What many plans do with their bytes does not hold the loop up: others run in between.
+    Each round costs one `read` for all plans. Other callers of the loop run in between.
     """
-    asked: list[Sequence[Extent] | Done[T]] = []
+    outcomes: list[Sequence[Extent] | Done[T]] = []
     begun = monotonic()
     try:
         for plan in plans:
             ranges, begun = await _to_next_round(plan, None, begun)
-            asked.append(ranges)
+            outcomes.append(ranges)
         while waiting := [
-            (number, ranges) for number, ranges in enumerate(asked) if not isinstance(ranges, Done)
+            (number, ranges)
+            for number, ranges in enumerate(outcomes)
+            if not isinstance(ranges, Done)
         ]:
             all_ranges = [extent for _, ranges in waiting for extent in ranges]
             buffers = (await read(all_ranges)) if all_ranges else ()
@@ -70,9 +73,9 @@ async def drive_all(
             for number, ranges in waiting:
                 stop = sent + len(ranges)
                 part = buffers[sent:stop]
-                asked[number], begun = await _to_next_round(plans[number], part, begun)
+                outcomes[number], begun = await _to_next_round(plans[number], part, begun)
                 sent = stop
-        return [end.result for end in asked if isinstance(end, Done)]
+        return [end.result for end in outcomes if isinstance(end, Done)]
     finally:
         for plan in plans:
             plan.close()
@@ -81,17 +84,21 @@ async def drive_all(
 async def _to_next_round(
     plan: Plan[T], buffers: Sequence[memoryview] | None, begun: float
 ) -> tuple[Sequence[Extent] | Done[T], float]:
-    """Like `step`, with the plan's turns; gives also when the loop was taken last."""
-    asked = step(plan, buffers)
+    """Run a plan to its next round, with pauses at its turns.
+
+    Returns:
+        The requested extents or the end of the plan, and the time of the last pause.
+    """
+    outcome = step(plan, buffers)
     begun = await _pause(begun)
-    while asked is TURN:
-        asked = step(plan, ())
+    while outcome is TURN:
+        outcome = step(plan, ())
         begun = await _pause(begun)
-    return asked, begun
+    return outcome, begun
 
 
 async def _pause(begun: float) -> float:
-    """Let others run, if the loop has been held since `begun`; gives when it was taken again."""
+    """Let others run if the loop has been held long since `begun`; return the new begin."""
     if monotonic() - begun < PLAN_TURN_S:
         return begun
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What everything that reads shares: one scheduler, one search cache, one decode pool."""
+"""The engine of a session: its scheduler, search cache and decode pool, shared by all reads."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 
 
 class Unread(Protocol):
-    """Rows that were placed in objects, and are still to be read."""
+    """Rows whose places in objects are known, but whose bytes are not read yet."""
 
     content: memoryview | None
 
     @property
     def paths(self) -> Sequence[str]:
-        """The objects."""
+        """Locations of the objects."""
         ...
 
     @property
     def pieces(self) -> Pieces:
-        """What is to be read; the `content` is the answer."""
+        """The pieces to read; their bytes become the `content`."""
         ...
 
 
-# Below this a hop to the pool (50 to 150 microseconds) costs more than decoding on the loop.
+# To decode fewer bytes on the loop costs less than a hop to the pool (50 to 150 microseconds).
 INLINE_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The moving parts of a session, for the layers below it."""
+    """The stateful parts of a session, for the rooms that read."""
 
     registry: StoreRegistry
     scheduler: Scheduler
@@ -53,34 +53,36 @@ class Engine:
     background: Background = field(default_factory=Background)
 
     async def drive(self, plan: Plan[T], reason: str, *, bulk: bool = False, takes: int = 0) -> T:
-        """Drive a plan over the scheduler.
+        """Run a plan over the scheduler, and return its result.
 
         Args:
-            bulk: merge over wider gaps, as a scan wants.
-            takes: how many it is for, if any.
+            reason: purpose of the requests, for traces.
+            bulk: merge ranges over the wider gaps of a scan.
+            takes: number of takes that the plan serves.
         """
         scheduler = self.scheduler
         send = partial(scheduler.send, reason=reason, bulk=bulk, takes=takes)
         if bulk:
             return await drive(plan, send)
-        await self.pool.share_turn()  # what is at hand is read without waiting
+        await self.pool.share_turn()  # reads at hand do not wait, so others might never run
         return await drive(plan, send, partial(scheduler.at_hand, reason=reason))
 
     async def drive_all(self, plans: Sequence[Plan[T]], reason: str) -> list[T]:
-        """Drive plans together, in as many rounds as the longest needs."""
+        """Run plans together; costs as many rounds as the longest plan needs."""
         return await drive_all(plans, lambda ranges: self.scheduler.read(ranges, reason=reason))
 
     async def reader(
         self, unread: Sequence[Unread], reason: str, *, inline: bool = False, takes: int = 0
     ) -> Reader:
-        """What brings the bytes of rows to the kernel that decodes them.
+        """Return a reader that brings the bytes of rows to the kernel that decodes them.
 
-        Of stores whose reads need no loop they are decoded while the processor's cache holds them.
-        What others have is read now.
+        If a store's reads need no loop, the kernel reads in its own thread, and decodes the bytes
+        while they are in the processor's cache. Bytes of other stores are read now, into the
+        `content` of the rows.
 
         Args:
-            inline: the rows are decoded on the loop: all is read now.
-            takes: how many it is for, if any.
+            inline: the rows are decoded on the loop, so all bytes are read now.
+            takes: number of takes that the read serves.
         """
         if not unread:
             return all_read
@@ -93,20 +95,21 @@ class Engine:
         return held.reader
 
     def source(self, unread: Sequence[Unread], reason: str) -> Reader | None:
-        """What reads the bytes of rows in the thread that decodes them, which holds few at a time;
-        None where a store has to be waited for.
+        """Return a reader for the thread that decodes the rows, which holds few bytes at a time.
+
+        Returns None if the store's reads have to wait.
         """
         if not unread:
             return all_read
         return self.scheduler.reader({path for rows in unread for path in rows.paths}, reason)
 
     async def hold(self, pieces: Sequence[Pieces], reason: str, *, takes: int = 0) -> Reader:
-        """What brings the bytes of pieces, which are read now, to the kernel that decodes them."""
+        """Read pieces now, and return a reader of their bytes for the kernel that decodes them."""
         held = await self.scheduler.hold(pieces, reason=reason, takes=takes, is_part=True)
         return held.reader
 
     def held_bytes(self, pieces: Sequence[Pieces]) -> int:
-        """Memory that a `hold` of pieces takes, about: what is read over small gaps included."""
+        """Approximate memory of a `hold` of pieces, with the bytes of small gaps."""
         num_bytes = 0
         for own in pieces:
             store, _ = self.registry.resolve(own.paths[0])
@@ -114,10 +117,10 @@ class Engine:
         return num_bytes
 
     def local_file(self, location: str) -> OpenFile | None:
-        """The file at a location, if it is local and kept open. Costs a stat."""
+        """Return the open local file at a location, or None. Costs a stat."""
         store, path = self.registry.resolve(location)
         return store.open_file(path)
 
     async def decode(self, work: Callable[[], T], num_bytes: float) -> T:
-        """Run CPU work in the pool, or here where it is too small for a hop."""
+        """Run CPU work on `num_bytes` in the pool, or on the loop if it is too small for a hop."""
         return await self.pool.run(work, inline=num_bytes <= INLINE_BYTES)

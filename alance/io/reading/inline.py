@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from alance.io.reading.reads import Read
     from alance.io.stores.store import PieceReader, Store
 
-    PieceRequest: TypeAlias = tuple[
-        int, Pieces, Pieces
-    ]  # a number in its read; inside of the store
+    # Number of an extent in its read; its pieces by location; the same by path in the store.
+    PieceRequest: TypeAlias = tuple[int, Pieces, Pieces]
     # Spans of one object; for each the number of its extent, and its place in the extent.
     _Spans: TypeAlias = tuple[list[tuple[int, int]], list[tuple[int, int]]]
 
@@ -98,6 +97,38 @@ def at_hand(
     location = first.paths[0] if isinstance(first, Pieces) else first.path
     if not registry.resolve(location)[0].profile.answers_now:
         return None
+    sorted_extents = _by_source(extents, registry)
+    if sorted_extents is None:
+        return None
+    by_location, by_reader, parts = sorted_extents
+    note = Note.of_caller(reason)
+    for location, (spans, owners) in by_location.items():
+        buffers = _spans_now(location, spans, registry, note)
+        if buffers is None:
+            return None
+        for (number, slot), buffer in zip(owners, buffers, strict=True):
+            parts[number][slot] = buffer
+    for reader, requests in by_reader.items():
+        begun = trace.now()
+        contents = reader.pieces_now([inside for *_, inside in requests])
+        if contents is None:
+            return None
+        for (number, pieces, _), content in zip(requests, contents, strict=True):
+            parts[number] = [content]
+            note.read(pieces, begun)
+    return [own[0] if len(own) == 1 else memoryview(b"".join(own)) for own in parts]
+
+
+def _by_source(
+    extents: Sequence[Extent], registry: StoreRegistry
+) -> tuple[dict[str, _Spans], dict[PieceReader, list[PieceRequest]], list[list[memoryview]]] | None:
+    """Sort extents by object, or by the reader of their pieces.
+
+    Returns:
+        Spans by location, pieces by reader, and for each extent a list of empty buffers, to be
+        replaced by its parts. None if a range is invalid, or if there are too many ranges or bytes
+        for a read on the loop.
+    """
     by_location: dict[str, _Spans] = {}
     by_reader: dict[PieceReader, list[PieceRequest]] = {}
     parts: list[list[memoryview]] = []
@@ -128,22 +159,7 @@ def at_hand(
                 num_bytes += stop - start
     if num_bytes > AT_HAND_BYTES:
         return None
-    note = Note.of_caller(reason)
-    for location, (spans, owners) in by_location.items():
-        buffers = _spans_now(location, spans, registry, note)
-        if buffers is None:
-            return None
-        for (number, slot), buffer in zip(owners, buffers, strict=True):
-            parts[number][slot] = buffer
-    for reader, requests in by_reader.items():
-        begun = trace.now()
-        contents = reader.pieces_now([inside for *_, inside in requests])
-        if contents is None:
-            return None
-        for (number, pieces, _), content in zip(requests, contents, strict=True):
-            parts[number] = [content]
-            note.read(pieces, begun)
-    return [own[0] if len(own) == 1 else memoryview(b"".join(own)) for own in parts]
+    return by_location, by_reader, parts
 
 
 def _spans_now(

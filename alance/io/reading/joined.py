@@ -1,8 +1,8 @@
-"""Answers callers together if they ask for the same kind of thing at the same time.
+"""Batching: concurrent callers with the same kind of question get their answers together.
 
-Apart from its rows, an answer costs the same for one caller as for many. So the callers of one turn
-of the event loop become one question. If enough questions are under way already, callers wait, and
-become one question when one of these ends.
+Apart from its rows, an answer costs the same for one caller as for many. So all callers in one turn
+of the event loop form one batch. If enough batches are under way, callers wait, and form a batch
+when one of these ends.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-# Gives the answers to the questions of some callers, in their order.
+# Returns the answers to the questions of a batch, in order.
 Answer: TypeAlias = "Callable[[Sequence[Q]], Awaitable[Sequence[A]]]"
 
-CALLERS_A_TURN: Final = 64  # that go on with their answers: a millisecond or two of their work
+CALLERS_A_TURN: Final = 64  # that continue with their answers: a millisecond or two of work
 
 
 @dataclass(slots=True, eq=False)
@@ -33,22 +33,22 @@ class _Caller(Generic[Q, A]):
     weight: int
     answer: Answer[Q, A]
     part: asyncio.Future[A]
-    context: Context  # a trace is that of all who go together
+    context: Context  # the batch runs in that of its first caller
     recorder: trace.Recorder | None
     names: tuple[str, ...]  # for traces
     together: _Together[Q, A] | None = None
 
 
 class Joint(Generic[Q, A]):
-    """Questions of one kind, in one event loop.
+    """The batches of one kind of question, in one event loop.
 
     Args:
-        max_weight: of the questions that go together; more where one alone has more.
-        max_under_way: answers that are made at once.
+        max_weight: upper bound of the total weight of a batch; a heavier question is alone.
+        max_under_way: number of batches at once.
 
     Attributes:
-        is_crowd: whether the last answer that was begun is one to several callers.
-        num_giving: answers that callers get just now: they may ask again.
+        is_crowd: True if the last batch begun has several callers.
+        num_giving: number of batches whose callers are receiving answers: they may ask again.
     """
 
     def __init__(self, max_weight: int, max_under_way: int) -> None:
@@ -60,12 +60,14 @@ class Joint(Generic[Q, A]):
         self.num_giving = 0
 
     async def ask(self, question: Q, weight: int, answer: Answer[Q, A]) -> A:
-        """The answer to one caller.
+        """Return the answer to a question, in a batch with others.
 
-        A cancelled caller leaves the work to the others; that of the last one ends with it.
+        If a caller is cancelled, the batch goes on for the others; the last caller cancels it. If
+        an answer fails, halves of the batch are tried, so that an error reaches its caller alone.
 
         Args:
-            answer: alike for all who ask here.
+            weight: counts against `max_weight`.
+            answer: answers a batch; equivalent for all callers of this object.
         """
         loop = asyncio.get_running_loop()
         part: asyncio.Future[A] = loop.create_future()
@@ -81,13 +83,13 @@ class Joint(Generic[Q, A]):
                 await caller.together.leave()
 
     def begin_soon(self) -> None:
-        """Begin with those who wait, in the next turn: others may still come in this one."""
+        """Schedule a batch of the waiting callers for the next turn: more may come in this one."""
         if self._waiting and self._free and not self._is_called and not self.num_giving:
             self._is_called = True
             asyncio.get_running_loop().call_soon(self._begin)
 
     def _begin(self) -> None:
-        """Begin all who wait, as far as they go together."""
+        """Begin batches of waiting callers, within the limits and with one recorder each."""
         self._is_called = False
         while self._free and self._waiting:
             callers: list[_Caller[Q, A]] = []
@@ -114,12 +116,12 @@ class Joint(Generic[Q, A]):
 
 
 class _Together(Generic[Q, A]):
-    """The question of several callers, under way."""
+    """A batch under way."""
 
     def __init__(self, joint: Joint[Q, A], callers: Sequence[_Caller[Q, A]]) -> None:
         self._joint = joint
         self._callers = callers
-        self._left = len(callers)
+        self._num_waiting = len(callers)
         loop = asyncio.get_running_loop()
         context = callers[0].context
         if callers[0].recorder is not None:
@@ -129,9 +131,9 @@ class _Together(Generic[Q, A]):
             caller.together = self
 
     async def leave(self) -> None:
-        """A caller has what it asked for, or does not wait for it any more."""
-        self._left -= 1
-        if not self._left and self.task.cancel():
+        """Leave the batch, with an answer or cancelled; the last caller ends the task."""
+        self._num_waiting -= 1
+        if not self._num_waiting and self.task.cancel():
             await asyncio.wait([self.task])
 
     async def _run(self) -> None:
@@ -139,12 +141,10 @@ class _Together(Generic[Q, A]):
             await self._answer(self._callers)
         finally:
             for caller in self._callers:
-                caller.part.cancel()  # those that have no part: the work was cancelled
+                caller.part.cancel()  # has an effect only if the batch was cancelled
 
     async def _answer(self, callers: Sequence[_Caller[Q, A]]) -> None:
-        """Answer callers that are still there; what is wrong may be the matter of one alone, which
-        halves of halves tell.
-        """
+        """Answer the callers that still wait; after a failure, answer each half separately."""
         callers = [caller for caller in callers if not caller.part.done()]
         if not callers:
             return
@@ -162,7 +162,7 @@ class _Together(Generic[Q, A]):
         await all_of(self._answer(half) for half in (callers[:middle], callers[middle:]))
 
     async def _give(self, callers: Sequence[_Caller[Q, A]], answers: Sequence[A]) -> None:
-        """Let callers go on, some of them in each turn of the loop."""
+        """Give callers their answers, `CALLERS_A_TURN` in each turn of the loop."""
         self._joint.num_giving += 1
         try:
             for number, (caller, part) in enumerate(zip(callers, answers, strict=True), 1):

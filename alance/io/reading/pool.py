@@ -1,9 +1,9 @@
-"""Threads that decode, so that the loop stays free; modules of rare verbs are imported there, too.
+"""The decode pool: threads for CPU work, and for the import of modules of rare verbs.
 
-What reads a table is imported with the package. What few programs need is imported when a verb
-first needs it: some milliseconds a group of modules, a tenth of a second for the parser of SQL. On
-the loop that would be a stall, so such a verb first awaits `DecodePool.load`, and its own `import`
-then finds the module there.
+Modules that every reader needs are imported with the package. Others are imported when a verb first
+needs them: some milliseconds for a group of modules, a tenth of a second for the parser of SQL. On
+the loop that would be a stall. So such a verb first awaits `DecodePool.load`, and its own `import`
+then finds the module.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LOOP_TURN_S: Final = 0.001  # of work on the loop, before others get a turn: that costs microseconds
-MAX_CALLERS_PER_TURN: Final = 16  # callers that go on in one turn
-CROWD_CALLERS: Final = 8  # callers that wait for a turn; fewer gain little by going together
+LOOP_TURN_S: Final = 0.001  # of work on the loop before others get a turn, which costs microseconds
+MAX_CALLERS_PER_TURN: Final = 16  # callers that continue in one turn
+CROWD_CALLERS: Final = 8  # callers that wait for a turn; fewer gain little from a batch
 
 # Held while a thread of a pool imports. A fork waits for it: the child would have the locks of
-# modules that are half imported, and no thread that finishes them.
+# half-imported modules, and no thread that finishes the imports.
 _importing: Final = threading.RLock()
 system.at_fork(
     before=_importing.acquire,
@@ -46,13 +46,13 @@ system.at_fork(
 
 
 class _Idle:
-    """The threads of the pool that was closed last, for the next one of as many.
+    """The threads of the pool that was closed last, for the next pool of the same size.
 
     To start and end a thread takes 0.15 ms, a tenth of a short session.
 
     Attributes:
-        kept: how many, and they themselves. Pools that a parent made give theirs back to another
-            one, which nobody looks at.
+        spare: number of threads and their executor, or empty. A forked child has a deque of its
+            own; pools from the parent return their threads to the parent's deque, which is unused.
     """
 
     def __init__(self) -> None:
@@ -60,36 +60,35 @@ class _Idle:
         lifecycle.on_fork(self)
 
     def after_fork(self) -> None:
-        """Begin anew: a parent's threads are not in its child."""
-        self.kept: deque[tuple[int, ThreadPoolExecutor]] = deque(maxlen=1)
+        """Forget the threads: a parent's threads are not in its child."""
+        self.spare: deque[tuple[int, ThreadPoolExecutor]] = deque(maxlen=1)
 
 
 _idle: Final = _Idle()
 
 
 class DecodePool:
-    """A few threads for CPU work that holds no GIL most of the time.
+    """A few threads for CPU work that mostly runs without the GIL.
 
     Args:
-        threads: how many run at once; they are started when first needed.
+        threads: number of threads; they are started when first needed.
     """
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._executor: ThreadPoolExecutor | None = None
-        self._kept = _idle.kept
-        self._works: set[Future[None]] = set()  # that have not ended
+        self._spare = _idle.spare
+        self._works: set[Future[None]] = set()  # works that have not ended
         self._closed = False
         self._turn_since: float | None = None
         self._at_once = 1
-        self._turns: deque[asyncio.Future[None]] = deque()  # of those who wait for one
+        self._turns: deque[asyncio.Future[None]] = deque()  # of callers that wait for a turn
 
     async def share_turn(self) -> None:
-        """Give others a turn, if small work on the loop itself has taken long in this one.
+        """Let others run if small works on the loop have taken long in this turn.
 
-        To be awaited before work that is done without waiting: a caller that does such work again
-        and again, or many that begin in one turn, would keep the loop until they end. Of many that
-        do so, each turn has few.
+        Await it before each work that is done without waiting. Otherwise a caller that repeats such
+        work, or many callers that begin in one turn, would hold the loop until they end.
         """
         now = time.perf_counter()
         if self._turn_since is None:
@@ -101,8 +100,9 @@ class DecodePool:
             await turn
 
     def _turn_ends(self) -> None:
-        """The next of those who wait for a turn have the one that comes now: as many as have
-        little to do, to judge by those of the last one.
+        """Let the next waiting callers continue.
+
+        After a short turn they are twice as many as in that turn, after a long turn only one.
         """
         now = time.perf_counter()
         if self._turn_since is not None:
@@ -118,14 +118,14 @@ class DecodePool:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so many wait for a turn that they had better go together."""
+        """True if so many callers wait for a turn that a batch of them is worthwhile."""
         return len(self._turns) >= CROWD_CALLERS
 
     async def run(self, work: Callable[[], T], *, inline: bool = False) -> T:
-        """The result of `work`, done in a thread. Cancelling drops work that has not begun.
+        """Run `work` in a thread and return its result. A cancelled call drops work not yet begun.
 
         Args:
-            inline: it takes less time than a hop to a thread, and is done here.
+            inline: run the work on the loop, as it takes less time than a hop to a thread.
 
         Raises:
             InvalidInputError: the pool is closed.
@@ -139,12 +139,12 @@ class DecodePool:
         return await self._in_thread(work)
 
     async def load(self, *modules: str | ModuleType) -> None:
-        """Import modules in a thread, so that an `import` of them does not keep the loop.
+        """Import modules in a thread, so that a later `import` does not block the loop.
 
-        Costs nothing where they are imported. Any number of threads may do so at once.
+        Costs nothing if they are imported already. Safe in several threads at once.
 
         Args:
-            modules: full names, or what stands for them; see `Deferred`.
+            modules: full names, or deferred modules; see `Deferred`.
 
         Raises:
             InvalidInputError: the pool is closed.
@@ -156,12 +156,12 @@ class DecodePool:
 
     @property
     def num_threads(self) -> int:
-        """How many run at once."""
+        """Number of threads."""
         return self._threads
 
     @property
     def num_waiting(self) -> int:
-        """Pieces of work that wait for a thread."""
+        """Number of works that wait for a thread."""
         return 0 if self._executor is None else self._executor._work_queue.qsize()
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -174,34 +174,34 @@ class DecodePool:
         try:
             return await job
         finally:
-            if job.cancelled():  # its thread may go on
+            if job.cancelled():  # its thread may still run
                 job.work.add_done_callback(self._works.discard)
             else:
                 self._works.discard(job.work)
 
     def _begin(self) -> ThreadPoolExecutor:
-        self._kept = _idle.kept
+        self._spare = _idle.spare
         with suppress(IndexError):
-            threads, executor = self._kept.pop()
+            threads, executor = self._spare.pop()
             if threads == self._threads:
                 return executor
         return ThreadPoolExecutor(self._threads, "alance-decode")
 
     async def aclose(self) -> None:
-        """Drop work that has not begun, and wait for what has. Idle threads are left for others."""
+        """Drop works not yet begun, and wait for the others. The next pool gets idle threads."""
         self._closed = True
         executor, self._executor = self._executor, None
         if executor is None:
             return
         if not self._works:
-            self._kept.append((self._threads, executor))
+            self._spare.append((self._threads, executor))
             return
         executor.shutdown(wait=False, cancel_futures=True)
         await asyncio.get_running_loop().run_in_executor(None, executor.shutdown)
 
 
 def is_imported(name: str) -> bool:
-    """Whether a module is there as a whole: none that another thread is just importing."""
+    """Return True if a module is wholly imported, not just being imported by another thread."""
     module = sys.modules.get(name)
     return module is not None and not getattr(module.__spec__, "_initializing", False)
 

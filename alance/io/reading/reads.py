@@ -162,7 +162,7 @@ class Read(asyncio.Future[Any]):
 
     @property
     def is_watched(self) -> bool:
-        """True if a trace needs the ranges of flights: this read's, or that of one that joins."""
+        """True if a trace needs the ranges of flights: of this read, or of a read that joins."""
         return self.recorder is not None or bool(trace.active)
 
     def wait_for(self, other: asyncio.Future[R], bring: Callable[[R], None]) -> None:

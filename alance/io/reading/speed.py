@@ -1,4 +1,4 @@
-"""How fast a store answers, estimated from the requests that it has answered so far."""
+"""Latency and bandwidth of a store, estimated from its answers so far."""
 
 from __future__ import annotations
 
@@ -8,27 +8,25 @@ from weakref import WeakKeyDictionary
 if TYPE_CHECKING:
     from alance.io.stores.store import Store
 
-SHORT_BYTES: Final = 256 << 10  # a call of so few bytes takes about as long as its first byte
-LONG_BYTES: Final = 1 << 20
-LATENCY_S: Final = 0.030  # of a store that nothing is known of
-BANDWIDTH: Final = 256 << 20  # the same, in bytes a second
-MAX_BANDWIDTH: Final = 1 << 30  # about the most that was seen of a store
-MIN_TRANSFER_S: Final = 0.005  # the loop may be late by as much
-FORGET_CALLS: Final = 16  # how many calls it takes to forget a fast one
-BURST_BYTES: Final = 4 << 20  # fewer are there too soon to tell
-LARGE_REQUEST_BYTES: Final = 64 << 10  # of a request: then it is the bytes that take the time
-# What one more request of many costs: 0.1 ms of processor time, its share of the latency of those
-# that are under way at once, and a bill. With less, fast stores would get more requests.
+SHORT_BYTES: Final = 256 << 10  # calls up to this size measure latency: the first byte dominates
+LONG_BYTES: Final = 1 << 20  # calls of this size and more measure bandwidth
+LATENCY_S: Final = 0.030  # assumed of an unknown store
+BANDWIDTH: Final = 256 << 20  # bytes a second, assumed of an unknown store
+MAX_BANDWIDTH: Final = 1 << 30  # bytes a second, about the maximum seen of a store
+MIN_TRANSFER_S: Final = 0.005  # the loop may notice an answer so much later
+FORGET_CALLS: Final = 16  # calls after which a fast call is forgotten
+BURST_BYTES: Final = 4 << 20  # smaller bursts end too soon to measure bandwidth
+LARGE_REQUEST_BYTES: Final = 64 << 10  # in larger requests, the bytes take most of the time
+# Cost of one more request: 0.1 ms of processor time, its share of the latency of concurrent
+# requests, and a bill. A lower value would send more requests to fast stores.
 REQUEST_S: Final = 0.0004
-MIN_GAP_BYTES: Final = (
-    16 << 10
-)  # narrower ones would be many: they cost requests and save few bytes
+MIN_GAP_BYTES: Final = 16 << 10  # narrower gaps are many: they cost requests and save few bytes
 
 
 class Speed:
-    """Latency and bandwidth of a store.
+    """Best latency and bandwidth of a store, from its fastest calls.
 
-    The fastest calls tell: others waited for something here.
+    Slower calls had to wait for something in this process.
 
     Attributes:
         latency: seconds to the first byte.
@@ -43,12 +41,12 @@ class Speed:
         self._knows_latency = self._knows_bandwidth = False
 
     def note(self, num_bytes: int, seconds: float, landed_before: int) -> None:
-        """A call has ended.
+        """Update the estimates after a call.
 
         Args:
-            num_bytes: of the call.
-            seconds: since it began.
-            landed_before: `landed` when it began.
+            num_bytes: bytes received by the call.
+            seconds: duration of the call.
+            landed_before: `landed` at the begin of the call.
         """
         self.landed += num_bytes
         if num_bytes <= SHORT_BYTES:
@@ -66,17 +64,17 @@ class Speed:
 
 
 class Burst:
-    """Requests to a store, from the first one until none is waiting or under way.
+    """Requests to a store, from the first request until none is waiting or under way.
 
-    It tells of the bandwidth if takes asked for all of them before the first answer came: then
-    nothing but the store was waited for. A scan asks when its consumer has room.
+    A burst measures bandwidth if takes made all requests before the first answer: then only the
+    store was waited for. The requests of a scan wait for its consumer.
 
     Attributes:
-        begun: when the first was asked for.
-        ended: when the last answer came; before the first one as `begun`.
-        num_requests: that were answered.
-        num_bytes: received.
-        tells: of the bandwidth.
+        begun: time of the first request.
+        ended: time of the last answer; `begun` before the first answer.
+        num_requests: number of answered requests.
+        num_bytes: received bytes.
+        tells: True if the burst measures bandwidth.
     """
 
     __slots__ = ("begun", "ended", "num_bytes", "num_requests", "tells")
@@ -87,12 +85,12 @@ class Burst:
         self.tells = True
 
     def ask(self, *, is_take: bool) -> None:
-        """For more."""
+        """Add a request that has no answer yet."""
         if not is_take or self.num_requests:
             self.tells = False
 
     def land(self, num_requests: int, num_bytes: int, now: float, *, retries: int = 0) -> None:
-        """An answer is there, after so many that failed."""
+        """Add the answer to `num_requests`, after `retries` failed attempts."""
         self.tells = self.tells and not retries
         self.num_requests += num_requests
         self.num_bytes += num_bytes
@@ -100,25 +98,25 @@ class Burst:
 
 
 class Rate:
-    """What a request to a store is worth, as bursts have shown.
+    """Sustained bandwidth of a store, measured in bursts; it tells how many bytes a request costs.
 
-    `Speed` has the best that was seen, for what is guessed. This is what is to be had.
+    `Speed` has the best values seen, for estimates. This class has those that can be relied on.
 
     Attributes:
-        bandwidth: bytes a second; 0: not known.
+        bandwidth: bytes a second; 0 if unknown.
     """
 
     def __init__(self) -> None:
         self.bandwidth = 0.0
 
     def note(self, burst: Burst, latency_s: float) -> None:
-        """A burst has ended.
+        """Update the bandwidth after a burst.
 
-        The store is at least as fast as it seems. It may be faster where requests were small: then
-        they, and not their bytes, may have taken the time.
+        The store is at least as fast as the burst. It may be faster if the requests were small, as
+        the requests, not their bytes, may have taken the time: then the estimate can only grow.
 
         Args:
-            latency_s: of the store, about.
+            latency_s: approximate latency of the store.
         """
         if not burst.tells or burst.num_bytes < BURST_BYTES:
             return
@@ -129,7 +127,7 @@ class Rate:
             self.bandwidth = (seen + (self.bandwidth or seen)) / 2
 
     def gap(self, most: int) -> int:
-        """Bytes that may be read in vain to save a request: what comes in the time it costs."""
+        """Return the unneeded bytes that cost as much time as a request; at most `most`."""
         if not self.bandwidth:
             return most
         return min(most, max(MIN_GAP_BYTES, int(REQUEST_S * self.bandwidth)))
@@ -139,5 +137,5 @@ _RATES: Final[WeakKeyDictionary[Store, Rate]] = WeakKeyDictionary()
 
 
 def rate_of(store: Store) -> Rate:
-    """The rate of a store, for all sessions that share it."""
+    """Return the rate of a store, shared by all sessions that use the store."""
     return _RATES.setdefault(store, Rate())

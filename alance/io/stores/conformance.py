@@ -1,8 +1,8 @@
-"""Whether a store does what reading, writing and committing stand on.
+"""Checks that a store behaves as reading, writing and committing require.
 
-Servers that speak a cloud's protocol differ in corners that no error tells: conditions that are
-ignored, ranges that are wrong, listings without order. Each check tries one of them with real
-requests and names what was seen. All objects are in one folder with a random name, deleted again.
+Servers that speak a cloud's protocol differ in ways that raise no error: they ignore conditions,
+return wrong ranges, or list without order. Each check tries one behaviour with real requests and
+reports what the store did. All objects are in one folder with a random name, deleted at the end.
 """
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ if TYPE_CHECKING:
     from alance.io.stores.store import Store
     from alance.io.stores.store_report import Purpose
 
-RACERS: Final = 8
+RACERS: Final = 8  # concurrent puts of one object
 CONTENT: Final = bytes(range(256)) * 16
 
 
 class _Unfit(Exception):
-    """The store did something else."""
+    """The store does not behave as expected; the text says what it did."""
 
 
 async def examine(store: Store, folder: str, background: Background) -> StoreReport:
-    """Try what alance needs of a store, in a folder of it.
+    """Run all checks in a folder of a store.
 
     Cost: about 100 requests, and two uploads of a little more than one part each (8 MiB).
 
     Args:
-        background: has the removal of the objects where the caller is cancelled meanwhile.
+        background: continues the removal of the objects if the caller is cancelled.
 
     Raises:
-        StoreError: nothing can be written there, or AccessError for want of rights.
+        StoreError: nothing can be written to the folder.
+        AccessError: the credentials lack a right.
     """
     trial = _Trial(store, f"{folder}/.probe-{uuid.uuid4()}".lstrip("/"))
     done: list[StoreCheck] = []
@@ -71,7 +72,7 @@ async def examine(store: Store, folder: str, background: Background) -> StoreRep
 
 
 class _Trial:
-    """A store and a folder that nobody else knows."""
+    """A store and a folder in it that nobody else uses."""
 
     def __init__(self, store: Store, folder: str) -> None:
         self.store = store
@@ -122,9 +123,9 @@ async def _gives_tails(trial: _Trial) -> None:
     await trial.store.put(path, CONTENT)
     for num_bytes in (1, 100, len(CONTENT) + 100):
         for size in (None, len(CONTENT)):
-            tail, told = await trial.store.get_tail(path, num_bytes, size=size)
-            if bytes(tail) != CONTENT[-num_bytes:] or told != len(CONTENT):
-                raise _Unfit(f"the last {num_bytes} bytes came out as {len(tail)} of {told}")
+            tail, total = await trial.store.get_tail(path, num_bytes, size=size)
+            if bytes(tail) != CONTENT[-num_bytes:] or total != len(CONTENT):
+                raise _Unfit(f"the last {num_bytes} bytes came out as {len(tail)} of {total}")
 
 
 async def _misses(trial: _Trial) -> None:
@@ -175,8 +176,8 @@ async def _deletes(trial: _Trial) -> None:
     for path in paths:
         await trial.store.put(path, b"x")
     await trial.store.delete([*paths, trial.path("gone/never")])
-    if left := await trial.names("gone"):
-        raise _Unfit(f"{len(left)} of 3 objects were left")
+    if remaining := await trial.names("gone"):
+        raise _Unfit(f"{len(remaining)} of 3 objects were left")
     with contextlib.suppress(NotFoundError):
         await trial.store.get(paths[0])
         raise _Unfit("a deleted object can be read")
@@ -206,7 +207,7 @@ async def _uploads(trial: _Trial) -> None:
 
 
 class _Aborted(Exception):
-    """Ends an upload."""
+    """Raised to abort an upload."""
 
 
 async def _refuses_second(trial: _Trial) -> None:
@@ -221,7 +222,7 @@ async def _refuses_second(trial: _Trial) -> None:
     await trial.expect("once", b"first", "put if absent")
 
 
-async def _lets_one_win(trial: _Trial) -> None:
+async def _has_a_single_winner(trial: _Trial) -> None:
     for number in range(3):
         name = f"race-{number}"
 
@@ -258,6 +259,6 @@ CHECKS: Final[tuple[tuple[str, Purpose, Callable[[_Trial], Awaitable[None]]], ..
     ("copies", "writing", _copies),
     ("takes uploads in parts, and aborts them", "writing", _uploads),
     ("creates an object only if it is absent", "commits", _refuses_second),
-    ("lets one of many creators win", "commits", _lets_one_win),
+    ("lets one of many creators win", "commits", _has_a_single_winner),
     ("creates again what was deleted", "commits", _creates_again),
 )

@@ -34,9 +34,9 @@ class _Object(NamedTuple):
 
 
 class MemoryStore:
-    """A dict of objects. Nothing waits: futures are done when they are returned.
+    """A store whose objects are in a dict. Nothing waits: returned futures are already done.
 
-    A forked child has a copy of what was there.
+    A forked child has a copy of the parent's objects.
     """
 
     def __init__(self, root: str = "memory:///", profile: StoreProfile = MEMORY) -> None:
@@ -48,7 +48,7 @@ class MemoryStore:
         lifecycle.on_fork(self)
 
     def after_fork(self) -> None:
-        """Make the lock anew: another thread may have held it."""
+        """Replace the lock: another thread may have held it at the fork."""
         self._lock = threading.Lock()
 
     def _object(self, path: str) -> _Object:
@@ -59,10 +59,10 @@ class MemoryStore:
 
     @property
     def pieces(self) -> None:
-        """None: slices cost nothing."""
+        """Always None: a slice is as cheap as any reader of pieces."""
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview]:
-        """The ranges, as slices of the object."""
+        """Return views of the object, one for each range."""
         where = self.root + path
         check_spans(where, ranges)
         if not ranges:
@@ -75,7 +75,7 @@ class MemoryStore:
         return [body[start:stop] for start, stop in ranges]
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
-        """The ranges, in a future that is done."""
+        """Return `read_now` as a done future."""
         future = asyncio.get_running_loop().create_future()
         try:
             future.set_result(self.read_now(path, ranges))
@@ -86,25 +86,25 @@ class MemoryStore:
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None
     ) -> tuple[memoryview, int]:
-        """The last `num_bytes`, and the object's size."""
+        """Return a view of the last `num_bytes`, and the object's size."""
         body = self._object(path).body
         return body[max(0, len(body) - num_bytes) :], len(body)
 
     def open_file(self, path: str) -> None:
-        """None: there are no files."""
+        """Return None: a memory store has no files."""
 
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
-        """The whole object."""
+        """Return a view of the whole object."""
         stored = self._object(path)
         check_tag(self.root + path, e_tag, stored.meta.e_tag)
         return stored.body
 
     async def size(self, path: str) -> int:
-        """Bytes of the object."""
+        """Size of the object in bytes."""
         return len(self._object(path).body)
 
     async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
-        """Keep a copy of `body`."""
+        """Store a copy of `body`."""
         content = memoryview(bytes(body))
         meta = ObjectMeta(path, len(content), datetime.now(UTC), f'"{next(self._tags)}"')
         with self._lock:
@@ -115,22 +115,22 @@ class MemoryStore:
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
     ) -> None:
-        """Keep copies."""
+        """Store copies of objects, in order."""
         await put_each(self, objects, if_absent=if_absent)
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
-        """Keep copies."""
+        """Store copies of objects."""
         for path, body in objects:
             await self.put(path, body)
 
     def open_upload(
         self, path: str, *, size_hint: int | None = None, durable: bool = True
     ) -> MemoryUpload:
-        """Begin an object."""
+        """Begin an object that is written piece by piece."""
         return MemoryUpload(self, path)
 
     async def delete(self, paths: Sequence[str]) -> None:
-        """Forget objects; those missing are no error."""
+        """Delete objects; a missing object is no error."""
         for path in paths:
             self._objects.pop(path, None)
 
@@ -139,21 +139,21 @@ class MemoryStore:
         await self.put(target, self._object(source).body)
 
     async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
-        """None: objects appear as a whole."""
+        """Return an empty sequence: objects appear as a whole."""
         return ()
 
     async def remove_folders(self, prefix: str) -> None:
-        """Nothing: there are no folders."""
+        """Do nothing: a memory store has no folders."""
 
     def uri_of(self, path: str) -> str:
-        """Known in this process only."""
+        """URI of an object or folder; only this process knows it."""
         return without_number(self.root) + path
 
     def lasting_name(self) -> None:
-        """None: it ends with the process."""
+        """Return None: the store ends with the process."""
 
     def heeds_conditions(self) -> bool:
-        """It does."""
+        """Return True: `put` checks `if_absent` under a lock."""
         return True
 
     def _under(self, prefix: str) -> Names:
@@ -162,7 +162,7 @@ class MemoryStore:
             return sorted(path for path in self._objects if path.startswith(folder))
 
     async def list_level(self, prefix: str) -> tuple[Names, Names]:
-        """Paths of the folders directly under `prefix`, and of the objects; sorted."""
+        """Return the sorted paths of the folders and of the objects directly under `prefix`."""
         depth = len(prefix.strip("/").split("/")) if prefix.strip("/") else 0
         paths = self._under(prefix)
         folders = {tuple(path.split("/")[: depth + 1]) for path in paths if path.count("/") > depth}
@@ -172,7 +172,7 @@ class MemoryStore:
     async def list(
         self, prefix: str, *, start_after: str | None = None
     ) -> AsyncIterator[ObjectMeta]:
-        """Objects under the folder `prefix`, sorted."""
+        """Yield the objects under the folder `prefix`, sorted by path."""
         for path in self._under(prefix):
             stored = self._objects.get(path)
             if stored is not None and (start_after is None or path > start_after):
@@ -180,7 +180,7 @@ class MemoryStore:
 
 
 class MemoryUpload(Upload):
-    """The pieces, until they are joined."""
+    """An upload whose pieces are joined into the object at the end."""
 
     grace_s = LOCAL_GRACE_S
 
@@ -190,7 +190,7 @@ class MemoryUpload(Upload):
         self._path = path
 
     async def _advance(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: pieces stay in memory until the end."""
 
     async def _publish(self) -> None:
         self._end_block()
@@ -199,4 +199,4 @@ class MemoryUpload(Upload):
         self.held_bytes = 0
 
     async def _drop(self) -> None:
-        """The object is there only once nothing can fail any more."""
+        """Do nothing: the object exists only after the last step that can fail."""

@@ -1,7 +1,7 @@
-"""What suits each kind of store: its abilities, and the numbers by which reads are planned.
+"""Profiles of the kinds of stores: their abilities, and the numbers by which reads are planned.
 
 The numbers were measured with servers on one machine and simulated latencies. Each has its reason
-beside it. A store may be given another profile.
+beside it. A store can be opened with another profile than that of its kind.
 """
 
 from __future__ import annotations
@@ -20,29 +20,30 @@ UPLOAD_PART_BYTES: Final = 8 * MIB  # S3 wants 5 at least; 10 000 such parts are
 
 @dataclass(frozen=True, slots=True)
 class StoreProfile:
-    """Abilities of a kind of store, and how to plan reads from it.
+    """Abilities of a kind of store, and the numbers by which reads from it are planned.
 
     Attributes:
         kind: the kind of store.
-        take_gap: bytes that may be read in vain to save a request of a take; fewer of a store
-            that has shown itself slow (`io/reading/speed.py`).
-        scan_gap: the same for scans and metadata, where neighbours are wanted soon anyway.
+        take_gap: unneeded bytes that a take may read to save a request; fewer from a store that
+            was measured to be slow (`io/reading/speed.py`).
+        scan_gap: the same for scans and metadata, whose neighbours are usually read soon anyway.
         max_request_bytes: larger reads are split into requests of this size.
-        max_requests: requests in flight.
-        group_size: small ranges that one call to the store may hold.
-        group_range_bytes: a range up to this size is small.
-        is_remote: a request costs milliseconds, and one that has failed may still take effect.
-        answers_now: what memory or the page cache holds is had without waiting.
+        max_requests: upper bound of requests under way.
+        group_size: number of small ranges that one call to the store may hold.
+        group_range_bytes: upper bound of the size of a small range.
+        is_remote: a request costs milliseconds, and a failed request may still take effect.
+        answers_now: bytes in memory or in the page cache can be read without waiting.
         shares_calls: one call may hold any number of ranges, and is one request.
-        heeds_conditions: its protocol has had conditional puts since its beginning.
-        is_plain_server: takes no uploads in parts, and may list nothing.
+        heeds_conditions: the protocol has had conditional puts from its first version.
+        is_plain_server: has no multipart uploads, and may be unable to list.
         has_suffix_ranges: the last bytes of an object of unknown size cost one request.
-        lists_in_order: listings are sorted by name and can start after one.
-        part_bytes: of the parts of an upload; an object up to this size is one PUT.
-        upload_buffer_bytes: what an upload may hold in memory.
-        latency_s: of a request, about; above a millisecond a scan saves rounds by reading more.
-        span_bytes: that a scan asks for at once.
-        ahead_bytes: that a scan reads ahead of its consumer at most.
+        lists_in_order: listings are sorted by name and can start after a name.
+        part_bytes: size of the parts of an upload; an object up to this size is one PUT.
+        upload_buffer_bytes: upper bound of the bytes that an upload holds in memory.
+        latency_s: approximate seconds of a request; above a millisecond a scan reads more at once
+            to save rounds.
+        span_bytes: bytes that a scan requests at once.
+        ahead_bytes: upper bound of the bytes that a scan reads ahead of its consumer.
     """
 
     kind: Kind
@@ -60,10 +61,10 @@ class StoreProfile:
     has_suffix_ranges: bool = True
     lists_in_order: bool = True
     part_bytes: int = UPLOAD_PART_BYTES
-    upload_buffer_bytes: int = 64 * MIB  # six parts under way, one in line, one being filled
+    upload_buffer_bytes: int = 64 * MIB  # six parts under way, one waiting, one being filled
     latency_s: float = 0.0
-    span_bytes: int = 8 * MIB  # latency is microseconds: what one pool job decodes
-    ahead_bytes: int = 32 * MIB  # a disk is never far: more would only hold memory
+    span_bytes: int = 8 * MIB  # a decode job's share, as latency is only microseconds
+    ahead_bytes: int = 32 * MIB  # a disk answers soon: more would only hold memory
 
 
 MEMORY: Final = StoreProfile(
@@ -99,9 +100,8 @@ _REMOTE_REQUEST: Final = 8 * MIB  # 8 to 16 MiB once the connections are busy; G
 _REMOTE_REQUESTS: Final = 128  # beyond it S3 gains little, and GCS and Azure lose
 _S3_REQUESTS: Final = 384  # a take of 376 requests at 30 ms: 106 ms with 256 at once, 85 with 384
 _REMOTE_GROUP: Final = 10  # obstore sends ten ranges of a call at once; the eleventh would wait
-_REMOTE_GROUP_RANGE: Final = (
-    256 * KIB
-)  # then the crossing that a group saves costs little of the whole
+# Of larger ranges, the call that a group saves is a small part of the cost.
+_REMOTE_GROUP_RANGE: Final = 256 * KIB
 
 S3: Final = StoreProfile(
     kind="s3",
@@ -116,20 +116,20 @@ S3: Final = StoreProfile(
     ahead_bytes=128 * MIB,  # 100 ms at 1.3 GB/s, the most that was seen of a store
 )
 
-# Directory buckets: listings have neither order nor a place to start after.
+# Directory buckets: listings have no order and cannot start after a name.
 S3_EXPRESS: Final = replace(S3, lists_in_order=False)
 
 GCS: Final = replace(S3, kind="gcs", max_requests=_REMOTE_REQUESTS, heeds_conditions=True)
 
-# Suffix ranges are not in Azure's protocol: the size must be known or asked for.
+# Azure's protocol has no suffix ranges: the size must be known, or costs a HEAD request.
 AZURE: Final = replace(GCS, kind="azure", has_suffix_ranges=False)
 
-# One plain server is behind it, not a cloud; WebDAV, where it lists at all, has no order.
+# A plain server, not a cloud, with few connections; listings of WebDAV have no order.
 HTTP: Final = replace(S3, kind="http", max_requests=32, is_plain_server=True, lists_in_order=False)
 
 OBSTORE_MEMORY: Final = StoreProfile(
     kind="memory",
-    take_gap=4 * KIB,  # a crossing for each group, and a copy of nothing
+    take_gap=4 * KIB,  # each group costs a call into the library; nothing is copied
     scan_gap=64 * KIB,
     max_request_bytes=1 << 40,
     max_requests=64,

@@ -1,7 +1,7 @@
-"""What a store of objects gives, and its failures in alance's own terms.
+"""The protocol of a store of objects, and the translation of its failures to errors of alance.
 
-A path is relative to the store: `/` between its segments, none at either end. Where a message or
-a trace names an object, it gives its location: the store's root followed by the path.
+A path is relative to the store: `/` between its segments, none at either end. Messages and traces
+name an object by its location: the store's root followed by the path.
 """
 
 from __future__ import annotations
@@ -42,16 +42,15 @@ if TYPE_CHECKING:
 Span: TypeAlias = tuple[int, int]  # start and stop of a range of bytes, half-open
 Body: TypeAlias = bytes | bytearray | memoryview
 Names: TypeAlias = list[str]  # `list` itself is a method of the stores
-MAX_PUTS: Final = 64  # of objects that are put together
+MAX_PUTS: Final = 64  # under way at once in `put_many`
 
-MAX_METADATA_BYTES: Final = (
-    2 << 30
-)  # the limit of protobuf; manifests have some 100 bytes a fragment
+# The limit of protobuf; manifests have some 100 bytes a fragment.
+MAX_METADATA_BYTES: Final = 2 << 30
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectMeta:
-    """What a listing says of an object."""
+    """Metadata of an object in a listing."""
 
     path: str  # inside the store
     num_bytes: int
@@ -60,37 +59,37 @@ class ObjectMeta:
 
 
 class PieceSource(Protocol):
-    """Objects whose bytes the kernel reads while it decodes them, in one thread."""
+    """Objects whose bytes a kernel reads while it decodes them, in one thread."""
 
     def reading(self) -> AbstractContextManager[_kernels.Source]:
-        """The kernel's source.
+        """Return a context manager of the source that the kernel reads from.
 
         Raises:
-            CorruptFileError: an object ends before what was to be read of it.
-            StoreError: the system refuses.
+            CorruptFileError: an object ends before the end of a piece.
+            StoreError: a read fails.
         """
 
 
 class PieceReader(Protocol):
-    """What reads pieces of a store's objects by one call; paths are inside of the store."""
+    """A reader of pieces of many objects of a store by one call; paths are inside the store."""
 
-    def pieces_now(self, asked: Sequence[Pieces]) -> Sequence[memoryview] | None:
-        """A buffer for each, where they can be had without waiting; else None."""
+    def pieces_now(self, requests: Sequence[Pieces]) -> Sequence[memoryview] | None:
+        """Return a buffer for each request; None if reading any of them would have to wait."""
 
     def get_pieces(self, pieces: Pieces) -> asyncio.Future[memoryview]:
         """Start reading pieces.
 
         Raises:
-            CorruptFileError: (in the future) an object ends before a piece does.
+            CorruptFileError: (in the future) an object ends before the end of a piece.
         """
 
     def get_many(
-        self, asked: Sequence[tuple[str, Sequence[Span]]]
+        self, requests: Sequence[tuple[str, Sequence[Span]]]
     ) -> asyncio.Future[Sequence[Sequence[memoryview]]]:
         """Start reading ranges of several objects: buffers for each, as for `Store.get_ranges`."""
 
     def source(self, paths: Sequence[str]) -> PieceSource:
-        """What brings bytes of objects to the kernel that decodes them; blocks. For one thread.
+        """Return a source of the objects' bytes for a kernel. Blocks; for one thread.
 
         Raises:
             NotFoundError, StoreError: an object cannot be opened.
@@ -105,7 +104,7 @@ class Store(Protocol):
 
     @property
     def pieces(self) -> PieceReader | None:
-        """What reads pieces of objects; None: they are ranges like any others."""
+        """The store's reader of pieces; None if pieces are read as ordinary ranges."""
 
     def get_ranges(self, path: str, ranges: Sequence[Span]) -> asyncio.Future[Sequence[memoryview]]:
         """Start reading ranges of an object, each by a request of its own.
@@ -114,119 +113,118 @@ class Store(Protocol):
         requests.
 
         Raises:
-            CorruptFileError: (in the future) the object ends before a range does.
+            CorruptFileError: (in the future) the object ends before the end of a range.
         """
 
     def read_now(self, path: str, ranges: Sequence[Span]) -> Sequence[memoryview] | None:
-        """The ranges, where they can be had without waiting; else None."""
+        """Return buffers of the ranges; None if reading them would have to wait."""
 
     async def get_tail(
         self, path: str, num_bytes: int, *, size: int | None = None
     ) -> tuple[memoryview, int]:
-        """The last `num_bytes` (the whole object where it is smaller), and the object's size.
+        """Return the last `num_bytes` (or the whole smaller object), and the object's size.
 
         Args:
-            size: the object's size where it is known; saves a request on some stores.
+            size: the object's size if known; saves a request on some stores.
         """
 
     def open_file(self, path: str) -> OpenFile | None:
-        """The object's file, where it is one that is open and still there; else None."""
+        """Return the object's file; None if it is not a file that is open and still exists."""
 
     async def get(self, path: str, *, e_tag: str | None = None) -> memoryview:
-        """The whole object.
+        """Return the whole object.
 
         Args:
-            e_tag: as a listing told it.
+            e_tag: the entity tag from a listing; None accepts any.
 
         Raises:
             NotFoundError: there is no such object, or it has another tag.
         """
 
     async def size(self, path: str) -> int:
-        """Bytes of the object."""
+        """Size of the object in bytes."""
 
     async def put(self, path: str, body: Body, *, if_absent: bool = False) -> None:
         """Write a whole object at once: readers see all of it or nothing.
 
-        A store whose answer got lost may report our own object as `AlreadyExistsError`, and S3
-        reports a concurrent write so: read the object back to learn who won. A cancelled or
-        failed call may have written or not.
+        If the answer to a successful put gets lost, its repetition may raise `AlreadyExistsError`
+        because of our own object; S3 may raise it for a concurrent write. Read the object back to
+        learn who won. A cancelled or failed call may or may not have written.
 
         Raises:
-            AlreadyExistsError: `if_absent`, and there is such an object.
+            AlreadyExistsError: `if_absent` is set, and there is such an object.
         """
 
     async def put_in_order(
         self, objects: Sequence[tuple[str, Body]], *, if_absent: bool = False
     ) -> None:
-        """Write objects, each once those before it are there for good.
+        """Write objects in order, each after the previous object is durable.
 
         Args:
-            if_absent: of the last one; the others replace what is there.
+            if_absent: for the last object alone; the others replace existing objects.
 
         Raises:
-            AlreadyExistsError: there is the last one already; the others are written.
+            AlreadyExistsError: the last object exists already; the others are written.
         """
 
     async def put_many(self, objects: Sequence[tuple[str, Body]]) -> None:
-        """Write objects of which all or none will be used.
+        """Write objects, many at once, of which all or none will be used.
 
-        As `put`, many at once. Where it fails or is cancelled some may be there: the caller
-        deletes them all.
+        If the call fails or is cancelled, some objects may be written: the caller deletes them all.
         """
 
     def open_upload(
         self, path: str, *, size_hint: int | None = None, durable: bool = True
     ) -> Upload:
-        """Begin an object that is written piece by piece, whatever its size.
+        """Begin an object that is written piece by piece and becomes visible as a whole.
 
-        One PUT at the end for small ones, else a multipart upload. Nothing is asked of the store
+        A small object is one PUT at the end, a larger one a multipart upload. No request is sent
         before the first part is full.
 
         Args:
-            path: of no object that is there yet.
-            size_hint: about the bytes to come; beyond 80 GB, parts must be larger from the start.
-            durable: local files are synced to the disk; clouds always keep what they took.
+            path: a path at which no object exists yet.
+            size_hint: approximate size; above 80 GB, parts must be larger from the start.
+            durable: sync a local file to the disk; objects of clouds are always durable.
         """
 
     async def list_level(self, prefix: str) -> tuple[Names, Names]:
-        """Paths of the folders directly under the folder `prefix`, and of the objects; sorted."""
+        """Return the sorted paths of the folders and of the objects directly under `prefix`."""
 
     async def delete(self, paths: Sequence[str]) -> None:
-        """Delete objects; those missing are no error."""
+        """Delete objects; a missing object is no error."""
 
     async def copy(self, source: str, target: str) -> None:
-        """Copy an object over `target`, whether there is one or not."""
+        """Copy an object to `target`, and replace an existing object there."""
 
     async def unfinished(self, prefix: str) -> Sequence[ObjectMeta]:
-        """What was begun under the folder `prefix` and has not got its name, at any depth.
+        """Return the unfinished objects under the folder `prefix`, at any depth.
 
-        None on stores that show objects as a whole or not at all.
+        Empty on stores where an object is visible as a whole or not at all.
         """
 
     async def remove_folders(self, prefix: str) -> None:
-        """Remove the folder `prefix` and those in it, as far as they are empty.
+        """Remove the folder `prefix` and the folders in it, as far as they are empty.
 
-        Most stores have no folders, only names with `/` in them.
+        Does nothing on stores that have no folders, only names with `/` in them.
         """
 
     def uri_of(self, path: str) -> str | None:
-        """What another process opens an object or folder by; None: no URI tells."""
+        """Return the URI by which other processes open an object or folder; None if it has none."""
 
     def lasting_name(self) -> str | None:
-        """A name without secrets that is the same in every process, and of no other store.
+        """Return a name of this store alone, without secrets, that is the same in every process.
 
-        None: what is read from here is not worth a copy on disk.
+        Returns None if bytes of this store are not worth a copy in the disk cache.
         """
 
     def heeds_conditions(self) -> bool:
-        """Whether `if_absent` is heeded for sure; else it has to be tried."""
+        """Return True if `put` surely obeys `if_absent`; else the store must be tested."""
 
     def list(self, prefix: str, *, start_after: str | None = None) -> AsyncIterator[ObjectMeta]:
-        """Objects under the folder `prefix`, at any depth.
+        """Yield the objects under the folder `prefix`, at any depth.
 
         Pages are fetched as they are needed: stopping after the first object costs one LIST.
-        Sorted by path where the profile says `lists_in_order`. A missing folder is empty.
+        Sorted by path if the profile says `lists_in_order`. A missing folder is empty.
 
         Args:
             start_after: leave out objects whose path is not greater than this one.
@@ -234,34 +232,34 @@ class Store(Protocol):
 
 
 async def put_each(store: Store, objects: Sequence[tuple[str, Body]], *, if_absent: bool) -> None:
-    """Write objects by a put each, as for `Store.put_in_order`."""
+    """Write each object by a put of its own, as `Store.put_in_order` does."""
     *others, (path, body) = objects
     for other, content in others:
         await store.put(other, content)
     await store.put(path, body, if_absent=if_absent)
 
 
-# A root has a number where a bucket was opened with several options.
+# A root has a number if a bucket was opened with several sets of options.
 _ROOT_NUMBER: Final = re.compile(r"^([^/]*//[^/]*)#\d+/")
 
 
 def without_number(location: str) -> str:
-    """A location, or a root, as a URI has it."""
+    """Return a location or root without the number that tells sets of options apart."""
     return _ROOT_NUMBER.sub(r"\1/", location)
 
 
 def check_spans(where: str, ranges: Sequence[Span]) -> None:
-    """Refuse ranges that no object can have."""
+    """Raise CorruptFileError for ranges that no object can have."""
     for start, stop in ranges:
         if not 0 <= start <= stop:
             raise CorruptFileError(f"{where}: bytes {start} to {stop} are no range")
 
 
 def check_tag(where: str, expected: str | None, actual: str | None) -> None:
-    """Check that an object has the entity tag that a listing told; None: any will do.
+    """Check that an object has the entity tag from a listing; `expected=None` accepts any.
 
     Raises:
-        NotFoundError: it has another one.
+        NotFoundError: the object has another tag.
     """
     # Some servers list tags without the quotes.
     if expected is not None and expected.strip('"') != (actual or "").strip('"'):
@@ -269,7 +267,7 @@ def check_tag(where: str, expected: str | None, actual: str | None) -> None:
 
 
 def short_read(where: str, span: Span, num_bytes: int) -> CorruptFileError:
-    """The error of a read that met the object's end."""
+    """The error of a read of `span` that met the object's end after `num_bytes`."""
     start, stop = span
     return CorruptFileError(
         f"{where}: wanted bytes {start} to {stop}, the object ends {stop - start - num_bytes} "
@@ -278,10 +276,10 @@ def short_read(where: str, span: Span, num_bytes: int) -> CorruptFileError:
 
 
 def check_whole(where: str, num_bytes: int) -> None:
-    """Check the size of an object that is to be read whole, before anything is read.
+    """Check the size of a metadata object before it is read whole.
 
     Raises:
-        CorruptFileError: larger than any protobuf message, and so than any object of that kind.
+        CorruptFileError: the object is larger than any protobuf message can be.
     """
     if num_bytes > MAX_METADATA_BYTES:
         raise CorruptFileError(
@@ -289,11 +287,11 @@ def check_whole(where: str, num_bytes: int) -> None:
         )
 
 
-# obstore tells the status and the kind of a failure in the text of its errors only.
+# The text of obstore's errors is the only place with the status and the kind of a failure.
 _STATUS: Final = re.compile(r"status code: (\d{3})")
 _TRANSPORT: Final = re.compile(r"HttpError \{\s*kind: (\w+)")
 _CODE: Final = re.compile(r"<Code>(\w{1,64})</Code>")
-# What may hold a secret: the query of a URL (signatures, tokens) and its user information.
+# The query of a URL (signatures, tokens) and its user information may hold a secret.
 _QUERY: Final = re.compile(r"(\w+://[^\s?\"'<>]*)\?[^\s\"'<>,)]*")
 _USER: Final = re.compile(r"(\w+://)[^\s/@\"'<>]+@")
 
@@ -301,7 +299,7 @@ _NO_BUCKET: Final = frozenset({"NoSuchBucket", "ContainerNotFound"})
 _BUCKET: Final = re.compile(r"\w+://[^/#]*")
 _TRANSIENT_STATUS: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _TRANSIENT_TRANSPORT: Final = frozenset({"Connect", "Request", "Timeout", "Interrupted"})
-# Where a cloud's machines have credentials, which is asked last.
+# Metadata servers of clouds, the last source of credentials that the client tries.
 _METADATA: Final = re.compile(r"://(169\.254\.169\.254|metadata\.google\.internal|metadata)[:/]")
 _HINTS: Final = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
@@ -311,21 +309,21 @@ _HINTS: Final = {
 
 
 def _no_credentials(where: str) -> str:
-    """What to do where neither options nor environment have credentials."""
+    """Explain the missing credentials, with the variables and options that provide them."""
     variables = _HINTS.get(where.partition("://")[0], "those of the cloud")
     profile = os.environ.get("AWS_PROFILE") if where.startswith("s3:") else None
-    told = "" if profile is None else f"; the profile {profile!r} (AWS_PROFILE) has none"
+    hint = "" if profile is None else f"; the profile {profile!r} (AWS_PROFILE) has none"
     return (
         f"no credentials: none among the storage options, none in the environment ({variables}), "
-        f"none of this machine; a bucket that is open to all needs skip_signature=true{told}"
+        f"none of this machine; a bucket that is open to all needs skip_signature=true{hint}"
     )
 
 
 def translate(error: BaseException, where: str) -> Exception:
-    """A failure of obstore or the operating system as an error of ours.
+    """Turn a failure of obstore or of the operating system into an error of alance.
 
-    The one place where failures are classified. The original becomes the cause, unless its text
-    may hold a secret.
+    Failures are classified here alone. The original becomes the cause, unless its text may hold a
+    secret. An error of alance is returned as it is.
 
     Args:
         where: location of the object, for the message.
@@ -342,7 +340,7 @@ def translate(error: BaseException, where: str) -> Exception:
 
 @contextmanager
 def system_errors(where: str) -> Iterator[None]:
-    """Tell failures of the operating system as errors of ours; `where` is that of `translate`."""
+    """Raise failures of the operating system as errors of alance; see `translate` for `where`."""
     try:
         yield
     except OSError as error:
@@ -381,7 +379,7 @@ def _translated(error: BaseException, where: str, text: str, summary: str) -> Al
             return InvalidInputError(f"{where}: the name, or one of its parts, is too long")
         case TimeoutError():
             return StoreError(f"{where}: {summary}", retryable=True)
-        case OSError() if error.errno is not None:  # without: what a writer of obstore says
+        case OSError() if error.errno is not None:  # an OSError of obstore's writer has none
             return StoreError(f"{where}: {error.strerror or summary}")
         case _ if status == 416 or "Wanted range starting at" in text:
             return CorruptFileError(f"{where}: a range starts beyond the object's end")

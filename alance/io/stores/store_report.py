@@ -1,4 +1,4 @@
-"""What was found out about a store."""
+"""The report of `check_store`: each thing that was tried, and how the store failed."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class StoreCheck:
 
 @dataclass(frozen=True, slots=True)
 class StoreReport:
-    """What a store does of the things that alance needs; printed as a table.
+    """The outcome of all checks of a store; `str` formats it as a table.
 
     Attributes:
-        root: the folder where they were tried, as a URI.
-        checks: all that were tried, in order.
+        root: URI of the folder in which the checks ran.
+        checks: all checks, in order.
     """
 
     root: str
@@ -48,7 +48,7 @@ class StoreReport:
 
     @property
     def failures(self) -> tuple[StoreCheck, ...]:
-        """The checks that failed; empty: the store is good for everything."""
+        """The checks that failed; empty if the store is fit for every purpose."""
         return tuple(check for check in self.checks if check.failure is not None)
 
     def is_fit_for(self, purpose: Purpose) -> bool:

@@ -1,11 +1,11 @@
-"""Objects written piece by piece: whole at the end, or not there at all.
+"""Uploads: objects written piece by piece, visible as a whole at the end or not at all.
 
     async with store.open_upload(path) as upload:
         await upload.write(buffer)
         size = await upload.finish()
 
-Leaving the block without `finish`, by an error or by a cancellation, drops what was written. A
-task that was cancelled waits for that as `io.loop.background` says; then it goes on by itself.
+Leaving the block without `finish`, by an error or by a cancellation, aborts the upload. A cancelled
+task waits for the abort as `io.loop.background` says; after that the abort goes on by itself.
 """
 
 from __future__ import annotations
@@ -26,29 +26,27 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 
-COPIED_WRITE_BYTES: Final = (
-    256 << 10
-)  # smaller buffers are copied together, larger ones are never copied
-WRITE_BLOCK_BYTES: Final = 1 << 20  # of what is copied together
-FINISH_S: Final = 600.0  # for the last parts and what makes them an object; retries included
+# Smaller buffers are copied into a block, larger ones are never copied.
+COPIED_WRITE_BYTES: Final = 256 << 10
+WRITE_BLOCK_BYTES: Final = 1 << 20  # a block of copied buffers becomes a piece at this size
+FINISH_S: Final = 600.0  # for the last parts and the request that joins them, with retries
 ABORT_S: Final = 60.0
 
 
 class Upload(ABC):
     """An object being written. For one task at a time.
 
-    A buffer that was given to `write` is kept, not copied: it must not change before `finish` has
-    returned.
+    `write` keeps large buffers without a copy: they must not change before `finish` has returned.
 
     Attributes:
         where: location of the object.
-        background: where the dropping goes on that a cancelled task does not wait for.
-        num_bytes: given to `write` so far.
-        held_bytes: of these, what has not surely left yet.
-        peak_bytes: the most that was ever held.
+        background: continues an abort that a cancelled task does not wait for.
+        num_bytes: bytes written so far.
+        held_bytes: bytes of these that are still in memory.
+        peak_bytes: maximum of `held_bytes` so far.
     """
 
-    grace_s = GRACE_S  # for what is under way when the task is cancelled
+    grace_s = GRACE_S  # for requests under way when the task is cancelled
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -60,7 +58,7 @@ class Upload(ABC):
         self._block = bytearray()
         self._is_open = True
         self._is_busy = False
-        self._is_over = False  # visible, or dropped
+        self._is_over = False  # finished or aborted
 
     async def __aenter__(self) -> Self:
         return self
@@ -97,15 +95,15 @@ class Upload(ABC):
             self._is_busy = False
 
     async def finish(self) -> int:
-        """Make the object visible; gives its bytes.
+        """Make the object visible; return its size in bytes.
 
-        A cancelled call takes back what it made visible. A request that the store has not answered
-        in time is dropped, and may have landed or yet land: what is there then is not touched, as
-        it may be an object of before. The path should be a new one: after an
-        answer that got lost, an object of the right size is taken for this one.
+        A cancelled call removes the object if it became visible. If the store does not answer in
+        time, the request is dropped and may take effect at any time: an object at the path is then
+        not removed, as it may be an older one. The path should be new: if the answer to the last
+        request gets lost, an object of the right size at the path is taken for this object.
 
         Raises:
-            StoreError: the store failed; there is no such object.
+            StoreError: the store failed, and the object was not written.
         """
         self._enter()
         self._is_open = False
@@ -125,11 +123,10 @@ class Upload(ABC):
         return self.num_bytes
 
     async def abort(self) -> None:
-        """Drop what was written, unless it is finished or dropped already.
+        """Drop the written bytes; does nothing if the upload is finished or aborted already.
 
         Raises:
-            StoreError: the store failed, or did not answer in time; parts may be left behind,
-                invisible.
+            StoreError: the store failed or did not answer in time; invisible parts may remain.
         """
         if not self._is_over:
             self._is_open = False
@@ -150,7 +147,7 @@ class Upload(ABC):
         self._is_busy = True
 
     def _take(self, view: memoryview) -> None:
-        """Append to the pieces; small ones by way of a block."""
+        """Append a buffer to the pieces; a small buffer is copied into the current block."""
         self.num_bytes += len(view)
         self._hold(len(view))
         if len(view) >= COPIED_WRITE_BYTES:
@@ -172,7 +169,7 @@ class Upload(ABC):
 
     @abstractmethod
     async def _advance(self) -> None:
-        """Send pieces, where there are enough of them; wait while too much is under way."""
+        """Send pieces if there are enough for a part; wait while too many bytes are under way."""
 
     @abstractmethod
     async def _publish(self) -> None:
@@ -180,4 +177,4 @@ class Upload(ABC):
 
     @abstractmethod
     async def _drop(self) -> None:
-        """Remove what was sent; the object, too, if it has landed."""
+        """Remove the parts that were sent, and the object if it became visible."""

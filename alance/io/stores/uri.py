@@ -1,4 +1,4 @@
-"""URIs and paths of datasets, taken apart."""
+"""Parsing of URIs and paths of datasets."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Address(NamedTuple):
-    """Where a dataset is.
+    """The place of a dataset: a store and a path.
 
     Attributes:
-        kind: the kind of its store.
+        kind: the kind of the store.
         root: the store, ends in "/"; a location is a root followed by a path.
         path: inside the store, without `/` at either end; empty for the store's top.
-        container: bucket, container or name of the memory; empty for local files and HTTP.
-        account: the storage account that an Azure URI names.
+        container: bucket, container or name of a memory store; empty for local files and HTTP.
+        account: the storage account that an Azure URI names; empty if it names none.
     """
 
     kind: Kind
@@ -33,14 +33,15 @@ class Address(NamedTuple):
 
 
 def parse_uri(uri: str | os.PathLike[str]) -> Address:
-    """Take apart a URI or a plain local path.
+    """Parse a URI or a plain local path.
 
-    Known are `s3://` and `s3a://`, `gs://`, `az://` and `abfs[s]://`, `http[s]://`, `file://`,
-    `memory://`. `%20` in a URI is a space, as Lance and obstore read it; plain paths are literal.
+    The schemes are `s3://` and `s3a://`, `gs://`, `az://` and `abfs[s]://`, `http[s]://`,
+    `file://` and `memory://`. `%20` in a URI is a space, as in Lance and obstore; plain paths are
+    literal.
 
     Raises:
-        InvalidInputError: not a URI of its scheme, or of no scheme known.
-        UnsupportedError: a scheme that Lance knows and alance does not.
+        InvalidInputError: the URI is malformed, or its scheme is unknown.
+        UnsupportedError: Lance supports the scheme, but alance does not.
     """
     try:
         text = os.fspath(uri)
@@ -65,16 +66,16 @@ def parse_uri(uri: str | os.PathLike[str]) -> Address:
 
 
 def join(*segments: str) -> str:
-    """A path out of paths; empty ones are left out."""
+    """Join the segments that are not empty to a path."""
     return "/".join(segment for segment in segments if segment)
 
 
 def clean_path(path: str) -> str:
-    """A path inside a store, without `/` at its ends.
+    """Return a path inside a store without `/` at its ends.
 
     Raises:
-        InvalidInputError: no text, or one with an empty segment, `.`, `..` or a null, which no
-            store can address.
+        InvalidInputError: the path is not text, or has an empty segment, `.`, `..` or a null: no
+            store can address it.
     """
     if not isinstance(path, str) or "\0" in path:
         raise InvalidInputError(f"path {path!r}: expected text without nulls")
