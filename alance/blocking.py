@@ -32,10 +32,10 @@ __all__ = ["OwnLoop"]
 
 
 class OwnLoop:
-    """One event loop in a daemon thread, started at the first call; a fork starts its own.
+    """Event loop in a daemon thread of its own, started at the first call; a fork starts its own.
 
-    When the program has ended, what the loop does is cancelled, and the thread with it. What is
-    called later, by a `__del__`, runs in the thread that calls.
+    At the end of the program the loop's work is cancelled, and the thread ends. Later calls, by a
+    `__del__`, run in the calling thread.
 
     Args:
         name: of the thread.

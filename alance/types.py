@@ -1,6 +1,6 @@
-"""The types of what public functions take and give, for annotations and `isinstance`.
+"""Types of arguments and results of public functions, for annotations and `isinstance`.
 
-What users call and make is in `alance`; operations of transactions are in `alance.operations`.
+Classes that users call are in `alance`; operations of transactions are in `alance.operations`.
 """
 
 from __future__ import annotations

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class BatchUdf:
-    """A function from a batch of rows to a batch of new columns, for `Dataset.add_columns`.
+    """Function from a batch of rows to a batch of new columns, for `Dataset.add_columns`.
 
-    Called, it is the function.
+    A call of the object calls the function.
 
     Attributes:
-        output_schema: of what it gives; None: found by a call with one row.
-        checkpoint_file: where fragments that are done are remembered; None: nowhere.
-        concurrency: calls that run at once, at most.
+        output_schema: of the result; None: determined by a call with one row.
+        checkpoint_file: file that records finished fragments; None: no file.
+        concurrency: concurrent calls at most.
     """
 
     __slots__ = ("checkpoint_file", "concurrency", "function", "output_schema")
@@ -59,16 +59,16 @@ def batch_udf(
     *,
     concurrency: int = 1,
 ) -> Callable[[Callable[[pa.RecordBatch], Any]], BatchUdf]:
-    """Make a function a `BatchUdf`; used as a decorator.
+    """Turn a function into a `BatchUdf`; used as a decorator.
 
     Args:
-        output_schema: names and types of the new columns; None: found by a call with the first
+        output_schema: names and types of the new columns; None: determined by a call with the first
             row of the table.
-        checkpoint_file: a path on a local disk, of a SQLite file. Batches and fragments that are
-            done are remembered in it, so that a run with the same file after a crash goes on
-            where the first one was. It is removed when the version is there.
-        concurrency: calls that run at once, at most. The function must allow it: one that is not
-            async runs in several threads then.
+        checkpoint_file: path of a SQLite file on a local disk. It records finished batches and
+            fragments, so that a run with the same file after a crash continues there. It is removed
+            when the version is made.
+        concurrency: concurrent calls at most. The function must allow it: a function that is not
+            async then runs in several threads.
     """
 
     def wrap(function: Callable[[pa.RecordBatch], Any]) -> BatchUdf:

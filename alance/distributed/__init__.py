@@ -1,7 +1,7 @@
-"""What engines need that spread the work on a table over machines, such as Spark, Ray or Dask.
+"""Functions for engines that spread the work on a table over machines, such as Spark, Ray or Dask.
 
-Beside `alance.write_fragments` and `alance.commit`, `Compaction`, `IndexBuild` and the methods of
-`DatasetFragment`, which are made for it as well:
+They complement `alance.write_fragments`, `alance.commit`, `Compaction`, `IndexBuild` and the
+methods of `DatasetFragment`:
 
 - a version of a table on its way from a driver to tasks, which read no manifest: `version_record`
   and `open_record`; one for whatever event loop reads it: `in_any_loop`;

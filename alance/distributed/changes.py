@@ -39,12 +39,12 @@ QUIET: Final = (Delete, Rewrite, Merge, Project, DataReplacement)  # no row come
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The fragments that one version added; read as they are in that version.
+    """Fragments that a version added; read them with the dataset of that version.
 
     Attributes:
-        filter: which of their rows are new; None: all.
-        replaced_by: the operation that replaced rows, so that it cannot be told which are new;
-            None: it can.
+        filter: condition of the new rows; None: all rows are new.
+        replaced_by: the operation that replaced rows, if the new rows cannot be identified; None:
+            they can.
     """
 
     version: int

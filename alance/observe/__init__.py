@@ -1,4 +1,4 @@
-"""What a service tells of itself: events to observers, numbers for Prometheus, OpenTelemetry.
+"""Monitoring of a service: events for observers, metrics for Prometheus and OpenTelemetry.
 
     metrics = observe.Metrics()
     observe.add(metrics)

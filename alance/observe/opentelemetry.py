@@ -44,16 +44,16 @@ _READINGS: Final = {
 
 
 class OpenTelemetry(Observer):
-    """Makes spans of requests and commits, and metrics of all that is told.
+    """Observer that makes spans of requests and commits, and metrics of all events.
 
         observe.add(observe.OpenTelemetry())
 
-    A span is a child of the caller's. Of a request that serves several callers it is a child of
-    the first one's.
+    A span is a child of the caller's span; if a request serves several callers, of the first
+    caller's.
 
     Args:
         meter_provider, tracer_provider: None: the global ones.
-        spans: whether there are spans, which cost some ten microseconds a request.
+        spans: False: make no spans, which cost some ten microseconds per request.
     """
 
     def __init__(

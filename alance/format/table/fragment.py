@@ -151,13 +151,14 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class DatasetBasePath:
-    """A place outside of the table's folder where some of its files are.
+    """Folder outside of the table's own that has some of its files.
 
     Attributes:
         path: absolute URI or path.
-        name: by which writers may name it.
-        is_dataset_root: data files are in `data/` of it, as in a dataset's folder; else in itself.
-        id: by which files name it; 0 of a new one: to be given.
+        name: name by which writers may choose it.
+        is_dataset_root: True: data files are in its folder `data/`, as in a dataset's folder;
+            False: directly in it.
+        id: number by which files refer to it; 0 for a new one, which gets a number.
     """
 
     path: str

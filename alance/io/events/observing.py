@@ -39,7 +39,7 @@ THROTTLED: Final = frozenset({429, 503})  # HTTP status
 
 @dataclass(frozen=True, slots=True)
 class RequestEnded:
-    """A request to a remote store has ended, with all its attempts.
+    """End of a request to a remote store, with all its attempts.
 
     Attributes:
         store: URI of the bucket, without credentials.

@@ -189,7 +189,7 @@ class Notes:
 
 @dataclass(slots=True, repr=False, eq=False)
 class Recorder:
-    """The requests of a `with alance.trace()` block, in the order in which they ended."""
+    """Requests of a `with alance.trace()` block, in the order in which they ended."""
 
     events: list[RequestEvent] = field(default_factory=list)
     hops: list[HopEvent] = field(default_factory=list)

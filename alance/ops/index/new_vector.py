@@ -57,25 +57,25 @@ class VectorIndexArguments(TypedDict, total=False):
 @public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorIndexOptions:
-    """How a vector index is trained and built.
+    """Options of training and building a vector index.
 
     Attributes:
-        num_partitions: default: one for `target_partition_size` rows.
-        target_partition_size: rows of a partition, about; default: 8192.
+        num_partitions: default: one per `target_partition_size` rows.
+        target_partition_size: approximate rows of a partition; default: 8192.
         num_sub_vectors: parts of a vector that have a code each (IVF_PQ); default: a 16th of the
-            dimension where that divides it, else an 8th.
+            dimension if it is divisible by 16, else an 8th.
         num_bits: of a code: 8 or 4 (IVF_PQ; default 8), 1 to 9 (IVF_RQ; default 5), 8 (IVF_SQ).
-        sample_rate: vectors that are sampled for each partition, and for each value of a code.
+        sample_rate: sampled vectors per partition, and per value of a code.
         max_iters: rounds of k-means at most.
-        min_gain: of the mean distance from the centroids, as a share: a round that gains less is
-            the last one. 0: until nothing is gained; docs/indices.md has what that gives.
+        min_gain: relative decrease of the mean distance from the centroids below which k-means
+            stops. 0: until the distance stays; docs/indices.md has measurements.
         ivf_centroids: instead of training; shape (partitions, dimension).
         pq_codebook: instead of training; shape (num_sub_vectors, 2^num_bits, width of a part), or
             pylance's (2^num_bits, dimension) of the same values in that order.
-        memory_bytes: codes that are sorted in memory at once, more go to the local disk; and the
-            sample, about.
+        memory_bytes: approximate bytes of codes that are sorted in memory at once, beyond which
+            they are spilled to the local disk; and of the sample.
         m: links of a row on a graph (IVF_HNSW_*), twice as many on its lowest level.
-        ef_construction: near rows of which these are chosen.
+        ef_construction: number of near rows among which the links are chosen.
         max_level: levels of a graph, at most.
     """
 

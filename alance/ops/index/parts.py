@@ -73,15 +73,15 @@ UNKNOWN_BYTES: Final = 64 << 20  # of a file whose size the manifest does not te
 
 @dataclass(frozen=True, slots=True)
 class IndexTask:
-    """Fragments whose rows are to be sorted together. Can be pickled.
+    """Fragments whose rows are sorted together. Can be pickled.
 
     Attributes:
-        build: names the folder of the parts; of vectors their training is there, too.
-        read_version: the version that they are in.
-        fragments: as the manifest has them, in order.
-        memory_bytes: that are sorted at once; more go to the local disk.
-        texts: of an inverted index, what becomes of them.
-        options: of an index of values, how it is made.
+        build: name of the folder of the parts; for vectors the training is there, too.
+        read_version: version of the fragments.
+        fragments: records of the manifest, in order.
+        memory_bytes: bytes that are sorted at once; more are spilled to the local disk.
+        texts: settings of an inverted index.
+        options: options of an index of values.
     """
 
     column: str
@@ -96,14 +96,15 @@ class IndexTask:
     async def execute(self, dataset: Dataset) -> IndexPart:
         """Read the column in these fragments, and write its values in order with their rows.
 
-        Cost: a scan of the column; a PUT. Memory: `memory_bytes` about twice, what is read ahead.
+        Cost: a scan of the column; a PUT. Memory: about twice `memory_bytes`, and the batches read
+        ahead.
 
         Args:
-            dataset: any version of the table that the plan is of.
+            dataset: any version of the table.
 
         Raises:
             NotFoundError: the version has been cleaned up.
-            InvalidInputError: the dataset is another one.
+            InvalidInputError: a dataset of another table.
             StoreError, CorruptFileError: reading or writing failed; no file stays.
             OSError: the local disk is full.
         """
@@ -112,12 +113,12 @@ class IndexTask:
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """The tasks that make an index; each can be done by itself. Can be pickled.
+    """Independent tasks that together build an index. Can be pickled.
 
     Attributes:
         new: the index: column, kind, name.
-        build: names the folder of the parts.
-        parts: of an earlier plan, which hold for this version, too.
+        build: name of the folder of the parts.
+        parts: parts of an earlier plan that are still valid.
     """
 
     read_version: int
@@ -127,7 +128,7 @@ class IndexPlan:
     parts: tuple[IndexPart, ...] = ()
 
     def num_tasks(self) -> int:
-        """How many tasks there are."""
+        """Return the number of tasks."""
         return len(self.tasks)
 
 

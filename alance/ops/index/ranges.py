@@ -76,16 +76,16 @@ class IndexRange:
     links: tuple[int, int, int] | None = None
 
     async def execute(self, dataset: Dataset) -> IndexPages:
-        """Merge the range, and write it. It may be done twice: one result counts.
+        """Merge the range, and write it. If it is executed twice, only one result counts.
 
-        Cost: the blocks once, a PUT. Memory: `memory_bytes`, or 512 KiB a part.
+        Cost: the blocks once, a PUT. Memory: `memory_bytes`, but at least 512 KiB per part.
 
         Args:
-            dataset: any version of the table that the plan is of.
+            dataset: any version of the table.
 
         Raises:
             NotFoundError: the version, or a part, is gone.
-            CorruptFileError: a part whose bytes are not those that were written.
+            CorruptFileError: the bytes of a part have changed since it was written.
             StoreError: the store failed; no file stays.
         """
         base = await at_version(dataset._snapshot, self.read_version)

@@ -98,7 +98,7 @@ class IndexPart:
 
     @property
     def paths(self) -> list[str]:
-        """Of its files, below the table's folder."""
+        """Paths of its files, below the table's folder."""
         if not self.details:
             return [self.path]
         folder = self.path.rpartition("/")[0]

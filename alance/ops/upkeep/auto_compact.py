@@ -45,15 +45,15 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class AutoCompactionMetrics:
-    """What a compaction in the background has done so far.
+    """Counters of a compaction in the background.
 
     Attributes:
-        num_compactions: that were committed.
-        fragments_removed, fragments_added: by these.
-        num_conflicts: attempts that others overtook, who changed rows of the same fragments.
-        num_failures: attempts that failed otherwise.
-        last_error: of the last one that failed.
-        last_version: of the last one that was committed.
+        num_compactions: committed compactions.
+        fragments_removed, fragments_added: by committed compactions.
+        num_conflicts: attempts that failed because others changed rows of the same fragments.
+        num_failures: attempts that failed for other reasons.
+        last_error: error of the last failed attempt.
+        last_version: version of the last committed compaction.
     """
 
     num_compactions: int = 0

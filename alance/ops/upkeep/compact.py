@@ -66,9 +66,9 @@ class CompactionTask:
     """Fragments to be rewritten together. Can be pickled.
 
     Attributes:
-        read_version: the version that they are in.
-        fragments: as the manifest has them, in order; each is parsed where it is asked for.
-        options: those of the plan, decided.
+        read_version: version of the fragments.
+        fragments: records of the manifest, in order; each is parsed on access.
+        options: of the plan, with all defaults filled in.
     """
 
     read_version: int
@@ -82,11 +82,11 @@ class CompactionTask:
         version. Memory: the batches read ahead, and the rows of the next pages.
 
         Args:
-            dataset: any version of the table that the plan is of.
+            dataset: any version of the table.
 
         Raises:
             NotFoundError: the version has been cleaned up.
-            InvalidInputError: the dataset is another one.
+            InvalidInputError: a dataset of another table.
             CorruptFileError, StoreError: reading or writing failed; no new file stays.
         """
         return await execute(await at_version(dataset._snapshot, self.read_version), self)
@@ -94,10 +94,10 @@ class CompactionTask:
 
 @dataclass(frozen=True, slots=True)
 class CompactionPlan:
-    """What is to be rewritten; each task can be done by itself. Can be pickled.
+    """Independent tasks that together compact a table. Can be pickled.
 
     Attributes:
-        warnings: which fragments stay because of an index that could not follow.
+        warnings: fragments that stay because of an index that could not follow.
     """
 
     read_version: int
@@ -409,13 +409,13 @@ class CompactionMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RewriteResult:
-    """A task that is done: its new files are there, no version has them yet. Can be pickled.
+    """Result of a compaction task, whose new files are not in a version yet. Can be pickled.
 
     Attributes:
-        read_version: the version that was rewritten.
-        original_fragments: the fragments before, as the manifest has them.
-        new_fragments: those that hold the same rows; their ids are given by the commit.
-        defer_index_remap: whether the commit leaves indices for later, as it was planned.
+        read_version: version of the original fragments.
+        original_fragments: records of the manifest.
+        new_fragments: fragments with the same rows; the commit assigns their ids.
+        defer_index_remap: True if the commit leaves indices for later.
     """
 
     read_version: int

@@ -61,32 +61,32 @@ class CompactionArguments(TypedDict, total=False):
 @public_arguments
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOptions:
-    """What is rewritten, and how. Those of value None are taken from the table's configuration
-    (`lance.compaction.<name>`), where it has them; else the default counts.
+    """Options of a compaction. An option that is None comes from the table's configuration
+    (`lance.compaction.<name>`), or else has its default.
 
     Attributes:
-        target_rows_per_fragment: rows of a new fragment, about; fragments with fewer are rewritten
-            where a neighbour is, too. Default 1 048 576.
+        target_rows_per_fragment: approximate rows of a new fragment; smaller fragments are
+            rewritten if a neighbour is rewritten, too. Default 1 048 576.
         max_rows_per_group: of the legacy file format; has no effect.
-        max_bytes_per_file: a new file that is larger ends; then fragments have fewer rows.
-        materialize_deletions: rewrite fragments of which many rows are deleted. Default True.
-        materialize_deletions_threshold: the share of deleted rows above which it is so, 0 to 1.
-            Default 0.1.
-        num_threads: tasks of the plan that are done at once. Default 2; each keeps all decode
-            threads of the session busy where its columns are large.
-        batch_size: rows that are read at once; None: what the pages make natural.
+        max_bytes_per_file: size at which a new file ends; fragments then have fewer rows.
+        materialize_deletions: rewrite fragments with many deleted rows. Default True.
+        materialize_deletions_threshold: share of deleted rows above which a fragment is rewritten,
+            0 to 1. Default 0.1.
+        num_threads: concurrent tasks of the plan. Default 2; each keeps all decode threads of the
+            session busy if its columns are large.
+        batch_size: rows that are read at once; None: as the pages suggest.
         io_buffer_bytes: bytes fetched ahead of one task.
         max_source_fragments: fragments to rewrite at most, in whole tasks, oldest first.
         max_source_rows: live rows to rewrite at most, likewise.
         max_source_bytes: bytes of data files to rewrite at most, likewise.
-        excluded_fragment_ids: fragments that stay, and part the runs of neighbours.
+        excluded_fragment_ids: fragments that stay, and separate the runs of neighbours.
         data_storage_version: of the new files; None: that of the table.
-        compaction_mode: `reencode`, or `try_binary_copy`, which encodes anew as well.
-        defer_index_remap: write no index anew, but what brings addresses of before to those of
-            now, for a later `optimize_indices`. pylance goes on using the indices, alance does not.
+        compaction_mode: `reencode`, or `try_binary_copy`, which encodes again as well.
+        defer_index_remap: do not rewrite indices, but write a translation of old addresses to new
+            ones for a later `optimize_indices`. pylance goes on using the indices, alance does not.
             Not with stable row ids. Default False.
-        uncover_indices: fragments of an index that cannot be brought to the new addresses are
-            rewritten, too; it then no longer covers them. False: they stay as they are. With
+        uncover_indices: also rewrite fragments of an index that cannot follow to the new addresses;
+            the index then no longer covers them. False: these fragments stay as they are. With
             `defer_index_remap` all are rewritten, and nothing is lost.
     """
 

@@ -43,19 +43,19 @@ LOOKED_BACK: Final = 20  # versions, for one without findings
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What `repair` found, and what it does about it.
+    """Findings of `repair`, and their remedies.
 
     Attributes:
         uri: of the table.
-        version: the latest one that is there.
-        unreadable: versions after the one that is mended, whose manifests cannot be read.
-        restored: the version whose content the new one has; the latest one where it can be read
-            and no older one was asked for.
-        remedies: what is done, a line each; empty: nothing is to be done.
-        left: findings that cannot be mended without loss, as for `validate`.
-        good_version: where something is left: the last of some older versions without findings;
-            None: there is none, or nothing is left.
-        new_version: that was made; None: none was.
+        version: number of the latest version.
+        unreadable: versions after the mended version whose manifests cannot be read.
+        restored: version whose content the new version has: the latest readable version, or
+            `good_version` with `restore`.
+        remedies: changes, a line each; empty: nothing to do.
+        left: findings that cannot be mended without loss, as from `validate`.
+        good_version: if findings are left, the last older version without findings; None: no such
+            version among those that were looked at, or no findings are left.
+        new_version: number of the new version; None: no version was made.
     """
 
     uri: str

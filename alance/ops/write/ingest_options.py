@@ -65,19 +65,19 @@ class IngestOptions:
 
 @dataclass(frozen=True, slots=True)
 class IngestMetrics:
-    """What a sink has done so far.
+    """Counters of a sink.
 
     Attributes:
-        num_rows: accepted by `write`.
-        num_bytes: of these rows in memory.
-        num_skipped: writes that were committed, or accepted, before.
+        num_rows: rows accepted by `write`.
+        num_bytes: bytes of these rows in memory.
+        num_skipped: writes that were skipped because they were committed or accepted before.
         num_waits: writes that waited for room in the buffer.
-        waited_s: for how long, all together.
-        buffered_bytes: accepted, and not yet in the hands of the file's writer.
-        num_files: data files of the versions made.
-        num_commits: versions that hold rows of this sink; other sinks may share them.
+        waited_s: seconds that they waited, in all.
+        buffered_bytes: bytes of accepted rows that the file's writer does not have yet.
+        num_files: data files of the committed versions.
+        num_commits: versions with rows of this sink; other sinks may share them.
         committed_rows: rows in these versions.
-        last_version: the last of them; None: none yet.
+        last_version: number of the last of these versions; None: no version yet.
     """
 
     num_rows: int = 0

@@ -41,7 +41,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What has been written so far; the bytes include rows that are not encoded yet."""
+    """Counters of a write in progress; the bytes include rows that are not encoded yet."""
 
     num_rows: int
     num_bytes: int
