@@ -130,9 +130,10 @@ class Scanner:
 
         Closing the iterator (or leaving `async for` early and closing it) cancels the reads ahead.
 
-        Cost: footers, then page tables, of fragments that are not cached; a round of requests per
-        span of rows, and one more per span for columns that are read late. Spans are read ahead
-        within `io_buffer_bytes`, so that their rounds overlap. `explain` counts the requests.
+        Cost: a round of requests for the footers of fragments that are not cached, and one for page
+        tables beyond the last 64 KiB of a file; then a round per span of rows, and one more for
+        columns that are read late. Spans are read ahead within `io_buffer_bytes`, so that their
+        rounds overlap. `explain` counts the requests.
 
         Raises:
             InvalidInputError: an unknown column, a bad filter or option.
