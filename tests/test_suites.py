@@ -20,6 +20,12 @@ def test_that_is_skipped(): pass
 """
 
 
+@pytest.fixture(autouse=True)
+def without_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them is needed here, and each run of pytest would import them all."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+
 def suite(folder: Path, name: str, content: str) -> Suite:
     path = folder / f"test_{name}.py"
     path.write_text(content)
