@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from alance.spark.java import MISSING, find_java
+from tests.spark.cluster import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,9 @@ if importlib.util.find_spec("pyspark") is None:
 elif find_java() is None:
     REASON = MISSING
 collect_ignore_glob = ["test_*.py"] if REASON else []
+# Of each JVM that these tests start by `spark-submit`, as PySpark does: what they run is short, and
+# the second compiler takes more time than it saves.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", SMALL)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
