@@ -125,7 +125,7 @@ def test_ranges_of_values_are_merged_by_tasks_of_which_one_dies(spark, tmp_path,
         return made
 
     monkeypatch.setattr(indexing, "_merged", failing)
-    done = jobs.build_index(spark, uri, "k", kind, task_bytes=1, range_bytes=200_000)
+    done = jobs.build_index(spark, uri, "k", kind, task_bytes=1, range_bytes=120_000)
     assert os.path.exists(mark)
     assert done.counts["tasks"] >= 3 + 4
     theirs, ours = lance.dataset(uri), sync.dataset(uri)
