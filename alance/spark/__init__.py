@@ -98,11 +98,11 @@ def map_batches(
     storage_options: Mapping[str, str] | None = None,
     **options: Unpack[ReadArguments],
 ) -> DataFrame:
-    """What a function makes of the Arrow batches of a table, as a DataFrame.
+    """Returns a DataFrame with the results of a function of the Arrow batches of a table.
 
-    As `read(...).mapInArrow(function, schema)`, but the batches are read where the function runs:
-    they do not pass the JVM, which costs several times the reading. What the function gives does;
-    so it should be less: counts, sums, rows that are kept, files that it wrote.
+    This is `read(...).mapInArrow(function, schema)`, but the batches are read where the function
+    runs. They do not pass the JVM, which would cost several times as much as reading them. The
+    results do pass it, so they should be smaller: counts, sums, selected rows, names of files.
 
     Cost: on the driver one LIST and one GET, when it is called. All tasks get the records of all
     fragments, 130 bytes each.

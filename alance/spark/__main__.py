@@ -50,11 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"alance-spark {job}: {error}", file=sys.stderr)
         return 1
     except Exception as error:
-        from alance.spark.failures import is_of_spark, told
+        from alance.spark.failures import error_message, is_of_spark
 
         if not is_of_spark(error):
             raise
-        print(f"alance-spark {job}: {told(error)}", file=sys.stderr)
+        print(f"alance-spark {job}: {error_message(error)}", file=sys.stderr)
         return 1
     print(_as_json(done) if as_json else done)
     counts = done.counts.items()
@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
         "--log-level",
         default="OFF",
         choices=("OFF", "ERROR", "WARN", "INFO", "DEBUG"),
-        help="of Spark, whose errors are told without their stacks (OFF)",
+        help="log level of Spark (OFF); its errors are printed without stacks",
     )
     common.add_argument("--json", action="store_true", help="the summary as JSON")
     common.add_argument("--quiet", action="store_true", help="no progress")

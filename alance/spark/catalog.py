@@ -81,7 +81,7 @@ class Catalog:
                 raise error from None
 
     async def _new(self, request: Mapping[str, Any]) -> object:
-        """Where a new table goes, and what its properties mean."""
+        """Returns the options and the config of a new table, and whether the table exists."""
         properties = request["properties"].items()
         named = {key: text for key, text in properties if not key.startswith("option.")}
         if named.get("provider", PROVIDERS[0]).lower() not in (*PROVIDERS, request["default"]):
@@ -182,7 +182,7 @@ class Catalog:
         return {"procedures": [described(name) for name in PROCEDURES]}
 
     async def _call(self, request: Mapping[str, Any]) -> object:
-        """What a procedure tells of a table, as rows."""
+        """Calls a procedure on a table. Returns its rows."""
         arguments = dict(request["arguments"])
         table = arguments.pop("table")
         catalog = request["catalog"]
@@ -208,7 +208,7 @@ class Catalog:
 
 
 def named_uri(table: str, warehouses: Mapping[str, str | None], default: str) -> str:
-    """Where a table is that a text names: a path or URI, or a name as SQL writes it.
+    """Returns the path or URI of a table that is given as such, or by its name as in SQL.
 
     Args:
         warehouses: folders of tables, by the names of their catalogs.
@@ -230,7 +230,7 @@ def named_uri(table: str, warehouses: Mapping[str, str | None], default: str) ->
 
 
 def uri_of(request: Mapping[str, Any], namespace: Sequence[str], name: str) -> str:
-    """Where a table is, by its name.
+    """Returns the URI of a table with a name.
 
     Raises:
         InvalidInputError: a name that no folder can have, or a catalog without a warehouse.
@@ -241,7 +241,7 @@ def uri_of(request: Mapping[str, Any], namespace: Sequence[str], name: str) -> s
 
 
 def folder_of(request: Mapping[str, Any], namespace: Sequence[str]) -> str:
-    """Where the tables of a namespace are.
+    """Returns the folder with the tables of a namespace.
 
     Raises:
         InvalidInputError: a name that no folder can have, or a catalog without a warehouse.

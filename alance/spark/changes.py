@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What one task did.
+    """The result of one task that changes rows.
 
     Attributes:
-        written: the rows that it wrote; None: it has found rows that go.
-        places: of the rows that go, a roaring bitmap of offsets by fragment.
-        row_ids: of those that the rows written take the place of, in the order of these.
-        keys: of the rows written, if a merge inserts them; None: no merge inserts the rows.
+        written: the written rows; None if the task only found rows to remove.
+        places: roaring bitmaps of the offsets of the removed rows, by fragment.
+        row_ids: the row ids that the written rows take over, in the order of these rows.
+        keys: the keys of the written rows, if a merge inserts them, else None.
     """
 
     written: Written | None
@@ -99,7 +99,7 @@ def merged(changes: Iterable[Change]) -> dict[int, BitMap]:
 
 
 def offsets_of(gone: Mapping[int, BitMap]) -> dict[int, np.ndarray[Any, np.dtype[np.int64]]]:
-    """Offsets in each fragment, sorted; shape (n,), int64."""
+    """Returns the sorted offsets in each fragment, int64 of shape (n,)."""
     return {key: np.array(bitmap.to_array(), np.int64) for key, bitmap in sorted(gone.items())}
 
 

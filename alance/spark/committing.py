@@ -72,14 +72,14 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Target:
-    """What a write makes of the rows.
+    """The table that rows are written for.
 
     Attributes:
-        base: the version that is appended to; None: rows of a new table, or in place of all.
-        base_version: the version that was there; 0: none.
-        uri: of the table, or of the branch that the version is of.
-        schema: that the rows are cast to.
-        config: keys that a new table, or one whose rows are replaced, gets.
+        base: the version to append to; None if the rows make a new table or replace all rows.
+        base_version: the number of the version before the write; 0 if there is no table.
+        uri: the URI of the table, or of the branch of the version.
+        schema: the rows are cast to it.
+        config: keys that are set in a new table, or in one whose rows are replaced.
     """
 
     options: WriteOptions
@@ -264,7 +264,7 @@ def refuse_columns(schema: pa.Schema, target: pa.Schema) -> None:
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    """Whether values are text, which is parsed as nothing else."""
+    """Returns whether values are text, also in a dictionary. Text is not parsed."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     return bool(
@@ -322,7 +322,7 @@ def not_committed(job: str) -> None:
 
 
 def may_be_committed(job: str) -> bool:
-    """Whether a commit was begun."""
+    """Returns whether a commit may have begun: there is a mark of it that has not lapsed."""
     return bool(_marks_of(job))
 
 
@@ -342,7 +342,7 @@ def _names() -> list[str]:
 
 
 def _mark(job: str, steps: int) -> Path:
-    """Where a mark is made that lapses after some steps."""
+    """Returns the path for a mark that lapses after some steps. Makes its folder."""
     _marks().mkdir(mode=0o700, exist_ok=True)
     folder = _marks() / str(_step() + steps)
     folder.mkdir(exist_ok=True)

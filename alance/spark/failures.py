@@ -30,8 +30,8 @@ def translated(error: BaseException) -> alance.AlanceError | None:
     return None
 
 
-def told(error: BaseException) -> str:
-    """What an error of Spark says: the last error of Python in it, or else its first paragraph."""
+def error_message(error: BaseException) -> str:
+    """Returns the last Python error in the text of a Spark error, else its first paragraph."""
     text = str(error)
     python = _PYTHON.findall(text.partition("JVM stacktrace:")[0])
     if python:
@@ -41,5 +41,5 @@ def told(error: BaseException) -> str:
 
 
 def is_of_spark(error: BaseException) -> bool:
-    """Whether Spark raised it, in this process or in the JVM."""
+    """Returns whether Spark raised the error, in this process or in the JVM."""
     return type(error).__module__.startswith(("pyspark.errors", "py4j."))

@@ -36,7 +36,7 @@ FILES: Final = "files"
 
 
 async def added_by(dataset: Dataset, version: int, options: StreamOptions) -> Added:
-    """What a version added to the one before it. Cost: two GETs at most.
+    """Returns the fragments that a version adds to the one before it. Cost: at most two GETs.
 
     Raises:
         NotFoundError: the version was cleaned up.
@@ -57,7 +57,7 @@ async def added_by(dataset: Dataset, version: int, options: StreamOptions) -> Ad
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """How far a stream has read; see above."""
+    """The position of a stream, see the description of this module."""
 
     version: int
     fragments: int
@@ -65,7 +65,7 @@ class Offset:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Offset:
-        """From what Spark keeps in the checkpoint."""
+        """Returns the offset in a checkpoint of Spark."""
         return cls(int(values["version"]), int(values["fragments"]), bool(values["snapshot"]))
 
     def dict(self) -> dict[str, int]:
@@ -82,7 +82,7 @@ class Offset:
 
 
 class Limit(NamedTuple):
-    """How much a batch has at most: whole fragments, one at least.
+    """The limit of a batch. It has whole fragments, and at least one.
 
     Attributes:
         unit: `rows`, `bytes` or `files`.
@@ -103,20 +103,20 @@ class Limit(NamedTuple):
         return next(chosen, None)
 
     def cost(self, fragment: Fragment) -> int:
-        """What a fragment takes of it."""
+        """Returns the part of the limit that a fragment uses: rows, bytes, or 1 for files."""
         if self.unit == ROWS:
             return fragment.num_rows or fragment.physical_rows
         return fragment_bytes(fragment) if self.unit == BYTES else 1
 
 
 class StreamPart(NamedTuple):
-    """What some tasks of a batch read.
+    """The rows of some tasks of a batch.
 
     Attributes:
-        version: in which the rows are read.
+        version: the version in which the rows are read.
         columns: the stream's columns, matched to those of that version.
-        rows: of each task.
-        condition: that they meet; None: all do.
+        rows: the rows of each task.
+        condition: a filter of the rows; None for all rows.
     """
 
     version: Version
@@ -138,7 +138,7 @@ class Follower:
         return await (await self._open()).latest_version()
 
     async def initial(self) -> Offset:
-        """Where a new query begins. Cost: one LIST and one GET."""
+        """Returns the first offset of a new query. Cost: one LIST and one GET."""
         start = self.options.start
         if start.isdecimal():
             dataset = await open_version(self.options, int(start))
@@ -148,10 +148,10 @@ class Follower:
         return Offset(dataset.version, read, True)
 
     async def next(self, start: Offset, limit: Limit | None, target: int | None) -> Offset:
-        """How far the next batch reads. Cost: a LIST, and two GETs a new version.
+        """Returns the end of the next batch. Cost: one LIST, and two GETs per new version.
 
         Args:
-            target: the last version that it may read; None: the latest.
+            target: the last version that the batch may read; None for the latest.
         """
         target = await self.latest() if target is None else target
         used, end = 0, start
@@ -219,7 +219,7 @@ class Follower:
         return self._table
 
     async def _added(self, start: Offset, target: int) -> AsyncIterator[tuple[Added, int]]:
-        """What the versions from an offset on added, and how much of it has been read."""
+        """Yields the fragments added by each version, and the number of those already read."""
         table = await self._open()
         if start.snapshot:
             dataset = await open_version(self.options, start.version)

@@ -120,7 +120,7 @@ def add_connector(spark: SparkSession) -> bool:
     Where Spark is elsewhere (Connect), its server has been started with the jar, or has not.
 
     Returns:
-        Whether the session has it, as far as can be told from here.
+        Whether the session has it, as far as this process can know.
     """
     context = getattr(spark, "_sc", None)
     if context is None or _is_loaded(context._jvm):
@@ -138,9 +138,10 @@ def add_connector(spark: SparkSession) -> bool:
 
 
 def server_has_connector(spark: SparkSession) -> bool:
-    """Whether a server of Spark Connect was started with the connector; here it is always known.
+    """Returns whether the server of Spark Connect was started with the connector.
 
-    Where it was not, the log says so. The catalog `alance` has been set. Cost: a request.
+    Always true without Connect. A warning is logged if it is false. The catalog `alance` has to
+    be set before. Cost: one request.
     """
     if getattr(spark, "_sc", None) is not None:
         return True
@@ -177,7 +178,7 @@ def _loader(jvm: Any) -> Any:
 
 @cache
 def _connector_or_none() -> Path | None:
-    """The jar; None where there cannot be one, which is told once."""
+    """Returns the path of the jar. If there is none, warns once and returns None."""
     try:
         return connector()
     except NotFoundError as error:

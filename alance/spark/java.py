@@ -1,6 +1,6 @@
-"""Where the Java is that Spark needs. Imports no pyspark, starts no JVM.
+"""Finds the Java that Spark needs. Imports no pyspark, starts no JVM.
 
-python -m alance.spark.java     prints its folder; status 1 and what to install, if none
+python -m alance.spark.java     prints its folder, or what to install, with status 1
 """
 
 from __future__ import annotations

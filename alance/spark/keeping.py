@@ -52,10 +52,10 @@ class Kept:
 
     @classmethod
     def of(cls, dataset: Dataset, schema: StructType, options: ReadOptions) -> Kept | None:
-        """Of rows with some columns; None: Spark holds all of their values.
+        """Returns the values of some columns that Spark does not hold; None if it holds all.
 
         Args:
-            options: by which Spark has read them.
+            options: the options with which Spark has read the rows.
         """
         columns = [field for field in described(dataset, options) if field.name in schema.names]
         blobs = tuple(field.name for field in columns if is_blob(field))
@@ -148,7 +148,7 @@ def described(dataset: Dataset, options: ReadOptions) -> pa.Schema:
 
 
 def is_blob(field: pa.Field) -> bool:
-    """Whether a column is of descriptions of blobs."""
+    """Returns whether a column has descriptions of blobs."""
     return pa.types.is_struct(field.type) and BLOB in (field.metadata or {})
 
 
@@ -175,7 +175,7 @@ def _mark_of(address: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _is_kept(field: pa.Field) -> bool:
-    """Whether what Spark does not hold of a column is taken again from the old row."""
+    """Returns whether neither the column nor a member of it has descriptions of blobs."""
     return not is_blob(field) and all(map(_is_kept, _members(field.type)))
 
 

@@ -40,14 +40,15 @@ OWN_OF_SPARK: Final = frozenset({"path", "checkpointlocation", "queryname"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Where a table is, and how much memory a task may use for it.
+    """The place of a table, and the memory that a task may use for it.
 
     Attributes:
         path: URI or path of the table, as for `alance.dataset`; with `branch`, of the branch.
-        branch: None: the main one, or that of the path.
+        branch: the name of the branch; None for the main branch, or that of the path.
         storage: options of the store; never shown.
-        memory_bytes: of bytes fetched ahead and of caches in one Python worker.
-        decode_threads: of one Python worker; Spark gives a task one core, and waits beside it.
+        memory_bytes: memory for bytes fetched ahead and for caches in one Python worker.
+        decode_threads: threads of one Python worker; Spark gives a task one core, and waits
+            beside it.
     """
 
     LISTS: ClassVar[frozenset[str]] = frozenset()
@@ -112,7 +113,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions(Options):
-    """How a table is read.
+    """The options of reading a table.
 
     Attributes:
         version, tag, asof: which version; one of them, or the latest.
@@ -147,7 +148,7 @@ class ReadOptions(Options):
 
     @property
     def blob_handling(self) -> BlobHandling:
-        """What a scan is told of `blobs`."""
+        """Returns the value of `blobs` for a scan."""
         return "all_binary" if self.blobs == "bytes" else "blobs_descriptions"
 
     def check(self) -> None:
@@ -165,7 +166,7 @@ class ReadOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions(Options):
-    """How rows are written; the names are those of `alance.write_dataset`.
+    """The options of writing rows, with the names of `alance.write_dataset`.
 
     Attributes:
         if_exists: what an append to a table that is there does: `append`, `error`, `ignore`.
@@ -216,7 +217,7 @@ class WriteOptions(Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions(ReadOptions):
-    """How a table is followed.
+    """The options of following a table.
 
     Attributes:
         start: `snapshot`: all rows of the version found at the start, then new ones; `latest`:
@@ -266,7 +267,7 @@ def for_cores(options: ReadT, names: Iterable[str], cores: int) -> ReadT:
 
 
 def branch_path(path: str, branch: str) -> str:
-    """Where a branch of a table is."""
+    """Returns the path of a branch of a table."""
     return f"{path.rstrip('/')}/{BRANCHES}/{branch}"
 
 

@@ -1,4 +1,4 @@
-"""What the driver's JVM asks of a table: its columns, what it takes over, the tasks of a query."""
+"""Answers the driver's JVM about a table: columns, pushed filters, the tasks of a query."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def shown_config(dataset: Dataset) -> dict[str, str]:
 
 
 def joined(filters: Sequence[str | None]) -> str | None:
-    """What all of some conditions say; None: there are none."""
+    """Joins conditions by AND. Returns None without conditions."""
     return " AND ".join(f"({text})" for text in filters if text is not None) or None
 
 
@@ -220,7 +220,7 @@ def _pushed(
 def _aggregates(
     trees: list[dict[str, object]], options: ReadOptions, dataset: Dataset
 ) -> tuple[Aggregate, ...] | None:
-    """What tasks compute of their rows; None where one of them is left to Spark."""
+    """Returns the aggregates that tasks compute; None if Spark has to compute one of them."""
     if options.limit is not None:
         return None
     aggregates = []
@@ -262,7 +262,7 @@ def _orderings(
 
 
 def _is_ordered(kind: pa.DataType) -> bool:
-    """Whether Arrow and Spark agree on the least and the greatest of values."""
+    """Returns whether Arrow and Spark agree on the least and the greatest values of a type."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_date32(kind)
@@ -358,7 +358,7 @@ def _encoded_bytes(dataset: Dataset, names: list[str]) -> int:
 
 
 def _row_bytes(schema: pa.Schema) -> int:
-    """Of a row in Spark, as it guesses itself: what encoded bytes hold may be far more."""
+    """Estimates the bytes of a row as Spark does; decoded rows may be far larger than encoded."""
     return 8 + sum(_width(field.type) for field in schema)
 
 

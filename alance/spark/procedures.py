@@ -1,6 +1,6 @@
-"""What `CALL catalog.system.NAME(...)` does: upkeep of a table by the driver's Python process.
+"""The procedures of `CALL catalog.system.NAME(...)`: upkeep of a table by the driver's Python.
 
-Each gives rows. `alance.spark.jobs` does what is large on the executors.
+Each returns rows. `alance.spark.jobs` does large work on the executors.
 """
 
 from __future__ import annotations

@@ -38,11 +38,11 @@ OF_SEARCHES: Final = (RELEVANCE, SCORE, DISTANCE)
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where tables are, by what a session knew when the functions were registered.
+    """The places of tables, as known to the session when the functions were registered.
 
     Attributes:
         storage: options of the store.
-        warehouses: by the name of a catalog.
+        warehouses: folders of tables, by the names of their catalogs.
     """
 
     storage: Mapping[str, str] = field(repr=False)
@@ -58,11 +58,11 @@ class Places:
 
 
 @dataclass
-class Found(AnalyzeResult):
-    """The columns of a search, and the version that it is in.
+class SearchPlan(AnalyzeResult):
+    """The columns of a search and the version that it reads.
 
     Attributes:
-        options: where the table is, with the number of its version.
+        options: the place of the table with the number of its version.
     """
 
     options: ReadOptions | None = None
@@ -81,7 +81,7 @@ def _functions(places: Places) -> tuple[type, type]:
     class Nearest:
         """`alance_nearest(table, column, query, k)`: see docs/spark.md."""
 
-        def __init__(self, plan: Found) -> None:
+        def __init__(self, plan: SearchPlan) -> None:
             self._table = _Table(plan)
 
         @staticmethod
@@ -94,7 +94,7 @@ def _functions(places: Places) -> tuple[type, type]:
             columns: AnalyzeArgument | None = None,
             version: AnalyzeArgument | None = None,
             options: AnalyzeArgument | None = None,
-        ) -> Found:
+        ) -> SearchPlan:
             return _analyzed(places, table, columns, version, (DISTANCE,))
 
         def eval(
@@ -119,7 +119,7 @@ def _functions(places: Places) -> tuple[type, type]:
     class Search:
         """`alance_search(table, text, k)`: see docs/spark.md."""
 
-        def __init__(self, plan: Found) -> None:
+        def __init__(self, plan: SearchPlan) -> None:
             self._table = _Table(plan)
 
         @staticmethod
@@ -133,7 +133,7 @@ def _functions(places: Places) -> tuple[type, type]:
             columns: AnalyzeArgument | None = None,
             version: AnalyzeArgument | None = None,
             options: AnalyzeArgument | None = None,
-        ) -> Found:
+        ) -> SearchPlan:
             measures = (SCORE,) if vector is None else OF_SEARCHES
             return _analyzed(places, table, columns, version, measures)
 
@@ -172,7 +172,7 @@ def _functions(places: Places) -> tuple[type, type]:
 class _Table:
     """The table of a call, opened once for all rows before a LATERAL."""
 
-    def __init__(self, plan: Found) -> None:
+    def __init__(self, plan: SearchPlan) -> None:
         assert plan.options is not None
         self._options = plan.options
         self._dataset: Dataset | None = None
@@ -202,14 +202,14 @@ def _analyzed(
     columns: AnalyzeArgument | None,
     version: AnalyzeArgument | None,
     measures: Iterable[str],
-) -> Found:
+) -> SearchPlan:
     uri = places.uri(_constant("table", table))
-    asked = None if version is None else str(_constant("version", version))
+    given = None if version is None else str(_constant("version", version))
     names = None if columns is None else _names(_constant("columns", columns))
     options = ReadOptions(path=uri, storage=places.storage)
 
     async def opened() -> tuple[int, pa.Schema]:
-        number = int(asked) if asked is not None and asked.isdecimal() else asked
+        number = int(given) if given is not None and given.isdecimal() else given
         try:
             dataset = await open_version(options, number)
         except TableNotFoundError as error:
@@ -225,7 +225,7 @@ def _analyzed(
     fields = [column for column in schema if column.name not in OF_SEARCHES]
     fields += [pa.field(name, pa.float32()) for name in measures]
     pinned = ReadOptions(path=uri, storage=places.storage, version=number)
-    return Found(spark_schema(pa.schema(fields)), options=pinned)
+    return SearchPlan(spark_schema(pa.schema(fields)), options=pinned)
 
 
 def _constant(name: str, argument: AnalyzeArgument) -> Any:

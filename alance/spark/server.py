@@ -87,15 +87,15 @@ class Server:
                 if request["verb"] == "read":
                     await self._rows(connection, request)
                 elif request["verb"] == "write":
-                    await self._taken(connection, request)
+                    await self._take_rows(connection, request)
                 else:
-                    await self._told(connection, request)
+                    await self._send_answer(connection, request)
         finally:
             connection.close()
             if len(self._tasks) <= 1:
                 await asyncio.to_thread(release)  # some ms
 
-    async def _told(self, connection: socket.socket, request: dict[str, Any]) -> None:
+    async def _send_answer(self, connection: socket.socket, request: dict[str, Any]) -> None:
         loop = asyncio.get_running_loop()
         try:
             part = _part(b"J", await self._answerer(request["verb"]).answer(request))
@@ -110,7 +110,7 @@ class Server:
             return self._streams
         return self._catalog if verb.startswith("catalog.") else self._planner
 
-    async def _taken(self, connection: socket.socket, request: dict[str, Any]) -> None:
+    async def _take_rows(self, connection: socket.socket, request: dict[str, Any]) -> None:
         """Write the rows that a task sends. One that hangs up before their end has written none."""
         connection.setblocking(True)
         try:
@@ -263,7 +263,7 @@ def _failed(error: BaseException) -> bytes:
 
 
 def _is_ours(connection: socket.socket) -> bool:
-    """Whether the process at the other end is this user's: the folder has let no other in."""
+    """Returns whether the peer is a process of this user. The folder keeps other users out, too."""
     if not hasattr(socket, "SO_PEERCRED"):
         return True
     about = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))

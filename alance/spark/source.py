@@ -31,7 +31,7 @@ class AlanceSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `.format(...)` says."""
+        """Returns the name for `.format(...)`."""
         return "alance"
 
     def _read_options(self) -> ReadOptions:
@@ -75,7 +75,7 @@ class AlanceSource(DataSource):
         return AlanceStreamReader(schema, self.stream_options())
 
     def stream_options(self) -> StreamOptions:
-        """How the table is followed."""
+        """Returns the options of following the table."""
         return StreamOptions.parse(self.options, self.defaults)
 
     def writer(self, schema: StructType, overwrite: bool) -> AlanceWriter:

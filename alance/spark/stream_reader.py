@@ -69,7 +69,7 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._follower
 
     def initialOffset(self) -> dict[str, int]:
-        """Where a new query begins. Cost: one LIST and one GET."""
+        """Returns the first offset of a new query. Cost: one LIST and one GET."""
         return run(self._following.initial()).dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -82,7 +82,7 @@ class AlanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = run(self._following.latest())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
-        """How far the next batch reads. Cost: a LIST, and two GETs a new version."""
+        """Returns the end of the next batch. Cost: one LIST, and two GETs per new version."""
         ours = None if isinstance(limit, ReadAllAvailable) else Limit.of(self.options)
         return run(self._following.next(Offset.of(start), ours, self._target)).dict()
 

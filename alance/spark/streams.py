@@ -1,4 +1,4 @@
-"""What a stream of the connector asks on the driver: how far it can read, and its tasks."""
+"""Answers a stream of the connector on the driver: the next offset, and the tasks."""
 
 from __future__ import annotations
 

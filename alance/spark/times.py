@@ -47,14 +47,14 @@ def with_old_times(old: pa.Array, new: pa.Array) -> pa.Array:
 
 def _lists(old: pa.ListArray, new: pa.ListArray, *, is_map: bool) -> pa.Array:
     lengths, is_null = _lengths(new), new.is_null()
-    is_same = (lengths == _lengths(old)) & ~is_null.to_numpy(zero_copy_only=False)
-    is_kept, other = pa.array(is_same), pa.array(~is_same)
-    kept = with_old_times(old.filter(is_kept).flatten(), new.filter(is_kept).flatten())
+    has_old_length = (lengths == _lengths(old)) & ~is_null.to_numpy(zero_copy_only=False)
+    had_length, other = pa.array(has_old_length), pa.array(~has_old_length)
+    kept = with_old_times(old.filter(had_length).flatten(), new.filter(had_length).flatten())
     values = pa.concat_arrays([kept, _cast(new.filter(other).flatten(), kept.type)])
     # The values of rows of the same length, then those of the others: put in the order of the rows.
-    behind = np.cumsum(np.where(is_same, lengths, 0))
-    behind_others = len(kept) + np.cumsum(np.where(is_same, 0, lengths))
-    starts = np.where(is_same, behind, behind_others) - lengths
+    behind = np.cumsum(np.where(has_old_length, lengths, 0))
+    behind_others = len(kept) + np.cumsum(np.where(has_old_length, 0, lengths))
+    starts = np.where(has_old_length, behind, behind_others) - lengths
     ends = np.cumsum(lengths)
     places = np.repeat(starts - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
     values = values.take(pa.array(places))
@@ -75,7 +75,7 @@ def _as_lists(array: pa.Array) -> pa.ListArray:
 
 
 def _lengths(lists: pa.ListArray) -> npt.NDArray[np.int64]:
-    """Of null ones 0."""
+    """Returns the lengths of lists, 0 for null lists."""
     lengths: Any = pc.list_value_length(lists).fill_null(0)
     return np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
 

@@ -167,7 +167,7 @@ def plain(kind: pa.DataType) -> pa.DataType:
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Whether values come back from Spark as they were: none is cut to microseconds."""
+    """Returns whether Spark holds the exact values of a type, and cuts none to microseconds."""
     if isinstance(kind, pa.BaseExtensionType):
         return is_exact(kind.storage_type)
     if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
@@ -183,7 +183,7 @@ def nullable(kind: pa.DataType) -> pa.DataType:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether this is a list of any kind, vectors included."""
+    """Returns whether a type is a list of any kind, also of fixed size."""
     return bool(
         pa.types.is_list(kind)
         or pa.types.is_large_list(kind)

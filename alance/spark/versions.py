@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Access(TypedDict):
-    """How the store of a table is reached, as keyword arguments of what opens or writes it."""
+    """The keyword arguments for opening or writing a table in its store."""
 
     storage_options: Mapping[str, str] | None
     session: Session

@@ -1,4 +1,4 @@
-"""What a task of the connector reads, on its way from the driver to an executor's Python."""
+"""The work of a task of the connector, sent from the driver to an executor's Python."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ COUNT: Final = "COUNT"
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A count, a least or a greatest value of the rows of a task.
+    """A count, a minimum or a maximum over the rows of a task.
 
     Attributes:
         op: `COUNT`, `MIN` or `MAX`.
-        column: its name; None: rows are counted.
+        column: the name of the column; None to count rows.
     """
 
     op: str
@@ -41,18 +41,19 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Rows of some fragments, or what is told of them.
+    """The rows of some fragments, or aggregates of them.
 
     Attributes:
-        schema: of the columns that are read, in Spark's types.
-        columns: their paths.
-        flat: members of structs are columns of their own; False: they keep their parents.
-        aggregates: what is given instead of rows; None: the rows.
-        result: the schema of what is given.
-        marks: columns of blobs, which say whose they are.
-        across: matches the columns of the query to those of the version that is read; None: both
-            have the same names.
-        order: of the rows, of which the `first` ones are given; empty: that of the table, and all.
+        schema: the read columns with Spark's types.
+        columns: the paths of the read columns.
+        flat: whether members of structs are columns of their own; else they keep their parents.
+        aggregates: the aggregates that the task returns instead of rows; None for rows.
+        result: the schema of the returned batches.
+        marks: columns of blobs whose descriptions tell their fragment and row.
+        across: matches the columns of the query to those of the version that is read; None if
+            both have the same names.
+        order: the order of the rows, of which the first `first` are returned; if empty, all rows
+            are returned in the order of the table.
     """
 
     version: Version
@@ -69,7 +70,7 @@ class Work:
     across: ColumnsAcross | None = None
 
     def dumps(self) -> bytes:
-        """What all tasks share."""
+        """Returns the pickled part that all tasks share."""
         return pickle.dumps(self)
 
     @staticmethod
@@ -81,7 +82,7 @@ class Work:
         return replace(work, options=options, pieces=pickle.loads(pieces))
 
     async def batches(self) -> AsyncGenerator[pa.RecordBatch, None]:
-        """What the task gives to Spark."""
+        """Yields the batches that the task returns to Spark."""
         if self.aggregates is None:
             rows = self._rows()
             async with aclosing(rows):

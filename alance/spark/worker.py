@@ -65,14 +65,15 @@ def run(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def once(name: str, make: Callable[[], T]) -> T:
-    """What `make` gave in this process when it was first asked for under a name.
+    """Calls `make` once per name in this process. Returns its first result.
 
-    For what a function of `map_batches` or of a backfill needs and is slow to load, such as a
-    model. A function is pickled anew into each task, but Spark uses its workers for many tasks.
+    Use it for things that a function of `map_batches` or of a backfill needs and that are slow to
+    load, such as a model. A function is pickled anew into each task, but Spark uses its workers
+    for many tasks.
 
     Args:
-        make: is called once in each worker, again where it failed. What it gives stays until the
-            worker ends, so the name should tell versions apart.
+        make: is called once in each worker, and again after it failed. Its result stays until the
+            worker ends, so use different names for different versions.
     """
     if name not in _made:
         _made[name] = make()

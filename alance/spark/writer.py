@@ -56,7 +56,7 @@ async def target_of(
     overwrite: bool,
     keeps_required: bool = False,
 ) -> Target | None:
-    """What a write of such rows will do; None: nothing, as the table is there.
+    """Returns the target of a write; None if nothing is written, as the table exists.
 
     Cost: one LIST and one GET.
 
@@ -190,7 +190,7 @@ class AlanceStreamWriter(DataSourceStreamArrowWriter):
             run(remove_files(self.options, parts))
 
     def _as_written(self, message: Written) -> Target:
-        """What the tasks wrote for: the table may have come into being, or moved, since."""
+        """Returns the target of the tasks; the table may have been made or moved since the plan."""
         assert self.target is not None
         return replace(
             self.target,

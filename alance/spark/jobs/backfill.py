@@ -41,7 +41,7 @@ class Work:
     checkpoint: str | None
 
     def note(self, fragment_id: int, source: str) -> str:
-        """Where the file of a fragment is noted."""
+        """Returns the path of the note about the new file of a fragment."""
         name = hashlib.sha256(f"{source}|{self.key()}".encode()).hexdigest()[:24]
         return f"{(self.checkpoint or '').rstrip('/')}/{fragment_id}-{name}"
 

@@ -1,4 +1,4 @@
-"""What the jobs share: work spread over executors, progress, summaries."""
+"""Work spread over executors, progress and summaries of jobs."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ RESULT: Final = "number long, result binary"
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a job is.
+    """The progress of a job.
 
     Attributes:
-        step: what is being done.
-        done, total: tasks of Spark.
+        step: the name of the current step.
+        done, total: numbers of Spark's tasks.
     """
 
     job: str
@@ -87,7 +87,7 @@ class Watch:
         self._has_failed = False
         self._thread: threading.Thread | None = None
         self._of_operations: dict[str | None, tuple[int, int]] = {}
-        self._told: Progress | None = None
+        self._last_progress: Progress | None = None
         self._start = time.monotonic()
         self.step = "begin"
 
@@ -118,13 +118,13 @@ class Watch:
             raise ours from error
 
     def summary(self, uri: str, version: int | None, **counts: object) -> Summary:
-        """What was done, with the time that it took."""
+        """Returns a summary of the job with its duration."""
         return Summary(self._job, uri, version, time.monotonic() - self._start, counts)
 
     def _poll(self, context: Any) -> None:
         tracker, is_last = context.statusTracker(), False
         while not is_last:
-            is_last = self._ended.wait(POLL_S)  # short jobs are told of once, at their end
+            is_last = self._ended.wait(POLL_S)  # short jobs report once, at their end
             if is_last and self._has_failed:
                 return
             counts = []
@@ -143,7 +143,7 @@ class Watch:
         operation_id: str | None,
         done: bool,
     ) -> None:
-        """What a server of Connect says of one operation; the names are Spark's."""
+        """Receives the progress of one operation from Connect; the arguments are named by Spark."""
         stages = list(stages or ())
         total = sum(stage.num_tasks for stage in stages)
         completed = total if done else sum(stage.num_completed_tasks for stage in stages)
@@ -151,16 +151,16 @@ class Watch:
         self._say(self._of_operations.values())
 
     def _say(self, counts: Iterable[tuple[int, int]]) -> None:
-        """Tell how many tasks are done of how many, where that is new."""
+        """Report the numbers of done tasks and of all tasks if they have changed."""
         done, total = (sum(column) for column in zip((0, 0), *counts, strict=True))
         now = Progress(self._job, self.step, done, total)
-        if now != self._told and self._tell is not None:
+        if now != self._last_progress and self._tell is not None:
             self._tell(now)
-            self._told = now
+            self._last_progress = now
 
 
 class Task(Protocol[R_co]):
-    """What is done with some fragments of a version."""
+    """Work on some fragments of a version."""
 
     @property
     def fragments(self) -> Sequence[DataFragment]:

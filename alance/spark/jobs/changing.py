@@ -1,4 +1,4 @@
-"""What jobs share that change rows: rounds, what tasks give, what is left of a failure."""
+"""Attempts, results of tasks and removal of files after a failure, for jobs that change rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROUNDS: Final = 5  # attempts on a newer version, where others changed the same 
 
 
 def target_in_place(where: WriteOptions, base: Dataset) -> Target:
-    """Where rows go that take the place of others of a version."""
+    """Returns the target of rows that replace rows of a version."""
     version = Version.of(base, where)
     return Target(where, version, base.version, base.uri, append_schema(base), overwrite=False)
 
@@ -55,7 +55,7 @@ def rounds(
     attempt: Callable[[Dataset], tuple[Dataset, dict[str, int]]],
     max_rounds: int,
 ) -> tuple[Dataset, dict[str, int]]:
-    """What an attempt gives on the latest version; again where others changed the same rows."""
+    """Runs an attempt on the latest version, and again if others changed the same rows."""
     number = 1
     while True:
         try:
@@ -87,7 +87,7 @@ def table_of(
 
 
 def collected(frame: DataFrame, work: Callable[[Iterator[pa.RecordBatch]], Any]) -> list[Any]:
-    """What some work gives of each partition of a frame."""
+    """Returns the results of a function of each partition of a frame."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield result_batch(0, pickle.dumps(work(batches)))

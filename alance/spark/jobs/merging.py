@@ -16,7 +16,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 from alance import InvalidInputError
 from alance.distributed import ROW_ADDRESS, ROW_ID, SourceGaps, inserted_keys
 from alance.spark.changes import Moves, commit_changes, merged, write_moved
-from alance.spark.failures import told
+from alance.spark.failures import error_message
 from alance.spark.jobs.base import Watch, place, quoted
 from alance.spark.jobs.changing import (
     ROUNDS,
@@ -152,12 +152,12 @@ def merge(
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """What the rows of a clause are written from.
+    """The values of the rows that a clause writes.
 
     Attributes:
-        number: of the clause.
-        values: the columns that it sets, or that the source has.
-        gaps: what updated rows keep; None: nothing, or the rows are new.
+        number: the number of the clause.
+        values: the columns that the clause sets, or all of the source.
+        gaps: the columns of updated rows that keep their values; None for new rows.
     """
 
     number: int
@@ -219,7 +219,7 @@ class _Plan:
         return [name for name in names if name.casefold() in words | key]
 
     def writes(self, base: Dataset, rows: _Joined) -> Iterator[_Write]:
-        """What clauses write; all of them are checked, and no task is run.
+        """Checks all clauses and yields the writes of those that write rows. No task is run.
 
         Raises:
             InvalidInputError: see `merge`.
@@ -264,13 +264,13 @@ class _Joined:
         condition = pairs[0]
         for pair in pairs[1:]:
             condition = condition & pair
-        self._both = self._left.join(self._right, condition, plan.join)
+        self._joined = self._left.join(self._right, condition, plan.join)
 
     def side_of(self, number: int) -> DataFrame:
         """The rows that a clause knows."""
         matched, new = len(self._plan.matched), len(self._plan.new)
         if number < matched:
-            return self._both
+            return self._joined
         return self._left if number < matched + new else self._right
 
     def checked(self, side: DataFrame, name: str, text: str) -> StructField:
@@ -284,7 +284,7 @@ class _Joined:
         try:
             return side.select(f.expr(text).alias(name)).schema[0]
         except PySparkException as error:
-            raise InvalidInputError(f"merge: {name} = {text!r}: {told(error)}") from error
+            raise InvalidInputError(f"merge: {name} = {text!r}: {error_message(error)}") from error
 
     def numbered(self) -> DataFrame:
         """The rows that meet a clause which does something, with its number."""
@@ -306,7 +306,7 @@ class _Joined:
         number = f.lit(None).cast("int")
         for meets, case in reversed(cases):
             number = f.when(meets, case).otherwise(number)
-        return self._both.withColumn(CLAUSE, number).where(f.col(CLAUSE).isNotNull())
+        return self._joined.withColumn(CLAUSE, number).where(f.col(CLAUSE).isNotNull())
 
 
 def _attempt(
